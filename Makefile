@@ -1,11 +1,11 @@
-# Every target is a door to dev.py, which needs nothing but Python.
+# Every target calls dev.py, which needs nothing but Python.
 PYTHON ?= python3
 
-.PHONY: setup run test test-peers check bench bench-memory crash crash-syscalls scale live fmt lock
-setup run test test-peers check bench crash-syscalls live fmt lock:
+.PHONY: setup run test test-newest test-peers check bench bench-memory crash crash-syscalls scale live fmt lock
+setup run test test-newest test-peers check bench crash-syscalls live fmt lock:
 	@$(PYTHON) dev.py $@
 
-# `make crash N=200` kills that often for each row, `make scale N=1000` is so many sessions.
+# `make crash N=200` kills 200 times for each row, `make scale N=1000` runs 1,000 sessions.
 crash scale:
 	@$(PYTHON) dev.py $@ $(N)
 

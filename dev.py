@@ -1,23 +1,25 @@
 #!/usr/bin/env python3
-"""Everything a developer does, with nothing but Python: `python3 dev.py COMMAND`.
+"""Run a developer's command with nothing but Python: `python3 dev.py COMMAND`.
 
-setup       make .venv with all a developer needs, from the hashed lock files
-run         set up what a chat needs, fetch the demo model, open the chat
-test        set up and run every test that needs no root, no Node and no server
-test-peers  the tests against servers and clients nobody here wrote
-check       types, lint, layers, sizes
-bench       the figures, and whether they stay inside bench/limits.toml
-bench-memory  how much of what is asked is found: `dev.py bench-memory DATA`, or DATA=…
+setup       create .venv with the developer's dependencies, from the hashed lock files
+run         install what a chat needs, fetch the demo model, open the chat
+test        run every test that needs no root, no Node and no server
+test-newest run the unit and style tests on the newest Python of this machine
+test-peers  run the tests against third-party servers and clients
+check       check lint, types, layers, style and documents
+bench       measure, and compare the figures with bench/limits.toml
+bench-memory  measure the recall of memory: `dev.py bench-memory DATA`, or DATA=…
 crash       kill the gateway at random moments, N times for each row of docs/reliability.md
 crash-syscalls  fail every write, sync and rename of a turn, one after the other (needs strace)
-scale       a thousand sessions at once, three turns each
-live        a short conversation with a real key: `dev.py live PROVIDER`, or PROVIDER=…
+scale       run a thousand sessions at once, three turns each
+live        hold a short conversation with a real key: `dev.py live PROVIDER`, or PROVIDER=…
 fmt         format the code
-lock        write the lock files anew from pyproject.toml
+lock        resolve pyproject.toml into the lock files
 """
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +32,7 @@ STAMP = VENV / ".homarus-stamp"
 
 
 def sh(*command: str | Path, **env: str) -> None:
-    """Run a command; its failure is ours."""
+    """Run a command in the repository; exit with its status when it fails."""
     done = subprocess.run(
         [str(c) for c in command], cwd=ROOT, env={**os.environ, **env}, check=False
     )
@@ -39,16 +41,16 @@ def sh(*command: str | Path, **env: str) -> None:
 
 
 def install(lock: str) -> None:
-    """Bring .venv to what a lock file says; does nothing when it is there already."""
+    """Install a lock file into .venv, unless the stamp says that it is installed."""
     if sys.version_info < (3, 11):
         sys.exit(f"Homarus needs Python 3.11 or newer; this is {sys.version.split()[0]}.")
-    wanted = stamp(lock)
-    if STAMP.exists() and wanted in STAMP.read_text(encoding="utf-8").split():
+    needed = stamp(lock)
+    if STAMP.exists() and needed in STAMP.read_text(encoding="utf-8").split():
         return
     print(f"Setting up {VENV} …", flush=True)
     if not PYTHON.exists():
         sh(sys.executable, "-m", "venv", VENV)
-    # pip, not uv: it is there, and it knows the index the machine is set up for.
+    # pip, not uv: every Python has it, and it uses the index that the machine is configured for.
     pip: list[str | Path] = [
         PYTHON,
         "-m",
@@ -62,45 +64,73 @@ def install(lock: str) -> None:
     sh(*pip, "--no-deps", "--no-build-isolation", "-e", ROOT)
     # An environment may forbid writing bytecode; start-up time depends on having it.
     sh(PYTHON, "-m", "compileall", "-q", ROOT / "src", PYTHONDONTWRITEBYTECODE="")
-    both = {wanted, stamp("run.lock")}
+    both = {needed, stamp("run.lock")}
     STAMP.write_text("\n".join(sorted(both)), encoding="utf-8")
 
 
 def stamp(lock: str) -> str:
-    """What a finished install of a lock file is known by."""
+    """Return a digest that identifies the install of a lock file."""
     parts = [(ROOT / "requirements" / lock).read_bytes(), (ROOT / "pyproject.toml").read_bytes()]
     return hashlib.sha256(b"\0".join([*parts, sys.version.encode()])).hexdigest()
 
 
 def setup() -> None:
-    """Make the developer's environment."""
+    """Create the developer's environment."""
     install("dev.lock")
 
 
 def run() -> None:
-    """A chat, from nothing."""
+    """Open a chat, installing what it needs first."""
     install("run.lock")
     sh(BIN / "homarus", "models", "pull", "demo", "--if-needed")
     os.execv(BIN / "homarus", ["homarus", "chat", *sys.argv[2:]])  # noqa: S606 - our own program
 
 
 def test() -> None:
-    """Everything but the peers."""
+    """Run every test but the peers."""
     setup()
-    sh(PYTHON, "-m", "pytest", "-m", "not peers", *(sys.argv[2:] or ["-n", "auto"]))
+    # With bytecode forbidden, every worker would compile all tests again: a quarter minute each.
+    workers = sys.argv[2:] or ["-n", "auto"]
+    sh(PYTHON, "-m", "pytest", "-m", "not peers", *workers, PYTHONDONTWRITEBYTECODE="")
+
+
+def test_newest() -> None:
+    """Run the fast tiers on the newest Python, in an environment of its own."""
+    python, version = newest_python()
+    if version <= sys.version_info[:2]:
+        print(f"No Python newer than {sys.version.split()[0]} is installed: nothing to run.")
+        return
+    number = ".".join(str(part) for part in version)
+    print(f"The unit and style tests on Python {number} ({python}):", flush=True)
+    tests = ["tests/unit", "tests/style", *(sys.argv[2:] or ["-n", "auto"])]
+    sh(python, ROOT / "dev.py", "test", *tests, HOMARUS_VENV=str(ROOT / f".venv-{number}"))
+
+
+def newest_python() -> tuple[str, tuple[int, int]]:
+    """Return the newest CPython release on PATH or under pyenv, and its version."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = {sys.version_info[:2]: sys.executable}
+    for minor in range(sys.version_info[1] + 1, sys.version_info[1] + 10):
+        name = f"python3.{minor}"
+        on_path = shutil.which(name)
+        managed = sorted(pyenv.glob(f"3.{minor}.*/bin/{name}"))
+        for python in [*([on_path] if on_path else []), *map(str, managed)]:
+            # A shim of pyenv exists for versions that are not active, and fails.
+            command = [python, "-c", "import venv, ensurepip"]
+            if not subprocess.run(command, capture_output=True, check=False).returncode:
+                found[3, minor] = python
+                break
+    return found[max(found)], max(found)
 
 
 def test_peers() -> None:
-    """Only the peers."""
+    """Run only the peers; it is an error when there are none."""
     setup()
-    command = [str(PYTHON), "-m", "pytest", "-m", "peers", *sys.argv[2:]]
-    status = subprocess.run(command, cwd=ROOT, check=False).returncode
-    if status not in (0, 5):  # 5: no test was chosen
-        sys.exit(status)
+    sh(PYTHON, "-m", "pytest", "-m", "peers", *sys.argv[2:])
 
 
 def check() -> None:
-    """What must be clean before a commit."""
+    """Check what must be clean before a commit."""
     setup()
     sh(BIN / "ruff", "format", "--check", ".")
     sh(BIN / "ruff", "check", ".")
@@ -110,51 +140,51 @@ def check() -> None:
 
 
 def bench() -> None:
-    """Measure."""
+    """Measure CPU, memory and latency."""
     setup()
     sh(PYTHON, "-m", "bench", *sys.argv[2:])
 
 
 def bench_memory() -> None:
-    """Measure recall on conversations that are not in this repository."""
+    """Measure the recall of memory on conversations outside this repository."""
     setup()
     sh(BIN / "homarus", "models", "pull", "minilm", "--if-needed")
     sh(PYTHON, "-m", "bench.recall", *sys.argv[2:])
 
 
 def crash() -> None:
-    """Kill it, often."""
+    """Kill the gateway at random moments."""
     setup()
     sh(PYTHON, "-m", "tests.crash", *sys.argv[2:])
 
 
 def crash_syscalls() -> None:
-    """Fail one system call after the other."""
+    """Fail one system call of a turn after the other."""
     setup()
     sh(PYTHON, "-m", "tests.crash.syscalls", *sys.argv[2:])
 
 
 def scale() -> None:
-    """Many at once."""
+    """Run many sessions at once."""
     setup()
     sh(PYTHON, "-m", "tests.crash.scale", *sys.argv[2:])
 
 
 def live() -> None:
-    """A real provider, if there is a key."""
+    """Talk to a real provider, if there is a key."""
     setup()
     sh(PYTHON, "-m", "tests.live", *sys.argv[2:])
 
 
 def fmt() -> None:
-    """Format."""
+    """Format the code and fix what ruff can fix."""
     setup()
     sh(BIN / "ruff", "format", ".")
     sh(BIN / "ruff", "check", "--fix", ".")
 
 
 def lock() -> None:
-    """Resolve anew."""
+    """Resolve the dependencies into the lock files."""
     setup()
     compile_: list[str | Path] = [
         BIN / "uv",
@@ -167,11 +197,11 @@ def lock() -> None:
     ]
     plain = ["--generate-hashes", "--no-emit-index-url", "--no-annotate", "--no-header"]
     base: list[str | Path] = [*compile_, *plain, "--extra", "local", "pyproject.toml"]
-    # hatchling and editables build our own package without a second, unpinned environment.
+    # hatchling and editables build this package without a second, unpinned environment.
     build = ROOT / "requirements" / "build.in"
     sh(*base, build, "-o", "requirements/run.lock")
     sh(*base, build, "--group", "dev", "-o", "requirements/dev.lock")
-    # What plays the other side in the peers' tests has environments of its own.
+    # The third-party programs of the peers' tests have environments of their own.
     for peer in sorted((ROOT / "requirements").glob("*.in")):
         if peer != build:
             sh(*compile_, *plain, peer, "-o", f"requirements/{peer.stem}.lock")
@@ -181,6 +211,7 @@ COMMANDS = {
     "setup": setup,
     "run": run,
     "test": test,
+    "test-newest": test_newest,
     "test-peers": test_peers,
     "check": check,
     "bench": bench,

@@ -1,5 +1,5 @@
-"""Figures, not timed tests: what starting, a turn and a long conversation cost in CPU and memory.
+"""Figures, not timed tests: the CPU and memory cost of a start, a turn and a long session.
 
-Wall time depends on who else is on the machine, so hardly anything here is judged by it: only what
-is a promise about time itself, and then the best of several.
+Wall time depends on the other load of the machine, so few figures use it: only promises about
+time itself, and then the best of several.
 """

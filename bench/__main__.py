@@ -1,4 +1,4 @@
-"""`python -m bench [--quick] [--json FILE] [NAME …]`: measure, show, and judge by limits.toml."""
+"""`python -m bench [--quick] [--json FILE] [NAME …]`: measure, print, and check limits.toml."""
 
 import argparse
 import compileall
@@ -50,13 +50,13 @@ def main() -> int:
 
 
 def compile_bytecode() -> None:
-    """An environment may forbid writing bytecode; without it imports cost twice as much."""
+    """Compile the sources: without bytecode, which may be forbidden, imports cost twice as much."""
     for folder in (ROOT / "src", Path(sysconfig.get_path("purelib"))):
         compileall.compile_dir(folder, quiet=2, workers=2)
 
 
 def measure(name: str, *, quick: bool) -> list[Figure]:
-    """Run one bench in a process of its own: what one loads must not weigh on the next."""
+    """Run one bench in a process of its own, so that its imports do not count for the next."""
     code = (
         f"import bench.{name}, dataclasses, json\n"
         f"figures = bench.{name}.measure(quick={quick})\n"
@@ -79,7 +79,7 @@ def measure(name: str, *, quick: bool) -> list[Figure]:
 def better_of(
     first: list[Figure], second: list[Figure], limits: Mapping[str, Mapping[str, float]]
 ) -> list[Figure]:
-    """Of two looks at the same figures, the better of each."""
+    """Return the better value of each figure of two measurements."""
     found = {figure.name: figure for figure in second}
     return [
         max(pair, key=lambda one: one.value)
@@ -90,7 +90,7 @@ def better_of(
 
 
 def judge(figures: list[Figure], limits: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """What is outside its limit, in words."""
+    """Return a description of every figure that is outside its limit."""
     broken = []
     for figure in figures:
         limit = limits.get(figure.name, {})
@@ -120,7 +120,7 @@ def table(figures: list[Figure], limits: Mapping[str, Mapping[str, float]]) -> s
 
 
 def report(figures: list[Figure]) -> dict[str, object]:
-    """The figures with what they depend on."""
+    """Return the figures with the conditions they were measured under."""
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),

@@ -1,4 +1,4 @@
-"""A whole App on the scripted model server, which runs in a process of its own."""
+"""A complete App on the scripted model server, which runs in a process of its own."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from homarus.core.message import Address, Inbound
 
 @contextmanager
 def model_server() -> Iterator[str]:
-    """The server's base URL, for as long as the block lasts."""
+    """Yield the base URL of a running model server."""
     command = [sys.executable, "-m", "homarus.testing.model_server"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -26,7 +26,7 @@ def model_server() -> Iterator[str]:
 
 
 def configure(home: Path, url: str) -> None:
-    """A configuration whose one model is the server's."""
+    """Write a config whose only model is the server's."""
     model = {"id": "mock", "name": "Mock", "contextWindow": 1_000_000}
     provider = {"baseUrl": url, "apiKey": "none", "api": "openai-completions", "models": [model]}
     config = {
@@ -42,16 +42,16 @@ def configure(home: Path, url: str) -> None:
 
 @asynccontextmanager
 async def open_app_for_bench(home: Path, url: str) -> AsyncIterator[App]:
-    """An App in an empty home on that model."""
+    """Open an App in an empty home on that model."""
     configure(home, url)
     async with open_app(private_env(home)) as app:
         yield app
 
 
 async def ask(app: App, key: str, text: str) -> str:
-    """One turn; a failure ends the bench."""
+    """Run one turn; a failure ends the bench."""
     inbound = Inbound(uuid4().hex, Address("cli", "bench"), "owner", text)
-    outcome = await app.ask(key, inbound)
+    outcome = await app.control.ask(key, inbound)
     if outcome.error is not None:
         raise outcome.error
     return outcome.text

@@ -1,9 +1,9 @@
-"""What a message through Synapse costs in our process, beyond the turn that answers it.
+"""The cost of a message through Synapse in our process, beyond the turn that answers it.
 
 A person with matrix-nio, in a process of their own, writes and waits for the answer, again and
-again; the same turns are run by the App alone, in between. Reading, judging, the journal, the
-outbox, the typing sign, the receipt and the sending are in the difference. Where Synapse is not
-installed (`dev.py test-peers` installs it), there is no figure.
+again; the same turns are run by the App alone, in between. Reading, access control, the journal,
+the outbox, the typing indicator, the receipt and the sending are in the difference. Where Synapse
+is not installed (`dev.py test-peers` installs it), there is no figure.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from tests.peers.install import has_venv
 from tests.peers.matrix_bot import Bot, new_bot
 from tests.peers.synapse import LOCK, People, Person, running_synapse
 
-FEW = 5  # messages, so short that the weather seldom changes between
+FEW = 5  # messages, so few that the machine's pace seldom changes between
 SAY = "Hello MOCK:short"
 QUIET_S = 0.3  # until what an answer leaves behind is done
 
@@ -78,7 +78,7 @@ async def _measure(home: Path, bot: Bot, person: Person, rounds: int) -> Figure:
 
 
 async def _each_ms(act: Callable[[], Awaitable[None]]) -> float:
-    """CPU milliseconds of one of a few, as at the usual pace."""
+    """Return the CPU milliseconds of one of a few, scaled to the reference pace."""
     before_ms, clock = weather_ms(), CpuClock()
     for _ in range(FEW):
         await act()

@@ -1,4 +1,4 @@
-"""A small client of protocol 3: connects as a paired device, asks, and times turns."""
+"""A small client of protocol 3: connects as a paired device, sends requests, and times turns."""
 
 import asyncio
 import base64
@@ -23,7 +23,7 @@ DEADLINE_S = 120.0
 
 
 class Device:
-    """A key pair, and its word for a challenge."""
+    """A key pair that signs challenges."""
 
     def __init__(self) -> None:
         self._key = Ed25519PrivateKey.generate()
@@ -43,7 +43,7 @@ def _base64url(data: bytes) -> str:
 
 @dataclass(slots=True)
 class Turn:
-    """One answer, as its client saw it. Times are the wall clock's seconds."""
+    """One answer, as its client saw it. Times are wall-clock seconds."""
 
     sent_s: float
     first_s: float = 0.0  # the first word of the answer
@@ -53,7 +53,7 @@ class Turn:
 
 
 class Client:
-    """One connection. Made by `open_client`."""
+    """One connection. Created by `open_client`."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
@@ -62,7 +62,7 @@ class Client:
         self._turns: dict[str, tuple[Turn, asyncio.Future[None]]] = {}
 
     async def greet(self, device: Device) -> Any:
-        """The handshake; the gateway's hello."""
+        """Do the handshake; return the gateway's hello."""
         challenge = json.loads(await self._socket.recv())["payload"]
         params = {
             "minProtocol": 3,
@@ -87,7 +87,7 @@ class Client:
             return await answer
 
     async def turn(self, key: str, text: str) -> Turn:
-        """chat.send, until its final event."""
+        """Call chat.send and wait for its final event."""
         run_id = str(uuid4())
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         turn = Turn(time.time())
@@ -100,7 +100,7 @@ class Client:
         return turn
 
     async def pump(self) -> None:
-        """Hand out what comes, until the connection ends."""
+        """Dispatch frames until the connection ends."""
         async for text in self._socket:
             frame = json.loads(text)
             if frame["type"] == "res":
@@ -141,7 +141,7 @@ class Client:
 
 @asynccontextmanager
 async def open_client(url: str, device: Device) -> AsyncIterator[Client]:
-    """A connected client, until the block ends."""
+    """Yield a connected client."""
     async with connect(url, max_size=None, compression=None, proxy=None) as socket:
         client = Client(socket)
         async with asyncio.timeout(DEADLINE_S):

@@ -1,4 +1,4 @@
-"""A measured figure, and how to measure one without catching the machine's noise."""
+"""A measured figure, and how to measure one despite the machine's noise."""
 
 import json
 import os
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number with the name it has in limits.toml; `is_paced`: as at the usual pace already."""
+    """One number with its name in limits.toml; `is_paced`: already scaled to the reference pace."""
 
     name: str
     value: float
@@ -25,7 +25,7 @@ class Figure:
 
 
 def child_cpu_s(command: Sequence[str], env: Mapping[str, str] | None = None) -> float:
-    """CPU seconds, user and system, that one run of a command takes."""
+    """Return the CPU seconds, user and system, of one run of a command."""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=env) as child:
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
@@ -35,7 +35,7 @@ def child_cpu_s(command: Sequence[str], env: Mapping[str, str] | None = None) ->
 
 
 def best_of(times: int, measure: Callable[[], float]) -> float:
-    """The smallest of several: noise only ever adds."""
+    """Return the smallest of several: noise only ever adds."""
     return min(measure() for _ in range(times))
 
 
@@ -43,7 +43,7 @@ _SAMPLE = {"messages": [{"role": "user", "text": "word " * 20, "n": n} for n in 
 
 
 def weather_ms() -> float:
-    """What a fixed piece of work costs just now: on a shared machine up to twice its best."""
+    """Return the cost of a fixed piece of work now: on a shared machine up to twice its best."""
     started = time.process_time()
     for _ in range(20):
         counts: dict[str, int] = {}
@@ -53,18 +53,18 @@ def weather_ms() -> float:
     return (time.process_time() - started) * 1000
 
 
-# What that work costs on the machine the limits are for, in ordinary weather.
+# What that work costs on the machine the limits are for, under ordinary load.
 USUAL_MS = 2.0
 
 
 def slowness(weather: Sequence[float]) -> float:
-    """How much slower than usual the machine was, by its better moments; 1 when it was not."""
+    """Return how much slower than the reference the machine was at its best; at least 1."""
     better = statistics.quantiles(weather, n=4)[0] if len(weather) > 1 else weather[0]
     return max(1.0, better / USUAL_MS)
 
 
 def at_usual_pace(figure: Figure, slow: float) -> Figure:
-    """A time as a share of the fixed work's own in the same run; a fast machine gains nothing."""
+    """Scale a time by the fixed work's own in the same run; a fast machine gains nothing."""
     is_time = figure.unit.startswith("CPU-") or figure.unit.endswith(("ms", "/s", "-s"))
     if slow <= 1 or not is_time or figure.is_paced:
         return figure
@@ -74,7 +74,7 @@ def at_usual_pace(figure: Figure, slow: float) -> Figure:
 
 
 class CpuClock:
-    """CPU seconds of this process, all its threads included, since it was made."""
+    """Measures the CPU seconds of this process, with all its threads, since it was created."""
 
     def __init__(self) -> None:
         self._start = time.process_time()
@@ -84,12 +84,12 @@ class CpuClock:
 
 
 def rss_mb() -> float:
-    """Resident memory of this process now."""
+    """Return the resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def private_env(home: Path) -> dict[str, str]:
-    """An environment that sees nothing of the person's own files and keys."""
+    """Return an environment without the person's own files and keys."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
     return {**kept, "HOME": str(home), "OPENCLAW_STATE_DIR": str(home / "state")}

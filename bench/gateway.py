@@ -1,7 +1,7 @@
-"""What the gateway costs, seen from outside: a client, the process, and what the kernel says.
+"""The cost of the gateway, measured from outside: a client, the process, and the kernel's counters.
 
-Judged by CPU wherever a promise allows it. Two promises are about time itself, turns per second
-and the first word's delay: those are the best, or the median, of several.
+Measured in CPU wherever possible. Two promises are about time itself, turns per second and the
+delay of the first word: those are the best, or the median, of several.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ async def _open(home: Path, url: str, **more: str) -> AsyncIterator[tuple[Gatewa
 
 
 async def _start(folder: Path, url: str, size: Size) -> Figure:
-    """From nothing to an answer about its health."""
+    """Measure from the start to a health answer."""
     spent_s = []
     for number in range(size.starts):
         async with _open(folder / f"start-{number}", url) as (gateway, client):
@@ -95,7 +95,7 @@ async def _start(folder: Path, url: str, size: Size) -> Figure:
 
 
 async def _life(gateway: Gateway, client: Client, size: Size) -> list[Figure]:
-    """Idle, the first turn, two hundred turns, then turns one after the other."""
+    """Measure idling, the first turn, two hundred turns, then turns in sequence."""
     await _settle(gateway)
     idle_mb = gateway.rss_mb()
     first_ms = (await _each(gateway, client, "agent:main:first", SAY, 1))[0]
@@ -125,7 +125,7 @@ async def _life(gateway: Gateway, client: Client, size: Size) -> list[Figure]:
 
 
 async def _crowd(gateway: Gateway, client: Client, size: Size) -> list[Figure]:
-    """Fifty sessions, four turns each, all at once."""
+    """Measure fifty sessions, four turns each, all at once."""
     rates, spent_ms = list[float](), list[float]()
     for number in range(size.repeats):
 
@@ -145,7 +145,7 @@ async def _crowd(gateway: Gateway, client: Client, size: Size) -> list[Figure]:
 
 
 async def _slow_disk(home: Path, url: str, size: Size) -> Figure:
-    """The same where each commit takes 5 ms more: many turns must share one."""
+    """Measure the same where each commit takes 5 ms more: many turns must share one."""
     async with _open(home, url, HOMARUS_FAULT="store.commit:slow:1+") as (gateway, client):
         await client.turn("agent:main:warm", SAY)
         (figure,) = await _crowd(gateway, client, size)
@@ -153,7 +153,7 @@ async def _slow_disk(home: Path, url: str, size: Size) -> Figure:
 
 
 async def _burst(gateway: Gateway, client: Client, url: str, size: Size) -> list[Figure]:
-    """A model that says all it has at once."""
+    """Measure a model that sends everything at once."""
     rates, walls, deltas = list[float](), list[float](), list[int]()
     for number in range(size.repeats):
         await _settle(gateway)
@@ -170,7 +170,7 @@ async def _burst(gateway: Gateway, client: Client, url: str, size: Size) -> list
 
 
 async def _first_word(client: Client, url: str, size: Size) -> Figure:
-    """From the model's first byte to the client's first word."""
+    """Measure from the model's first byte to the client's first word."""
     turns = dict[str, Turn]()
     for _ in range(5 * size.repeats):
         tag = uuid4().hex
@@ -182,7 +182,7 @@ async def _first_word(client: Client, url: str, size: Size) -> Figure:
 
 
 async def _idle_clients(gateway: Gateway, client: Client, size: Size) -> list[Figure]:
-    """Connections that say nothing, and a turn among them."""
+    """Measure idle connections, and a turn among them."""
     before_mb, cpu_s = gateway.rss_mb(), gateway.cpu_s()
     device, places, here = Device(), asyncio.Semaphore(AT_ONCE), asyncio.Barrier(size.clients + 1)
 
@@ -211,7 +211,7 @@ async def _idle_clients(gateway: Gateway, client: Client, size: Size) -> list[Fi
 
 
 async def _long_conversations(home: Path, url: str, size: Size) -> list[Figure]:
-    """A turn after many messages, against one after few."""
+    """Measure a turn after many messages, against one after few."""
     (home / "state").mkdir(parents=True)
     lengths = (SHORT, USUAL, LONG, ENDLESS)
     keys = {length: f"agent:main:has-{length}" for length in lengths}
@@ -242,7 +242,7 @@ def _growth(name: str, best_ms: dict[int, float], few: int, many: int) -> Figure
 
 
 async def _many_sessions(folder: Path, url: str, size: Size) -> Figure:
-    """A turn beside many stored sessions, against one beside few; in turns, under one weather."""
+    """Measure a turn with many stored sessions, against one with few, alternating."""
     async with AsyncExitStack() as stack:
         sides = list[tuple[Gateway, Client]]()
         for count in (size.few, size.many):
@@ -288,7 +288,7 @@ def _read() -> str:
 
 
 async def _each(gateway: Gateway, client: Client, key: str, text: str, turns: int) -> list[float]:
-    """CPU milliseconds of each of so many turns, one after the other."""
+    """Return the CPU milliseconds of each of this many turns in sequence."""
     spent_ms = list[float]()
     before_s = gateway.cpu_s()
     for _ in range(turns):
@@ -300,7 +300,7 @@ async def _each(gateway: Gateway, client: Client, key: str, text: str, turns: in
 
 
 async def _settle(gateway: Gateway) -> None:
-    """Wait until the gateway has nothing more to do."""
+    """Wait until the gateway is idle."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + PATIENCE_S
     before_s = gateway.cpu_s()
@@ -313,7 +313,7 @@ async def _settle(gateway: Gateway) -> None:
 
 
 async def _first_bytes(url: str) -> dict[str, float]:
-    """When the model server sent its first byte, by the tag of the message it answered."""
+    """Return when the model server sent its first byte, by the tag of the message."""
 
     def fetch() -> list[dict[str, object]]:
         with urlopen(f"{url.removesuffix('/v1')}/_stats?clear=1") as answer:

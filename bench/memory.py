@@ -1,8 +1,8 @@
-"""What memory costs: to index lines, to look again at what did not change, to search.
+"""The cost of memory: to index lines, to check unchanged files, to search.
 
-Beside each other in the same run: FTS5 as it comes, qmd, and the figures of the original.
-Quality is measured elsewhere (`make bench-memory`), on conversations that are not in this
-repository. The notes here are made of invented words as rare and as common as words are.
+Compared in the same run: plain FTS5, qmd, and the figures of OpenClaw. Quality is measured by
+`make bench-memory`, on conversations that are not in this repository. The notes consist of
+invented words with the frequencies of real ones.
 """
 
 import itertools
@@ -90,7 +90,7 @@ def _measure(place: Path, lines: int, idle_mb: float, *, quick: bool) -> list[Fi
 
 
 def _index_s(place: Path, database: Path) -> float:
-    """CPU seconds of a first sync; the machine's noise only ever adds."""
+    """Return the CPU seconds of a first sync; the machine's noise only ever adds."""
     with Memory(place, database) as memory:
         cpu = CpuClock()
         memory.sync()
@@ -100,7 +100,7 @@ def _index_s(place: Path, database: Path) -> float:
 def _beside_fts5(
     database: Path, asked: Sequence[str], ours_ms: tuple[float, float]
 ) -> list[Figure]:
-    """How many times what FTS5 as it comes takes for the same questions and notes."""
+    """Return the cost relative to plain FTS5 for the same questions and notes."""
     plain = rivals.PlainFts(database)
     try:
         spent_ms = sorted(best_of(2, partial(plain.search_ms, one)) for one in asked)
@@ -123,7 +123,7 @@ def _beside_qmd(place: Path, asked: Sequence[str], p50: float) -> Figure:
 
 
 def _beside_the_original(place: Path) -> list[Figure]:
-    """How many times as long the original took, on notes of the same kind."""
+    """Return how many times as long OpenClaw took, on notes of the same kind."""
     chance = random.Random(3)
     words = rivals.write_daily(place, DAILY_NOTES)
     with Memory(place, place / "index.sqlite") as memory:
@@ -149,7 +149,7 @@ def _beside_the_original(place: Path) -> list[Figure]:
 
 
 def _age(memory: Memory, place: Path) -> None:
-    """Notes written this very second are read again: make them older, and look once."""
+    """Make notes older and check them once: notes of this very second would be read again."""
     old_s = time.time() - 3600
     for path in (place / "memory").iterdir():
         os.utime(path, (old_s, old_s))
@@ -163,7 +163,7 @@ def _search_ms(memory: Memory, question: str) -> float:
 
 
 def write_notes(place: Path, lines: int, words: "_Words") -> None:
-    """Daily notes of a dialogue, so many lines in all."""
+    """Write daily notes of a dialogue with this many lines in all."""
     folder = place / "memory"
     folder.mkdir()
     for number in range(lines // LINES_PER_NOTE):
@@ -177,7 +177,7 @@ _COMMON = "the to and a I it of that you is my was for in so we have on with thi
 
 
 class _Words:
-    """Invented words by Zipf's law, behind the commonest words of English."""
+    """Invented words by Zipf's law, after the commonest words of English."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance

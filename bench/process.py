@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, and what the kernel says it used."""
+"""A gateway in a process of its own, and its resource use by the kernel's counters."""
 
 import os
 import re
@@ -22,7 +22,7 @@ class Gateway:
         self.pid, self.url = pid, f"ws://127.0.0.1:{port}/"
 
     def cpu_s(self) -> float:
-        """CPU seconds of all its threads that live, to the nanosecond.
+        """Return the CPU seconds of all its living threads, to the nanosecond.
 
         `/proc/PID/stat` counts those that ended too, but in hundredths of a second.
         """
@@ -35,7 +35,7 @@ class Gateway:
         return spent_ns / 1e9
 
     def whole_cpu_s(self) -> float:
-        """CPU seconds since it started, threads that ended included."""
+        """Return the CPU seconds since it started, threads that ended included."""
         stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii")
         fields = stat.rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""What a plain question costs before anybody answers: the bytes sent, and the prompt's assembly."""
+"""The cost of a plain question before the model answers: bytes sent, and prompt assembly."""
 
 import asyncio
 import tempfile
@@ -19,12 +19,12 @@ def measure(*, quick: bool) -> list[Figure]:
 
 async def _measure(home: Path, times: int) -> list[Figure]:
     async with ModelServer() as server, open_app_for_bench(home, server.url) as app:
-        await ask(app, app.key(), QUESTION)
+        await ask(app, app.control.resolve_key(), QUESTION)
         sent_kb = int(server.requests[-1].headers["content-length"]) / 1000
         agent, tools = app.agent("main"), app.tools("main").specs()
         model = app.models.check("bench/mock")
         composer = Composer()
-        keys = [app.key(), "agent:main:slack:channel:c1"]
+        keys = [app.control.resolve_key(), "agent:main:slack:channel:c1"]
         spent_ms = []
         for _ in range(5):
             cpu = CpuClock()

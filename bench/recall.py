@@ -49,7 +49,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "the day": ("day",),
     "kind of line": ("question", "first_person", "time", "length"),
     "rare words": ("rare",),
-    "words that go together": ("kin", "kin_around"),
+    "words that go together": ("related", "related_around"),
     "words side by side": ("phrase",),
     "vectors of neighbours": ("vector_beside", "vector_around"),
 }

@@ -33,7 +33,7 @@ from homarus.memory.view import EVERYTHING
 
 WORDS = (
     *("near", "around", "wide", "rare", "speaker", "first_of_two", "day", "question"),
-    *("first_person", "time", "length", "kin", "kin_around"),
+    *("first_person", "time", "length", "related", "related_around"),
 )
 VECTORS = ("vector", "vector_beside", "vector_around")
 NOTHING = Weights(**{one.name: 0.0 for one in fields(Weights)})
@@ -44,7 +44,7 @@ ROOM = Room(max_results=60)
 
 @dataclass(frozen=True)
 class Case:
-    """A question with everything that is known about the lines it is asked of."""
+    """A question with everything that is known about the lines it searches."""
 
     asked: Mapping[str, Any]
     question: Question
@@ -57,7 +57,7 @@ class Case:
 def read_cases(
     data: Path, state: Path, embedder: Embedder | None, names: Sequence[str]
 ) -> dict[str, list[Case]]:
-    """Every question of every conversation."""
+    """Return every question of every conversation."""
     by_name = asked_by_name(data)
     return {
         name: list(_cases(data / name, state / f"{name}.sqlite", asked, embedder, names))
@@ -103,7 +103,7 @@ def _case(
 
 
 def fit(cases: Sequence[Case]) -> Any:
-    """The weights that make the evidence most likely."""
+    """Return the weights that make the evidence most likely."""
     used = [case for case in cases if case.wanted.any()]
     spread = np.sqrt(np.mean([case.table.var(0) for case in used], 0)) + 1e-6
     tables = [case.table / spread for case in used]
@@ -123,7 +123,7 @@ def fit(cases: Sequence[Case]) -> Any:
 
 
 def weights_of(names: Sequence[str], fitted: Sequence[float]) -> Weights:
-    """As the product has them: what is not fitted as it is there, and worth for each character."""
+    """Return the weights as the product has them, with fitted values where they are fitted."""
     given = {name: float(value) for name, value in zip(names, fitted, strict=True)}
     given["length"] -= 1.0
     return replace(LEXICAL, **given)
@@ -135,7 +135,7 @@ def search(case: Case, weights: Weights) -> list[Any]:
 
 
 def scale(cases: Mapping[str, Sequence[Case]], weights: Weights, more: Sequence[Case]) -> Any:
-    """Slope and offset that make a chance of a score, by Newton's method."""
+    """Return the slope and offset that turn a score into a probability, by Newton's method."""
     scores, hits = [], []
     for case in [*(one for held in cases.values() for one in held), *more]:
         ranked = [one for one in rank(case.question, case.pool, weights) if one.is_told]
@@ -164,7 +164,7 @@ def scale(cases: Mapping[str, Sequence[Case]], weights: Weights, more: Sequence[
 def _foreign(
     data: Path, state: Path, embedder: Embedder | None, names: Sequence[str]
 ) -> list[Case]:
-    """Questions asked where nothing answers them."""
+    """Return questions asked of conversations that do not answer them."""
     by_name = asked_by_name(data)
     found: list[Case] = []
     for name in by_name:

@@ -35,7 +35,7 @@ _ASKED = (
 
 
 class PlainFts:
-    """The words of an index's own chunks, asked as FTS5 is usually asked."""
+    """The words of an index's own chunks, in a plain FTS5 query."""
 
     def __init__(self, database: Path) -> None:
         self._db = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)
@@ -52,7 +52,7 @@ class PlainFts:
 
 
 def index_plain_s(folder: Path) -> float:
-    """CPU seconds to read notes, cut them and put the chunks into FTS5."""
+    """Return the CPU seconds to read notes, cut them and index the chunks with FTS5."""
     with tempfile.TemporaryDirectory() as place:
         db = apsw.Connection(str(Path(place) / "plain.sqlite"))
         try:
@@ -70,7 +70,7 @@ def index_plain_s(folder: Path) -> float:
 
 
 def write_daily(place: Path, number: int) -> list[str]:
-    """Notes as those the original was measured with; words to ask for."""
+    """Write notes like those OpenClaw was measured with; return words to search for."""
     chance = random.Random(7)
     pairs = [one + two for one in "bcdfghklmnprstvz" for two in "aeiou"]
     words = ["".join(chance.choices(pairs, k=chance.randint(2, 4))) for _ in range(3000)]
@@ -88,7 +88,7 @@ def write_daily(place: Path, number: int) -> list[str]:
 
 
 def qmd_search_ms(notes: Path, questions: Sequence[str]) -> float | None:
-    """CPU of one `qmd search`; None where qmd is not installed, or does not run."""
+    """Return the CPU of one `qmd search`, or None where qmd is not installed or fails."""
     found = _find_qmd()
     if found is None:
         return None
@@ -109,7 +109,7 @@ def qmd_search_ms(notes: Path, questions: Sequence[str]) -> float | None:
 
 
 def _run_s(command: Sequence[str], env: Mapping[str, str]) -> float | None:
-    """CPU seconds of a command; None when it fails."""
+    """Return the CPU seconds of a command, or None when it fails."""
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, env=env, stdin=quiet, stdout=quiet, stderr=quiet) as child:
         _, status, usage = os.wait4(child.pid, 0)
@@ -118,7 +118,7 @@ def _run_s(command: Sequence[str], env: Mapping[str, str]) -> float | None:
 
 
 def _find_qmd() -> tuple[str, str] | None:
-    """On the path, or where `make test-peers` puts it, with a Node of its own."""
+    """Find qmd on the path, or where `make test-peers` puts it, with a Node of its own."""
     if found := shutil.which("qmd"):
         return found, ""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "homarus-peers"

@@ -1,4 +1,4 @@
-"""What starting the program costs, by kind of command."""
+"""The cost of starting the program, by kind of command."""
 
 import json
 import sys

@@ -18,7 +18,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 async def _measure(home: Path, url: str, times: int) -> list[Figure]:
     async with open_app_for_bench(home, url) as app:
-        await ask(app, app.key(), "Hello MOCK:short")
+        await ask(app, app.control.resolve_key(), "Hello MOCK:short")
         spent_s = []
         for number in range(times):
             clock = CpuClock()  # not wall time: the server shares the machine

@@ -1,4 +1,4 @@
-"""What opening a long conversation costs."""
+"""The cost of opening a long session."""
 
 import asyncio
 import tempfile
@@ -41,7 +41,7 @@ async def _measure(state: Path, times: int) -> list[Figure]:
 
 
 def _message(number: int, origin: Origin) -> Message:
-    """Questions and answers of the length people write."""
+    """Return questions and answers of typical length."""
     words = (
         f"Line {number}. " + "The lamp over the harbour went out again, and nobody noticed. " * 5
     )

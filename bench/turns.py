@@ -1,8 +1,8 @@
-"""What a turn costs in process, beyond the model server: CPU, and memory after many.
+"""The cost of a turn in process, beyond the model server: CPU, and memory after many.
 
 On a shared machine the same work costs up to twice as much for seconds at a time. So a fixed
-piece of work is timed before and after every few turns, and what they cost is told as it would be
-at the usual pace.
+piece of work is timed before and after every few turns, and their cost is scaled to the
+reference pace.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from bench.app import ask, model_server, open_app_for_bench
 from bench.figure import USUAL_MS, CpuClock, Figure, rss_mb, weather_ms
 
 WARM_UP = 20
-FEW = 5  # turns, so short that the weather seldom changes between
+FEW = 5  # turns, so few that the machine's pace seldom changes between
 
 
 def measure(*, quick: bool) -> list[Figure]:
@@ -26,7 +26,7 @@ def measure(*, quick: bool) -> list[Figure]:
 async def _measure(home: Path, url: str, batches: int, turns: int) -> list[Figure]:
     async with open_app_for_bench(home, url) as app:
         for _ in range(WARM_UP):
-            await ask(app, app.key(), "Hello MOCK:short")
+            await ask(app, app.control.resolve_key(), "Hello MOCK:short")
         costs, paced = list[float](), list[float]()
         for batch in range(batches):
             # A conversation of its own, so that every batch sends prompts of the same lengths.

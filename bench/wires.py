@@ -1,4 +1,4 @@
-"""What each wire costs per chunk, to import, and in memory when all were used."""
+"""The cost of each wire per chunk, to import, and in memory when all were used."""
 
 import asyncio
 import sys

@@ -13,7 +13,8 @@ from typing import Any
 import click
 from pydantic import BaseModel
 
-from homarus.agent.commands.table import ANSWERS
+from homarus.agent.commands.catalog import COMMANDS, RESETS
+from homarus.agent.commands.dispatcher import HANDLERS
 from homarus.channels.roster import known_channels, label, load_channel
 from homarus.cli.main import group
 from homarus.config.channels import AccountSettings
@@ -22,7 +23,6 @@ from homarus.config.schema import Config
 from homarus.core import errors, event, message
 from homarus.gateway.methods import METHODS, UNBUILT
 from homarus.plugins import hooks as plugin_hooks
-from homarus.sessions.commands import COMMANDS
 from homarus.tools.sources import ToolSourceContext, load_tools
 from homarus.tools.tool import Tool
 
@@ -74,7 +74,7 @@ def _command(ctx: click.Context) -> str:
 
 
 def chat_commands() -> str:
-    built = {*ANSWERS, "new", "reset"}
+    built = {*HANDLERS, *RESETS}
     rows = [
         (
             ", ".join(f"`/{name}`" for name in (one.name, *one.aliases)),

@@ -1,6 +1,7 @@
 """What holds for every test."""
 
 import os
+import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,11 @@ from homarus.providers import demo
 # A busy machine is slow, not wrong; the time limit of the whole test stands.
 settings.register_profile("homarus", deadline=None)
 settings.load_profile("homarus")
+
+# A shell starts background jobs with SIGINT ignored, and child processes inherit that. The tests
+# interrupt programs, which must then see the signal as they do in a terminal.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def fetched(request: pytest.FixtureRequest, pull: Callable[[Path], object]) -> Path:

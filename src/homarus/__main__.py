@@ -1,4 +1,4 @@
-"""`homarus`: the version without importing anything, everything else by `homarus.cli`."""
+"""The command `homarus`: prints the version without imports, else runs `homarus.cli`."""
 
 import sys
 
@@ -6,7 +6,7 @@ from homarus import __version__
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     if sys.argv[1:] in (["--version"], ["-V"], ["-v"]):
         sys.stdout.write(f"homarus {__version__}\n")
         return

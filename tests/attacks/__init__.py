@@ -1,1 +1,1 @@
-"""Recorded attacks, tried on the product through its own entry points."""
+"""Recorded attacks, run against the product through its own entry points."""

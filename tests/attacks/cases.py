@@ -1,4 +1,4 @@
-"""Attack cases, and what judges them."""
+"""Load and run attack cases."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,16 +11,16 @@ Case: TypeAlias = Mapping[str, Any]
 
 
 class NotRun(Exception):
-    """The case is about a part that has no entry point yet; the text says which."""
+    """The case attacks a part that is not implemented; the text says which."""
 
 
-Judge: TypeAlias = Callable[[Case], str]  # empty: as expected; else what happened instead
-World: TypeAlias = Callable[[], AbstractContextManager[Judge]]  # what a category's cases need
+Judge: TypeAlias = Callable[[Case], str]  # empty if the outcome is as expected, else the outcome
+World: TypeAlias = Callable[[], AbstractContextManager[Judge]]  # the fixture of a category
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One case, tried."""
+    """The result of one case."""
 
     id: str
     problem: str = ""
@@ -28,14 +28,14 @@ class Outcome:
 
 
 def read_cases(path: Path) -> dict[str, list[Case]]:
-    """A file's cases by category."""
+    """Return the cases of a file by category."""
     tree = json.loads(path.read_text(encoding="utf-8"))
     cases: dict[str, list[Case]] = tree["cases"]
     return cases
 
 
 def try_all(cases: list[Case], world: World) -> list[Outcome]:
-    """Every case in one world, each by itself."""
+    """Run every case with one fixture, each on its own."""
     with world() as judge:
         return [_try(case, judge) for case in cases]
 
@@ -45,5 +45,5 @@ def _try(case: Case, judge: Judge) -> Outcome:
         return Outcome(case["id"], problem=judge(case))
     except NotRun as why:
         return Outcome(case["id"], not_run=str(why))
-    except Exception as exc:  # noqa: BLE001 - a crash is what the case was looking for
+    except Exception as exc:  # noqa: BLE001 - a crash is a successful attack
         return Outcome(case["id"], problem=f"crashed with {type(exc).__name__}: {exc}")

@@ -1,4 +1,4 @@
-"""`ws_origin_host_auth`: foreign pages, rebound names and stolen rights, against a live gateway."""
+"""`ws_origin_host_auth`: foreign origins, DNS rebinding and scope escalation, on a live gateway."""
 
 import hmac
 import re
@@ -17,12 +17,12 @@ from tests.attacks.cases import Case, Judge, NotRun
 from tests.attacks.live import ALL_SCOPES, TOKEN, Caller, Live, configure, environment, gateway
 
 READ = "operator.read"
-FAR = ("X-Forwarded-For: 203.0.113.9",)  # makes a client of this machine a remote one
+FAR = ("X-Forwarded-For: 203.0.113.9",)  # makes a local client a remote one
 
 
 @contextmanager
 def world() -> Iterator[Judge]:
-    """One gateway for all cases."""
+    """Run one gateway for all cases."""
     with gateway() as live:
         yield lambda case: _judge(live, case)
 
@@ -37,9 +37,9 @@ def _judge(live: Live, case: Case) -> str:
 
 
 def _knock(live: Live, case: Case) -> str:
-    """An upgrade with this Host and Origin; the cases' port stands for ours."""
+    """Send an upgrade with this Host and Origin; the port of the case is replaced by ours."""
     if case["origin"] and case["origin"] != case["origin"].strip(" "):
-        return _knock_unread(case)  # on the wire, spaces around a value are not part of it
+        return _knock_unread(case)  # HTTP ignores spaces around a value
     host, origin = (
         text if text is None else text.replace("18789", str(live.port))
         for text in (case["host"], case["origin"])
@@ -56,7 +56,7 @@ def _knock(live: Live, case: Case) -> str:
 
 
 def _knock_unread(case: Case) -> str:
-    """Past the HTTP parser: what a server that keeps the spaces would hand on."""
+    """Bypass the HTTP parser, as with a server that keeps the spaces."""
     headers = [(b"host", case["host"].encode()), (b"origin", case["origin"].encode())]
     try:
         Entrance.make(18789).admit(Door.read("127.0.0.1", headers))
@@ -110,7 +110,7 @@ def _behind_a_proxy(live: Live) -> str:
 
 def _guess(_live: Live) -> str:
     for extra in ({}, {"deviceToken": "bogus"}):
-        with gateway() as live:  # of its own: it will not answer pages for a while
+        with gateway() as live:  # a gateway of its own, which then rejects all pages for a while
             origin = f"http://{live.host}"
             for _ in range(10):
                 with Caller(live, origin=origin) as caller:
@@ -263,7 +263,7 @@ def _in_the_query(live: Live) -> str:
 
 
 def _too_many_rights(live: Live) -> str:
-    """A token without a device gives no rights, whatever scopes are asked for."""
+    """A token without a device gives no scopes, whichever are requested."""
     with Caller(live) as caller:
         caller.connect(scopes=ALL_SCOPES)
         message = _message(caller.ask("config.get", {}))

@@ -1,6 +1,6 @@
-"""`frames_json`: frames and requests made to break a parser, against a live gateway.
+"""`frames_json`: malicious frames and requests, on a live gateway.
 
-A case is a text to send, an expression that makes one, or the description of a behaviour.
+A case is a text to send, an expression that computes one, or the description of a behaviour.
 """
 
 import ast
@@ -23,7 +23,7 @@ MB = 1 << 20
 
 @contextmanager
 def world() -> Iterator[Judge]:
-    """One gateway, and somebody who says nothing to it from the beginning."""
+    """Run one gateway, and a connection that never sends anything."""
     with gateway() as live, Caller(live) as silent:
         started = time.monotonic()
         yield lambda case: _judge(live, case, silent, started)
@@ -42,7 +42,7 @@ def _judge(live: Live, case: Case, silent: Caller, started: float) -> str:
 
 
 def _text(case: Case) -> str:
-    """What to send: as it stands, or made again where the file has only its beginning."""
+    """Return the text to send; computed if the file has only its start."""
     if case.get("generator"):
         made: str = _evaluate(ast.parse(case["generator"], mode="eval").body)
         return made
@@ -55,7 +55,7 @@ def _text(case: Case) -> str:
 
 
 def _evaluate(node: ast.expr) -> Any:
-    """Texts and numbers, added and multiplied: all that the cases' expressions are."""
+    """Evaluate an expression of a case: texts and numbers, added and multiplied."""
     operators: dict[type, Callable[[Any, Any], Any]] = {
         ast.Add: operator.add,
         ast.Mult: operator.mul,
@@ -72,7 +72,7 @@ def _request(params: str) -> str:
 
 
 def _parse(text: str, expected: str) -> str:
-    """As a frame, and as the params of one: refused, or understood in one way only."""
+    """Send it as a frame and as params: it is refused, or parsed in one way only."""
     for asked in {text, _request(text)} if text[:1] in {"{", "["} else {text}:
         try:
             request = read_request(asked)
@@ -86,7 +86,7 @@ def _parse(text: str, expected: str) -> str:
 
 
 def _send(live: Live, text: str) -> str:
-    """To a gateway that knows us: it answers with an error and goes on."""
+    """Send it after authentication: the gateway returns an error and continues."""
     with Caller(live) as caller:
         caller.connect(identity=live.identity())
         caller.send(text)
@@ -158,7 +158,7 @@ def _wait_out(silent: Caller, started: float) -> str:
 
 
 def _never_read(live: Live) -> str:
-    """Ask for much and read nothing: closed in time, and the others do not notice."""
+    """Send many requests and read nothing: the gateway closes it, and others are not affected."""
     line = json.dumps({"message": "~" * 950}) + "\n"
     with (live.home / ".openclaw" / "gateway.log").open("a", encoding="utf-8") as log:
         log.write(line * 1_000)
@@ -179,7 +179,7 @@ def _never_read(live: Live) -> str:
 
 
 def _drain(sock: socket.socket) -> int:
-    """What still comes, until the other end hangs up."""
+    """Read until the gateway closes the connection."""
     got = 0
     with suppress(ConnectionError):
         while more := sock.recv(MB):
@@ -219,7 +219,7 @@ def _bom(live: Live) -> str:
 
 
 def _flood(live: Live) -> str:
-    """One wrong connect closes the connection; the rest is not even read."""
+    """One invalid connect closes the connection; the rest is not read."""
     before = live.memory_bytes()
     wrong = frame(b'{"type":"req","id":"1","method":"connect","params":{}}')
     for _ in range(20):

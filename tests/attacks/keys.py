@@ -1,4 +1,4 @@
-"""`session_key`: two conversations that must not become one, and keys that are not the caller's."""
+"""`session_key`: sessions that must not share a key, and keys of other callers."""
 
 import asyncio
 import tempfile
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from homarus.channels.roster import find_traits
 from homarus.core import keys
 from homarus.core.errors import HomarusError, UserError
 from homarus.core.message import ToolCall
@@ -26,7 +27,7 @@ from tests.attacks.cases import Case, Judge, NotRun
 
 @contextmanager
 def world() -> Iterator[Judge]:
-    """Nothing but functions; a store or a tool where a case asks for one."""
+    """Call functions; open a store or a tool for the cases that need one."""
     yield _judge
 
 
@@ -58,7 +59,7 @@ def _compare(first: str | None, second: str | None, relation: str) -> str:
 
 
 def _derive(told: dict[str, Any]) -> str | None:
-    """The key of a described conversation; None when it is refused."""
+    """Return the key of a described session; None if it is refused."""
     try:
         match told.get("kind", "chat"):
             case "chat":
@@ -83,6 +84,7 @@ def _chat_key(told: dict[str, Any]) -> str:
         "" if peer is None else str(peer),
         account=told.get("account"),
         scope=told.get("dm_scope", "main"),
+        traits=find_traits(told["channel"]),
     )
     return keys.thread_key(key, told.get("thread"))
 
@@ -110,7 +112,7 @@ async def _two_tenants(a: dict[str, Any], b: dict[str, Any]) -> str:
 
 
 async def _ask_memory(a: dict[str, Any]) -> str:
-    """Through the tools as a model has them: the agent's own person finds it, a group does not."""
+    """Search with the tools of a model: the owner finds the note, a group does not."""
 
     async def allow(_call: ToolCall) -> Verdict:
         return Verdict("allow", "")

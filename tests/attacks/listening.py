@@ -1,7 +1,7 @@
-"""The gateway with an account that chat services call: `python -m tests.attacks.listening`.
+"""A gateway with an account that receives webhooks: `python -m tests.attacks.listening`.
 
-It is `homarus gateway run --port 0` in every other respect. What the account hears is one line
-each in the file `heard` of the home directory.
+Otherwise it equals `homarus gateway run --port 0`. The account writes one line for each message to
+the file `heard` of the home directory.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ SECRET = "tg-secret"
 
 
 class Ear:
-    """The account."""
+    """The account that records its messages."""
 
     name, account, path = "listening", "default", PATH
     capabilities = Capabilities()

@@ -1,4 +1,4 @@
-"""A gateway process, and a client that can misbehave: raw bytes over a socket, nothing helpful."""
+"""A gateway process, and a client that can violate the protocol: raw bytes over a socket."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ ALL_SCOPES = ("operator.admin", "operator.approvals", "operator.pairing")
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A gateway that runs."""
+    """A running gateway."""
 
     port: int
     pid: int
@@ -40,7 +40,7 @@ class Live:
         return Identity.load_or_create(self.home / "clients" / f"{name}.json", 1)
 
     def http(self, head: bytes, body: bytes = b"") -> int:
-        """Send a request as it is; the status of the answer, 0 when there is none."""
+        """Send a raw request; return the status of the response, 0 if there is none."""
         with socket.create_connection(("127.0.0.1", self.port), WAIT_S) as sock:
             try:
                 sock.sendall(head + b"\r\n\r\n" + body)
@@ -55,7 +55,7 @@ class Live:
 
 @contextmanager
 def gateway(module: str = "") -> Iterator[Live]:
-    """The real program in a home of its own, or a module of the tests that serves it."""
+    """Run the real program, or a module of the tests, with a home directory of its own."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         log = str(home / ".openclaw" / "gateway.log")
@@ -87,12 +87,12 @@ def configure(home: Path, config: object) -> None:
 
 def environment(home: Path) -> dict[str, str]:
     keep = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
-    root = str(Path(__file__).parents[2])  # where the modules of the tests are found
+    root = str(Path(__file__).parents[2])  # so that modules of the tests can be imported
     return {**keep, "HOME": str(home), "NO_PROXY": "127.0.0.1", "PYTHONPATH": root}
 
 
 class Caller:
-    """One WebSocket, by hand. `status` is 101 when the upgrade was allowed."""
+    """One raw WebSocket. `status` is 101 if the upgrade was accepted."""
 
     def __init__(
         self,
@@ -130,13 +130,13 @@ class Caller:
         return self._sock
 
     def send(self, data: bytes | str, opcode: int = TEXT, *, fin: bool = True) -> None:
-        """A frame as it is. A gateway that has hung up meanwhile is heard of by `read`."""
+        """Send a raw frame; `read` reports a gateway that closed the connection meanwhile."""
         payload = data.encode() if isinstance(data, str) else data
         with suppress(ConnectionError):
             self._sock.sendall(frame(payload, opcode, fin=fin))
 
     def read(self) -> tuple[int, bytes]:
-        """The next frame: its kind and payload; a close when there is no more."""
+        """Return the opcode and payload of the next frame; a close at the end."""
         head = self._take(2)
         if len(head) < 2:
             return CLOSE, struct.pack(">H", 1006)
@@ -147,7 +147,7 @@ class Caller:
         return head[0] & 0x0F, self._take(length)
 
     def json(self) -> Any:
-        """The next text frame; a close as `{"close": code, "reason": …}`."""
+        """Return the next text frame; a close as `{"close": code, "reason": …}`."""
         kind, payload = self.read()
         while kind not in {TEXT, CLOSE}:
             kind, payload = self.read()
@@ -157,13 +157,13 @@ class Caller:
         return json.loads(payload)
 
     def close_code(self) -> int:
-        """Read on until the gateway closes."""
+        """Read until the gateway closes the connection."""
         while "close" not in (found := self.json()):
             pass
         return int(found["close"])
 
     def ask(self, method: str, params: Any = None, **fields: Any) -> Any:
-        """A request, and its answer."""
+        """Send a request and return its response."""
         self._asked += 1
         request = {"type": "req", "id": str(self._asked), "method": method, "params": params}
         self.send(json.dumps(request | fields))
@@ -182,7 +182,7 @@ class Caller:
         client: str = "cli",
         **changes: Any,
     ) -> Any:
-        """The handshake; the answer to `connect`."""
+        """Do the handshake; return the response to `connect`."""
         nonce = self.json()["payload"]["nonce"]
         params: dict[str, Any] = {
             "minProtocol": 3,
@@ -218,7 +218,7 @@ class Caller:
 
 
 def frame(payload: bytes, opcode: int = TEXT, *, fin: bool = True) -> bytes:
-    """A client's frame; masked with zeros, which is a mask like any other."""
+    """Encode a client's frame, masked with zeros, which is valid."""
     first = (0x80 if fin else 0) | opcode
     size = len(payload)
     if size < 126:

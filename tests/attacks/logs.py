@@ -1,4 +1,4 @@
-"""`redaction_log`: secrets and forged lines, through the logger as the program sets it up."""
+"""`redaction_log`: secrets and forged lines, logged with the real configuration."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from homarus.config.log import MAX_CHARS, set_up
 from homarus.config.schema import Config
 from tests.attacks.cases import Case, Judge
 
-# What is said about a secret may stay; each longer word of the rest is the secret.
+# The text around a secret may remain; each longer word of the rest is the secret.
 _WORD = re.compile(r"[A-Za-z0-9_~+/-]{6,}")
 _TALK = re.compile(
     r"https?://[^/?#]+|getMe|authorization|bearer|password|apiKey|set-cookie|token"
@@ -25,7 +25,7 @@ _REPEATED = re.compile(r"(.)\*(\d+)")
 
 @contextmanager
 def world() -> Iterator[Judge]:
-    """A log file of its own, and the terminal."""
+    """Log to a temporary file and to the terminal."""
     root = logging.getLogger("homarus")
     before = (root.handlers[:], root.level, root.propagate)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""`path_traversal`: paths a model was talked into, through the tools as a model calls them."""
+"""`path_traversal`: injected paths, in tool calls of a model."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ LINKS = {
 
 @contextmanager
 def world() -> Iterator[Judge]:
-    """What the cases' `fixture` describes, a new one for each, with a folder of ours for `/`."""
+    """Create the `fixture` of a case, with a temporary folder as `/`."""
 
     def judge(case: Case) -> str:
         with tempfile.TemporaryDirectory() as folder:
@@ -58,7 +58,7 @@ def _build(base: Path) -> Path:
 
 
 def _build_notes(root: Path, outside: Path) -> None:
-    """The same names once more where notes are, and those that look like notes."""
+    """Return the same names in the memory folder, and names that look like notes."""
     notes = root / "memory"
     notes.mkdir()
     (outside / "x.md").write_text(SECRET)
@@ -92,7 +92,7 @@ def _judge(base: Path, case: Case) -> str:
 
 
 def _judge_note(base: Path, case: Case) -> str:
-    """As it is, and where notes are."""
+    """Run the case as it is, and in the memory folder."""
     for path in (case["path"], f"memory/{case['path']}"):
         given = [asyncio.run(_get(base, path)) for _ in range(2)]
         if any(SECRET in each.text for each in given):

@@ -1,4 +1,4 @@
-"""Which categories have an entry point: the one table. What is not here is listed as such."""
+"""The table of categories with an entry point; the report lists the others as missing."""
 
 from tests.attacks import doors, frames, keys, logs, paths, senders, webhooks
 from tests.attacks.cases import World

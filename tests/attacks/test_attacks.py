@@ -1,4 +1,4 @@
-"""The recorded attacks all fail, and the report says so."""
+"""All recorded attacks fail, and the report counts them."""
 
 import json
 from pathlib import Path
@@ -23,13 +23,13 @@ CATEGORIES = (
 
 
 @pytest.mark.parametrize("name", CATEGORIES)
-def test_every_case_ends_as_it_should(name: str) -> None:
+def test_attack_case_has_expected_outcome(name: str) -> None:
     tried = try_all(read_cases(DATA / f"{name}.json")[name], WORLDS[name])
     assert len(tried) > 15
     assert [one for one in tried if one.problem or one.not_run] == []
 
 
-def test_every_name_of_a_note_ends_as_it_should() -> None:
+def test_attack_note_name_has_expected_outcome() -> None:
     cases = read_cases(DATA / "memory_get.json")["path_traversal"]
     tried = try_all(cases, WORLDS["path_traversal"])
     assert [one.id for one in tried] == ["PT-067", "PT-068", "PT-069", "PT-071", "PT-072"]
@@ -41,7 +41,7 @@ def write(path: Path, **cases: object) -> str:
     return str(path)
 
 
-def test_the_report_counts_lists_and_fails(
+def test_attack_report_counts_and_lists_failures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prose = {"id": "R1", "text": "the token bucket", "expected": "unchanged"}
@@ -65,12 +65,12 @@ def test_the_report_counts_lists_and_fails(
     assert main([file, "path_traversal"]) == 0
 
 
-def test_a_file_that_is_not_there_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_attack_missing_file_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["no/such/file"]) == 2
     assert "usage" in capsys.readouterr().err
 
 
-def test_a_reason_that_quotes_the_client_fits_its_close_frame() -> None:
+def test_close_reason_with_client_text_fits_its_frame() -> None:
     with gateway() as live:
         for key in ("😀" * 100, "é" * 200, "\r\nINFO forged" * 20):
             with Caller(live) as caller:

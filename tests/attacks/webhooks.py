@@ -1,7 +1,7 @@
 """`webhook_signature`: forged, replayed and oversized requests of chat services.
 
-Signatures are judged by what channels call; what is about the transport is sent to a gateway with
-an account that listens.
+Signatures are checked by the functions that channels use; cases about the transport are sent to a
+gateway with an account that receives webhooks.
 """
 
 import base64
@@ -29,7 +29,7 @@ BODY = b'{"update_id":1}'
 
 @contextmanager
 def world() -> Iterator[Judge]:
-    """One gateway for what is about the transport."""
+    """Run one gateway for the cases about the transport."""
     with gateway("tests.attacks.listening") as live:
         yield lambda case: _judge(live, case)
 
@@ -52,7 +52,7 @@ def _judge(live: Live, case: Case) -> str:
 
 
 def _check(case: Case, *, again: int) -> str | bool | None:
-    """The mark of the case's request; `again` counts how often it was sent before."""
+    """Return the signature of the request; `again` is how often it was sent before."""
     headers = {name.lower(): value for name, value in case["headers"].items()}
     body, secret = case.get("body", "").encode(), case.get("secret") or ""
     key = base64.b64decode(case.get("public_key_b64") or "")
@@ -64,7 +64,7 @@ def _check(case: Case, *, again: int) -> str | bool | None:
             return signatures.check_slack(headers, body, secret, now_s)
         case "line":
             return signatures.check_line(headers, body, secret)
-        case "twilio":  # a proxy gives every request an id of its own
+        case "twilio":  # a proxy adds a new id to every request
             headers["i-twilio-idempotency-token"] = str(again)
             return signatures.check_twilio(headers, case["url"], form, secret)
         case "plivo_v3":
@@ -79,7 +79,7 @@ def _check(case: Case, *, again: int) -> str | bool | None:
 
 
 def _check_plivo(url: str, secret: str, *, again: int) -> str | None:
-    """The case has no signature: it is about the order of the query, which every copy changes."""
+    """The case has no signature: it is about the order of query parameters in replays."""
     base, _, query = url.partition("?")
     pairs = parse_qsl(urlsplit(url).query)
     signed = base + "?" + "&".join(f"{name}={value}" for name, value in sorted(pairs))
@@ -91,7 +91,7 @@ def _check_plivo(url: str, secret: str, *, again: int) -> str | None:
 
 
 def _in_the_query(live: Live, case: Case) -> str:
-    """A secret where it does not belong, by the check and over the wire."""
+    """Send a secret in the wrong place, to the check and over HTTP."""
     if _check(case, again=0):
         return "the check takes it"
     query = case["url"].partition("?")[2]
@@ -117,7 +117,7 @@ def _still_hears(live: Live) -> str:
 
 @contextmanager
 def _calls(live: Live, head: str, count: int = 1) -> Iterator[list[socket.socket]]:
-    """Requests that were begun."""
+    """The requests that were started."""
     with ExitStack() as stack:
         socks = [
             stack.enter_context(socket.create_connection(("127.0.0.1", live.port), 30.0))

@@ -1,4 +1,4 @@
-"""The bench judges by its limits; the figures themselves are never part of a test."""
+"""How the bench checks its limits; the figures themselves are never part of a test."""
 
 import re
 import tomllib
@@ -10,7 +10,7 @@ from bench.figure import ROOT, USUAL_MS, Figure, at_usual_pace, slowness
 TEXT = LIMITS.read_text(encoding="utf-8")
 
 
-def test_a_figure_over_its_limit_is_told_with_both_numbers() -> None:
+def test_limit_exceeded_is_reported_with_both_numbers() -> None:
     limits = {"a.cpu_s": {"most": 0.03}, "b.rate": {"least": 100.0}}
     figures = [Figure("a.cpu_s", 0.05, "CPU-s"), Figure("b.rate", 99, "per s")]
     assert judge(figures, limits) == [
@@ -19,13 +19,13 @@ def test_a_figure_over_its_limit_is_told_with_both_numbers() -> None:
     ]
 
 
-def test_a_figure_at_its_limit_or_without_one_is_fine() -> None:
+def test_limit_met_or_missing_passes() -> None:
     limits = {"a.cpu_s": {"most": 0.03}, "b.rate": {"least": 100.0}}
     figures = [Figure("a.cpu_s", 0.03, "s"), Figure("b.rate", 100, "/s"), Figure("c", 9e9, "s")]
     assert judge(figures, limits) == []
 
 
-def test_a_time_is_judged_by_the_pace_of_the_machine_in_the_same_run() -> None:
+def test_limit_time_is_scaled_by_machine_pace() -> None:
     turn, rate = Figure("a.cpu_ms", 6.0, "CPU-ms", "best"), Figure("b", 100.0, "turns/s")
     assert at_usual_pace(turn, 1.5).value == 4.0
     assert at_usual_pace(turn, 1.5).note == "6 on a machine 1.50 × as slow as usual; best"
@@ -37,24 +37,24 @@ def test_a_time_is_judged_by_the_pace_of_the_machine_in_the_same_run() -> None:
     assert at_usual_pace(done, 1.5) == done
 
 
-def test_a_machine_is_as_slow_as_in_its_better_moments_and_a_fast_one_gains_nothing() -> None:
+def test_limit_pace_uses_best_moments_and_gives_fast_machines_nothing() -> None:
     assert slowness([USUAL_MS / 2, USUAL_MS]) == 1
     assert slowness([1.5 * USUAL_MS]) == 1.5
     assert slowness([1.5 * USUAL_MS] * 8 + [9 * USUAL_MS]) == 1.5
 
 
-def test_the_table_shows_each_figure_beside_its_limit() -> None:
+def test_table_shows_each_figure_with_its_limit() -> None:
     shown = table([Figure("a.cpu_s", 0.05, "CPU-s", "best of 3")], {"a.cpu_s": {"most": 0.03}})
     assert re.search(r"a\.cpu_s +0\.05 CPU-s +≤ 0\.03 +best of 3", shown)
 
 
-def test_every_limit_has_a_bound_and_says_which_promise_it_keeps() -> None:
+def test_limits_have_bound_and_name_their_guarantee() -> None:
     for name, limit in tomllib.loads(TEXT).items():
         assert set(limit) in ({"most"}, {"least"}), name
         assert re.search(rf'^# .+\n\["{re.escape(name)}"\]', TEXT, re.MULTILINE), name
 
 
-def test_every_limit_names_a_figure_that_some_bench_measures() -> None:
+def test_limits_name_figures_that_a_bench_measures() -> None:
     sources = "".join((ROOT / "bench" / f"{n}.py").read_text(encoding="utf-8") for n in BENCHES)
     for name in tomllib.loads(TEXT):
         start = re.fullmatch(r"start\.(\w+)_cpu_s", name)

@@ -1,4 +1,4 @@
-"""Stages for tests over channels, as fixtures: a conftest imports them."""
+"""Fixtures of the channel suites; a conftest imports them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def stage(request: pytest.FixtureRequest, tmp_path: Path, zygote: Zygote) -> Iterator[Stage]:
-    """A gateway to be started, with the channel that the test is run over."""
+    """Return a gateway to be started, with the channel under test."""
     model = Hosted(ModelServer)
     made = Stage(tmp_path / "home", make_peer(request, tmp_path), model.server, zygote.fork)
     yield made
@@ -32,7 +32,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path, zygote: Zygote) -> Ite
 
 
 def make_peer(request: pytest.FixtureRequest, folder: Path) -> Peer:
-    """The other side of a channel; those of the peers' tier are loaded when they are asked for."""
+    """Return the peer of a channel; those of the peers tier are imported when needed."""
     match request.param:
         case "telegram":
             return TelegramPeer()

@@ -1,8 +1,8 @@
-"""The peers of the contract that need nothing installed: each a service, and people on it.
+"""The peers of the channel contract that need no installed server.
 
-Telegram is a fake of ours, and strict: a green cell shows that we agree with ourselves about the
-Bot API. The ledger is a service of ours by design. The web chat and the terminal are the gateway's
-own: there, the other side is a client on its WebSocket, and a person at a pseudo-terminal.
+Telegram is our own strict fake: a green cell shows only that we agree with ourselves about the Bot
+API. The ledger is our own service by design. The web chat and the terminal are the gateway's: there
+the peer is a client on its WebSocket, and a user at a pseudo-terminal.
 """
 
 import asyncio
@@ -22,11 +22,10 @@ from homarus.core.message import Json
 from homarus.core.text import utf16_len
 from homarus.gateway.identity import Identity
 from homarus.gateway.link import Guest, Link, Secret, open_link
-from homarus.testing.ledger import Ledger, Offer
-from homarus.testing.ledger import Trouble as LedgerTrouble
 from homarus.testing.stream_server import StreamServer
 from homarus.testing.telegram_server import ADA, GROUP, TelegramServer
 from tests.contract.channel_stage import ANN, EVE, GUARD_S, TOKEN, Shown, Stage
+from tests.crash.ledger import LedgerServer, Offer, SendFault
 from tests.e2e.program import PAINT, Terminal
 
 S = TypeVar("S", bound=StreamServer)
@@ -37,7 +36,7 @@ UNLIMITED = 10**9
 
 
 class Hosted(Generic[S]):
-    """A server of ours in a thread of its own, so that a test can wait without holding it up."""
+    """Run a server on a thread of its own, so that a test can block without blocking it."""
 
     def __init__(self, make: Callable[[], S]) -> None:
         self._made: Future[S] = Future()
@@ -48,7 +47,7 @@ class Hosted(Generic[S]):
         self.server = self._made.result(GUARD_S)
 
     def do(self, act: Callable[[], T]) -> T:
-        """Do something in the server's own thread."""
+        """Run something on the server's thread."""
 
         async def main() -> T:
             return act()
@@ -62,7 +61,7 @@ class Hosted(Generic[S]):
         return asyncio.run_coroutine_threadsafe(main(), self._loop).result(GUARD_S)
 
     def freeze(self, seconds: float) -> None:
-        """Nothing happens in it for so long."""
+        """Block the server for a while."""
         self._loop.call_soon_threadsafe(time.sleep, seconds)
 
     def go_down(self) -> None:
@@ -86,7 +85,7 @@ class Hosted(Generic[S]):
 
 
 class TelegramPeer:
-    """Telegram, as our strict fake has it."""
+    """Telegram, as our strict fake implements it."""
 
     name = "telegram"
     limit = 4_000
@@ -111,7 +110,7 @@ class TelegramPeer:
         }
 
     def arrive(self, stage: Stage) -> None:
-        """It asks for what came, whenever it is there."""
+        """The bot polls as soon as it runs: nothing to wait for."""
 
     def write(self, text: str, *, who: str = ANN, room: bool = False) -> None:
         chat = GROUP if room else 0
@@ -164,15 +163,15 @@ def _telegram_shown(message: Mapping[str, Json]) -> Shown:
 
 
 class LedgerPeer:
-    """The service of the crash tests: it takes a message under its key once."""
+    """The service of the crash tests, which is idempotent."""
 
     name = "scripted"
     limit = 4_000
 
     def __init__(self) -> None:
-        self._host = Hosted(partial(Ledger, "idempotent"))
+        self._host = Hosted(partial(LedgerServer, "idempotent"))
         self._ledger = self._host.server
-        self.program = ("homarus.testing.gateway", ("--ledger", self._ledger.url))
+        self.program = ("tests.crash.scripted_gateway", ("--ledger", self._ledger.url))
         self.go_down, self.come_up = self._host.go_down, self._host.come_up
         self._last = ""
 
@@ -180,7 +179,7 @@ class LedgerPeer:
         return {"scripted": {"allowFrom": [ANN]}}
 
     def arrive(self, stage: Stage) -> None:
-        """It asks for what came, whenever it is there."""
+        """The channel polls as soon as it runs: nothing to wait for."""
 
     def write(self, text: str, *, who: str = ANN, room: bool = False) -> None:
         assert not room
@@ -192,28 +191,28 @@ class LedgerPeer:
         return text
 
     def shown(self, *, who: str = ANN, room: bool = False) -> list[Shown]:
-        sends = self._host.do(lambda: list(self._ledger.books.sends))
+        sends = self._host.do(lambda: list(self._ledger.records.sends))
         return [_markdown_shown(send.text) for send in sends if send.chat == who]
 
     def measure(self, text: str) -> int:
         return utf16_len(text)
 
     def be_slow(self) -> None:
-        self._trouble(LedgerTrouble(wait_s=SLOW_S))
+        self._trouble(SendFault(wait_s=SLOW_S))
 
     def refuse_once(self) -> None:
-        self._trouble(LedgerTrouble(taken=False, status=429, after_s=1))
+        self._trouble(SendFault(taken=False, status=429, after_s=1))
 
     def redeliver(self, stage: Stage, times: int) -> None:
         offer = Offer(text="again", chat=ANN, id=self._last, copies=times)
-        text = self._ledger.books.messages[self._last].text
+        text = self._ledger.records.messages[self._last].text
         self._host.do(lambda: self._ledger.offer(offer.model_copy(update={"text": text})))
 
     def close(self) -> None:
         self._host.close()
 
-    def _trouble(self, trouble: LedgerTrouble) -> None:
-        self._host.do(lambda: self._ledger.books.troubles.append(trouble))
+    def _trouble(self, trouble: SendFault) -> None:
+        self._host.do(lambda: self._ledger.records.faults.append(trouble))
 
 
 def _markdown_shown(text: str) -> Shown:
@@ -221,7 +220,7 @@ def _markdown_shown(text: str) -> Shown:
 
 
 class WebchatPeer:
-    """A client on the gateway's WebSocket; what is shown is the history it is given."""
+    """A client on the gateway's WebSocket; the history it gets is what is shown."""
 
     name = "webchat"
     limit = UNLIMITED  # an answer is one message there
@@ -273,7 +272,7 @@ class WebchatPeer:
         return self._visit(lambda link: link.call(method, params), token)
 
     def close(self) -> None:
-        """The gateway goes with the stage."""
+        """The gateway ends with the harness."""
 
     def _visit(self, act: Callable[[Link], Awaitable[Any]], token: str = TOKEN) -> Any:
         stage = self._stage
@@ -289,7 +288,7 @@ class WebchatPeer:
 
 
 class TerminalPeer:
-    """A person at a pseudo-terminal with `homarus chat`; what is shown is what is on it."""
+    """A user at a pseudo-terminal with `homarus chat`; the screen is what is shown."""
 
     name = "terminal"
     limit = UNLIMITED
@@ -320,7 +319,7 @@ class TerminalPeer:
         assert terminal is not None
         while select.select([terminal._fd], [], [], 0)[0]:
             self._read += os.read(terminal._fd, 65_536)
-        # It shows what would hide as an escape; the joints of emoji are there all the same.
+        # Invisible characters are shown as escapes; the joiners of emoji stay.
         screen = PAINT.sub("", self._read.decode(errors="replace")).replace("\\u{200d}", "\u200d")
         for line in self._typed:
             screen = screen.replace(line, "", 1)

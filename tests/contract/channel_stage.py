@@ -1,8 +1,8 @@
-"""The stage of the channels' contract: a service, people on it, a model, and the gateway between.
+"""The harness of the channel contract: a service, its users, a model, and the gateway.
 
-The gateway is `homarus gateway run` with the channel in its `openclaw.json`, in a home of its own.
-A `Peer` is the other side of a channel. What it says was shown is what the service itself holds,
-or what it passed on to a client nobody here wrote; never what we believe to have sent.
+The gateway is `homarus gateway run` with the channel in its `openclaw.json`, in its own home. A
+`Peer` is the other side of a channel. What it reports as shown is what the service itself stores,
+or what it sent to an independent client; never what we believe to have sent.
 """
 
 import asyncio
@@ -24,38 +24,38 @@ from tests.e2e.program import Home
 T = TypeVar("T")
 
 GUARD_S = 90.0  # a loaded machine is slow, not wrong
-QUIET_S = 1.0  # how long nothing must happen where nothing may
+QUIET_S = 1.0  # how long to watch for effects that must not happen
 TOKEN = "suite-" + "0123456789abcdef"
 KEPT = ("PATH", "LANG", "PYTHONPATH")
-ANN, EVE = "ann", "eve"  # who is let in, and who is not
+ANN, EVE = "ann", "eve"  # the allowed sender, and the unknown one
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A message of ours, as people see it: its words, and which of them are bold."""
+    """A message of ours, as users see it: its text, and which parts are bold."""
 
     text: str
     bold: tuple[str, ...] = ()
 
 
 class Peer(Protocol):
-    """A service with Ann and Eve on it, and a room that both are in with the bot."""
+    """A service with the users Ann and Eve, and a group with both and the bot."""
 
     name: str
-    limit: int  # what one message of ours may hold, counted as `measure` does
+    limit: int  # the limit of one message of ours, in the unit of `measure`
 
     def section(self) -> Mapping[str, Any]:
-        """What stands in the config under `channels`, by the channel's name."""
+        """Return the config of the channel, under `channels`."""
         ...
 
     def arrive(self, stage: "Stage") -> None:
-        """A gateway was started: wait until it is there."""
+        """Wait until a started gateway is connected."""
         ...
 
     def write(self, text: str, *, who: str = ANN, room: bool = False) -> None: ...
 
     def call(self, text: str) -> str:
-        """How people speak to the bot in a room."""
+        """Return a text that mentions the bot."""
         ...
 
     def shown(self, *, who: str = ANN, room: bool = False) -> list[Shown]: ...
@@ -66,7 +66,7 @@ class Peer(Protocol):
 
 
 class Restarts(Protocol):
-    """A service that can go away and come back with all it knew."""
+    """A service that can stop and restart with its data."""
 
     def go_down(self) -> None: ...
 
@@ -74,37 +74,37 @@ class Restarts(Protocol):
 
 
 class Hampers(Protocol):
-    """A service that can make sending hard."""
+    """A service that can make sending fail."""
 
     def be_slow(self) -> None:
-        """Take a while for what comes next, and take it."""
+        """Accept the next message after a delay."""
         ...
 
     def refuse_once(self) -> None:
-        """Refuse what comes next, for now."""
+        """Refuse the next message temporarily."""
         ...
 
     def refuse_room(self) -> None:
-        """Let the bot say nothing more in the room."""
+        """Refuse all further messages of the bot in the group."""
         ...
 
 
 class Redelivers(Protocol):
-    """A service that hands out again what it handed out; in all, so many times."""
+    """A service that delivers a message repeatedly, `times` in total."""
 
     def redeliver(self, stage: "Stage", times: int) -> None: ...
 
 
 class Attaches(Protocol):
-    """A service that carries files."""
+    """A service with files."""
 
     def attach(self, text: str, size_bytes: int) -> None:
-        """Ann sends a file with these words."""
+        """Send a file of Ann's with a text."""
         ...
 
 
 def wait_for(done: Callable[[], T | None], what: str, guard_s: float = GUARD_S) -> T:
-    """Look until it is so."""
+    """Poll until the condition holds."""
     deadline_s = time.monotonic() + guard_s
     while not (found := done()):
         assert time.monotonic() < deadline_s, f"{what}: not within {guard_s:g} s"
@@ -138,7 +138,7 @@ class Stage:
         self.out.touch()
 
     def start(self, fault: str = "") -> "Stage":
-        """Begin the gateway, and wait until the service knows it."""
+        """Start the gateway, and wait until it is connected."""
         assert self.gateway is None or self.gateway.ended()
         env = {**self.home.env, "HOMARUS_FAULT": fault}
         module, args = getattr(self.peer, "program", ("homarus.__main__", ("gateway", "run")))
@@ -151,7 +151,7 @@ class Stage:
         return self
 
     def died(self) -> None:
-        """Wait for the end that a fault brings."""
+        """Wait for the exit that a fault causes."""
         assert self.gateway is not None
         assert self.gateway.wait(GUARD_S) == -9, self.output
 
@@ -177,7 +177,7 @@ class Stage:
         return str(re.findall(r"ws://\S+", self.output)[-1])
 
     def wait_shown(self, *words: str, who: str = ANN, room: bool = False) -> list[Shown]:
-        """Until all of these stand in the chat."""
+        """Wait until all of these are in the chat."""
 
         def done() -> list[Shown] | None:
             found = self.peer.shown(who=who, room=room)
@@ -192,19 +192,19 @@ class Stage:
             ) from exc
 
     def times(self, word: str, *, who: str = ANN, room: bool = False) -> int:
-        """How often something stands in a chat."""
+        """Return how often a text is in a chat."""
         return sum(one.text.count(word) for one in self.peer.shown(who=who, room=room))
 
     def stay_quiet(self) -> None:
-        """Give what should not happen the time to happen."""
+        """Wait long enough for an unwanted effect to happen."""
         time.sleep(QUIET_S)
 
     def cursor(self, line: str) -> Mapping[str, Any] | None:
-        """How far a channel had read when it last kept a message."""
+        """Return the stored cursor of a channel."""
         return self._look(lambda store: store.journal.cursor(line))
 
     def rewind(self, line: str, cursor: Mapping[str, Any]) -> None:
-        """Have the next gateway go on from there."""
+        """Set the cursor for the next gateway."""
 
         async def main() -> None:
             async with open_store(self.home.state) as store, store.journal.commit() as unit:

@@ -1,7 +1,7 @@
-"""Which channel shows which behaviour, and why one cannot.
+"""The table of channels and behaviours, with reasons for the cells that cannot run.
 
-The suite (test_channel_suite.py) runs every cell that is not listed here. Those of `PEERS` need a
-server nobody here wrote, and run in the peers' tier.
+The suite (test_channel_suite.py) runs every cell that is not listed here. Those of `PEERS` need an
+independent server, and run in the peers tier.
 """
 
 from typing import Final
@@ -58,7 +58,7 @@ CANNOT: Final = {
 
 
 def over(behaviour: str) -> pytest.MarkDecorator:
-    """The stages of every channel that shows a behaviour."""
+    """Return the harnesses of every channel that shows a behaviour."""
     assert behaviour in BEHAVIOURS
     return pytest.mark.parametrize(
         "stage",

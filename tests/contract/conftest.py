@@ -1,4 +1,4 @@
-"""What the contract suites share: the servers that some backends need, and every journal."""
+"""Fixtures of the contract suites: the servers that some backends need, and every journal."""
 
 import asyncio
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.crash.rig import Zygote
 
 @pytest.fixture(scope="session")
 def postgres_uri() -> Iterator[str]:
-    """Only the tests marked `peers` ask for it."""
+    """Only tests marked `peers` request it."""
     with postgres_server() as uri:
         yield uri
 

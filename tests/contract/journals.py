@@ -1,4 +1,4 @@
-"""Every journal there is, each with a home that outlives it, and what the suites do with one."""
+"""Every journal, each with storage that outlives it, and helpers of the suites."""
 
 import subprocess
 import tempfile
@@ -43,7 +43,7 @@ SETTLED: tuple[Settled, ...] = ("answered", "silent", "reported", "parked")
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where a journal lives; `open` gives the one that is there."""
+    """The storage of a journal; `open` opens the journal on it."""
 
     open: Callable[[], AbstractAsyncContextManager[Scopes]]
 
@@ -83,7 +83,7 @@ def postgres_home(uri: str) -> Home:
 def _start(server: "PostgresServer", tries: int = 5) -> None:
     try:
         server.start()
-    except subprocess.SubprocessError:  # it is given ten seconds, which a busy machine may need
+    except subprocess.SubprocessError:  # ten seconds, which a busy machine may need
         if tries == 1:
             raise
         _start(server, tries - 1)
@@ -91,9 +91,9 @@ def _start(server: "PostgresServer", tries: int = 5) -> None:
 
 @contextmanager
 def postgres_server() -> Iterator[str]:
-    """A PostgreSQL of our own, gone afterwards; its address."""
+    """Run a PostgreSQL server of our own; yield its address."""
     with tempfile.TemporaryDirectory(prefix="homarus-pg-") as folder:
-        # Run by root, the server is another user, who must be able to get there.
+        # When root runs this, the server is another user, who must be able to access the directory.
         home = Path(folder)
         home.chmod(0o755)
         with pytest.MonkeyPatch.context() as patch:
@@ -129,7 +129,7 @@ async def accept(journal: Journal, inbound: Inbound = HELLO, at_ms: int = 10) ->
 
 
 async def lease(journal: Journal, name: str = "session:x") -> Lease:
-    """One that is over: its holder does not know it yet."""
+    """Return a lease that is over, which its holder does not know yet."""
     async with journal.lease(name) as held:
         return held
 

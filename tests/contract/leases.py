@@ -1,4 +1,4 @@
-"""What every lease promises, whoever gives it: a store, or a journal by itself."""
+"""What every lease guarantees, of a store or of a journal alone."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ Leases: TypeAlias = Callable[[str], AbstractAsyncContextManager[Lease]]
 
 
 async def check_that_one_holds(lease: Leases) -> list[int]:
-    """Ten who want the same, then two who do not; the tokens of all, as they came."""
+    """Let ten tasks take one lease and then two take others; return all tokens in order."""
     holders, tokens = 0, list[int]()
 
     async def hold() -> None:

@@ -1,4 +1,4 @@
-"""What every channel promises (channels/base.py), over every channel there is."""
+"""The guarantees of every channel (channels/base.py), checked on each."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,12 +14,12 @@ from homarus.channels.intake import Intake, by_route
 from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, SendFailed
 from homarus.core.message import Address, Inbound, Outbound
 from homarus.store.journal import Accepted, Journal
-from homarus.testing import scripted_channel
 from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import Desk, ListChannel
-from homarus.testing.ledger import FLAVOURS, Flavour, Ledger, Offer, Trouble
 from homarus.testing.memory_store import MemoryStore
-from homarus.testing.scripted_channel import ScriptedChannel, make_channel
+from tests.crash import scripted_channel
+from tests.crash.ledger import FLAVOURS, Flavour, LedgerServer, Offer, SendFault
+from tests.crash.scripted_channel import ScriptedChannel, make_channel
 
 GUARD_S = 60.0
 HOSTILE = (
@@ -34,11 +34,11 @@ class Peer(Protocol):
     def channel(self) -> Channel: ...
 
     def write(self, text: str, message_id: str, *, chat: str = "chat") -> None:
-        """A person writes."""
+        """Send a message as a user."""
         ...
 
     def shown(self) -> list[tuple[str, str]]:
-        """Chat and text of what the service took, in order."""
+        """Return chat and text of what the service accepted, in order."""
         ...
 
 
@@ -55,19 +55,19 @@ class ListPeer:
 
 
 class LedgerPeer:
-    def __init__(self, ledger: Ledger, channel: ScriptedChannel) -> None:
+    def __init__(self, ledger: LedgerServer, channel: ScriptedChannel) -> None:
         self.ledger, self.channel = ledger, channel
 
     def write(self, text: str, message_id: str, *, chat: str = "chat") -> None:
         self.ledger.offer(Offer(text=text, id=message_id, chat=chat, sender="person"))
 
     def shown(self) -> list[tuple[str, str]]:
-        return [(send.chat, send.text) for send in self.ledger.books.sends]
+        return [(send.chat, send.text) for send in self.ledger.records.sends]
 
 
 @asynccontextmanager
 async def ledger_peer(flavour: Flavour) -> AsyncIterator[LedgerPeer]:
-    async with Ledger(flavour) as ledger:
+    async with LedgerServer(flavour) as ledger:
         yield LedgerPeer(ledger, await asyncio.to_thread(make_channel, ledger.url))
 
 
@@ -96,7 +96,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 class Slow(Desk):
-    """Keeps nothing before its gate is open."""
+    """Store nothing before the test opens the gate."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ async def wait_for(holds: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def running(channel: Channel, desk: Desk) -> AsyncIterator[asyncio.Task[None]]:
-    """The channel, connected for as long as the block lasts; its task."""
+    """Run the channel while the block lasts, and yield its task."""
 
     async def live() -> None:
         with suppress(DiskFull):
@@ -133,7 +133,7 @@ def out(text: str, key: str, chat: str = "chat") -> Outbound:
     return Outbound(Address("any", chat), text, key)
 
 
-def test_what_is_written_arrives_whole_and_in_order(run: Run) -> None:
+def test_channel_inbound_arrives_complete_and_in_order(run: Run) -> None:
     async def body(peer: Peer) -> None:
         desk, channel = Desk(), peer.channel
         peer.write(HOSTILE, "1")
@@ -147,7 +147,7 @@ def test_what_is_written_arrives_whole_and_in_order(run: Run) -> None:
     run(body)
 
 
-def test_what_could_not_be_kept_is_offered_again(run: Run) -> None:
+def test_channel_message_not_stored_is_offered_again(run: Run) -> None:
     async def body(peer: Peer) -> None:
         desk = Desk(DiskFull("no room"))
         peer.write("hello", "1")
@@ -161,7 +161,7 @@ def test_what_could_not_be_kept_is_offered_again(run: Run) -> None:
     run(body)
 
 
-def test_what_is_sent_arrives_unchanged_and_has_a_receipt(run: Run) -> None:
+def test_channel_send_arrives_unchanged_with_receipt(run: Run) -> None:
     async def body(peer: Peer) -> None:
         async with running(peer.channel, Desk()):
             first = await peer.channel.send(out(HOSTILE, "k1"))
@@ -172,7 +172,7 @@ def test_what_is_sent_arrives_unchanged_and_has_a_receipt(run: Run) -> None:
     run(body)
 
 
-def test_a_key_that_was_sent_twice_stands_once_where_the_channel_says_so(run: Run) -> None:
+def test_channel_same_key_twice_is_one_message_if_idempotent(run: Run) -> None:
     async def body(peer: Peer) -> None:
         async with running(peer.channel, Desk()):
             first = await peer.channel.send(out("hello", "k"))
@@ -185,7 +185,7 @@ def test_a_key_that_was_sent_twice_stands_once_where_the_channel_says_so(run: Ru
     run(body)
 
 
-def test_a_channel_that_can_be_asked_knows_what_arrived(run: Run) -> None:
+def test_channel_lookup_knows_what_arrived(run: Run) -> None:
     async def body(peer: Peer) -> None:
         channel = peer.channel
         if not isinstance(channel, LooksUp):
@@ -198,7 +198,7 @@ def test_a_channel_that_can_be_asked_knows_what_arrived(run: Run) -> None:
     run(body)
 
 
-def test_cancelling_ends_a_channel_and_it_can_run_again(run: Run) -> None:
+def test_channel_cancelled_ends_and_can_run_again(run: Run) -> None:
     async def body(peer: Peer) -> None:
         for _ in range(3):
             async with running(peer.channel, Desk()) as task:
@@ -209,11 +209,11 @@ def test_cancelling_ends_a_channel_and_it_can_run_again(run: Run) -> None:
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_the_service_is_told_only_when_the_message_is_kept(flavour: Flavour) -> None:
+def test_channel_acknowledges_after_message_is_stored(flavour: Flavour) -> None:
     async def body(peer: LedgerPeer) -> None:
         desk = Slow()
         peer.write("hello", "1")
-        message = peer.ledger.books.messages["1"]
+        message = peer.ledger.records.messages["1"]
         async with running(peer.channel, desk):
             await desk.asked.wait()
             assert message.acked_s == 0
@@ -222,7 +222,7 @@ def test_the_service_is_told_only_when_the_message_is_kept(flavour: Flavour) -> 
             peer.write("more", "2")
             await desk.received(2)
         assert desk.kept == {"offset": 3}
-        async with running(peer.channel, desk):  # it goes on where it was
+        async with running(peer.channel, desk):  # it resumes at its cursor
             peer.write("last", "3")
             assert [one.id for one in await desk.received(3)] == ["1", "2", "3"]
 
@@ -232,21 +232,21 @@ def test_the_service_is_told_only_when_the_message_is_kept(flavour: Flavour) -> 
 @pytest.mark.parametrize(
     ("trouble", "kind", "retryable", "after_s"),
     [
-        (Trouble(taken=False, status=429, after_s=7), SendFailed, True, 7.0),
-        (Trouble(taken=False, status=429), SendFailed, True, None),
-        (Trouble(taken=False, status=400), SendFailed, False, None),
-        (Trouble(taken=False, status=401), ChannelAuthFailed, None, None),
-        (Trouble(taken=True, status=500), ChannelError, None, None),
-        (Trouble(taken=True, status=0), ChannelError, None, None),
-        (Trouble(taken=False, status=0), ChannelError, None, None),
+        (SendFault(taken=False, status=429, after_s=7), SendFailed, True, 7.0),
+        (SendFault(taken=False, status=429), SendFailed, True, None),
+        (SendFault(taken=False, status=400), SendFailed, False, None),
+        (SendFault(taken=False, status=401), ChannelAuthFailed, None, None),
+        (SendFault(taken=True, status=500), ChannelError, None, None),
+        (SendFault(taken=True, status=0), ChannelError, None, None),
+        (SendFault(taken=False, status=0), ChannelError, None, None),
     ],
     ids=str,
 )
-def test_an_error_s_class_says_what_is_known(
-    trouble: Trouble, kind: type[Exception], retryable: bool | None, after_s: float | None
+def test_channel_errors_map_to_send_outcomes(
+    trouble: SendFault, kind: type[Exception], retryable: bool | None, after_s: float | None
 ) -> None:
     async def body(peer: LedgerPeer) -> None:
-        peer.ledger.books.troubles.append(trouble)
+        peer.ledger.records.faults.append(trouble)
         async with running(peer.channel, Desk()):
             with pytest.raises(ChannelError) as caught:
                 await peer.channel.send(out("hello", "k"))
@@ -257,14 +257,14 @@ def test_an_error_s_class_says_what_is_known(
     run_ledger("plain", body)
 
 
-def test_what_never_left_may_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_channel_unsent_message_may_be_resent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripted_channel, "READY_S", 0.01)
 
     async def body(peer: LedgerPeer) -> None:
         with pytest.raises(SendFailed) as caught:
             await peer.channel.send(out("hello", "k"))  # it is not connected
         assert caught.value.retryable
-        async with Ledger() as gone:
+        async with LedgerServer() as gone:
             nowhere = ScriptedChannel(gone.url)
         async with nowhere._connected():
             with pytest.raises(SendFailed) as caught:
@@ -276,14 +276,14 @@ def test_what_never_left_may_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> N
 
 @dataclass
 class Program:
-    """All that core does for a channel, with an agent that repeats what it is told."""
+    """All that the core does for a channel, with an agent that echoes."""
 
     journal: Journal
     clock: FakeClock
     delivery: Delivery
 
     async def until(self, done: Callable[[], bool | Awaitable[bool]]) -> None:
-        """Let time pass until something holds; the service is real and takes its own."""
+        """Let time pass until a condition holds; the service is real and takes its own."""
         while True:
             found = done()
             if found is True or (not isinstance(found, bool) and await found):
@@ -319,7 +319,7 @@ async def program(channel: Channel) -> AsyncIterator[Program]:
         live.cancel()
 
 
-def test_a_message_that_is_handed_out_a_hundred_times_is_answered_once(run: Run) -> None:
+def test_channel_hundred_duplicates_are_answered_once(run: Run) -> None:
     async def body(peer: Peer) -> None:
         for _ in range(100):
             peer.write("hello", "1")
@@ -336,12 +336,12 @@ def test_a_message_that_is_handed_out_a_hundred_times_is_answered_once(run: Run)
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("taken", [True, False])
-def test_an_answer_that_got_lost_doubles_nothing(flavour: Flavour, taken: bool) -> None:
+def test_channel_lost_response_causes_no_duplicate(flavour: Flavour, taken: bool) -> None:
     async def body(peer: LedgerPeer) -> None:
-        peer.ledger.books.troubles.append(Trouble(taken=taken, status=0))
+        peer.ledger.records.faults.append(SendFault(taken=taken, status=0))
         peer.write("hello", "1")
         async with program(peer.channel) as core:
-            await core.until(lambda: bool(peer.ledger.books.attempts))
+            await core.until(lambda: bool(peer.ledger.records.attempts))
             await core.until(core.settled)
             (parcel,) = await core.journal.parcels()
         if flavour == "plain":
@@ -353,18 +353,18 @@ def test_an_answer_that_got_lost_doubles_nothing(flavour: Flavour, taken: bool) 
     run_ledger(flavour, body)
 
 
-def test_a_long_reply_arrives_in_parts_in_order_though_the_service_is_busy() -> None:
+def test_channel_long_reply_arrives_in_order_from_busy_service() -> None:
     async def main() -> None:
-        async with asyncio.timeout(GUARD_S), Ledger("plain", text_limit=20) as ledger:
+        async with asyncio.timeout(GUARD_S), LedgerServer("plain", text_limit=20) as ledger:
             channel = await asyncio.to_thread(make_channel, ledger.url)
-            ledger.books.troubles.append(Trouble(taken=False, status=429, times=2))
+            ledger.records.faults.append(SendFault(taken=False, status=429, times=2))
             marks = tuple(f"{{nonce}}.{n}" for n in range(4))
             message = ledger.offer(Offer(text="\n".join(marks), marks=marks))
             async with program(channel) as core:
-                await core.until(lambda: len(ledger.books.sends) == 4)
+                await core.until(lambda: len(ledger.records.sends) == 4)
                 await core.until(core.settled)
-            assert [send.text for send in ledger.books.sends] == list(message.marks)
-            assert ledger.books.verdict()["answered"] == [message.id]
-            assert [attempt.status for attempt in ledger.books.attempts[:3]] == [429, 429, 200]
+            assert [send.text for send in ledger.records.sends] == list(message.marks)
+            assert ledger.records.verdict()["answered"] == [message.id]
+            assert [attempt.status for attempt in ledger.records.attempts[:3]] == [429, 429, 200]
 
     asyncio.run(main())

@@ -1,6 +1,6 @@
-"""One contract over every channel: the gateway as a person runs it, judged by the service.
+"""One contract over every channel: the real gateway, checked through the service.
 
-Each test is a column of the table in channel_table.py, each of its stages a channel.
+Each test is a column of the table in channel_table.py, each of its harnesses a channel.
 """
 
 import json
@@ -23,7 +23,7 @@ from tests.contract.channel_table import BEHAVIOURS, CANNOT, CHANNELS, over
 
 pytestmark = pytest.mark.timeout(300)
 
-VERBATIM = {"webchat", "scripted"}  # a program gets the model's words, and shows them its way
+VERBATIM = {"webchat", "scripted"}  # a program gets the model's text, and renders it itself
 UNICODE = "naïve €, 👩‍👩‍👧 ünï 漢字"
 HOSTILE = (
     "<b>never closed *nor _this `nor this\n"
@@ -35,19 +35,19 @@ HOSTILE = (
 
 
 def asked(model: ModelServer) -> list[str]:
-    """What the model was asked, each time: the last message."""
+    """Return the last message of each model request."""
     return [json.dumps(one.body["messages"][-1], ensure_ascii=False) for one in model.requests]
 
 
 def converse(stage: Stage, question: str, answer: str, **where: Any) -> None:
-    """One turn, to its end."""
+    """Run one complete turn."""
     stage.model.script([Say(answer)])
     stage.peer.write(question, **where)
     stage.wait_shown(answer, **where)
 
 
 @over("text both ways")
-def test_words_arrive_as_they_were_written_both_ways(stage: Stage) -> None:
+def test_channel_text_arrives_unchanged_both_ways(stage: Stage) -> None:
     stage.start()
     converse(stage, f"one {UNICODE}", f"answer {UNICODE}")
     converse(stage, "two", "second answer")
@@ -57,7 +57,7 @@ def test_words_arrive_as_they_were_written_both_ways(stage: Stage) -> None:
 
 
 @over("splitting")
-def test_a_long_answer_comes_in_parts_that_fit_and_loses_no_word(stage: Stage) -> None:
+def test_channel_long_answer_is_split_within_limit_without_loss(stage: Stage) -> None:
     stage.start()
     peer = stage.peer
     least = min(peer.limit, 4_000)
@@ -73,7 +73,7 @@ def test_a_long_answer_comes_in_parts_that_fit_and_loses_no_word(stage: Stage) -
 
 
 @over("formatting")
-def test_bold_is_bold_in_the_way_of_the_service(stage: Stage) -> None:
+def test_channel_bold_uses_markup_of_service(stage: Stage) -> None:
     stage.start()
     stage.model.script([Say("this is **important** and `code` is_not_italic\n\n- one\n- two")])
     stage.peer.write("format it")
@@ -84,7 +84,7 @@ def test_bold_is_bold_in_the_way_of_the_service(stage: Stage) -> None:
 
 
 @over("redelivery")
-def test_what_is_delivered_a_hundred_times_is_answered_once(stage: Stage) -> None:
+def test_channel_hundred_deliveries_are_answered_once(stage: Stage) -> None:
     stage.start()
     batch = getattr(stage.peer, "batch", 1)
     for number in range(batch):
@@ -93,12 +93,12 @@ def test_what_is_delivered_a_hundred_times_is_answered_once(stage: Stage) -> Non
     converse(stage, "and then?", "the end")
     assert [stage.times(f"heard<{number}>") for number in range(batch)] == [1] * batch
     assert len(stage.model.requests) == len(stage.rows()) == batch + 1
-    if stage.peer.name != "webchat":  # where the gateway itself remembers what it was asked
-        assert sum(row.duplicates for row in stage.rows()) >= 99  # a server may tell more
+    if stage.peer.name != "webchat":  # where the gateway itself has the history
+        assert sum(row.duplicates for row in stage.rows()) >= 99  # a server may send more
 
 
 @over("slow sends")
-def test_a_slow_service_gets_everything_once_and_in_order(stage: Stage) -> None:
+def test_channel_slow_service_gets_everything_once_in_order(stage: Stage) -> None:
     stage.start()
     converse(stage, "first", "answer 1")
     stage.model.script([Say("answer 2")], [Say("answer 3")])
@@ -111,7 +111,7 @@ def test_a_slow_service_gets_everything_once_and_in_order(stage: Stage) -> None:
 
 
 @over("refused for now")
-def test_what_is_refused_for_now_is_sent_later(stage: Stage) -> None:
+def test_channel_temporary_refusal_is_sent_later(stage: Stage) -> None:
     stage.start()
     cast("Hampers", stage.peer).refuse_once()
     converse(stage, "hello", "after a while")
@@ -120,7 +120,7 @@ def test_what_is_refused_for_now_is_sent_later(stage: Stage) -> None:
 
 
 @over("refused for good")
-def test_what_is_refused_for_good_is_given_up_aloud_and_the_rest_goes_on(stage: Stage) -> None:
+def test_channel_permanent_refusal_is_logged_and_rest_is_sent(stage: Stage) -> None:
     stage.start()
     peer = stage.peer
     cast("Hampers", peer).refuse_room()
@@ -135,7 +135,7 @@ def test_what_is_refused_for_good_is_given_up_aloud_and_the_rest_goes_on(stage: 
 
 
 @over("stranger")
-def test_a_stranger_is_not_heard(stage: Stage) -> None:
+def test_channel_unknown_sender_is_not_answered(stage: Stage) -> None:
     stage.start()
     try:
         stage.peer.write("the password is swordfish", who=EVE)
@@ -152,7 +152,7 @@ def test_a_stranger_is_not_heard(stage: Stage) -> None:
 
 
 @over("rooms")
-def test_in_a_room_it_answers_who_calls_it_and_nobody_else(stage: Stage) -> None:
+def test_channel_group_answers_mention_only(stage: Stage) -> None:
     stage.start()
     peer = stage.peer
     peer.write("the tide is high", room=True)
@@ -169,7 +169,7 @@ def test_in_a_room_it_answers_who_calls_it_and_nobody_else(stage: Stage) -> None
 
 
 @over("hostile markup")
-def test_hostile_words_of_the_model_break_nothing(stage: Stage) -> None:
+def test_channel_untrusted_model_text_breaks_nothing(stage: Stage) -> None:
     stage.start()
     stage.model.script([Say(HOSTILE)])
     stage.peer.write("do your worst")
@@ -182,7 +182,7 @@ def test_hostile_words_of_the_model_break_nothing(stage: Stage) -> None:
 
 
 @over("large file")
-def test_a_file_that_is_too_large_is_told_and_the_words_are_answered(stage: Stage) -> None:
+def test_channel_oversized_file_is_noted_and_text_answered(stage: Stage) -> None:
     stage.start()
     peer = cast("Attaches", stage.peer)
     stage.model.script([Say("I cannot see it")])
@@ -198,7 +198,7 @@ def test_a_file_that_is_too_large_is_told_and_the_words_are_answered(stage: Stag
 
 
 @over("service restarts")
-def test_a_service_that_was_away_is_found_again(stage: Stage) -> None:
+def test_channel_service_outage_is_recovered(stage: Stage) -> None:
     stage.start()
     converse(stage, "before", "answer before")
     peer = cast("Restarts", stage.peer)
@@ -209,6 +209,6 @@ def test_a_service_that_was_away_is_found_again(stage: Stage) -> None:
     assert stage.times("answer after") == 1 and len(stage.model.requests) == 2
 
 
-def test_a_cell_that_is_not_run_is_one_of_the_table_and_has_its_reason() -> None:
+def test_channel_skipped_cells_are_in_table_with_reason() -> None:
     for (channel, behaviour), reason in CANNOT.items():
         assert channel in CHANNELS and behaviour in BEHAVIOURS and reason

@@ -145,7 +145,7 @@ def like(one: list[float], other: list[float]) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
-def test_texts_have_their_vectors_in_their_order(embedder: Embedder) -> None:
+def test_embedder_texts_return_vectors_in_order(embedder: Embedder) -> None:
     alone = [embedder.embed([text])[0] for text in NOTES]
     for order in ([0, 1, 2, 3, 4], [4, 2, 0, 3, 1], [1, 1, 2, 1, 0, 1]):
         made = embedder.embed([NOTES[at] for at in order])
@@ -155,12 +155,12 @@ def test_texts_have_their_vectors_in_their_order(embedder: Embedder) -> None:
             assert scores[at] == max(scores) == pytest.approx(1, abs=0.02)
 
 
-def test_no_texts_have_no_vectors(embedder: Embedder) -> None:
+def test_embedder_no_texts_return_no_vectors(embedder: Embedder) -> None:
     assert embedder.embed([]) == []
 
 
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD)
-def test_every_text_has_a_vector_of_length_one_or_none(embedder: Embedder, text: str) -> None:
+def test_embedder_any_text_returns_unit_or_zero_vector(embedder: Embedder, text: str) -> None:
     made = [*embedder.embed(["tea", text, "tea"]), embed_question(embedder, text)]
     assert [len(vector) for vector in made] == [embedder.model.dims] * 4
     lengths = [math.hypot(*vector) for vector in made]
@@ -169,14 +169,14 @@ def test_every_text_has_a_vector_of_length_one_or_none(embedder: Embedder, text:
         assert length == pytest.approx(1, abs=1e-5) or (length == 0 and not text.strip())
 
 
-def test_the_same_texts_have_the_same_vectors(embedder: Embedder) -> None:
+def test_embedder_same_texts_return_same_vectors(embedder: Embedder) -> None:
     first, question = embedder.embed(NOTES), embed_question(embedder, "Where is Ada?")
     assert embedder.embed(NOTES) == first
     assert embed_question(embedder, "Where is Ada?") == question
     assert first[0] != first[1]
 
 
-def test_the_model_is_one_and_says_how_long_its_vectors_are(embedder: Embedder) -> None:
+def test_embedder_model_states_dims(embedder: Embedder) -> None:
     model = embedder.model
     assert model.provider and model.name
     assert 0 < model.weight <= 1
@@ -184,7 +184,7 @@ def test_the_model_is_one_and_says_how_long_its_vectors_are(embedder: Embedder) 
     assert embedder.model == model
 
 
-def test_one_that_was_closed_may_be_used_again(embedder: Embedder) -> None:
+def test_embedder_closed_can_be_used_again(embedder: Embedder) -> None:
     before, model = embedder.embed(NOTES), embedder.model
     for _ in range(2):
         close(embedder)
@@ -194,7 +194,7 @@ def test_one_that_was_closed_may_be_used_again(embedder: Embedder) -> None:
     assert embed_question(embedder, "tea")
 
 
-def test_what_may_fail_passes_everything_on(embedder: Embedder) -> None:
+def test_circuit_breaker_passes_everything_through(embedder: Embedder) -> None:
     steady = Steady(embedder, FakeClock(patient=False))
     assert steady.model == embedder.model
     assert steady.embed(NOTES) == embedder.embed(NOTES)

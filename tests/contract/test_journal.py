@@ -1,4 +1,4 @@
-"""What every journal promises about messages (store/journal.py), over every journal there is."""
+"""What every journal guarantees about messages (store/journal.py)."""
 
 import asyncio
 from contextlib import suppress
@@ -42,7 +42,7 @@ from tests.contract.journals import (
 from tests.contract.leases import check_that_a_cancelled_holder_gives_it_back, check_that_one_holds
 
 
-def test_a_message_is_kept_whole(run_journal: Run) -> None:
+def test_accept_stores_complete_message(run_journal: Run) -> None:
     kept: list[Acceptance] = []
 
     async def first(journal: Journal) -> None:
@@ -72,7 +72,7 @@ def test_a_message_is_kept_whole(run_journal: Run) -> None:
     run_journal(later)
 
 
-def test_what_is_not_there_reads_as_nothing(run_journal: Run) -> None:
+def test_journal_absent_items_read_as_nothing(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         assert await journal.accepted("x") is None
         assert await journal.parcel("x") is None
@@ -87,7 +87,7 @@ def test_what_is_not_there_reads_as_nothing(run_journal: Run) -> None:
     run_journal(body)
 
 
-def test_the_same_again_counts_as_a_duplicate_whatever_became_of_it(run_journal: Run) -> None:
+def test_accept_same_message_is_duplicate_in_every_state(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         row = await accept(journal)
         again = await journal.accept(SESSION, replace(HELLO, at_ms=99, sender="ann2"), at_ms=11)
@@ -103,7 +103,7 @@ def test_the_same_again_counts_as_a_duplicate_whatever_became_of_it(run_journal:
     run_journal(body)
 
 
-def test_of_a_hundred_at_once_one_is_new(run_journal: Run) -> None:
+def test_accept_hundred_concurrent_copies_gives_one_new(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(journal.accept(SESSION, HELLO, at_ms=n)) for n in range(100)]
@@ -114,7 +114,7 @@ def test_of_a_hundred_at_once_one_is_new(run_journal: Run) -> None:
     run_journal(body)
 
 
-def test_the_same_id_with_other_words_is_kept_beside_it_parked(run_journal: Run) -> None:
+def test_accept_same_id_with_other_text_is_parked_conflict(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         row = await accept(journal, says("one"))
         other = await journal.accept(SESSION, says("two"), at_ms=11)
@@ -136,7 +136,7 @@ def test_the_same_id_with_other_words_is_kept_beside_it_parked(run_journal: Run)
     run_journal(body)
 
 
-def test_an_id_is_one_channels_and_one_accounts(run_journal: Run) -> None:
+def test_accept_same_id_of_other_channel_or_account_is_new(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         for chat in (
             CHAT,
@@ -150,7 +150,7 @@ def test_an_id_is_one_channels_and_one_accounts(run_journal: Run) -> None:
     run_journal(body)
 
 
-def test_a_message_without_an_id_is_like_no_other(run_journal: Run) -> None:
+def test_accept_message_without_id_is_always_new(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         for _ in range(3):
             await accept(journal, says("yes", message_id=""))
@@ -159,7 +159,7 @@ def test_a_message_without_an_id_is_like_no_other(run_journal: Run) -> None:
     run_journal(body)
 
 
-def test_a_run_that_is_named_names_the_row(run_journal: Run) -> None:
+def test_accept_named_run_becomes_record_id(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         row = await accept(journal, replace(HELLO, run_id="k1"))
         assert row.id == "k1" and row.inbound == replace(HELLO, run_id="k1")
@@ -177,7 +177,7 @@ def test_a_run_that_is_named_names_the_row(run_journal: Run) -> None:
     run_journal(body)
 
 
-def test_a_cursor_is_stored_with_what_was_read(run_journal: Run) -> None:
+def test_accept_stores_cursor_with_message(run_journal: Run) -> None:
     async def first(journal: Journal) -> None:
         await journal.accept(SESSION, HELLO, at_ms=1, cursor=Cursor("t:work", {"offset": 7}))
         assert await journal.cursor("t:work") == {"offset": 7}
@@ -193,7 +193,7 @@ def test_a_cursor_is_stored_with_what_was_read(run_journal: Run) -> None:
     run_journal(later)
 
 
-def test_rows_come_in_the_order_they_were_accepted(run_journal: Run) -> None:
+def test_inbox_records_are_in_order_of_acceptance(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         made = [await accept(journal, says(str(n), f"m{n}"), at_ms=100 - n) for n in range(6)]
         other = await journal.accept("agent:main:other", says("x", "mx"), at_ms=1)
@@ -221,7 +221,7 @@ def test_rows_come_in_the_order_they_were_accepted(run_journal: Run) -> None:
     run_journal(body)
 
 
-def test_a_start_says_where_the_message_stands(run_journal: Run) -> None:
+def test_mark_running_records_transcript_position(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         row = await accept(journal)
         await start(journal, row)
@@ -242,7 +242,7 @@ def test_a_start_says_where_the_message_stands(run_journal: Run) -> None:
     run_journal(body)
 
 
-def test_a_row_changes_only_under_the_lease_that_started_it_last(run_journal: Run) -> None:
+def test_inbox_record_changes_only_under_latest_lease(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         row = await accept(journal)
         before = await lease(journal)
@@ -279,7 +279,7 @@ def test_a_row_changes_only_under_the_lease_that_started_it_last(run_journal: Ru
     run_journal(body)
 
 
-def test_a_unit_that_is_not_ours_changes_nothing_at_all(run_journal: Run) -> None:
+def test_transaction_without_lease_changes_nothing(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         row = await accept(journal)
         other = await accept(journal, says("x", "m2"))
@@ -306,7 +306,7 @@ def test_a_unit_that_is_not_ours_changes_nothing_at_all(run_journal: Run) -> Non
     run_journal(body)
 
 
-def test_nothing_is_visible_before_the_block_ends_or_when_it_raises(run_journal: Run) -> None:
+def test_transaction_is_invisible_before_end_and_after_error(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         row = await accept(journal)
         held = await lease(journal)
@@ -325,7 +325,7 @@ def test_nothing_is_visible_before_the_block_ends_or_when_it_raises(run_journal:
 
 
 @pytest.mark.parametrize("state", SETTLED)
-def test_a_message_has_one_outcome(run_journal: Run, state: Settled) -> None:
+def test_settle_twice_is_refused(run_journal: Run, state: Settled) -> None:
     async def body(journal: Journal) -> None:
         row = await accept(journal)
         held = await start(journal, row)
@@ -350,7 +350,7 @@ def test_a_message_has_one_outcome(run_journal: Run, state: Settled) -> None:
     run_journal(body)
 
 
-def test_a_message_nobody_started_may_be_settled(run_journal: Run) -> None:
+def test_settle_accepted_message_is_allowed(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         row = await accept(journal)
         await settle(journal, row, await lease(journal), "silent")
@@ -360,7 +360,7 @@ def test_a_message_nobody_started_may_be_settled(run_journal: Run) -> None:
     run_journal(body)
 
 
-def test_messages_that_are_answered_together_are_settled_together(run_journal: Run) -> None:
+def test_settle_messages_of_one_run_together(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         rows = [await accept(journal, says(str(n), f"m{n}")) for n in range(3)]
         held = await start(journal, *rows)
@@ -375,7 +375,7 @@ def test_messages_that_are_answered_together_are_settled_together(run_journal: R
     run_journal(body)
 
 
-def test_a_call_is_open_from_its_start_to_its_result(run_journal: Run) -> None:
+def test_call_is_open_from_start_to_result(run_journal: Run) -> None:
     ids: list[str] = []
 
     async def first(journal: Journal) -> None:
@@ -404,7 +404,7 @@ def test_a_call_is_open_from_its_start_to_its_result(run_journal: Run) -> None:
     run_journal(later)
 
 
-def test_a_parked_message_remembers_its_calls_until_it_is_given_up(run_journal: Run) -> None:
+def test_parked_message_keeps_calls_until_discarded(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         row = await accept(journal)
         held = await start(journal, row)
@@ -422,7 +422,7 @@ def test_a_parked_message_remembers_its_calls_until_it_is_given_up(run_journal: 
     run_journal(body)
 
 
-def test_the_calls_of_a_run_go_with_the_last_of_its_messages(run_journal: Run) -> None:
+def test_calls_of_run_are_deleted_with_its_last_message(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         rows = [await accept(journal, says(str(n), f"m{n}")) for n in range(4)]
         held = await start(journal, *rows)
@@ -441,7 +441,7 @@ def test_the_calls_of_a_run_go_with_the_last_of_its_messages(run_journal: Run) -
     run_journal(body)
 
 
-def test_a_parked_message_can_be_retried(run_journal: Run) -> None:
+def test_retry_parked_message_is_accepted_again(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         row = await accept(journal)
         held = await start(journal, row)
@@ -453,7 +453,7 @@ def test_a_parked_message_can_be_retried(run_journal: Run) -> None:
         assert (again.state, again.inbound, again.attempts) == ("accepted", HELLO, 0)
         assert (again.why, again.reply, again.settled_ms) == ("", "", 0)
         assert (again.entry, again.session_id) == ("e1", "s1")
-        with pytest.raises(LeaseLost):  # whoever parked it has nothing more to say
+        with pytest.raises(LeaseLost):  # the run that parked it can no longer write
             await settle(journal, row, held, "answered")
         with pytest.raises(LeaseLost):
             async with journal.commit() as unit:
@@ -465,7 +465,7 @@ def test_a_parked_message_can_be_retried(run_journal: Run) -> None:
     run_journal(body)
 
 
-def test_what_is_parked_or_stranded_can_be_given_up(run_journal: Run) -> None:
+def test_discard_parked_and_stranded_items(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         row = await accept(journal)
         assert not await journal.discard(row.id, at_ms=1, why="w")
@@ -487,7 +487,7 @@ def test_what_is_parked_or_stranded_can_be_given_up(run_journal: Run) -> None:
     run_journal(body)
 
 
-def test_only_what_is_done_is_forgotten(run_journal: Run) -> None:
+def test_prune_deletes_only_finished_items(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         kept = set[str]()
         for state in SETTLED:
@@ -514,7 +514,7 @@ def test_only_what_is_done_is_forgotten(run_journal: Run) -> None:
     run_journal(body)
 
 
-def test_text_that_is_hard_to_store_comes_back(run_journal: Run) -> None:
+def test_journal_unstorable_text_round_trips(run_journal: Run) -> None:
     odd = 'nul \0, quote ", break \u2028, emoji 😀, half \ud83d'
     told = odd.replace("\0", "\ufffd").replace("\ud83d", "\ufffd")
 
@@ -549,7 +549,7 @@ def test_text_that_is_hard_to_store_comes_back(run_journal: Run) -> None:
     run_journal(body)
 
 
-def test_a_channel_may_read_on_without_taking_anything(run_journal: Run) -> None:
+def test_save_cursor_without_message(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         async with journal.commit() as unit:
             unit.read_to(Cursor("telegram:default", {"offset": 5}))
@@ -566,7 +566,7 @@ def test_a_channel_may_read_on_without_taking_anything(run_journal: Run) -> None
     run_journal(body)
 
 
-def test_a_parcel_keeps_what_it_carries(run_journal: Run) -> None:
+def test_outbox_record_keeps_extras(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         carried = Extras(
             "7", media=(Media("image", path="a.png"),), buttons=((Button("yes", "/ok"),),)
@@ -578,7 +578,7 @@ def test_a_parcel_keeps_what_it_carries(run_journal: Run) -> None:
     run_journal(body)
 
 
-def test_big_and_long_things_fit(run_journal: Run) -> None:
+def test_journal_large_values_fit(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         image = Image("a" * 3_000_000, "image/png")
         row = await accept(journal, replace(HELLO, text="wörd " * 100_000, images=(image,)))
@@ -591,7 +591,7 @@ def test_big_and_long_things_fit(run_journal: Run) -> None:
     run_journal(body)
 
 
-def test_scopes_do_not_see_each_other(journal_home: Home) -> None:
+def test_journal_scopes_are_isolated(journal_home: Home) -> None:
     async def body(scopes: Scopes) -> None:
         ann, bob = scopes(Principal("acme", "ann")), scopes(Principal("acme", "bob"))
         one = await accept(ann, replace(HELLO, run_id="k"))
@@ -620,7 +620,7 @@ def test_scopes_do_not_see_each_other(journal_home: Home) -> None:
     asyncio.run(main())
 
 
-def test_a_lease_has_one_holder_and_tokens_grow_for_ever(run_journal: Run) -> None:
+def test_lease_has_one_holder_and_growing_tokens(run_journal: Run) -> None:
     tokens: list[int] = []
 
     async def body(journal: Journal) -> None:
@@ -631,11 +631,11 @@ def test_a_lease_has_one_holder_and_tokens_grow_for_ever(run_journal: Run) -> No
     assert tokens == sorted(set(tokens)) and len(tokens) == 24
 
 
-def test_a_cancelled_holder_gives_its_lease_back(run_journal: Run) -> None:
+def test_lease_of_cancelled_holder_is_released(run_journal: Run) -> None:
     run_journal(lambda journal: check_that_a_cancelled_holder_gives_it_back(journal.lease, 30))
 
 
-def test_what_was_under_way_is_found_again_and_only_a_later_start_goes_on(run_journal: Run) -> None:
+def test_journal_reopened_needs_later_start_to_continue(run_journal: Run) -> None:
     kept: list[tuple[Accepted, Lease]] = []
 
     async def first(journal: Journal) -> None:

@@ -1,8 +1,8 @@
-"""Whatever is done to a journal, in whatever order, by whoever comes too late: its promises hold.
+"""A state machine: any sequence of operations on a journal, also under stale leases.
 
-Leases are taken and never given up by those who think they have them, so that every write is
-tried under leases that are old, current, or of somebody else; between any two steps the process
-may end, and the journal is opened anew from what is on disk.
+Leases are taken and never released by those who think they have them, so that every write is
+tried under leases that are old, current, or of another holder; between any two steps the process
+may end, and the journal is opened again from what is on disk.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ endings = st.sampled_from(["sent", "unknown", "dead", "pending"])
 
 @dataclass
 class Row:
-    """What must be known of a message."""
+    """The expected state of a message."""
 
     id: str
     name: str
@@ -82,7 +82,7 @@ class Row:
 
 @dataclass
 class Sent:
-    """What must be known of a parcel."""
+    """The expected state of an outbox record."""
 
     id: str
     at_ms: int
@@ -92,7 +92,7 @@ class Sent:
 
 
 class Machine(RuleBasedStateMachine):
-    """A journal beside a model of it."""
+    """A journal and a model of it."""
 
     def __init__(self, home: Home, done: Callable[[], None] = lambda: None) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class Machine(RuleBasedStateMachine):
         return self.now_ms
 
     def tries(self, allowed: bool, step: Callable[[JournalUnit], None]) -> bool:
-        """Write a unit that must be taken, or must be refused as a whole."""
+        """Run a transaction that must be accepted, or refused completely."""
 
         async def commit() -> bool:
             try:
@@ -145,7 +145,7 @@ class Machine(RuleBasedStateMachine):
         return self.parcels[which % len(self.parcels)]
 
     def lease(self, which: int) -> Lease:
-        """Mostly one of the last."""
+        """Return a lease, mostly one of the last."""
         return self.leases[-1 - which % min(len(self.leases), 4)]
 
     @rule()
@@ -205,7 +205,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.rows)
     @rule(which=pick, under=pick, state=outcomes)
     def settle(self, which: int, under: int, state: Settled) -> None:
-        """With a parcel, which must not be there when the settlement is refused."""
+        """Settle with an outbox record, which must not be stored when the settlement is refused."""
         row, lease = self.row(which), self.lease(under)
         reply = Sent(f"p{self.tick()}", self.now_ms)
         allowed = row.held_by(lease.token) or (row.state == "accepted" and row.token <= lease.token)
@@ -328,7 +328,9 @@ class Machine(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_promises_hold_whatever_happens(kind: str, request: pytest.FixtureRequest) -> None:
+def test_journal_guarantees_hold_for_any_sequence(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
     class Fresh(Machine):
         """Each begins with a journal of its own."""
 

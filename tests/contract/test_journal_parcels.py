@@ -1,4 +1,4 @@
-"""What every journal promises about parcels (store/journal.py), over every journal there is."""
+"""What every journal guarantees about outbox records (store/journal.py)."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from tests.contract.journals import (
 )
 
 
-def test_parcels_come_in_the_order_they_were_posted(run_journal: Run) -> None:
+def test_outbox_records_are_in_order_of_enqueueing(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         elsewhere = Address("irc", "#x")
         await post(journal, parcel("p1"), parcel("p0", at_ms=5), parcel("i1", chat=elsewhere))
@@ -46,7 +46,7 @@ def test_parcels_come_in_the_order_they_were_posted(run_journal: Run) -> None:
     run_journal(body)
 
 
-def test_a_parcel_enters_the_outbox_untried(run_journal: Run) -> None:
+def test_outbox_record_starts_as_pending(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         odd = replace(parcel("p1"), state="sent", receipt="r", why="w", attempts=9, place=99)
         await post(journal, replace(odd, not_before_ms=50))
@@ -58,7 +58,7 @@ def test_a_parcel_enters_the_outbox_untried(run_journal: Run) -> None:
 
 
 @pytest.mark.parametrize("state", ["sent", "unknown", "dead", "pending"])
-def test_a_parcel_is_marked_before_and_after_it_is_sent(
+def test_outbox_record_is_marked_before_and_after_send(
     run_journal: Run, state: ParcelState
 ) -> None:
     async def body(journal: Journal) -> None:
@@ -88,7 +88,7 @@ def test_a_parcel_is_marked_before_and_after_it_is_sent(
     run_journal(body)
 
 
-def test_a_parcel_is_sent_only_under_the_latest_lease(run_journal: Run) -> None:
+def test_outbox_record_is_sent_only_under_latest_lease(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         await post(journal, parcel("p1"))
         first = await lease(journal)
@@ -119,7 +119,7 @@ def test_a_parcel_is_sent_only_under_the_latest_lease(run_journal: Run) -> None:
 
 
 @pytest.mark.parametrize("state", ["dead", "unknown"])
-def test_a_stranded_parcel_can_be_retried(run_journal: Run, state: ParcelState) -> None:
+def test_outbox_stranded_record_can_be_retried(run_journal: Run, state: ParcelState) -> None:
     async def body(journal: Journal) -> None:
         await post(journal, parcel("p1", at_ms=30), parcel("p2"))
         assert not await journal.retry("p1", at_ms=1000)

@@ -11,10 +11,11 @@ import pytest
 
 from homarus.config.memory import MemorySearch, MemorySettings
 from homarus.core.errors import HomarusError
+from homarus.memory.backends import open_backend
 from homarus.memory.base import Answer, Ask, Backend, Stops
 from homarus.memory.builtin import Builtin
+from homarus.memory.embed.base import unpaid
 from homarus.memory.index import Report
-from homarus.memory.opening import open_backend
 from homarus.memory.place import Place
 from homarus.memory.qmd.backend import Qmd
 from homarus.memory.qmd.collections import find_document
@@ -98,7 +99,7 @@ class Kept:
 
     def open(self) -> Backend:
         if self.kind == "both":
-            return open_backend(self.place, lambda: Builtin(self.place))
+            return open_backend(self.place, unpaid)
         return Qmd(self.place) if self.kind.startswith("qmd") else Builtin(self.place)
 
     def write(self, name: str, text: str) -> None:
@@ -188,7 +189,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
     return Kept(kind, MAKERS[kind](tmp_path))
 
 
-def test_what_was_synced_is_found_and_cited(kept: Kept) -> None:
+def test_backend_synced_note_is_found_and_cited(kept: Kept) -> None:
     kept.fill()
     with closing(kept.open()) as memory:
         report = kept.sync(memory)
@@ -206,7 +207,7 @@ def test_what_was_synced_is_found_and_cited(kept: Kept) -> None:
     assert answer.fallback is None
 
 
-def test_new_changed_and_removed_files(kept: Kept) -> None:
+def test_backend_sync_follows_new_changed_and_removed_files(kept: Kept) -> None:
     kept.fill()
     with closing(kept.open()) as memory:
         kept.sync(memory)
@@ -227,7 +228,7 @@ def test_new_changed_and_removed_files(kept: Kept) -> None:
         assert "MEMORY.md" in kept.found(memory, "Porto")
 
 
-def test_each_conversation_sees_what_is_for_it(kept: Kept) -> None:
+def test_backend_view_limits_results(kept: Kept) -> None:
     kept.fill()
     folders = {key: view_for(key) for key in (MAIN, GROUP, DIRECT, OTHER)}
     with closing(kept.open()) as memory:
@@ -241,7 +242,7 @@ def test_each_conversation_sees_what_is_for_it(kept: Kept) -> None:
         assert seen[key] == {"memory/shared/rules.md", *private}
 
 
-def test_a_memory_without_notes_is_empty_and_no_error(kept: Kept) -> None:
+def test_backend_without_notes_is_empty_without_error(kept: Kept) -> None:
     with closing(kept.open()) as memory:
         for _ in range(2):
             assert kept.sync(memory).indexed == ()
@@ -250,7 +251,7 @@ def test_a_memory_without_notes_is_empty_and_no_error(kept: Kept) -> None:
     assert (status.files, status.vectors, status.problem) == (0, 0, "")
 
 
-def test_a_search_before_any_sync_finds_or_says_why_not(kept: Kept) -> None:
+def test_backend_search_before_sync_finds_or_explains(kept: Kept) -> None:
     kept.fill()
     with closing(kept.open()) as memory:
         answer = memory.search("mast", Ask())
@@ -259,7 +260,7 @@ def test_a_search_before_any_sync_finds_or_says_why_not(kept: Kept) -> None:
         assert memory.search("mast", Ask()).results
 
 
-def test_no_text_of_a_question_does_harm(kept: Kept) -> None:
+def test_backend_any_query_text_is_safe(kept: Kept) -> None:
     kept.fill()
     with closing(kept.open()) as memory:
         kept.sync(memory)
@@ -268,7 +269,7 @@ def test_no_text_of_a_question_does_harm(kept: Kept) -> None:
         assert "memory/2026-01-01.md" in kept.found(memory, "mast")
 
 
-def test_answers_keep_to_their_limits(kept: Kept) -> None:
+def test_backend_results_respect_limits(kept: Kept) -> None:
     kept.fill()
     with closing(kept.open()) as memory:
         kept.sync(memory)
@@ -281,7 +282,7 @@ def test_answers_keep_to_their_limits(kept: Kept) -> None:
         assert 0 < sum(len(one.snippet) for one in answer.results) <= 100
 
 
-def test_status_counts_what_is_there(kept: Kept) -> None:
+def test_backend_status_counts_files(kept: Kept) -> None:
     kept.fill()
     with closing(kept.open()) as memory:
         kept.sync(memory)
@@ -297,7 +298,7 @@ def test_status_counts_what_is_there(kept: Kept) -> None:
         assert memory.status().files == 4
 
 
-def test_one_thread_may_search_while_another_syncs(kept: Kept) -> None:
+def test_backend_search_during_sync_in_two_threads_works(kept: Kept) -> None:
     kept.fill()
     ended = threading.Event()
     answers: list[Answer] = []
@@ -320,7 +321,7 @@ def test_one_thread_may_search_while_another_syncs(kept: Kept) -> None:
     assert all(answer.results for answer in answers)
 
 
-def test_who_is_closed_does_nothing_more_and_can_be_closed_again(kept: Kept) -> None:
+def test_backend_closed_refuses_calls_and_closes_again(kept: Kept) -> None:
     kept.fill()
     memory = kept.open()
     kept.sync(memory)

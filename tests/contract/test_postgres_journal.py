@@ -1,4 +1,4 @@
-"""What is true of the journal in PostgreSQL alone: other processes, and a server that goes away."""
+"""What holds for the journal in PostgreSQL alone: other processes, and a server that fails."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ async def accept(journal: Journal) -> Accepted:
 async def two_processes(
     uri: str, schema: str
 ) -> AsyncIterator[tuple[PostgresJournal, PostgresJournal]]:
-    """What two of them have open: the same tables, by connections of their own."""
+    """Open the same tables twice, by connections of their own, as two processes would."""
     async with (
         open_journal(uri, schema=schema) as one,
         open_journal(uri, schema=schema) as other,
@@ -42,7 +42,7 @@ async def two_processes(
 
 
 def end_connections(uri: str) -> None:
-    """As if the server had been restarted."""
+    """End all connections, as a restart of the server does."""
     with psycopg.connect(uri, autocommit=True) as db:
         db.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -50,7 +50,7 @@ def end_connections(uri: str) -> None:
         )
 
 
-def test_processes_that_begin_together_make_the_tables_once(postgres_uri: str, schema: str) -> None:
+def test_postgres_concurrent_starts_create_tables_once(postgres_uri: str, schema: str) -> None:
     async def begin() -> int:
         async with open_journal(postgres_uri, schema=schema) as journal:
             return len(await journal.rows())
@@ -63,7 +63,7 @@ def test_processes_that_begin_together_make_the_tables_once(postgres_uri: str, s
     asyncio.run(main())
 
 
-def test_tables_of_a_newer_version_are_refused(postgres_uri: str, schema: str) -> None:
+def test_postgres_newer_schema_is_refused(postgres_uri: str, schema: str) -> None:
     async def begin() -> None:
         async with open_journal(postgres_uri, schema=schema):
             pass
@@ -76,7 +76,7 @@ def test_tables_of_a_newer_version_are_refused(postgres_uri: str, schema: str) -
     assert str(len(MIGRATIONS)) in caught.value.message and caught.value.fix == "upgrade homarus"
 
 
-def test_a_server_that_is_not_there_is_said() -> None:
+def test_postgres_unreachable_server_raises() -> None:
     async def begin() -> None:
         async with open_journal("postgresql://127.0.0.1:1/nowhere"):
             pass
@@ -86,7 +86,7 @@ def test_a_server_that_is_not_there_is_said() -> None:
     assert "check the server" in caught.value.fix
 
 
-def test_a_lease_is_one_processes_at_a_time(postgres_uri: str, schema: str) -> None:
+def test_postgres_lease_is_held_by_one_process(postgres_uri: str, schema: str) -> None:
     async def main() -> None:
         async with two_processes(postgres_uri, schema) as (one, other):
             asked, taken = asyncio.Event(), asyncio.Event()
@@ -101,13 +101,13 @@ def test_a_lease_is_one_processes_at_a_time(postgres_uri: str, schema: str) -> N
                 task = group.create_task(take())
                 await asked.wait()
                 async with other.lease("session:y"), one.lease("session:z"):
-                    assert not taken.is_set()  # the others go on meanwhile
+                    assert not taken.is_set()  # the others continue meanwhile
             assert task.result() > first.token
 
     asyncio.run(main())
 
 
-def test_a_waiter_that_is_cancelled_leaves_no_lock(postgres_uri: str, schema: str) -> None:
+def test_postgres_cancelled_waiter_leaves_no_lock(postgres_uri: str, schema: str) -> None:
     async def main() -> None:
         async with two_processes(postgres_uri, schema) as (one, other):
 
@@ -127,7 +127,7 @@ def test_a_waiter_that_is_cancelled_leaves_no_lock(postgres_uri: str, schema: st
     asyncio.run(main())
 
 
-def test_a_lost_connection_is_a_lost_lease(postgres_uri: str, schema: str) -> None:
+def test_postgres_lost_connection_loses_lease(postgres_uri: str, schema: str) -> None:
     async def main() -> None:
         async with two_processes(postgres_uri, schema) as (one, other):
             row = await accept(one)
@@ -148,14 +148,14 @@ def test_a_lost_connection_is_a_lost_lease(postgres_uri: str, schema: str) -> No
                         unit.settle([row.id], second, "answered", at_ms=2)
             (done,) = await one.rows()
             assert (done.state, done.attempts) == ("answered", 2)
-            async with one.lease("session:x") as third:  # it asks by a new connection
+            async with one.lease("session:x") as third:  # by a new connection
                 assert third.token > second.token
 
     asyncio.run(main())
 
 
 async def wait_until_served(journal: PostgresJournal) -> None:
-    """The first to use a dead connection is told; then there are new ones."""
+    """Wait until dead connections have failed once and were replaced."""
     while True:
         try:
             await journal.rows(*OPEN)
@@ -164,9 +164,7 @@ async def wait_until_served(journal: PostgresJournal) -> None:
         return
 
 
-def test_who_knows_that_its_lease_is_lost_writes_nothing_more(
-    postgres_uri: str, schema: str
-) -> None:
+def test_postgres_known_lost_lease_writes_nothing(postgres_uri: str, schema: str) -> None:
     async def main() -> None:
         async with open_journal(postgres_uri, schema=schema) as journal, asyncio.timeout(60):
             row = await accept(journal)
@@ -184,8 +182,8 @@ def test_who_knows_that_its_lease_is_lost_writes_nothing_more(
     asyncio.run(main())
 
 
-def test_nobody_takes_over_between_the_look_and_the_commit(postgres_uri: str, schema: str) -> None:
-    """A unit that holds a row, and one that starts it anew: whoever is second waits."""
+def test_postgres_row_is_locked_between_check_and_commit(postgres_uri: str, schema: str) -> None:
+    """A transaction that checks a row, and one that starts it again: the second waits."""
 
     async def main() -> None:
         async with two_processes(postgres_uri, schema) as (one, other):
@@ -219,7 +217,7 @@ def test_nobody_takes_over_between_the_look_and_the_commit(postgres_uri: str, sc
     asyncio.run(main())
 
 
-def test_what_was_closed_refuses(postgres_uri: str, schema: str) -> None:
+def test_postgres_closed_journal_refuses(postgres_uri: str, schema: str) -> None:
     async def main() -> None:
         async with open_journal(postgres_uri, schema=schema) as journal:
             await accept(journal)

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -237,7 +237,7 @@ async def google_stage() -> AsyncIterator[Stage]:
 async def bedrock_stage() -> AsyncIterator[Stage]:
     env = {"AWS_ACCESS_KEY_ID": "AKIDCONTRACT", "AWS_SECRET_ACCESS_KEY": "contract-secret"}
     async with ModelServer() as server:
-        provider = bedrock.create(bedrock.Settings("served", server.url), env=env)
+        provider = bedrock.create(bedrock.Settings("served", server.url, env=env))
         yield ServedStage(provider, server)
         await provider.close()
 
@@ -246,7 +246,7 @@ async def bedrock_stage() -> AsyncIterator[Stage]:
 async def vertex_stage() -> AsyncIterator[Stage]:
     async with ModelServer() as server:
         settings = vertex.Settings("served", server.url, "AQ.contract-key")
-        provider = vertex.create(settings, MODEL)
+        provider = vertex.create(replace(settings, model_id=MODEL))
         yield ServedStage(provider, server)
         await provider.close()
 
@@ -305,7 +305,7 @@ async def collect(stage: Stage, request: Request | None = None) -> tuple[list[De
     return deltas, message
 
 
-def test_deltas_come_first_then_one_message_that_holds_all_they_said(row: Row) -> None:
+def test_stream_yields_deltas_then_one_complete_message(row: Row) -> None:
     async def scene(stage: Stage) -> None:
         stage.will_say("One \0two\0 three 🦞.")
         deltas, message = await collect(stage)
@@ -317,7 +317,7 @@ def test_deltas_come_first_then_one_message_that_holds_all_they_said(row: Row) -
     run(row, scene)
 
 
-def test_the_origin_says_who_wrote_it_and_how_it_ended(row: Row) -> None:
+def test_stream_message_origin_names_model_and_stop(row: Row) -> None:
     async def scene(stage: Stage) -> None:
         stage.will_say("Done.")
         _, message = await collect(stage)
@@ -333,7 +333,7 @@ def test_the_origin_says_who_wrote_it_and_how_it_ended(row: Row) -> None:
     run(row, scene)
 
 
-def test_reasoning_is_kept_apart_from_text(row: Row) -> None:
+def test_stream_reasoning_separated_from_text(row: Row) -> None:
     needs(row, "think")
 
     async def scene(stage: Stage) -> None:
@@ -347,7 +347,7 @@ def test_reasoning_is_kept_apart_from_text(row: Row) -> None:
     run(row, scene)
 
 
-def test_tool_calls_come_whole_in_the_message_each_with_its_own_id(row: Row) -> None:
+def test_stream_tool_calls_complete_with_unique_ids(row: Row) -> None:
     needs(row, "call")
 
     async def scene(stage: Stage) -> None:
@@ -366,7 +366,7 @@ def test_tool_calls_come_whole_in_the_message_each_with_its_own_id(row: Row) -> 
     run(row, scene)
 
 
-def test_an_empty_answer_is_returned_as_it_is(row: Row) -> None:
+def test_stream_empty_answer_is_returned(row: Row) -> None:
     async def scene(stage: Stage) -> None:
         stage.will_say("")
         deltas, message = await collect(stage)
@@ -380,9 +380,7 @@ def test_an_empty_answer_is_returned_as_it_is(row: Row) -> None:
 
 
 @pytest.mark.parametrize("kind", [RateLimited, Overloaded])
-def test_a_failure_is_raised_as_its_class_once_and_says_what_to_do(
-    row: Row, kind: type[ProviderError]
-) -> None:
+def test_stream_failure_raises_its_class_once_with_fix(row: Row, kind: type[ProviderError]) -> None:
     needs(row, "fail")
 
     async def scene(stage: Stage) -> None:
@@ -397,7 +395,7 @@ def test_a_failure_is_raised_as_its_class_once_and_says_what_to_do(
     run(row, scene)
 
 
-def test_cancelling_stops_the_work_at_the_vendors_end(row: Row) -> None:
+def test_stream_cancel_stops_vendor(row: Row) -> None:
     async def scene(stage: Stage) -> None:
         stage.will_hang()
         began = asyncio.Event()
@@ -417,7 +415,7 @@ def test_cancelling_stops_the_work_at_the_vendors_end(row: Row) -> None:
     run(row, scene)
 
 
-def test_leaving_the_iteration_stops_the_work_too(row: Row) -> None:
+def test_stream_closed_early_stops_vendor(row: Row) -> None:
     async def scene(stage: Stage) -> None:
         stage.will_hang()
         stream = stage.provider.stream(ask())
@@ -430,7 +428,7 @@ def test_leaving_the_iteration_stops_the_work_too(row: Row) -> None:
     run(row, scene)
 
 
-def test_a_provider_answers_again_after_a_failure_and_after_an_abort(row: Row) -> None:
+def test_provider_answers_after_failure_and_abort(row: Row) -> None:
     needs(row, "fail")
 
     async def scene(stage: Stage) -> None:
@@ -450,7 +448,7 @@ def test_a_provider_answers_again_after_a_failure_and_after_an_abort(row: Row) -
     run(row, scene)
 
 
-def test_several_answers_at_once_do_not_mix(row: Row) -> None:
+def test_concurrent_streams_do_not_mix(row: Row) -> None:
     needs(row, "together")
 
     async def scene(stage: Stage) -> None:
@@ -464,7 +462,7 @@ def test_several_answers_at_once_do_not_mix(row: Row) -> None:
     run(row, scene)
 
 
-def test_any_history_can_be_asked_about(row: Row) -> None:
+def test_any_history_can_be_requested(row: Row) -> None:
     needs(row, "history")
 
     async def scene(stage: Stage) -> None:
@@ -487,7 +485,7 @@ def test_any_history_can_be_asked_about(row: Row) -> None:
     run(row, scene)
 
 
-def test_closing_is_allowed_unused_and_twice(row: Row) -> None:
+def test_close_unused_and_twice_is_allowed(row: Row) -> None:
     async def scene(stage: Stage) -> None:
         await stage.provider.close()
         await stage.provider.close()

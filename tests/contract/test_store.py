@@ -1,4 +1,4 @@
-"""What every store promises (store/base.py), over every store there is."""
+"""What every store guarantees (store/base.py)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -52,7 +52,7 @@ async def write(store: Store, *entries: Entry) -> None:
         unit.append("s1", *entries)
 
 
-def test_a_committed_session_is_read_back_with_every_field(run: Run) -> None:
+def test_session_committed_is_read_with_every_field(run: Run) -> None:
     async def body(store: Store) -> None:
         async with store.commit() as unit:
             unit.put_session(record(label="x", odd={"a": [1, None, "é😀"]}))
@@ -66,7 +66,7 @@ def test_a_committed_session_is_read_back_with_every_field(run: Run) -> None:
     run(body)
 
 
-def test_what_is_not_stored_reads_as_nothing(run: Run) -> None:
+def test_store_absent_items_read_as_nothing(run: Run) -> None:
     async def body(store: Store) -> None:
         assert await store.session("agent:main:main") is None
         assert await store.header("s1") is None
@@ -79,7 +79,7 @@ def test_what_is_not_stored_reads_as_nothing(run: Run) -> None:
     run(body)
 
 
-def test_nothing_is_visible_before_the_block_ends(run: Run) -> None:
+def test_transaction_is_invisible_before_end(run: Run) -> None:
     async def body(store: Store) -> None:
         async with store.commit() as unit:
             unit.put_session(record())
@@ -91,7 +91,7 @@ def test_nothing_is_visible_before_the_block_ends(run: Run) -> None:
     run(body)
 
 
-def test_a_block_that_raises_leaves_nothing_behind(run: Run) -> None:
+def test_transaction_that_raises_changes_nothing(run: Run) -> None:
     async def body(store: Store) -> None:
         async def fail() -> None:
             async with store.commit() as unit:
@@ -105,7 +105,7 @@ def test_a_block_that_raises_leaves_nothing_behind(run: Run) -> None:
     run(body)
 
 
-def test_a_unit_that_fails_is_taken_back_whole(run: Run) -> None:
+def test_transaction_with_failing_step_is_rolled_back(run: Run) -> None:
     async def body(store: Store) -> None:
         async def fail() -> None:
             async with store.commit() as unit:
@@ -121,7 +121,7 @@ def test_a_unit_that_fails_is_taken_back_whole(run: Run) -> None:
     run(body)
 
 
-def test_units_at_the_same_time_fail_alone(run: Run) -> None:
+def test_transactions_in_parallel_fail_alone(run: Run) -> None:
     async def body(store: Store) -> None:
         failed = []
 
@@ -144,7 +144,7 @@ def test_units_at_the_same_time_fail_alone(run: Run) -> None:
     run(body)
 
 
-def test_entries_keep_their_order_and_are_numbered_from_one(run: Run) -> None:
+def test_entries_keep_order_and_are_numbered_from_one(run: Run) -> None:
     async def body(store: Store) -> None:
         await write(store, entry("a"), entry("b", "a"))
         await write(store, entry("c", "b"))
@@ -161,7 +161,7 @@ def test_entries_keep_their_order_and_are_numbered_from_one(run: Run) -> None:
     run(body)
 
 
-def test_a_part_of_a_transcript_is_read_from_either_end(run: Run) -> None:
+def test_entries_limit_reads_from_either_end(run: Run) -> None:
     async def body(store: Store) -> None:
         await write(store, *(entry(f"{n:08x}", f"{n - 1:08x}" if n else None) for n in range(500)))
 
@@ -179,7 +179,7 @@ def test_a_part_of_a_transcript_is_read_from_either_end(run: Run) -> None:
     run(body)
 
 
-def test_a_long_transcript_is_read_whole(run: Run) -> None:
+def test_entries_long_transcript_is_read_completely(run: Run) -> None:
     async def body(store: Store) -> None:
         await write(store, *(entry(f"{n:08x}", f"{n - 1:08x}" if n else None) for n in range(1500)))
         assert [one.seq for one in await store.entries("s1")] == list(range(1, 1501))
@@ -187,7 +187,7 @@ def test_a_long_transcript_is_read_whole(run: Run) -> None:
     run(body)
 
 
-def test_the_leaf_follows_appends_and_branches(run: Run) -> None:
+def test_leaf_follows_appends_and_branches(run: Run) -> None:
     async def body(store: Store) -> None:
         await write(store, entry("a"), entry("b", "a"))
         assert await store.leaf("s1") == "b"
@@ -206,7 +206,7 @@ def test_the_leaf_follows_appends_and_branches(run: Run) -> None:
     run(body)
 
 
-def test_a_taken_entry_id_is_a_conflict(run: Run) -> None:
+def test_append_taken_entry_id_raises_conflict(run: Run) -> None:
     async def body(store: Store) -> None:
         await write(store, entry("a"))
         with pytest.raises(Conflict):
@@ -217,7 +217,7 @@ def test_a_taken_entry_id_is_a_conflict(run: Run) -> None:
     run(body)
 
 
-def test_opening_a_transcript_again_changes_nothing(run: Run) -> None:
+def test_open_transcript_again_changes_nothing(run: Run) -> None:
     async def body(store: Store) -> None:
         await write(store, entry("a"))
         async with store.commit() as unit:
@@ -228,7 +228,7 @@ def test_opening_a_transcript_again_changes_nothing(run: Run) -> None:
     run(body)
 
 
-def test_a_header_keeps_its_parent_session(run: Run) -> None:
+def test_header_keeps_parent_session(run: Run) -> None:
     async def body(store: Store) -> None:
         header = Header("s2", "ops", 1_234, "/x", parent_session="s1")
         async with store.commit() as unit:
@@ -238,7 +238,7 @@ def test_a_header_keeps_its_parent_session(run: Run) -> None:
     run(body)
 
 
-def test_an_archived_transcript_can_still_be_read(run: Run) -> None:
+def test_archived_transcript_can_be_read(run: Run) -> None:
     async def body(store: Store) -> None:
         await write(store, entry("a"))
         async with store.commit() as unit:
@@ -248,7 +248,7 @@ def test_an_archived_transcript_can_still_be_read(run: Run) -> None:
     run(body)
 
 
-def test_versions_guard_a_session_against_lost_updates(run: Run) -> None:
+def test_put_session_stale_version_raises_conflict(run: Run) -> None:
     async def body(store: Store) -> None:
         async with store.commit() as unit:
             unit.put_session(record(n=1), if_version=0)
@@ -266,7 +266,7 @@ def test_versions_guard_a_session_against_lost_updates(run: Run) -> None:
     run(body)
 
 
-def test_of_two_writers_with_the_same_version_one_wins(run: Run) -> None:
+def test_put_session_two_writers_of_one_version_one_wins(run: Run) -> None:
     async def body(store: Store) -> None:
         outcomes = []
 
@@ -286,7 +286,7 @@ def test_of_two_writers_with_the_same_version_one_wins(run: Run) -> None:
     run(body)
 
 
-def test_a_deleted_session_is_gone_and_its_key_is_free(run: Run) -> None:
+def test_deleted_session_is_gone_and_key_is_free(run: Run) -> None:
     async def body(store: Store) -> None:
         async with store.commit() as unit:
             unit.put_session(record(n=1))
@@ -316,7 +316,7 @@ def test_sessions_are_listed_newest_first(run: Run) -> None:
     run(body)
 
 
-def test_sessions_are_found_by_what_they_say_of_themselves(run: Run) -> None:
+def test_sessions_are_found_by_search_and_fields(run: Run) -> None:
     async def body(store: Store) -> None:
         async with store.commit() as unit:
             unit.put_session(record("agent:main:a", 10, label="Tax % return", spawnedBy="x"))
@@ -344,7 +344,7 @@ def test_sessions_are_found_by_what_they_say_of_themselves(run: Run) -> None:
     run(body)
 
 
-def test_records_are_kept_by_kind_and_id(run: Run) -> None:
+def test_records_are_stored_by_kind_and_id(run: Run) -> None:
     async def body(store: Store) -> None:
         async with store.commit() as unit:
             unit.put_record("job", "2", {"b": 2})
@@ -360,7 +360,7 @@ def test_records_are_kept_by_kind_and_id(run: Run) -> None:
     run(body)
 
 
-def test_scopes_do_not_see_each_other(run: Run) -> None:
+def test_store_scopes_are_isolated(run: Run) -> None:
     async def body(store: Store) -> None:
         ann = store.scoped(Principal("acme", "ann"))
         bob = store.scoped(Principal("acme", "bob"))
@@ -383,7 +383,7 @@ def test_scopes_do_not_see_each_other(run: Run) -> None:
     run(body)
 
 
-def test_a_reply_its_outcome_and_its_parcels_are_one_unit(run: Run) -> None:
+def test_reply_outcome_and_outbox_records_commit_together(run: Run) -> None:
     async def body(store: Store) -> None:
         chat = Address("telegram", "42")
         await write(store, entry("a"))
@@ -414,18 +414,18 @@ def test_a_reply_its_outcome_and_its_parcels_are_one_unit(run: Run) -> None:
     run(body)
 
 
-def test_a_lease_has_one_holder_and_growing_tokens(run: Run) -> None:
+def test_lease_has_one_holder_and_growing_tokens(run: Run) -> None:
     async def body(store: Store) -> None:
         await check_that_one_holds(store.lease)
 
     run(body)
 
 
-def test_a_cancelled_holder_gives_its_lease_back(run: Run) -> None:
+def test_lease_of_cancelled_holder_is_released(run: Run) -> None:
     run(lambda store: check_that_a_cancelled_holder_gives_it_back(store.lease, 5))
 
 
-def test_what_is_read_is_a_copy(run: Run) -> None:
+def test_values_read_are_copies(run: Run) -> None:
     async def body(store: Store) -> None:
         data = {"list": [1]}
         async with store.commit() as unit:
@@ -436,7 +436,7 @@ def test_what_is_read_is_a_copy(run: Run) -> None:
     run(body)
 
 
-def test_text_that_is_hard_to_store_comes_back(run: Run) -> None:
+def test_store_unstorable_text_round_trips(run: Run) -> None:
     async def body(store: Store) -> None:
         odd = 'nul \0, quote ", break \u2028, emoji 😀, half \ud83d'
         await write(store, entry("a", text=odd))
@@ -449,7 +449,7 @@ def test_text_that_is_hard_to_store_comes_back(run: Run) -> None:
     run(body)
 
 
-def test_calls_of_models_are_kept_in_order_and_found_by_time_and_session(run: Run) -> None:
+def test_usage_records_keep_order_and_are_found_by_time_and_session(run: Run) -> None:
     calls = [
         Spent("r1", "agent:main:a", "p", "m", 10, Usage(1, 2, 3, 4, 5, 0.5)),
         Spent("r1", "agent:main:a", "p", "m", 11, error="busy \ud800"),

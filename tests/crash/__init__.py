@@ -1,1 +1,1 @@
-"""The failure matrix: the program killed, starved and lied to, and what must hold all the same."""
+"""The failure matrix: the program is killed, starved and given bad input."""

@@ -1,7 +1,7 @@
 """`make crash N=200`: rows 1 to 14 of the failure matrix, N kills at random moments for each.
 
-Prints one line for each row and each kind of service; ends with status 1 when a message was lost,
-doubled, or done twice. The seed is printed, so that a bad run can be had again.
+Prints one line for each row and each kind of service; exits with status 1 when a message was lost,
+doubled, or executed twice. The seed is printed, so that a failing run can be repeated.
 """
 
 import argparse
@@ -31,7 +31,7 @@ HEAD = (
 
 
 def run(scene: Scene, timings: int, seed: int, zygote: Zygote) -> Tally:
-    """One scene in a folder of its own."""
+    """Run one scene in a directory of its own."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         storm = Storm(zygote.fork, Path(folder), scene, seed)
         try:
@@ -67,7 +67,7 @@ def _row(*cells: object) -> str:
 
 
 def main() -> None:
-    """Run, print, judge."""
+    """Run the scenes, print the results and set the exit status."""
     parser = argparse.ArgumentParser(prog="make crash")
     parser.add_argument("timings", nargs="?", type=int, default=200, help="for each row")
     parser.add_argument("--seed", type=int, default=int(time.time()))

@@ -1,4 +1,4 @@
-"""A zygote for each worker, and rigs that are gone when their test is."""
+"""A fork server for each worker, and rigs that are closed after their test."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""The stage of a crash: a model, a chat service that keeps the books, and the gateway between them.
+"""Run a gateway between a scripted model and the ledger, each a process of its own.
 
-Each is a process of its own. `Rig.start` begins the gateway, with a fault or without; `Rig.kill`
-is a `kill -9` from outside; the ledger alone says what was lost and what was doubled.
+`Rig.start` starts the gateway, with a fault or without; `Rig.kill` is a `kill -9` from outside;
+the ledger alone decides what was lost and what was doubled.
 """
 
 import asyncio
@@ -31,15 +31,15 @@ GUARD_S = float(
 POLL_S = 0.02
 KEPT = ("PATH", "LANG", "PYTHONPATH")  # of the environment
 TOKEN = "crash-0123456789abcdef"
-GATEWAY = "homarus.testing.gateway"
-LEDGER = "homarus.testing.ledger"
+GATEWAY = "tests.crash.scripted_gateway"
+LEDGER = "tests.crash.ledger"
 MODEL = "homarus.testing.model_server.__main__"
 
 _opener = build_opener(ProxyHandler({}))  # whatever the environment says about proxies
 
 
 def wait_for(done: Callable[[], T | None], what: str, guard_s: float = GUARD_S) -> T:
-    """Look until it is so."""
+    """Poll until the condition holds."""
     deadline = time.monotonic() + guard_s
     while not (found := done()):
         assert time.monotonic() < deadline, f"{what}: not within {guard_s:g} s"
@@ -48,32 +48,33 @@ def wait_for(done: Callable[[], T | None], what: str, guard_s: float = GUARD_S) 
 
 
 class Child(Protocol):
-    """A process of ours."""
+    """A child process."""
 
     pid: int
 
     def kill(self) -> None: ...
 
     def wait(self, timeout_s: float = GUARD_S) -> int:
-        """How it ended; AssertionError when it has not in time."""
+        """Return the exit status. Raises AssertionError on timeout."""
         ...
 
     def ended(self) -> bool: ...
 
 
 class Started:
-    """A process started the usual way."""
+    """A process started with subprocess."""
 
     def __init__(
         self, module: str, args: Sequence[str], env: Mapping[str, str], cwd: Path, log: Path
     ) -> None:
+        path = [env["PYTHONPATH"]] if "PYTHONPATH" in env else []
         with log.open("ab") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, *args],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env=env,
+                env={**env, "PYTHONPATH": os.pathsep.join([str(ROOT), *path])},
                 cwd=cwd,
             )
         self.pid = self._process.pid
@@ -93,7 +94,7 @@ class Started:
 
 
 class Zygote:
-    """Forks processes that have everything imported; see zygote.py."""
+    """Forks processes that have everything imported; see fork_server.py."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -120,7 +121,7 @@ class Zygote:
         return Forked(self, told["pid"])
 
     def look(self, timeout_s: float) -> None:
-        """Hear of processes that ended, for that long at most."""
+        """Record processes that ended, waiting at most this long for one."""
         try:
             self._note(self._next(timeout_s))
         except TimeoutError:
@@ -150,7 +151,7 @@ class Zygote:
 
 
 class Forked:
-    """A process that the zygote started."""
+    """A process that the fork server started."""
 
     def __init__(self, zygote: Zygote, pid: int) -> None:
         self._zygote, self.pid = zygote, pid
@@ -177,7 +178,7 @@ Launch: TypeAlias = Callable[[str, Sequence[str], Mapping[str, str], Path, Path]
 
 
 class Peer:
-    """A process that says its URL in its first line, and answers JSON there."""
+    """A process that prints its URL in its first line, and serves JSON there."""
 
     def __init__(self, launch: Launch, module: str, args: Sequence[str], folder: Path) -> None:
         log = folder / f"{module.split('.')[2]}-{time.monotonic_ns()}.log"
@@ -204,7 +205,7 @@ def _first_line(log: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the ledger says: ids of messages."""
+    """The verdict of the ledger: ids of messages."""
 
     offered: int
     answered: list[str]
@@ -235,7 +236,7 @@ class Rig:
         self.model = Peer(launch, MODEL, (), folder)
         options = ("--flavour", flavour, "--text-limit", str(text_limit))
         self.ledger = Peer(launch, LEDGER, options, folder)
-        self.side = folder / "side"  # what tools leave behind, a line each
+        self.side = folder / "side"  # the side effects of tools, a line each
         self.side.touch()
         self.log = folder / "gateway.log"
         self.log.touch()
@@ -247,7 +248,7 @@ class Rig:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def start(self, fault: str = "") -> Child:
-        """Begin the gateway; it may be dead again before this returns."""
+        """Start the gateway; it may have died again before this returns."""
         assert self.gateway is None or self.gateway.ended()
         own = {name: os.environ[name] for name in KEPT if name in os.environ}
         own |= {"HOME": str(self.folder), "NO_PROXY": "127.0.0.1", "HOMARUS_FAULT": fault}
@@ -257,7 +258,7 @@ class Rig:
         return self.gateway
 
     def wait_ready(self) -> None:
-        """Until the gateway that was started last can be asked."""
+        """Wait until the gateway that was started last accepts requests."""
         assert self.gateway is not None
         gateway, words = self.gateway, f"(process {self.gateway.pid})"
         wait_for(lambda: words in self.output or gateway.ended(), "the gateway is ready")
@@ -273,7 +274,7 @@ class Rig:
                 child.kill()
 
     def offer(self, text: str, chat: str = "chat", **more: Any) -> Any:
-        """A person writes; {"id", "nonce", "marks"}."""
+        """Send a message as a person; return {"id", "nonce", "marks"}."""
         return self.ledger.post("/offer", {"text": text, "chat": chat, **more})
 
     def trouble(self, *sends: Mapping[str, Any]) -> None:
@@ -287,11 +288,11 @@ class Rig:
     def settle(
         self, guard_s: float = GUARD_S, *, unknown: bool = False, reported: bool = False
     ) -> Verdict:
-        """Wait until every message has its answer; the verdict.
+        """Wait until every message has its answer, and return the verdict.
 
-        With `reported`, to be told of a failure is enough. With `unknown`, one whose sending has
-        no known outcome counts as settled: where a service can neither be asked nor be told
-        twice, it stays so.
+        With `reported`, a reported failure is enough. With `unknown`, a message whose send has no
+        known outcome counts as settled: it stays so where a service has neither idempotency keys
+        nor a lookup.
         """
 
         def done() -> Verdict | None:
@@ -308,7 +309,7 @@ class Rig:
             raise AssertionError(f"{exc}\n{self.verdict()}\n{self.output[-4000:]}") from exc
 
     def ask_gateway(self, path: str) -> str:
-        """A page of the gateway that was started last."""
+        """Fetch a page of the gateway that was started last."""
         told = [line for line in self.output.splitlines() if "is ready on" in line][-1]
         url = told.partition("ws://")[2].split()[0]
         asked = Request(f"http://{url}{path}", headers={"Authorization": f"Bearer {TOKEN}"})
@@ -316,12 +317,12 @@ class Rig:
             return str(answer.read().decode())
 
     def logged(self) -> str:
-        """Everything the gateway wrote down."""
+        """Return the gateway's log."""
         file = self.folder / "log.jsonl"
         return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
     def asked(self, tag: str) -> list[Any]:
-        """The model's requests for a message, by the `T#` in it."""
+        """Return the model's requests for a message, by the `T#` in it."""
         return [one for one in self.model_stats() if one.get("tag") == tag]
 
     def model_stats(self) -> list[Any]:
@@ -329,11 +330,11 @@ class Rig:
         return found
 
     def side_effects(self, nonce: str) -> int:
-        """How often a tool did what a message asked for."""
+        """Return how often a tool ran for a message."""
         return self.side.read_text(encoding="utf-8").splitlines().count(nonce)
 
     def look(self, body: Callable[[SqliteStore], Awaitable[T]]) -> T:
-        """Read the state while somebody else may be writing it."""
+        """Read the state while another process may be writing it."""
 
         async def main() -> T:
             async with open_store(self.state, read_only=True) as store:
@@ -358,12 +359,12 @@ class Rig:
         return self.look(body)
 
     def unknown(self) -> set[str]:
-        """The messages whose reply was sent with no known outcome."""
+        """Return the messages whose reply was sent with no known outcome."""
         runs = {parcel.run for parcel in self.parcels() if parcel.state == "unknown"}
         return {row.message_id for row in self.rows() if row.run in runs}
 
     def messages(self, session: str) -> list[dict[str, Any]]:
-        """The transcript of a session key, as messages."""
+        """Return the transcript of a session key, as messages."""
 
         async def body(store: SqliteStore) -> list[dict[str, Any]]:
             record = await store.session(session)

@@ -1,8 +1,8 @@
 """`make scale`: row 39. A thousand sessions at once, three turns each, every reply its own.
 
-Judged: all answered and none doubled, no reply in a chat it does not belong to, the event loop's
-lag as the gateway itself measures it, and its memory back where it was. A first round of as many
-sessions fills what has a bound (SQLite's pages, loaded sessions); what grows after it is a leak.
+Checked: all answered and none doubled, no reply in the wrong chat, the event loop's lag as the
+gateway itself measures it, and its memory back where it was. A first round of as many sessions
+fills what has a bound (SQLite's pages, loaded sessions); growth after it is a leak.
 """
 
 import argparse
@@ -26,7 +26,7 @@ NONCE = re.compile(r"T#([0-9a-f]+)")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What came of it."""
+    """The results."""
 
     sessions: int
     answered: int
@@ -51,7 +51,7 @@ def play(
     think_ms: int = THINK_MS,
     rest_s: float = REST_S,
 ) -> Found:
-    """Every session writes, is answered, and writes again."""
+    """Let every session write, wait for its answer, and write again."""
     rig = Rig(launch, folder, concurrent=sessions)
     try:
         gateway = rig.start()
@@ -74,7 +74,7 @@ def play(
 
 
 def wave(rig: Rig, count: int, name: str, think_ms: int) -> None:
-    """One message to each chat, and wait for every answer."""
+    """Send one message to each chat, and wait for every answer."""
     for number in range(count):
         rig.offer(f"T#{{nonce}} MOCK:delay:{think_ms} MOCK:echo", f"{name}-{number}")
 
@@ -104,7 +104,7 @@ def rss_mb(pid: int) -> float:
 
 
 def settled_mb(pid: int, enough_mb: float, rest_s: float) -> float:
-    """Memory when it is small enough, or after a rest."""
+    """Return the memory once it is small enough, or after a timeout."""
     deadline = time.monotonic() + rest_s
     while (found := rss_mb(pid)) > enough_mb and time.monotonic() < deadline:
         time.sleep(0.5)
@@ -117,7 +117,7 @@ def cpu_s(pid: int) -> float:
 
 
 def lag(rig: Rig) -> tuple[float, float]:
-    """p99 and the longest, in milliseconds, as the gateway's own page says."""
+    """Return the p99 and maximum lag in milliseconds from the gateway's own page."""
     page = rig.ask_gateway("/metrics")
     values: dict[str, Any] = dict(line.rsplit(" ", 1) for line in page.splitlines() if line)
 
@@ -130,7 +130,7 @@ def lag(rig: Rig) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Run, print, judge."""
+    """Run, print the results and set the exit status."""
     parser = argparse.ArgumentParser(prog="make scale")
     parser.add_argument("sessions", nargs="?", type=int, default=1_000)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""A disk that fails when told: a layer between SQLite and its files.
+"""A disk that fails on request: a layer between SQLite and its files.
 
 `Disk` counts writes and syncs of every database opened while it is installed, and fails the ones
 that `fail` names. The files themselves are real.

@@ -1,7 +1,7 @@
-"""Kills at random moments, one row after the other, and the sum of what became of the messages.
+"""Kill the gateway at random moments of each row's turn, and count what became of the messages.
 
-A scene is what people write so that a row's moment comes about; `strike` offers it in a few chats
-at once, kills the gateway somewhere in the turn, starts it again, and waits for every answer.
+A scene is what people write so that a row's moment occurs; `strike` offers it in a few chats at
+once, kills the gateway somewhere in the turn, starts it again, and waits for every answer.
 """
 
 import time
@@ -14,8 +14,8 @@ from random import Random
 from homarus.store.sqlite import SqliteStore
 from tests.crash.rig import Flavour, Launch, Rig
 
-CHATS = 3  # that write at once
-TURNS = 12  # messages of one chat before another takes its place
+CHATS = 3  # that write concurrently
+TURNS = 12  # messages of one chat before another replaces it
 AGAIN = 0.25  # how often the next start is killed too
 START_S = 0.4  # about how long a start takes, recovery included
 
@@ -26,12 +26,12 @@ PART_CHARS = 300
 
 
 def leave_a_mark(side: Path, then: str = "true") -> str:
-    """A tool call with a side effect that can be counted."""
+    """Return a tool call with a side effect that can be counted."""
     return TOOL % f"echo {{nonce}} >> {side}; {then}"
 
 
 def long_reply() -> tuple[str, tuple[str, ...]]:
-    """A message whose echo takes several parts, and a mark in each of them."""
+    """Return a message whose echo has several parts, with a mark in each."""
     marks = tuple(f"{{nonce}}-part-{n}" for n in range(1, PARTS + 1))
     filler = "word " * (PART_CHARS * 3 // 4 // 5)
     return "MOCK:echo " + "\n\n".join(f"{mark} {filler}" for mark in marks), marks
@@ -47,11 +47,11 @@ class Scene:
     window_s: float = 0.12
     marks: tuple[str, ...] = ("{nonce}",)
     text_limit: int = 4_000
-    answer_s: float = 0.0  # how long the service takes to say that it has a reply
+    answer_s: float = 0.0  # how long the service takes to confirm a reply
 
 
 def scenes() -> list[Scene]:
-    """Rows 1 to 14; where what the service can do matters, once for each kind."""
+    """Return rows 1 to 14, once for each flavour of service where that matters."""
     tool = TOOL % "echo {nonce} >> {side}"
     slow_tool = TOOL % "echo {nonce} >> {side}; sleep 0.2"
     text, marks = long_reply()
@@ -79,7 +79,7 @@ def scenes() -> list[Scene]:
 class Tally:
     """What became of every message of one scene.
 
-    `resumed` were begun when their gateway died; `unknown` are marked so, and never resent.
+    `resumed` had been started when their gateway died; `unknown` are marked so, and never resent.
     """
 
     timings: int = 0
@@ -99,7 +99,7 @@ class Tally:
 
 
 class Storm:
-    """A scene, on a rig of its own."""
+    """A scene on a rig of its own."""
 
     def __init__(self, launch: Launch, folder: Path, scene: Scene, seed: int) -> None:
         self.scene, self._random = scene, Random(f"{scene.row}-{scene.flavour}-{seed}")
@@ -108,7 +108,7 @@ class Storm:
         self._nonces: dict[str, str] = {}  # by message id
 
     def blow(self, timings: int) -> Tally:
-        """So many kills at random moments; then look at everything that is left."""
+        """Kill the gateway this many times at random moments, then check what is left."""
         rig = self.rig
         if self.scene.answer_s:
             rig.trouble({"waitS": self.scene.answer_s, "times": 1_000_000})
@@ -121,7 +121,7 @@ class Storm:
         return self.tally
 
     def strike(self, number: int) -> None:
-        """One timing."""
+        """Do one timing."""
         rig, scene = self.rig, self.scene
         for chat in range(CHATS):
             name = f"chat-{chat}-{number // TURNS}"
@@ -142,7 +142,7 @@ class Storm:
         self.rig.start()
 
     def _wait(self) -> None:
-        """Until every message is answered, or marked as one whose sending has no known outcome."""
+        """Wait until every message is answered, or marked as sent with no known outcome."""
         if self.scene.flavour != "plain":
             self.rig.settle()
         else:
@@ -167,7 +167,7 @@ class Storm:
         return twice + [f"{r.message_id} is {r.state}" for r in rows if r.state != "answered"]
 
     def _wrong_words(self) -> list[str]:
-        """Every question stands in its transcript exactly once."""
+        """Check that every question is in its transcript exactly once."""
         if not self.scene.text.startswith("T#"):
             return []
         said = "\n".join(self.rig.look(_questions))

@@ -1,9 +1,9 @@
 """`make crash-syscalls`: the n-th write, sync or rename of one turn fails, for every n.
 
-A gateway is started and has answered once; then strace takes hold of it and fails the n-th call
-of one kind, counted in each of its threads, while a message with a tool call is answered. Then
-the gateway is killed and started again, untouched: the message must be answered or reported, once,
-its tool have run at most once, and every file be readable. n grows until nothing was left to fail.
+A gateway is started and has answered once; then strace attaches to it and fails the n-th call of
+one kind, counted in each of its threads, while a message with a tool call is answered. Then the
+gateway is killed and started again, without strace: the message must be answered or reported,
+once, its tool have run at most once, and every file be readable. n grows until no call fails.
 """
 
 import json
@@ -35,21 +35,21 @@ KINDS = {
     "ftruncate": "EIO",
 }
 MOST = 300
-PATIENCE_S = 4.0  # how long an injured gateway may take to come to its senses by itself
+PATIENCE_S = 4.0  # how long a gateway may take to recover after the failure
 
 
 @dataclass(slots=True)
 class Sweep:
-    """What one kind of call came to."""
+    """The result for one kind of call."""
 
     kind: str
     failed: int = 0  # turns in which one failed
-    died: int = 0  # gateways that ended by themselves
+    died: int = 0  # gateways that exited
     problems: list[str] = field(default_factory=list)
 
 
 def find_strace() -> str:
-    """The program, installed when it is missing and we may."""
+    """Return strace, installed if it is missing and that is permitted."""
     if found := shutil.which("strace"):
         return found
     if os.geteuid() == 0 and shutil.which("apt-get"):
@@ -61,7 +61,7 @@ def find_strace() -> str:
 
 @contextmanager
 def failing(pid: int, kind: str, at: int, told: Path) -> Iterator[None]:
-    """strace on a process and all its threads; `told` lists the calls that it failed."""
+    """Run strace on a process and all its threads; `told` lists the calls that it failed."""
     inject = f"inject={kind}:error={KINDS[kind]}:when={at}"
     command = [
         find_strace(),
@@ -95,7 +95,7 @@ class Turn:
         self._told = folder / "strace.out"
 
     def play(self, kind: str, at: int) -> tuple[bool, bool, list[str]]:
-        """Whether a call failed, whether the gateway ended of it, and what did not hold."""
+        """Return whether a call failed, whether the gateway exited, and what did not hold."""
         rig = self.rig
         rig.start()
         rig.offer(ECHO)
@@ -111,7 +111,7 @@ class Turn:
         return failed, died, list(self._wrong(told["id"], told["nonce"]))
 
     def _wait(self, message: str) -> None:
-        """Until it is answered, or the gateway is gone, or nothing more seems to come."""
+        """Wait until it is answered, the gateway is gone, or nothing more happens."""
         rig, deadline = self.rig, time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             found = rig.verdict()
@@ -153,7 +153,7 @@ def _unreadable(folder: Path) -> Iterator[str]:
 
 
 def sweep(launch: Launch, kind: str) -> Sweep:
-    """Fail the first, the second, … until a turn passes untouched."""
+    """Fail the first, the second, … until a turn completes without a failure."""
     found = Sweep(kind)
     for at in range(1, MOST):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

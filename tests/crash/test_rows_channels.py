@@ -1,9 +1,9 @@
 """Rows 1 to 14 over real channels: `kill -9` between receive, answer, send and receipt.
 
-The gateway is the user's, with the channel in its config; the service alone says what was lost and
-what was doubled. Telegram is our fake; Synapse and ngircd are in the peers' tier. Where a service
-neither takes a key once nor can be asked, a reply that was on its way when the gateway died is not
-sent again, and its chat is told so.
+The gateway is the real one, with the channel in its config; the service alone decides what was
+lost and what was doubled. Telegram is our fake; Synapse and ngircd are in the peers' tier. Where a
+service has neither idempotency keys nor a lookup, a reply that was being sent when the gateway
+died is not sent again, and its chat is notified.
 """
 
 import time
@@ -31,7 +31,7 @@ SEED = 20261115
 
 
 def die(stage: Stage, fault: str) -> None:
-    """They have talked before. Ann asks, the gateway dies at the point, and another is started."""
+    """Let Ann ask, in a chat with history, kill the gateway at the point, and start another."""
     stage.start(f"{fault}:kill9:{2 if fault != 'provider.streaming' else 3}")
     stage.model.script([Say("hello Ann")])
     stage.peer.write("hello")
@@ -55,7 +55,7 @@ def ask_once_more(stage: Stage) -> None:
 
 
 def settled(stage: Stage) -> bool:
-    """Whether nothing is owed."""
+    """Return whether nothing is pending."""
     rows, parcels = stage.rows(), stage.parcels()
     return all(row.state == "answered" for row in rows) and not any(
         parcel.state in {"pending", "sending"} for parcel in parcels
@@ -70,7 +70,7 @@ def settled(stage: Stage) -> bool:
     ],
     indirect=True,
 )
-def test_row_01_the_very_first_message_is_told_again_too(stage: Stage) -> None:
+def test_row_01_first_message_uncommitted_is_redelivered(stage: Stage) -> None:
     stage.start("intake.read:kill9")
     die_of_it(stage)
     wait_for(lambda: stage.peer.shown(), "it is answered", 20.0)
@@ -78,7 +78,7 @@ def test_row_01_the_very_first_message_is_told_again_too(stage: Stage) -> None:
 
 
 @over("killed before it was kept")
-def test_row_01_what_was_not_kept_is_told_again_and_answered_once(stage: Stage) -> None:
+def test_row_01_uncommitted_message_is_redelivered_and_answered_once(stage: Stage) -> None:
     die(stage, "intake.read")
     stage.wait_shown("the answer")
     ask_once_more(stage)
@@ -98,7 +98,7 @@ def test_row_01_what_was_not_kept_is_told_again_and_answered_once(stage: Stage) 
     ],
 )
 @over("killed")
-def test_rows_02_to_11_what_was_kept_is_answered_once(stage: Stage, fault: str) -> None:
+def test_rows_02_to_11_committed_message_is_answered_once(stage: Stage, fault: str) -> None:
     die(stage, fault)
     stage.wait_shown("the answer")
     ask_once_more(stage)
@@ -109,7 +109,7 @@ def test_rows_02_to_11_what_was_kept_is_answered_once(stage: Stage, fault: str) 
 
 @pytest.mark.parametrize("fault", ["run.begun", "provider.asked", "provider.streaming"])
 @pytest.mark.parametrize("stage", ["webchat"], indirect=True)
-def test_rows_04_to_06_a_client_that_asks_again_is_answered_once(stage: Stage, fault: str) -> None:
+def test_rows_04_to_06_repeated_request_is_answered_once(stage: Stage, fault: str) -> None:
     """On the gateway's own WebSocket: who heard nothing sends the same request once more."""
     stage.start(f"{fault}:kill9")
     stage.model.script([Say("the answer")], [Say("the answer")])
@@ -124,7 +124,7 @@ def test_rows_04_to_06_a_client_that_asks_again_is_answered_once(stage: Stage, f
 
 
 @over("killed")
-def test_row_12_a_reply_that_may_have_left_is_sent_once_or_told_of(stage: Stage) -> None:
+def test_row_12_reply_maybe_sent_is_sent_once_or_reported(stage: Stage) -> None:
     die(stage, "deliver.started")
     if stage.peer.name in ONCE:
         stage.wait_shown("the answer")
@@ -136,7 +136,7 @@ def test_row_12_a_reply_that_may_have_left_is_sent_once_or_told_of(stage: Stage)
 
 
 @over("killed")
-def test_row_13_a_reply_that_arrived_is_not_sent_again(stage: Stage) -> None:
+def test_row_13_delivered_reply_is_not_sent_again(stage: Stage) -> None:
     die(stage, "deliver.answered")
     ask_once_more(stage)
     wait_for(lambda: settled(stage), "all is settled")
@@ -145,7 +145,7 @@ def test_row_13_a_reply_that_arrived_is_not_sent_again(stage: Stage) -> None:
 
 
 @over("killed")
-def test_at_random_moments_nothing_is_lost_and_nothing_doubled(stage: Stage) -> None:
+def test_random_kills_lose_and_double_nothing(stage: Stage) -> None:
     chance = Random(f"{stage.peer.name}-{SEED}")
     runs = dict[str, set[str]]()  # by nonce: the run that answers it, if it was kept
     stage.start()

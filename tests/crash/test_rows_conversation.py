@@ -1,4 +1,4 @@
-"""Rows 15, 16, 30, 31 and 32: summaries, the config, and what a model may answer with."""
+"""Rows 15, 16, 30, 31 and 32: summaries, the config, and unusual answers of a model."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ GUARD_S = 60.0
 
 
 class Full(MemoryStore):
-    """A store that fails once, when it is told to."""
+    """A store that fails once, on request."""
 
     fails = False
 
@@ -73,9 +73,7 @@ def talk(session: Session, agent: Agent, *script: Any) -> Conversation:
 
 
 @pytest.mark.parametrize("when", ["while the summary is made", "before it is written"])
-def test_row_15_a_compaction_that_is_killed_leaves_the_transcript_as_it_was(
-    when: str, tmp_path: Path
-) -> None:
+def test_row_15_killed_compaction_leaves_transcript_unchanged(when: str, tmp_path: Path) -> None:
     async def main() -> None:
         store = Full()
         session, agent = await long_session(store, tmp_path)
@@ -116,7 +114,7 @@ for number in range(10_000):
 """
 
 
-def test_row_16_a_config_whose_write_is_killed_is_the_old_or_the_new_one(tmp_path: Path) -> None:
+def test_row_16_killed_config_write_leaves_old_or_new_file(tmp_path: Path) -> None:
     state = tmp_path / ".openclaw"
     state.mkdir()
     file = state / "openclaw.json"
@@ -182,18 +180,18 @@ def test_row_30_odd_streams_are_understood(steps: Answer, tmp_path: Path) -> Non
     ],
     ids=["bad JSON", "a line of 50 MB", "no end"],
 )
-def test_row_30_broken_streams_are_an_error_and_no_crash(steps: Answer, tmp_path: Path) -> None:
+def test_row_30_broken_streams_raise_errors(steps: Answer, tmp_path: Path) -> None:
     with pytest.raises(ProviderError):
         asked(tmp_path, steps)
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "half-close"])
-def test_row_31_a_stream_that_is_cut_is_an_error_of_its_own(how: Any, tmp_path: Path) -> None:
+def test_row_31_cut_stream_raises_its_own_error(how: Any, tmp_path: Path) -> None:
     with pytest.raises(StreamBroken):
         asked(tmp_path, [Say("a"), Cut(how)])
 
 
-def test_row_31_a_run_that_never_ends_meets_its_deadline_and_its_lane_is_free(
+def test_row_31_endless_run_meets_deadline_and_frees_lane(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:
@@ -232,7 +230,7 @@ def last_text(it: World, run_id: str) -> str:
     ],
     ids=["an unknown tool", "wrong arguments", "no JSON", "500 calls"],
 )
-def test_row_32_odd_calls_are_told_to_the_model_and_the_run_goes_on(
+def test_row_32_odd_calls_are_reported_to_model_and_run_continues(
     script: list[Message], told: str, tmp_path: Path
 ) -> None:
     async def main() -> None:
@@ -243,7 +241,7 @@ def test_row_32_odd_calls_are_told_to_the_model_and_the_run_goes_on(
     asyncio.run(main())
 
 
-def test_row_32_the_same_call_again_and_again_ends_the_run_with_a_word(tmp_path: Path) -> None:
+def test_row_32_repeated_call_ends_run_with_reason(tmp_path: Path) -> None:
     script = [answer(ToolCall(f"c{n}", "ls", {})) for n in range(50)]
 
     async def main() -> None:
@@ -257,9 +255,7 @@ def test_row_32_the_same_call_again_and_again_ends_the_run_with_a_word(tmp_path:
 
 
 @pytest.mark.parametrize("parts", [(), (Thinking("hm"),)], ids=["empty", "only thinking"])
-def test_row_32_an_answer_without_words_ends_the_run_as_any_other(
-    parts: tuple[Thinking, ...], tmp_path: Path
-) -> None:
+def test_row_32_empty_answer_ends_run_normally(parts: tuple[Thinking, ...], tmp_path: Path) -> None:
     async def main() -> None:
         async with world(tmp_path, [answer(*parts)]) as it:
             await it.send("go")

@@ -1,9 +1,9 @@
 """Row 50, inside one process: the n-th write, or the n-th sync, of one turn fails, for every n.
 
-The turn is the one every message makes: accepted, begun with its question, a tool called, its
-result kept, the reply kept with the settlement and the parcel, the parcel sent. Whatever fails, a
-step that was reported as done is there after a restart, a step is there whole or not at all, and
-the turn can be finished from what is there.
+The turn is the one every message makes: accepted, started with its question, a tool called, its
+result saved, the reply saved with the outcome and the outbox record, the record sent. Whatever
+fails, a step that was reported as done is there after a restart, a step is there completely or not
+at all, and the turn can be finished from what is there.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ def entry(name: str, parent: str | None) -> Entry:
 
 
 class Turn:
-    """One turn in six commits; `done` counts those that were reported as made."""
+    """One turn in six commits; `done` counts those that were reported as committed."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
         self.done = 0
 
     async def play(self, start: int = 0) -> None:
-        """Take each step in order, from one on; the first that fails ends it."""
+        """Do each step in order, from one on; the first failure ends it."""
         async with self._store.journal.lease(f"session:{KEY}") as lease:
             if start > 1:  # a later process: it takes over what was running
                 async with self._store.commit() as unit:
@@ -84,7 +84,7 @@ class Turn:
 
 
 async def found(store: SqliteStore) -> int:
-    """How many steps are there; fails when one is there in part."""
+    """Return how many steps are stored; fail when one is stored partially."""
     journal = store.journal
     row, parcel = await journal.accepted(ROW), await journal.parcel("p1")
     entries = [one.id for one in await store.entries(SESSION)]
@@ -117,7 +117,7 @@ def with_store(state: Path, body: Body) -> int:
 
 
 def look_and_finish(state: Path) -> int:
-    """What a restart finds; then it does the rest."""
+    """Check what a restart finds, then do the rest."""
     check_database(state / "state.sqlite")
 
     async def body(store: SqliteStore) -> int:
@@ -149,7 +149,7 @@ async def play_until_it_fails(
 
 @pytest.fixture
 def memory_folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder where a sync costs nothing, if there is one: what fails here fails on purpose."""
+    """Return a directory where a sync is free, if there is one: failures here are injected."""
     shared = Path("/dev/shm")
     if not os.access(shared, os.W_OK):
         yield tmp_path
@@ -159,7 +159,7 @@ def memory_folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("act", ["write", "sync"])
-def test_row_50_the_nth_write_or_sync_of_a_turn_fails_and_every_step_is_whole(
+def test_row_50_nth_write_or_sync_fails_and_every_step_is_atomic(
     memory_folder: Path, act: Act
 ) -> None:
     with Disk() as disk:

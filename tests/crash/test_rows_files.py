@@ -1,4 +1,4 @@
-"""Rows 19 and 20: transcript files that are torn, damaged or hostile, one session for each harm."""
+"""Rows 19 and 20: torn, damaged or malicious transcript files, one session for each damage."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ def line(value: Mapping[str, Json]) -> bytes:
 
 
 def transcript(session_id: str) -> list[bytes]:
-    """A header and WHOLE entries, each following the one before it."""
+    """Return a header and WHOLE entries, each following the one before it."""
     lines = [line({"type": "session", "version": 3, "id": session_id, "timestamp": AT, "cwd": "/"})]
     for n in range(WHOLE):
         message = {"role": "user", "content": f"wörd {n}", "timestamp": n}
@@ -31,7 +31,7 @@ def transcript(session_id: str) -> list[bytes]:
 
 
 def put(state: Path, files: Mapping[str, bytes]) -> Path:
-    """A folder as another program leaves it: an index, and one file for each session."""
+    """Write a directory as another program leaves it: an index, and one file for each session."""
     folder = state / "agents/main/sessions"
     folder.mkdir(parents=True)
     index = {f"agent:main:{name}": {"sessionId": name, "updatedAt": 5} for name in files}
@@ -42,7 +42,7 @@ def put(state: Path, files: Mapping[str, bytes]) -> Path:
 
 
 def read_all(state: Path, names: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, int]]:
-    """The ids that each session keeps, and the bad lines that each repair counted."""
+    """Return the ids that each session keeps, and the bad lines that each repair counted."""
 
     async def main() -> tuple[dict[str, list[str]], dict[str, int]]:
         async with open_store(state) as store:
@@ -57,7 +57,7 @@ async def ids(store: SqliteStore, name: str) -> list[str]:
     return [entry.id for entry in await store.entries(name)]
 
 
-def test_row_19_a_transcript_torn_at_every_byte_of_its_last_three_lines(
+def test_row_19_transcript_torn_at_any_byte_of_last_three_lines(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = b"".join(transcript("cut"))
@@ -89,7 +89,7 @@ def damaged(name: str, at: int, bad: bytes) -> tuple[str, bytes]:
     return name, b"".join([*lines[:at], bad + b"\n", *lines[at + 1 :]])
 
 
-def test_row_20_a_bad_header_nuls_a_huge_line_wrong_bytes_and_half_a_character(
+def test_row_20_transcript_with_bad_header_nuls_huge_line_or_bytes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     head = {"type": "message", "id": "e2", "parentId": "e1", "timestamp": AT}

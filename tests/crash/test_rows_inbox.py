@@ -1,4 +1,4 @@
-"""Rows 18 and 34 to 36: the end of the program, messages that come again, and many at once."""
+"""Rows 18 and 34 to 36: shutdown, repeated messages, and many at once."""
 
 import os
 import signal
@@ -16,13 +16,13 @@ EXIT_S = 10.0
 
 
 def begun(rig: Rig, tag: str) -> bool:
-    """Whether the model was asked for a message, answered or not."""
+    """Return whether the model was called for a message, answered or not."""
     return any(tag in str(one.get("content")) for row in rig.rows() if row.entry
                for one in rig.messages(row.session))  # fmt: skip
 
 
 def end(rig: Rig, *, times: int) -> float:
-    """SIGTERM, so often; how long the gateway took to leave."""
+    """Send SIGTERM this many times; return how long the gateway took to exit."""
     assert rig.gateway is not None
     started = time.monotonic()
     for _ in range(times):
@@ -37,7 +37,7 @@ def signal_gateway(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_row_18_told_to_end_while_a_run_is_live(make_rig: MakeRig, times: int) -> None:
+def test_row_18_stopped_during_run_answers_once(make_rig: MakeRig, times: int) -> None:
     rig = make_rig()
     first = rig.offer("T#{nonce} MOCK:delay:700 MOCK:echo", "one")
     rig.start()
@@ -54,11 +54,11 @@ def test_row_18_told_to_end_while_a_run_is_live(make_rig: MakeRig, times: int) -
     assert "Traceback" not in rig.output
 
 
-def test_row_18_told_to_end_while_a_run_takes_longer_than_that_is_waited_for(
+def test_row_18_stopped_during_long_run_resumes_after_restart(
     make_rig: MakeRig,
 ) -> None:
     rig = make_rig()
-    told = rig.offer(f"T#{{nonce}} MOCK:delay:{round(DRAIN_S * 1000) + 5_000} MOCK:echo")
+    told = rig.offer(f"T#{{nonce}} MOCK:delay:{round(DRAIN_S * 1000) + 5_000}:1 MOCK:echo")
     rig.start()
     rig.wait_ready()
     wait_for(lambda: begun(rig, told["nonce"]), "the run begins")
@@ -68,7 +68,7 @@ def test_row_18_told_to_end_while_a_run_takes_longer_than_that_is_waited_for(
     assert "Traceback" not in rig.output
 
 
-def test_row_18_killed_while_it_ended(make_rig: MakeRig) -> None:
+def test_row_18_killed_during_shutdown_answers_once(make_rig: MakeRig) -> None:
     rig = make_rig()
     told = rig.offer("T#{nonce} MOCK:delay:700 MOCK:echo")
     rig.start("drain.begun:kill9")
@@ -80,7 +80,7 @@ def test_row_18_killed_while_it_ended(make_rig: MakeRig) -> None:
     assert rig.settle().answered == [told["id"]]
 
 
-def test_row_34_a_message_that_comes_a_hundred_times_is_answered_once(make_rig: MakeRig) -> None:
+def test_row_34_message_delivered_hundred_times_is_answered_once(make_rig: MakeRig) -> None:
     rig = make_rig()
     told = rig.offer(ECHO, copies=100)
     rig.start()
@@ -90,7 +90,7 @@ def test_row_34_a_message_that_comes_a_hundred_times_is_answered_once(make_rig: 
     assert len(rig.ledger.get("/ledger")["sends"]) == 1
 
 
-def test_row_34_out_of_order_and_again_after_the_answer_and_after_a_restart(
+def test_row_34_redelivery_out_of_order_and_after_restart_is_ignored(
     make_rig: MakeRig,
 ) -> None:
     rig = make_rig()
@@ -110,7 +110,7 @@ def test_row_34_out_of_order_and_again_after_the_answer_and_after_a_restart(
     assert len(rig.rows()) == len(rig.ledger.get("/ledger")["sends"]) == 6
 
 
-def test_row_35_the_same_id_with_other_words_is_kept_beside_the_first(make_rig: MakeRig) -> None:
+def test_row_35_same_id_with_other_text_is_parked(make_rig: MakeRig) -> None:
     rig = make_rig()
     told = rig.offer(ECHO)
     rig.start()
@@ -129,7 +129,7 @@ TEN = 10
 
 
 def write_ten(rig: Rig) -> list[Any]:
-    """A message that takes a while, and ten more while it is being answered."""
+    """Send a message that takes a while, and ten more while it is being answered."""
     rig.start()
     rig.wait_ready()
     first = rig.offer('T#{nonce} MOCK:tool:exec:{"command":"sleep 1"}§ MOCK:next MOCK:echo')
@@ -138,7 +138,7 @@ def write_ten(rig: Rig) -> list[Any]:
 
 
 def places(rig: Rig, told: list[Any], *, again: bool = False) -> list[int]:
-    """Where each message first stands among what the session was told."""
+    """Return the position of each message among those sent to the model."""
     said = [str(one["content"]) for one in rig.messages(rig.row(told[0]["id"]).session)
             if one["role"] == "user"]  # fmt: skip
     whole = "\n".join(said)
@@ -149,9 +149,7 @@ def places(rig: Rig, told: list[Any], *, again: bool = False) -> list[int]:
 
 
 @pytest.mark.parametrize("mode", ["steer", "followup", "collect", "steer-backlog"])
-def test_row_36_ten_messages_while_a_run_is_live_are_all_there_in_order(
-    make_rig: MakeRig, mode: str
-) -> None:
+def test_row_36_ten_messages_during_run_are_kept_in_order(make_rig: MakeRig, mode: str) -> None:
     queue = {"queue": {"mode": mode, "debounceMs": 50}}
     rig = make_rig(config={"messages": queue})
     told = write_ten(rig)
@@ -162,7 +160,7 @@ def test_row_36_ten_messages_while_a_run_is_live_are_all_there_in_order(
 
 
 @pytest.mark.parametrize("mode", ["steer", "collect"])
-def test_row_36_and_after_a_kill(make_rig: MakeRig, mode: str) -> None:
+def test_row_36_ten_messages_are_kept_after_kill(make_rig: MakeRig, mode: str) -> None:
     queue = {"queue": {"mode": mode, "debounceMs": 50}}
     rig = make_rig(config={"messages": queue})
     told = write_ten(rig)

@@ -1,7 +1,7 @@
 """Rows 1 to 14: `kill -9` at the row's own point, then at random moments of its turn.
 
-The first test of each row asserts the exact result of the matrix; `test_row_NN_at_random_moments`
-asserts that nothing was lost, doubled or done twice. `make crash N=200` does more of the latter.
+The first test of each row asserts the exact result of the matrix; `test_rows_01_to_14_random_kills`
+asserts that nothing was lost, doubled or executed twice. `make crash N=200` does more of these.
 """
 
 import os
@@ -29,7 +29,7 @@ KILLED = -9
 
 
 def die(rig: Rig, fault: str, text: str = ECHO, **more: Any) -> Any:
-    """A person writes, the gateway dies at the point, and is started again; what was offered."""
+    """Send a message, let the gateway die at the point, and return what was offered."""
     told = rig.offer(text, **more)
     rig.start(f"{fault}:kill9" if ":" not in fault else fault)
     assert rig.gateway and rig.gateway.wait() == KILLED, rig.output
@@ -37,7 +37,7 @@ def die(rig: Rig, fault: str, text: str = ECHO, **more: Any) -> Any:
 
 
 def go_on(rig: Rig, told: Any) -> None:
-    """The next start answers it, once, and all is settled."""
+    """Check that the next start answers it once and settles everything."""
     rig.start()
     found = rig.settle()
     assert found.answered == [told["id"]] and not found.doubled and not found.lost
@@ -48,7 +48,7 @@ def go_on(rig: Rig, told: Any) -> None:
 
 
 def roles(rig: Rig, told: Any) -> list[str]:
-    """Who spoke in the session of a message."""
+    """Return the roles of the messages in a message's session."""
     return [one["role"] for one in rig.messages(rig.row(told["id"]).session)]
 
 
@@ -57,7 +57,7 @@ def results(rig: Rig, told: Any) -> list[str]:
     return [str(one["content"]) for one in found if one["role"] == "toolResult"]
 
 
-def test_row_01_killed_before_the_message_was_committed(make_rig: MakeRig) -> None:
+def test_row_01_killed_before_message_commit(make_rig: MakeRig) -> None:
     rig = make_rig()
     told = die(rig, "intake.read")
     assert rig.rows() == [] and rig.verdict().waiting == [told["id"]], "it was not acknowledged"
@@ -66,7 +66,7 @@ def test_row_01_killed_before_the_message_was_committed(make_rig: MakeRig) -> No
     assert roles(rig, told) == ["user", "assistant"]
 
 
-def test_row_02_killed_after_the_commit_before_the_service_was_told(make_rig: MakeRig) -> None:
+def test_row_02_killed_after_commit_before_acknowledgement(make_rig: MakeRig) -> None:
     rig = make_rig()
     told = die(rig, "intake.accepted")
     assert rig.row(told["id"]).state == "accepted" and rig.verdict().waiting == [told["id"]]
@@ -78,7 +78,7 @@ def test_row_02_killed_after_the_commit_before_the_service_was_told(make_rig: Ma
     assert roles(rig, told) == ["user", "assistant"]
 
 
-def test_row_03_killed_after_the_service_was_told_before_the_run_began(make_rig: MakeRig) -> None:
+def test_row_03_killed_after_acknowledgement_before_run(make_rig: MakeRig) -> None:
     rig = make_rig()
     told = die(rig, "intake.acknowledged")
     assert rig.row(told["id"]).state == "accepted" and rig.verdict().waiting == []
@@ -87,7 +87,7 @@ def test_row_03_killed_after_the_service_was_told_before_the_run_began(make_rig:
     assert rig.verdict().worst_s < 30
 
 
-def test_row_04_killed_after_the_question_was_written_before_the_model_was_asked(
+def test_row_04_killed_after_question_saved_before_model_call(
     make_rig: MakeRig,
 ) -> None:
     rig = make_rig()
@@ -98,7 +98,7 @@ def test_row_04_killed_after_the_question_was_written_before_the_model_was_asked
     assert rig.row(told["id"]).attempts == 2 and len(rig.asked(told["nonce"])) == 1
 
 
-def test_row_05_killed_while_the_model_had_not_said_a_word(make_rig: MakeRig) -> None:
+def test_row_05_killed_before_first_model_output(make_rig: MakeRig) -> None:
     rig = make_rig()
     told = die(rig, "provider.asked", "T#{nonce} MOCK:delay:300 MOCK:echo")
     go_on(rig, told)
@@ -106,7 +106,7 @@ def test_row_05_killed_while_the_model_had_not_said_a_word(make_rig: MakeRig) ->
     assert len(rig.asked(told["nonce"])) in {1, 2}, "the call is made again"
 
 
-def test_row_06_killed_while_the_model_was_speaking(make_rig: MakeRig) -> None:
+def test_row_06_killed_during_model_output(make_rig: MakeRig) -> None:
     rig = make_rig()
     told = die(rig, "provider.streaming", "T#{nonce} MOCK:long:50:5 MOCK:echo")
     go_on(rig, told)
@@ -114,7 +114,7 @@ def test_row_06_killed_while_the_model_was_speaking(make_rig: MakeRig) -> None:
     assert len(rig.asked(told["nonce"])) == 2
 
 
-def test_row_06_killed_while_the_model_was_writing_a_call(make_rig: MakeRig) -> None:
+def test_row_06_killed_during_tool_call_output(make_rig: MakeRig) -> None:
     rig = make_rig()
     call = leave_a_mark(rig.side).replace("MOCK:tool", "MOCK:bytes:16 MOCK:tool")
     told = die(rig, "provider.streaming:kill9:1", call)
@@ -124,7 +124,7 @@ def test_row_06_killed_while_the_model_was_writing_a_call(make_rig: MakeRig) -> 
     assert rig.side_effects(told["nonce"]) == 1
 
 
-def test_row_07_killed_after_the_call_was_kept_before_it_began(make_rig: MakeRig) -> None:
+def test_row_07_killed_after_call_saved_before_start(make_rig: MakeRig) -> None:
     rig = make_rig()
     told = die(rig, "tool.asked", leave_a_mark(rig.side))
     assert rig.side_effects(told["nonce"]) == 0
@@ -134,7 +134,7 @@ def test_row_07_killed_after_the_call_was_kept_before_it_began(make_rig: MakeRig
     assert "interrupted" not in results(rig, told)[0]
 
 
-def test_row_07_killed_after_the_call_was_marked_as_begun(make_rig: MakeRig) -> None:
+def test_row_07_killed_after_call_marked_started(make_rig: MakeRig) -> None:
     rig = make_rig()
     told = die(rig, "tool.started", leave_a_mark(rig.side))
     go_on(rig, told)
@@ -143,7 +143,7 @@ def test_row_07_killed_after_the_call_was_marked_as_begun(make_rig: MakeRig) -> 
     assert "interrupted" in result and "not known" in result
 
 
-def test_row_08_killed_while_a_tool_was_running(make_rig: MakeRig) -> None:
+def test_row_08_killed_during_tool_run(make_rig: MakeRig) -> None:
     rig = make_rig()
     pid_file = rig.folder / "pid"
     told = rig.offer(leave_a_mark(rig.side, f"echo $$ > {pid_file}; sleep 600"))
@@ -172,7 +172,7 @@ def lives(pid: int) -> bool:
     return state != "Z"
 
 
-def test_row_09_killed_after_a_tool_ended_before_its_result_was_kept(make_rig: MakeRig) -> None:
+def test_row_09_killed_after_tool_end_before_result_saved(make_rig: MakeRig) -> None:
     rig = make_rig()
     told = die(rig, "tool.ended", leave_a_mark(rig.side))
     assert rig.side_effects(told["nonce"]) == 1
@@ -182,7 +182,7 @@ def test_row_09_killed_after_a_tool_ended_before_its_result_was_kept(make_rig: M
     assert "interrupted" in result and "not known" in result
 
 
-def test_row_09_a_tool_that_may_be_run_twice_is(make_rig: MakeRig) -> None:
+def test_row_09_idempotent_tool_is_run_again(make_rig: MakeRig) -> None:
     rig = make_rig()
     read = 'T#{nonce} MOCK:tool:read:{"path":"AGENTS.md","limit":3}§ MOCK:next MOCK:echo'
     told = die(rig, "tool.ended", read)
@@ -192,9 +192,7 @@ def test_row_09_a_tool_that_may_be_run_twice_is(make_rig: MakeRig) -> None:
 
 
 @pytest.mark.parametrize("fault", ["tool.asked", "tool.ended"])
-def test_row_09_a_note_that_was_being_written_stands_there_once(
-    make_rig: MakeRig, fault: str
-) -> None:
+def test_row_09_memory_note_in_progress_is_written_once(make_rig: MakeRig, fault: str) -> None:
     rig = make_rig()
     write = 'T#{nonce} MOCK:tool:memory_write:{"text":"{nonce} came by."}§ MOCK:next MOCK:echo'
     told = die(rig, fault, write)
@@ -206,7 +204,7 @@ def test_row_09_a_note_that_was_being_written_stands_there_once(
     assert text.count(f"{told['nonce']} came by.") == 1
 
 
-def test_row_10_killed_after_the_result_was_kept_before_the_model_was_asked(
+def test_row_10_killed_after_result_saved_before_model_call(
     make_rig: MakeRig,
 ) -> None:
     rig = make_rig()
@@ -218,7 +216,7 @@ def test_row_10_killed_after_the_result_was_kept_before_the_model_was_asked(
     assert [one["after_tool"] for one in rig.asked(told["nonce"])] == [False, True]
 
 
-def test_row_11_killed_after_the_reply_was_kept_before_it_was_sent(make_rig: MakeRig) -> None:
+def test_row_11_killed_after_reply_saved_before_send(make_rig: MakeRig) -> None:
     rig = make_rig(flavour="plain")
     told = die(rig, "reply.saved")
     assert rig.row(told["id"]).state == "answered" and rig.ledger.get("/ledger")["sends"] == []
@@ -228,9 +226,7 @@ def test_row_11_killed_after_the_reply_was_kept_before_it_was_sent(make_rig: Mak
 
 @pytest.mark.parametrize("flavour", ["idempotent", "lookup"])
 @pytest.mark.parametrize("arrives", [True, False])
-def test_row_12_killed_while_the_service_had_the_reply(
-    make_rig: MakeRig, flavour: Flavour, arrives: bool
-) -> None:
+def test_row_12_killed_during_send(make_rig: MakeRig, flavour: Flavour, arrives: bool) -> None:
     rig = make_rig(flavour=flavour)
     told = hang_in_the_send(rig, arrives=arrives)
     go_on(rig, told)
@@ -241,7 +237,7 @@ def test_row_12_killed_while_the_service_had_the_reply(
 
 
 @pytest.mark.parametrize("arrives", [True, False])
-def test_row_12_a_plain_service_is_not_sent_it_twice(make_rig: MakeRig, arrives: bool) -> None:
+def test_row_12_plain_service_is_not_sent_twice(make_rig: MakeRig, arrives: bool) -> None:
     rig = make_rig(flavour="plain")
     told = hang_in_the_send(rig, arrives=arrives)
     rig.start()
@@ -258,7 +254,7 @@ def test_row_12_a_plain_service_is_not_sent_it_twice(make_rig: MakeRig, arrives:
 
 
 def hang_in_the_send(rig: Rig, *, arrives: bool) -> Any:
-    """The service has the request, and says nothing; then the gateway dies."""
+    """Let the service receive the request and not answer, then let the gateway die."""
     rig.trouble({"taken": arrives, "status": 0, "waitS": 600})
     told = rig.offer(ECHO)
     rig.start()
@@ -270,7 +266,7 @@ def hang_in_the_send(rig: Rig, *, arrives: bool) -> Any:
 
 
 @pytest.mark.parametrize("flavour", ["idempotent", "lookup"])
-def test_row_12_a_lost_answer_of_the_service_is_resolved_without_a_restart(
+def test_row_12_lost_send_answer_is_resolved_without_restart(
     make_rig: MakeRig, flavour: Flavour
 ) -> None:
     rig = make_rig(flavour=flavour)
@@ -282,9 +278,7 @@ def test_row_12_a_lost_answer_of_the_service_is_resolved_without_a_restart(
 
 
 @pytest.mark.parametrize("flavour", ["idempotent", "lookup", "plain"])
-def test_row_13_killed_after_the_service_answered_before_that_was_kept(
-    make_rig: MakeRig, flavour: Flavour
-) -> None:
+def test_row_13_killed_after_send_before_receipt_saved(make_rig: MakeRig, flavour: Flavour) -> None:
     rig = make_rig(flavour=flavour)
     told = die(rig, "deliver.answered")
     assert [parcel.state for parcel in rig.parcels()] == ["sending"]
@@ -299,7 +293,7 @@ def test_row_13_killed_after_the_service_answered_before_that_was_kept(
 
 
 @pytest.mark.parametrize("parts", [1, PARTS - 1])
-def test_row_14_killed_after_some_parts_of_a_reply_were_sent(make_rig: MakeRig, parts: int) -> None:
+def test_row_14_killed_between_parts_of_reply(make_rig: MakeRig, parts: int) -> None:
     rig = make_rig(flavour="plain", text_limit=PART_CHARS)
     text, marks = long_reply()
     told = die(rig, f"deliver.ended:kill9:{parts}", text, marks=marks)
@@ -316,7 +310,7 @@ def test_row_14_killed_after_some_parts_of_a_reply_were_sent(make_rig: MakeRig, 
 
 
 @pytest.mark.parametrize("scene", scenes(), ids=lambda scene: f"{scene.row:02}-{scene.flavour}")
-def test_rows_01_to_14_at_random_moments(launch: Launch, tmp_path: Path, scene: Scene) -> None:
+def test_rows_01_to_14_random_kills(launch: Launch, tmp_path: Path, scene: Scene) -> None:
     kinds = sum(other.row == scene.row for other in scenes())
     storm = Storm(launch, tmp_path, scene, SEED)
     try:

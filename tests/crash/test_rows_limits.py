@@ -1,4 +1,4 @@
-"""Rows 21 to 23 and 41: no room, a disk that fails, no more files, and a loop that is blocked."""
+"""Rows 21 to 23 and 41: no space, a failing disk, no file descriptors, and a blocked loop."""
 
 import asyncio
 import errno
@@ -24,7 +24,7 @@ COMMITS = 12  # more than one turn makes
 
 
 @pytest.mark.parametrize("at", range(1, COMMITS))
-def test_row_21_no_room_at_the_nth_commit_of_a_turn(make_rig: MakeRig, at: int) -> None:
+def test_row_21_no_space_at_nth_commit_of_turn(make_rig: MakeRig, at: int) -> None:
     """What cannot be kept is not acknowledged, or is told; with room again, it goes on."""
     rig = make_rig()
     rig.start(f"store.commit:enospc:{at}")
@@ -37,7 +37,7 @@ def test_row_21_no_room_at_the_nth_commit_of_a_turn(make_rig: MakeRig, at: int) 
     assert rig.gateway is not None and not rig.gateway.ended()
 
 
-def test_row_21_no_room_at_the_start_refuses_it_with_the_reason(make_rig: MakeRig) -> None:
+def test_row_21_no_space_at_start_is_refused_with_reason(make_rig: MakeRig) -> None:
     """The one thing a start writes is that it gives up on what ended the program three times."""
     rig = make_rig()
     told = rig.offer(ECHO)
@@ -51,7 +51,7 @@ def test_row_21_no_room_at_the_start_refuses_it_with_the_reason(make_rig: MakeRi
 
 
 @pytest.mark.parametrize("at", [1, 4])
-def test_row_21_no_room_from_a_commit_on_until_the_next_start(make_rig: MakeRig, at: int) -> None:
+def test_row_21_no_space_from_nth_commit_until_restart(make_rig: MakeRig, at: int) -> None:
     """Before anything was kept, and in the middle of a turn. It stays, and acknowledges no more."""
     rig = make_rig()
     rig.start(f"store.commit:enospc:{at}+")
@@ -69,7 +69,7 @@ def test_row_21_no_room_from_a_commit_on_until_the_next_start(make_rig: MakeRig,
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a few megabytes; as a rule only root can make one."""
+    """A file system of a few megabytes; usually only root can make one."""
     folder = tmp_path / "small"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
@@ -79,7 +79,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def test_row_21_a_disk_that_is_full_and_then_is_not(make_rig: MakeRig, small_disk: Path) -> None:
+def test_row_21_full_disk_recovers_when_space_returns(make_rig: MakeRig, small_disk: Path) -> None:
     rig = make_rig(state=small_disk)
     rig.start()
     before = rig.offer(ECHO)
@@ -100,9 +100,7 @@ def test_row_21_a_disk_that_is_full_and_then_is_not(make_rig: MakeRig, small_dis
     assert later["id"] in rig.settle(reported=True).answered
 
 
-def test_row_21_a_disk_that_fills_in_the_middle_of_a_turn(
-    make_rig: MakeRig, small_disk: Path
-) -> None:
+def test_row_21_disk_fills_during_turn(make_rig: MakeRig, small_disk: Path) -> None:
     """Not even that the run failed can be written down; with room again, it goes on."""
     rig = make_rig(state=small_disk)
     rig.start()
@@ -126,7 +124,7 @@ def fill(file: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [2, 3, 5])
-def test_row_22_a_disk_that_fails_ends_the_gateway_and_nothing_was_acknowledged(
+def test_row_22_disk_failure_ends_gateway_and_acknowledges_nothing(
     make_rig: MakeRig, at: int
 ) -> None:
     """After a failed sync nobody knows what is on the disk: to go on would be to guess."""
@@ -145,7 +143,7 @@ def open_files(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-def test_row_23_no_more_open_files_is_a_tools_error_and_passes(make_rig: MakeRig) -> None:
+def test_row_23_no_open_files_left_is_tool_error(make_rig: MakeRig) -> None:
     rig = make_rig()
     gateway = rig.start()
     rig.offer(leave_a_mark(rig.side))
@@ -164,7 +162,7 @@ def test_row_23_no_more_open_files_is_a_tools_error_and_passes(make_rig: MakeRig
 
 @pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE])
 @pytest.mark.parametrize("what", ["Popen", "pipe", "socketpair"])
-def test_row_23_a_process_that_cannot_be_forked_is_a_tools_error(
+def test_row_23_failed_fork_is_tool_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, what: str
 ) -> None:
     def refuse(*_args: Any, **_more: Any) -> Any:

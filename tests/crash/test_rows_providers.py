@@ -1,4 +1,4 @@
-"""Rows 27, 28 and 29: a model's service that is gone, refuses, or breaks."""
+"""Rows 27, 28 and 29: a model's service that is unreachable, refuses, or fails."""
 
 import asyncio
 import functools
@@ -50,7 +50,7 @@ def models(tmp_path: Path, primary: str, second: str = "") -> tuple[Models, Wish
 
 
 async def ask(road: Models, wish: Wish) -> tuple[str, list[Retried]]:
-    """The answer, and what failed before it."""
+    """Return the answer, and the failures before it."""
     try:
         provider, _ = await road.road(wish)
         pieces = [piece async for piece in provider.stream(Request("m", "", (user("hi"),)))]
@@ -69,7 +69,7 @@ async def refusing() -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def silent() -> AsyncIterator[str]:
-    """Nobody accepts, and there is no room to wait: the kernel drops what knocks."""
+    """A port whose backlog is full, so that the kernel drops new connections."""
     with ExitStack() as opened:
         full = opened.enter_context(closing(socket.socket()))
         full.bind(("127.0.0.1", 0))
@@ -95,7 +95,7 @@ async def tls_less() -> AsyncIterator[str]:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection is waited for a moment, and names are never looked up on the network."""
+    """Shorten the connection timeout, and never resolve names on the network."""
     monkeypatch.setattr(http, "Settings", functools.partial(http.Settings, connect_s=0.2))
 
     def refuse(host: Any, *args: Any, **more: Any) -> Any:
@@ -109,7 +109,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("gone", [refusing, silent, nameless, tls_less])
-def test_row_27_a_service_nobody_reaches_is_tried_within_a_budget_then_left_then_reported(
+def test_row_27_unreachable_service_is_retried_within_budget_and_reported(
     tmp_path: Path, gone: Any
 ) -> None:
     async def main() -> None:
@@ -126,7 +126,7 @@ def test_row_27_a_service_nobody_reaches_is_tried_within_a_budget_then_left_then
 
 
 class Busy:
-    """A service that takes so many requests in any second, and says 429 to the rest."""
+    """A service that accepts this many requests in any second, and answers 429 to the rest."""
 
     name, api = "busy", "scripted"
     LATENCY_S, REFUSAL_S = 0.5, 0.05
@@ -150,13 +150,13 @@ class Busy:
         pass
 
     def peak(self, since_s: float) -> int:
-        """The most requests in any second, from a moment on."""
+        """Return the maximum of requests in any second, from a moment on."""
         times = [at for at in self.asked if at >= since_s]
         return max(sum(at <= other < at + 1.0 for other in times) for at in times)
 
 
 @pytest.mark.parametrize("after_s", [None, 2.0])
-def test_row_28_a_thousand_sessions_that_meet_a_429_come_back_at_the_rate_that_is_allowed(
+def test_row_28_thousand_sessions_after_429_keep_allowed_rate(
     after_s: float | None,
 ) -> None:
     limit, sessions = 50, 1_000
@@ -192,7 +192,7 @@ def test_row_28_a_thousand_sessions_that_meet_a_429_come_back_at_the_rate_that_i
 
 
 def served(tmp_path: Path, answer: Fail, times: int) -> tuple[list[Any], int, int]:
-    """What a first service that answers so leads to: failures heard, requests at each service."""
+    """Return the failures and the requests at each service when the first answers like this."""
 
     async def main() -> tuple[list[Any], int, int]:
         async with ModelServer() as first, ModelServer() as second:
@@ -205,7 +205,7 @@ def served(tmp_path: Path, answer: Fail, times: int) -> tuple[list[Any], int, in
 
 
 @pytest.mark.parametrize("wait", ["", "7", "3600"])
-def test_row_28_a_refusal_leads_to_the_fallback_at_once(tmp_path: Path, wait: str) -> None:
+def test_row_28_rate_limit_uses_fallback_at_once(tmp_path: Path, wait: str) -> None:
     told, first, second = served(tmp_path, Fail(429, retry_after=wait), 1)
     assert (told, first, second) == (["provider.rate_limited"], 1, 1)
 
@@ -223,13 +223,13 @@ LIMIT_403 = b'{"error":{"message":"Rate limit exceeded for this key","code":403}
         (Fail(403), "provider.auth", 1),
     ],
 )
-def test_row_29_a_broken_service_is_told_from_a_full_one_and_asked_a_bounded_number_of_times(
+def test_row_29_broken_service_is_not_overload_and_has_bounded_retries(
     tmp_path: Path, answer: Fail, reason: str, tries: int
 ) -> None:
     assert served(tmp_path, answer, 1_000) == ([reason] * tries, tries, 1)
 
 
-def test_row_29_when_nobody_answers_every_failure_is_reported(tmp_path: Path) -> None:
+def test_row_29_all_services_failing_reports_every_failure(tmp_path: Path) -> None:
     async def main() -> None:
         async with ModelServer() as first, ModelServer() as second:
             first.script(*[[Fail(500)]] * 1_000)

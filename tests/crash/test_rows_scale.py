@@ -1,4 +1,4 @@
-"""Row 39, small: a hundred sessions at once. `make scale` is the whole of it."""
+"""Row 39, small: a hundred sessions at once. `make scale` runs the full size."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tests.crash.scale import play
 SESSIONS = 100
 
 
-def test_row_39_a_hundred_sessions_at_once_are_each_answered_with_their_own_words(
+def test_row_39_hundred_concurrent_sessions_get_their_own_answers(
     launch: Launch, tmp_path: Path
 ) -> None:
     found = play(launch, tmp_path, SESSIONS, think_ms=200, rest_s=0.0)

@@ -1,4 +1,4 @@
-"""Rows 24, 43 and 44: a state directory that is damaged, taken, or cannot be written."""
+"""Rows 24, 43 and 44: a state directory that is damaged, in use, or read-only."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ def home(tmp_path: Path) -> Home:
 
 
 async def fill(store: SqliteStore) -> None:
-    """A session of COUNT messages, in the database and in its file."""
+    """Write a session of COUNT messages to the database and its file."""
     async with store.commit() as unit:
         unit.open_transcript(Header("s1", "main", 5, "/w"))
         unit.put_session(SessionRecord("agent:main:main", "main", "s1", 5))
@@ -41,7 +41,7 @@ async def fill(store: SqliteStore) -> None:
 
 
 def fill_and_copy(state: Path, copy: Path) -> None:
-    """Fill a state directory; the copy is what a kill -9 leaves of it."""
+    """Fill a state directory and copy it as a kill -9 would leave it."""
 
     async def main() -> None:
         async with open_store(state) as store:
@@ -52,12 +52,12 @@ def fill_and_copy(state: Path, copy: Path) -> None:
 
 
 def start_gateway(home: Home) -> Done:
-    """`gateway run` where it cannot: how it ends."""
+    """Run `gateway run` where it cannot start; return how it ends."""
     return home.run("gateway", "run", "--port", "0")
 
 
 @pytest.mark.parametrize("harm", ["not a database", "damaged inside", "cut"])
-def test_row_43_a_damaged_database_stops_the_start_and_stays_as_it_is(
+def test_row_43_damaged_database_refuses_start_and_is_unchanged(
     home: Home, tmp_path: Path, harm: str
 ) -> None:
     fill_and_copy(tmp_path / "filled", tmp_path / "killed")
@@ -81,7 +81,7 @@ def test_row_43_a_damaged_database_stops_the_start_and_stays_as_it_is(
     assert doctor.status != 0 and "state.sqlite" in doctor.out + doctor.err
 
 
-def test_row_43_without_its_log_the_database_takes_back_what_the_files_have(tmp_path: Path) -> None:
+def test_row_43_database_without_log_imports_files(tmp_path: Path) -> None:
     killed = tmp_path / "killed"
     fill_and_copy(tmp_path / "state", killed)
     assert (killed / "state.sqlite-wal").stat().st_size > 0
@@ -110,7 +110,7 @@ def gateway(home: Home) -> Iterator["subprocess.Popen[str]"]:
         process.kill()
 
 
-def test_row_44_a_second_gateway_on_one_state_directory_is_refused_with_the_reason(
+def test_row_44_second_gateway_on_state_directory_is_refused(
     home: Home, gateway: "subprocess.Popen[str]"
 ) -> None:
     done = start_gateway(home)
@@ -124,7 +124,7 @@ def test_row_44_a_second_gateway_on_one_state_directory_is_refused_with_the_reas
 
 
 def lose_the_right_to_write(folder: Path) -> None:
-    """As on a file system that is mounted for reading only; root is not held by permissions."""
+    """Make the directory read-only, as a mount would; permissions do not stop root."""
     if os.geteuid() == 0:
         subprocess.run(["mount", "--bind", folder, folder], check=True)
         subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
@@ -144,7 +144,7 @@ def read_only(home: Home) -> Iterator[Home]:
     home.state.chmod(0o700)
 
 
-def test_row_24_a_state_directory_for_reading_only_refuses_the_start(read_only: Home) -> None:
+def test_row_24_read_only_state_directory_refuses_start(read_only: Home) -> None:
     done = start_gateway(read_only)
     assert done.status not in {0, -9}
     assert "cannot write in the state directory" in done.err and "permissions" in done.err

@@ -1,8 +1,8 @@
-"""Rows 10 to 14 where an answer is shown before it is done: by block, and in a message that grows.
+"""Rows 10 to 14 where an answer is shown before it is done: by block, and in a live message.
 
-What the agent says before a tool is sent in the commit that saves it, so it comes once, through
-whatever end. A message that grows is replaced by the answer; one that was growing when the gateway
-died may be left behind as it was, and the answer comes all the same, once.
+The text before a tool call is enqueued in the commit that saves it, so it is sent once, whatever
+happens. A live message is replaced by the answer; one that was live when the gateway died may stay
+as it was, and the answer is sent all the same, once.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ BEGUN, END = "The beginning of a long answer, as it grows", "And this is its end
 
 
 def choose(stage: Stage, **settings: Any) -> None:
-    """Set something for the channel, before the gateway is started."""
+    """Set an option of the channel, before the gateway is started."""
     file = stage.home.state / "openclaw.json"
     config = json.loads(file.read_text(encoding="utf-8"))
     config["channels"][stage.peer.name] |= settings
@@ -30,7 +30,7 @@ def choose(stage: Stage, **settings: Any) -> None:
 
 
 class Latch(asyncio.Event):
-    """Opened from another thread than the one that waits."""
+    """An event that another thread opens."""
 
     async def wait(self) -> Any:
         self.waits_in = asyncio.get_running_loop()
@@ -56,9 +56,7 @@ class Latch(asyncio.Event):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("stage", ["telegram", "scripted"], indirect=True)
-def test_rows_08_to_13_what_was_said_before_a_tool_comes_once_and_so_does_the_answer(
-    stage: Stage, fault: str
-) -> None:
+def test_rows_08_to_13_text_before_tool_and_answer_are_sent_once(stage: Stage, fault: str) -> None:
     choose(stage, blockStreaming=True)
     stage.start(fault)
     stage.model.script([Say("hello Ann")])
@@ -85,11 +83,11 @@ def test_rows_08_to_13_what_was_said_before_a_tool_comes_once_and_so_does_the_an
         assert shown.index(BLOCK) < shown.index(ANSWER)
 
 
-# In a message that grows
+# In a live message
 
 
 def grow(stage: Stage, fault: str = "") -> Latch:
-    """Somebody asks in the room, and sees the beginning of the answer."""
+    """Ask in the group and wait for the start of the answer."""
     choose(stage, streamMode="partial")
     opened = Latch()
     stage.start(fault)
@@ -100,7 +98,7 @@ def grow(stage: Stage, fault: str = "") -> Latch:
 
 
 @pytest.mark.parametrize("stage", ["telegram"], indirect=True)
-def test_row_06_a_message_that_grew_when_it_died_is_left_and_the_answer_comes_once(
+def test_row_06_live_message_at_kill_stays_and_answer_is_sent_once(
     stage: Stage,
 ) -> None:
     grow(stage)
@@ -117,9 +115,7 @@ def test_row_06_a_message_that_grew_when_it_died_is_left_and_the_answer_comes_on
     "fault", ["reply.saved", "deliver.started", "deliver.answered", "deliver.ended"]
 )
 @pytest.mark.parametrize("stage", ["telegram"], indirect=True)
-def test_rows_11_to_13_a_message_that_grew_becomes_the_answer_whenever_it_died(
-    stage: Stage, fault: str
-) -> None:
+def test_rows_11_to_13_live_message_becomes_answer_after_kill(stage: Stage, fault: str) -> None:
     grow(stage, f"{fault}:kill9").open()
     stage.died()
     stage.start()
@@ -130,8 +126,8 @@ def test_rows_11_to_13_a_message_that_grew_becomes_the_answer_whenever_it_died(
 
 
 @pytest.mark.parametrize("stage", ["telegram"], indirect=True)
-def test_a_message_that_grew_into_no_answer_is_taken_back(stage: Stage) -> None:
-    """A person says stop while it grows."""
+def test_live_message_without_answer_is_deleted(stage: Stage) -> None:
+    """A person sends stop while the message is live."""
     choose(stage, streamMode="partial")
     stage.start()
     stage.model.script([Say(BEGUN), Hold()])

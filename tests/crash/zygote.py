@@ -1,8 +1,9 @@
-"""A process that has imported everything and forks: a start costs milliseconds, not half a second.
+"""A process that has imported everything and forks: a start takes milliseconds, not half a second.
 
-`python -m tests.crash.zygote` reads orders, one JSON object a line: {"module", "args", "env",
-"cwd", "log"}. For each it forks a process that runs `module.main()` as `python -m module` would,
-with its output in `log`, and says {"pid": P}; when that ends it says {"pid": P, "status": S}.
+`python -m tests.crash.fork_server` reads requests, one JSON object a line: {"module", "args",
+"env", "cwd", "log"}. For each it forks a process that runs `module.main()` as `python -m module`
+would, with its output in `log`, and prints {"pid": P}; when that ends it prints {"pid": P,
+"status": S}.
 """
 
 import importlib
@@ -15,13 +16,14 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
+from homarus.config.schema import Config
 from homarus.core import faults
 
 MODULES = (
-    "homarus.testing.gateway",
-    "homarus.testing.ledger",
+    "tests.crash.scripted_gateway",
+    "tests.crash.ledger",
     "homarus.testing.model_server.__main__",
-    # What the program imports when it first needs it.
+    # What the program imports lazily.
     "homarus.gateway.methods",
     "homarus.gateway.serve",
     "homarus.providers.openai",
@@ -32,9 +34,10 @@ MODULES = (
 
 
 def main() -> None:
-    """Fork on order until nobody gives any."""
+    """Fork on request until stdin ends."""
     for module in MODULES:
         importlib.import_module(module)
+    Config.model_validate({})  # pydantic builds the validators once, here, and not in every child
     wake, tell = socket.socketpair()
     for one in (wake, tell):
         one.setblocking(False)

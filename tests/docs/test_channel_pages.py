@@ -20,7 +20,7 @@ ELSEWHERE = ("gateway run", "gateway install", "pairing approve", "channels dead
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_command_of_a_page_works_in_the_order_it_is_shown(
+def test_channel_page_commands_work_in_order(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in os.environ if name.startswith(("OPENCLAW_", "XDG_"))]:

@@ -20,19 +20,19 @@ def listed(heading: str) -> set[str]:
     return {name.strip() for row in rows for name in row.split(",")}
 
 
-def test_what_the_program_needs_is_listed_with_what_it_is_for() -> None:
+def test_dependencies_page_lists_runtime_packages_with_reason() -> None:
     assert listed("To run") == names(PROJECT["project"]["dependencies"])
 
 
-def test_what_an_extra_brings_is_listed() -> None:
+def test_dependencies_page_lists_packages_of_extras() -> None:
     for extra, requirements in PROJECT["project"]["optional-dependencies"].items():
         assert listed(f"Extra `{extra}`") == names(requirements)
 
 
-def test_what_the_tests_need_is_listed() -> None:
+def test_dependencies_page_lists_development_packages() -> None:
     assert listed("To build and test") == names(PROJECT["dependency-groups"]["dev"])
 
 
-def test_every_package_the_program_needs_is_locked() -> None:
+def test_runtime_packages_are_locked() -> None:
     locked = names((ROOT / "requirements" / "run.lock").read_text(encoding="utf-8").splitlines())
     assert names(PROJECT["project"]["dependencies"]) <= locked

@@ -62,12 +62,12 @@ def unknown_command(words: list[str]) -> str:
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_relative_link_leads_somewhere(page: Path) -> None:
+def test_relative_links_lead_to_a_file(page: Path) -> None:
     assert broken_links(page, page.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("start", ["docs/index.md", "docs/channels/README.md"])
-def test_every_page_is_linked_from_where_one_looks_for_it(start: str) -> None:
+def test_pages_are_linked_from_their_index(start: str) -> None:
     index = ROOT / start
     links = _LINK.findall(index.read_text(encoding="utf-8"))
     linked = {(index.parent / link.partition("#")[0]).resolve() for link in links}
@@ -75,14 +75,14 @@ def test_every_page_is_linked_from_where_one_looks_for_it(start: str) -> None:
     assert not missing
 
 
-def test_a_link_to_nowhere_is_found(tmp_path: Path) -> None:
+def test_broken_link_is_detected(tmp_path: Path) -> None:
     (tmp_path / "b.md").write_text("# A head, here\n", encoding="utf-8")
     text = "[x](c.md) [y](b.md#a-head-here) [z](b.md#no) [w](https://example.com) [v](b.md)"
     assert broken_links(tmp_path / "a.md", text) == ["c.md", "b.md#no"]
 
 
 @pytest.mark.parametrize("page", OURS, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_a_page_shows_exists(page: Path) -> None:
+def test_commands_on_pages_exist(page: Path) -> None:
     dev = (ROOT / "dev.py").read_text(encoding="utf-8")
     for words in commands_in(page.read_text(encoding="utf-8")):
         if words[0] == "homarus":
@@ -94,7 +94,7 @@ def test_every_command_a_page_shows_exists(page: Path) -> None:
             assert re.search(rf"^[\w -]*\b{words[1]}\b[\w -]*:", makefile, re.MULTILINE), words
 
 
-def test_a_command_that_does_not_exist_is_found() -> None:
+def test_unknown_command_on_a_page_is_detected() -> None:
     assert unknown_command(["homarus", "config", "get", "agents"]) == ""
     assert "no command gte" in unknown_command(["homarus", "config", "gte"])
     assert "no option --jsn" in unknown_command(["homarus", "agent", "--jsn"])
@@ -104,7 +104,7 @@ def test_a_command_that_does_not_exist_is_found() -> None:
     ]
 
 
-def test_the_readme_shows_the_two_commands_a_newcomer_needs() -> None:
+def test_readme_shows_the_two_commands_for_newcomers() -> None:
     shown = commands_in((ROOT / "README.md").read_text(encoding="utf-8"))
     assert ["python3", "dev.py", "run"] in shown
     assert ["python3", "dev.py", "test"] in shown

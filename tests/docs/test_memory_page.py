@@ -31,7 +31,7 @@ def plain(text: str) -> str:
     return re.sub(r"(#L\d+(?:-L\d+)?)  +\d+\.\d\d", r"\1  SCORE", text).strip()
 
 
-def test_every_command_works_in_the_order_it_is_shown_and_prints_what_is_shown(
+def test_memory_page_commands_work_in_order_with_shown_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in os.environ if name.startswith(("OPENCLAW_", "XDG_"))]:
@@ -61,7 +61,7 @@ def test_every_command_works_in_the_order_it_is_shown_and_prints_what_is_shown(
     assert compared >= 2
 
 
-def test_how_well_it_finds_things_is_what_was_measured() -> None:
+def test_memory_page_figures_match_the_measurement() -> None:
     decision = (ROOT / "docs" / "adr" / "0014-memory-recall.md").read_text(encoding="utf-8")
     told = " ".join(PAGE.read_text(encoding="utf-8").split())
     for row, words in (
@@ -75,7 +75,7 @@ def test_how_well_it_finds_things_is_what_was_measured() -> None:
     assert "786 questions" in told and "786 questions" in decision
 
 
-def test_every_setting_that_is_shown_is_one(tmp_path: Path) -> None:
+def test_memory_page_settings_exist(tmp_path: Path) -> None:
     blocks = _SETTINGS.findall(PAGE.read_text(encoding="utf-8"))
     assert len(blocks) >= 3
     for block in blocks:

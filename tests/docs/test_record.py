@@ -24,7 +24,7 @@ def rows_of(name: str) -> list[str]:
     return [unescape(row) for row in re.findall(r'xml:space="preserve">(.*)</text>', drawn)]
 
 
-def test_the_picture_of_a_bot_is_what_the_program_shows_now(tmp_path: Path) -> None:
+def test_bot_picture_matches_the_program(tmp_path: Path) -> None:
     home = Home(tmp_path, {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "NO_COLOR": "1"})
     with record.served("homarus.testing.model_server") as url:
         home.use_model(url)
@@ -37,7 +37,7 @@ def test_the_picture_of_a_bot_is_what_the_program_shows_now(tmp_path: Path) -> N
     assert drawn[answer].startswith(f"{record.BAR}Lobster: ")
 
 
-def test_the_picture_of_memory_is_what_the_program_shows_now(tmp_path: Path) -> None:
+def test_memory_picture_matches_the_program(tmp_path: Path) -> None:
     home = Home(tmp_path, {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "NO_COLOR": "1"})
     shown = record.wrap(record.record_memory(home))
     drawn, now = (re.sub(r"(#L\d+)  \d\.\d\d", r"\1  SCORE", "\n".join(rows))
@@ -46,7 +46,7 @@ def test_the_picture_of_memory_is_what_the_program_shows_now(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_every_command_in_a_picture_exists(name: str) -> None:
+def test_commands_in_pictures_exist(name: str) -> None:
     typed = [row.removeprefix("$ ").removesuffix(" &") for row in rows_of(name) if row[:2] == "$ "]
     assert typed
     for line in typed:
@@ -54,12 +54,12 @@ def test_every_command_in_a_picture_exists(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_the_readme_shows_a_picture_and_how_it_was_made(name: str) -> None:
+def test_readme_shows_a_picture_and_how_it_was_made(name: str) -> None:
     assert f"](docs/{name}.svg)" in README
     assert f"python docs/record.py docs/{name}.svg" in " ".join(README.split())
 
 
-def test_what_a_program_shows_is_drawn_as_words() -> None:
+def test_terminal_output_is_drawn_as_text() -> None:
     drawn = record.draw([record.BAR + "\x1b" + '<b>&" ' * 20])
     assert "<b>" not in drawn and "\x1b" not in drawn and "&lt;b&gt;&amp;&quot;" in drawn
     assert len(re.findall(f">{record.BAR}", drawn)) == 2  # it goes on in the next line

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in generate.REFERENCE.glob("*.md")}
 
 
-def test_the_reference_is_what_the_program_would_write_now() -> None:
+def test_reference_is_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, "docs/generate.py", "--check"],
         cwd=ROOT,
@@ -32,7 +32,7 @@ def test_the_reference_is_what_the_program_would_write_now() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_page_that_differs_is_noticed(
+def test_outdated_reference_page_is_detected(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, text in PAGES.items():
@@ -48,7 +48,7 @@ def test_a_page_that_differs_is_noticed(
     assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == PAGES
 
 
-def test_every_command_and_option_is_in_the_reference() -> None:
+def test_reference_contains_every_command_and_option() -> None:
     root = click.Context(group, info_name="homarus", **group.context_settings)
     for ctx in [root, *generate.below(root)]:
         heading = f"## {ctx.command_path}\n" if ctx.parent else "# Commands\n"
@@ -81,14 +81,14 @@ def models_in(annotation: object) -> list[type[BaseModel]]:
     return [kind for part in typing.get_args(annotation) for kind in models_in(part)]
 
 
-def test_every_configuration_key_is_in_the_reference() -> None:
+def test_reference_contains_every_config_key() -> None:
     names = keys(Config)
     assert {"agents", "primary", "contextWindow"} <= names
     for name in names:
         assert f".{name}`" in PAGES["config.md"] or f"`{name}`" in PAGES["config.md"], name
 
 
-def test_every_setting_of_every_channel_is_in_the_reference() -> None:
+def test_reference_contains_every_channel_setting() -> None:
     page = PAGES["config.md"]
     for name in known_channels():
         for key in load_channel(name).Settings.model_fields.values():
@@ -96,7 +96,7 @@ def test_every_setting_of_every_channel_is_in_the_reference() -> None:
             assert any(one in page for one in told), f"{name} {key.alias}"
 
 
-def test_every_tool_is_in_the_reference_with_its_arguments() -> None:
+def test_reference_contains_every_tool_with_arguments() -> None:
     tools = generate.all_tools()
     assert {"read", "write", "edit", "ls", "find", "grep", "exec"} <= set(tools)
     for tool in tools.values():
@@ -105,7 +105,7 @@ def test_every_tool_is_in_the_reference_with_its_arguments() -> None:
         assert all(f"`{name}`" in section for name in tool.spec.parameters.get("properties", {}))
 
 
-def test_every_event_and_error_is_in_the_reference() -> None:
+def test_reference_contains_every_event_and_error() -> None:
     for fact in typing.get_args(event.Fact):
         assert f"`{fact.__name__}`" in PAGES["events.md"]
     assert {type(fact) for fact in generate.FACTS} == set(typing.get_args(event.Fact))
@@ -114,7 +114,7 @@ def test_every_event_and_error_is_in_the_reference() -> None:
         assert kind.__doc__
 
 
-def test_every_method_is_in_the_reference_with_its_params() -> None:
+def test_reference_contains_every_method_with_params() -> None:
     for method in METHODS.values():
         section = PAGES["protocol.md"].split(f"\n## {method.name}\n")[1].split("\n## ")[0]
         assert f"Scope: {method.scope}." in section

@@ -47,7 +47,7 @@ def open_chat(home: Home) -> Iterator[Open]:
 
 @pytest.fixture
 def start(home: Home, model_url: str) -> Iterator[Callable[..., Gateway]]:
-    """Starts gateways in the home; all are gone when the test ends."""
+    """Start gateways in the home; all are killed when the test ends."""
     home.use_model(model_url, maxConcurrent=50)
     change(home, gateway={"auth": {"token": TOKEN}}, logging={"file": str(home.path / "log.jsonl")})
     started: list[Gateway] = []

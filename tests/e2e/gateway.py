@@ -83,7 +83,7 @@ def change(home: Home, **sections: object) -> None:
 
 
 class Heard:
-    """Every event of a link, and a way to wait for one."""
+    """Every event of a connection, and a way to wait for one."""
 
     def __init__(self, link: Link) -> None:
         self.all: list[tuple[str, Any]] = []
@@ -129,7 +129,7 @@ async def send(link: Link, text: str, key: str = "main") -> str:
 
 
 async def closed_with(socket: ClientConnection) -> int | None:
-    """Read until the other end closes; its code."""
+    """Read until the other end closes; return its code."""
     try:
         async with asyncio.timeout(DEADLINE_S):
             while True:

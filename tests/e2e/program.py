@@ -25,7 +25,7 @@ PAINT = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
 @dataclass
 class Done:
-    """A command that ended."""
+    """The result of a command."""
 
     status: int
     out: str
@@ -70,7 +70,7 @@ class Home:
         (self.state / "openclaw.json").write_text(json.dumps(config))
 
     def use_model(self, url: str, **defaults: object) -> None:
-        """A configuration whose model is the scripted server."""
+        """Write a config whose model is the scripted server."""
         provider = {
             "baseUrl": url,
             "apiKey": "sk-test",
@@ -94,7 +94,7 @@ class Home:
 
 
 class Terminal:
-    """A program at a pseudo-terminal: what it shows, and keys to press."""
+    """A program at a pseudo-terminal: its screen, and keys to press."""
 
     def __init__(self, home: Home, *args: str) -> None:
         self._fd, child = pty.openpty()
@@ -113,7 +113,7 @@ class Terminal:
         self._read = 0
 
     def wait_for(self, text: str) -> str:
-        """Wait until `text` is shown; returns what came since the last wait."""
+        """Wait until `text` is shown; return the output since the last wait."""
         deadline = time.monotonic() + DEADLINE_S
         while text not in self.screen[self._read :]:
             left = deadline - time.monotonic()
@@ -136,7 +136,7 @@ class Terminal:
         os.write(self._fd, b"\x03")
 
     def end(self) -> int:
-        """Wait for the program to leave by itself."""
+        """Wait for the program to exit."""
         deadline = time.monotonic() + DEADLINE_S
         while self._process.poll() is None and time.monotonic() < deadline:
             ready, _, _ = select.select([self._fd], [], [], 0.1)

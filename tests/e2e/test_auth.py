@@ -1,4 +1,4 @@
-"""Keys and logins, as a person at a terminal meets them, and an answer that uses one."""
+"""Keys and logins at a terminal, and an answer that uses one."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def login(home: Home, server: str, *more: str) -> Terminal:
     return Terminal(home, *words, *more)
 
 
-def test_a_key_typed_at_a_terminal_is_not_shown(home: Home) -> None:
+def test_auth_key_typed_at_terminal_is_not_echoed(home: Home) -> None:
     with closing(Terminal(home, "models", "auth", "add")) as terminal:
         terminal.wait_for("Provider: ")
         terminal.type("openai")
@@ -43,7 +43,7 @@ def test_a_key_typed_at_a_terminal_is_not_shown(home: Home) -> None:
 
 
 @pytest.mark.parametrize("more", [[], ["--paste"]])
-def test_the_address_a_browser_ends_at_elsewhere_is_pasted(
+def test_auth_login_accepts_pasted_redirect_address(
     home: Home, server: str, more: list[str]
 ) -> None:
     with closing(login(home, server, *more)) as terminal:
@@ -54,16 +54,14 @@ def test_the_address_a_browser_ends_at_elsewhere_is_pasted(
     assert stored(home)["profiles"]["acme:default"]["refresh"]
 
 
-def test_a_login_is_given_up_with_ctrl_c(home: Home, server: str) -> None:
+def test_auth_login_ends_with_ctrl_c(home: Home, server: str) -> None:
     with closing(login(home, server)) as terminal:
         terminal.wait_for("paste its address")
         terminal.press_ctrl_c()
         assert terminal.end() == 130
 
 
-def test_an_answer_uses_the_key_that_was_added_and_notes_that_it_worked(
-    home: Home, model_url: str
-) -> None:
+def test_auth_added_key_is_used_and_marked_as_working(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     config = json.loads((home.state / "openclaw.json").read_text())
     del config["models"]["providers"]["mock"]["apiKey"]

@@ -1,4 +1,4 @@
-"""`homarus channels` with a gateway that runs: lines come and go while it does."""
+"""`homarus channels` with a running gateway: accounts are added and removed meanwhile."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +22,7 @@ def accounts(home: Home, *args: str) -> dict[str, Any]:
     }
 
 
-def test_an_account_comes_and_goes_while_the_gateway_runs(home: Home, start: Start) -> None:
+def test_channels_account_added_and_removed_while_gateway_runs(home: Home, start: Start) -> None:
     gateway = start().wait_ready()
     assert accounts(home) == {}
     assert "No channel is configured" in home.run("channels").out
@@ -45,7 +45,7 @@ def test_an_account_comes_and_goes_while_the_gateway_runs(home: Home, start: Sta
     assert gateway.process.poll() is None and "restarting" not in gateway.output
 
 
-def test_what_the_gateway_could_not_use_is_refused(home: Home, start: Start) -> None:
+def test_channels_unusable_account_is_refused(home: Home, start: Start) -> None:
     start().wait_ready()
     done = home.run("channels", "add", "telegram", "--token", "abc")
     assert done.status == 2 and "not a token" in done.err

@@ -3,7 +3,7 @@
 from tests.e2e.program import Home, Open
 
 
-def test_a_line_is_answered_and_the_conversation_goes_on(
+def test_chat_line_is_answered_and_session_continues(
     home: Home, model_url: str, open_chat: Open
 ) -> None:
     home.use_model(model_url)
@@ -20,7 +20,7 @@ def test_a_line_is_answered_and_the_conversation_goes_on(
     assert roles == ["user", "assistant"]
 
 
-def test_each_tool_call_is_one_line_and_really_happened(
+def test_chat_tool_call_shows_one_line_and_runs(
     home: Home, model_url: str, open_chat: Open
 ) -> None:
     home.use_model(model_url)
@@ -31,7 +31,7 @@ def test_each_tool_call_is_one_line_and_really_happened(
     assert (home.workspace / "note.md").read_text() == "kept"
 
 
-def test_a_command_runs_only_after_a_yes(home: Home, model_url: str, open_chat: Open) -> None:
+def test_chat_command_runs_only_after_approval(home: Home, model_url: str, open_chat: Open) -> None:
     home.use_model(model_url)
     chat = open_chat()
     chat.wait_for("> ")
@@ -47,7 +47,7 @@ def test_a_command_runs_only_after_a_yes(home: Home, model_url: str, open_chat: 
     assert (home.workspace / "made.txt").read_text() == "made\n"
 
 
-def test_ctrl_c_stops_the_answer_and_not_the_program(
+def test_chat_ctrl_c_stops_answer_and_not_program(
     home: Home, model_url: str, open_chat: Open
 ) -> None:
     home.use_model(model_url)
@@ -68,7 +68,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(
     assert stops == [None, "aborted", None, "stop"]
 
 
-def test_new_starts_afresh_and_keeps_the_old_conversation(
+def test_chat_new_resets_session_and_keeps_old_one(
     home: Home, model_url: str, open_chat: Open
 ) -> None:
     home.use_model(model_url)
@@ -89,7 +89,7 @@ def test_new_starts_afresh_and_keeps_the_old_conversation(
     assert len(kept) == 1 and "MOCK:short one" in kept[0].read_text()
 
 
-def test_a_mistyped_model_is_told_and_the_chat_goes_on(
+def test_chat_unknown_model_is_reported_and_chat_continues(
     home: Home, model_url: str, open_chat: Open
 ) -> None:
     home.use_model(model_url)
@@ -103,13 +103,13 @@ def test_a_mistyped_model_is_told_and_the_chat_goes_on(
     chat.wait_for("Hello from the mock model.")
 
 
-def test_a_pipe_is_answered_line_by_line(home: Home, model_url: str) -> None:
+def test_chat_pipe_is_answered_line_by_line(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     done = home.run("chat", text="MOCK:short a\nMOCK:short b\n")
     assert done.status == 0 and done.out.count("Hello from the mock model.") == 2
 
 
-def test_nobody_at_a_pipe_can_allow_a_command(home: Home, model_url: str) -> None:
+def test_chat_pipe_cannot_approve_command(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     done = home.run("chat", text='MOCK:tool:exec:{"command":"touch made"}§\ny\n')
     assert done.status == 0 and "failed" in done.out
@@ -120,14 +120,14 @@ COMMANDS = "/help\n/think high\n/think off MOCK:short a\n/status MOCK:short b\n/
 
 
 def check_commands(out: str) -> None:
-    """What the lines above lead to, wherever the conversation is held."""
+    """Check the results of the lines above, with or without a gateway."""
     assert "/status - Model, context" in out and "/quit: leave" in out
     assert "Thinking: high." in out and "unknown provider 'mok'" in out
     assert out.count("Hello from the mock model.") == 2
     assert out.count("Homarus 0.") == 1 and "Nothing is running." in out
 
 
-def test_commands_and_directives_work_without_a_gateway(home: Home, model_url: str) -> None:
+def test_chat_commands_and_directives_work_without_gateway(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     done = home.run("chat", text=COMMANDS)
     assert done.status == 0, done.err

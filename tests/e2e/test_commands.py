@@ -1,4 +1,4 @@
-"""The commands a person or a script runs, and what they say when something is wrong."""
+"""The commands a person or a script runs, and their messages when something is wrong."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.program import Home, Open
 
 
-def test_setup_makes_everything_once_and_overwrites_nothing(home: Home) -> None:
+def test_setup_creates_files_once_and_overwrites_nothing(home: Home) -> None:
     first = home.run("setup")
     assert first.status == 0 and "openclaw.json" in first.out
     assert (home.workspace / "AGENTS.md").exists() and (home.workspace / ".git").exists()
@@ -21,7 +21,7 @@ def test_setup_makes_everything_once_and_overwrites_nothing(home: Home) -> None:
     assert (home.state / "openclaw.json").read_bytes() == config
 
 
-def test_one_question_from_a_script(home: Home, model_url: str) -> None:
+def test_agent_answers_one_question(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     done = home.run("agent", "--message", "MOCK:short", "--json")
     assert done.status == 0
@@ -33,7 +33,7 @@ def test_one_question_from_a_script(home: Home, model_url: str) -> None:
     assert plain.out == "Hello from the mock model.\n"
 
 
-def test_the_next_question_continues_the_same_conversation(home: Home, model_url: str) -> None:
+def test_agent_next_question_continues_session(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     for text in ("MOCK:short one", "MOCK:short two"):
         assert home.run("agent", "--message", text).status == 0
@@ -49,7 +49,7 @@ def test_the_next_question_continues_the_same_conversation(home: Home, model_url
     assert "agent:main:main" in home.run("sessions").out
 
 
-def test_another_session_and_another_agent_have_their_own_files(home: Home, model_url: str) -> None:
+def test_agent_other_session_and_agent_have_own_files(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     config = json.loads((home.state / "openclaw.json").read_text())
     config["agents"]["list"] = [{"id": "main"}, {"id": "work"}]
@@ -62,7 +62,7 @@ def test_another_session_and_another_agent_have_their_own_files(home: Home, mode
     assert (home.state / "workspace-work" / "AGENTS.md").exists()
 
 
-def test_a_deadline_ends_a_question(home: Home, model_url: str) -> None:
+def test_agent_timeout_ends_question(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     done = home.run("agent", "--message", "MOCK:delay:20000", "--timeout", "0.5")
     assert done.status == 1 and "deadline" in done.err
@@ -78,7 +78,7 @@ BROKEN_CONFIGS = {
 
 
 @pytest.mark.parametrize("name", BROKEN_CONFIGS)
-def test_a_broken_config_is_one_clear_message(home: Home, name: str) -> None:
+def test_agent_broken_config_gives_one_clear_message(home: Home, name: str) -> None:
     text, told = BROKEN_CONFIGS[name]
     home.state.mkdir()
     (home.state / "openclaw.json").write_text(text)
@@ -91,25 +91,25 @@ def test_a_broken_config_is_one_clear_message(home: Home, name: str) -> None:
     assert failed.json["ok"] is False and told in json.dumps(failed.json)
 
 
-def test_a_provider_that_is_down_is_told_with_its_address(home: Home) -> None:
+def test_agent_unreachable_provider_is_reported_with_address(home: Home) -> None:
     home.use_model("http://127.0.0.1:9")
     done = home.run("agent", "--message", "hi")
     assert done.status == 1 and "127.0.0.1:9" in done.err
 
 
-def test_a_refused_key_is_told_without_the_key(home: Home, model_url: str) -> None:
+def test_agent_refused_key_is_reported_without_key(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     done = home.run("agent", "--message", "MOCK:fail:401")
     assert done.status == 1 and "key" in done.err and "sk-test" not in done.err + done.out
 
 
-def test_a_missing_key_names_the_variable(home: Home) -> None:
+def test_agent_missing_key_names_variable(home: Home) -> None:
     home.configure({"agents": {"defaults": {"model": "openai/gpt-5.2"}}})
     done = home.run("agent", "--message", "hi")
     assert done.status == 2 and "OPENAI_API_KEY" in done.err
 
 
-def test_unknown_names_offer_the_nearest(home: Home, model_url: str) -> None:
+def test_cli_unknown_names_suggest_closest(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     cases = [
         (("agent", "--message", "x", "--model", "mok/mock-1"), "mock"),
@@ -122,14 +122,14 @@ def test_unknown_names_offer_the_nearest(home: Home, model_url: str) -> None:
         assert done.status == 2 and nearest in done.err, (args, done)
 
 
-def test_a_workspace_that_cannot_be_used_is_told(home: Home, model_url: str) -> None:
+def test_agent_unusable_workspace_is_reported(home: Home, model_url: str) -> None:
     (home.path / "file").write_text("")
     home.use_model(model_url, workspace=str(home.path / "file" / "w"))
     done = home.run("agent", "--message", "MOCK:short")
     assert done.status == 2 and str(home.path / "file" / "w") in done.err
 
 
-def test_garbage_in_a_transcript_costs_only_the_garbage(home: Home, model_url: str) -> None:
+def test_agent_garbage_in_transcript_loses_only_garbage(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     assert home.run("agent", "--message", "MOCK:short one").status == 0
     (file,) = (home.state / "agents" / "main" / "sessions").glob("*.jsonl")
@@ -141,7 +141,7 @@ def test_garbage_in_a_transcript_costs_only_the_garbage(home: Home, model_url: s
     assert home.run("agent", "--message", "MOCK:short three").err == ""
 
 
-def test_wrong_tool_arguments_are_news_for_the_model(home: Home, model_url: str) -> None:
+def test_agent_wrong_tool_arguments_are_returned_to_model(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     done = home.run("agent", "--message", 'MOCK:tool:read:{"pth":1}§')
     assert done.status == 0 and done.out == "Hello from the mock model.\n"
@@ -150,13 +150,13 @@ def test_wrong_tool_arguments_are_news_for_the_model(home: Home, model_url: str)
     assert result["isError"] and "path" in result["content"][0]["text"]
 
 
-def test_a_usage_mistake_is_status_2_and_json_when_asked(home: Home) -> None:
+def test_cli_usage_error_is_status_2_and_json_on_request(home: Home) -> None:
     assert home.run("agent").status == 2
     failed = home.run("agent", "--json")
     assert failed.status == 2 and failed.json["error"]["type"] == "cli_error"
 
 
-def test_a_second_program_on_the_same_state_says_who_holds_it(
+def test_agent_second_process_on_state_names_holder(
     home: Home, model_url: str, open_chat: Open
 ) -> None:
     home.use_model(model_url)
@@ -167,7 +167,7 @@ def test_a_second_program_on_the_same_state_says_who_holds_it(
     assert home.run("sessions").status == 0
 
 
-def test_an_existing_state_of_the_original_is_continued(home: Home, model_url: str) -> None:
+def test_agent_continues_existing_openclaw_state(home: Home, model_url: str) -> None:
     samples = Path(__file__).parents[1] / "data" / "samples"
     home.use_model(model_url)
     folder = home.state / "agents" / "main" / "sessions"
@@ -192,28 +192,31 @@ def test_an_existing_state_of_the_original_is_continued(home: Home, model_url: s
     )
 
 
-def test_doctor_says_what_is_wrong_and_how_to_mend_it(home: Home, model_url: str) -> None:
+def test_doctor_reports_problems_with_fixes(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     done = home.run("doctor")
     assert "workspace" in done.out and "homarus setup" in done.out
     assert home.run("setup").status == 0
-    assert home.run("doctor").status == 0
+    healthy = home.run("doctor", "--json")
+    assert healthy.status == 0
+    rows = json.loads(healthy.out)["findings"]
+    assert {tuple(row) for row in rows} == {("about", "state", "text", "fix")}
     home.configure({"agnts": {}})
     broken = home.run("doctor")
     assert broken.status == 2 and "agents" in broken.out
 
 
-def test_no_home_and_an_odd_environment_do_not_crash(home: Home) -> None:
+def test_cli_without_home_and_odd_environment_does_not_crash(home: Home) -> None:
     fresh = str(home.path / "new")
     assert home.run("models", "status", LANG="C", TERM="dumb", HOME=fresh).status == 0
 
 
-def test_without_a_model_the_chat_says_how_to_get_one(home: Home) -> None:
+def test_chat_without_model_says_how_to_get_one(home: Home) -> None:
     done = home.run("chat", text="hi\n")
     assert done.status == 2 and "homarus models pull demo" in done.err
 
 
-def test_denied_tools_are_neither_offered_nor_run(home: Home, model_url: str) -> None:
+def test_agent_denied_tools_are_neither_offered_nor_run(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     config = json.loads((home.state / "openclaw.json").read_text())
     home.configure({**config, "tools": {"deny": ["group:runtime", "write"]}})
@@ -224,13 +227,13 @@ def test_denied_tools_are_neither_offered_nor_run(home: Home, model_url: str) ->
     assert result["isError"] and "no tool named" in result["content"][0]["text"]
 
 
-def test_an_unknown_thinking_level_offers_the_known_ones(home: Home, model_url: str) -> None:
+def test_agent_unknown_thinking_level_lists_known_ones(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     done = home.run("agent", "--message", "x", "--thinking", "sideways")
     assert done.status == 2 and "medium" in done.err
 
 
-def test_a_fallback_answers_when_the_first_model_is_down(home: Home, model_url: str) -> None:
+def test_agent_fallback_answers_when_first_model_is_down(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     config = json.loads((home.state / "openclaw.json").read_text())
     down = {"baseUrl": "http://127.0.0.1:9", "models": [{"id": "gone", "name": "Gone"}]}

@@ -5,7 +5,7 @@ import json
 from tests.e2e.program import Home, Open
 
 
-def test_the_ritual_ends_when_its_file_is_deleted(
+def test_bootstrap_ends_when_its_file_is_deleted(
     home: Home, model_url: str, open_chat: Open
 ) -> None:
     home.use_model(model_url)

@@ -39,7 +39,7 @@ def roles(home: Home) -> list[str]:
     return [entry["message"]["role"] for entry in entries if entry["type"] == "message"]
 
 
-def test_a_turn_is_a_start_text_an_end_and_one_final_event(gateway: Gateway) -> None:
+def test_gateway_turn_sends_start_text_end_and_one_final_event(gateway: Gateway) -> None:
     async def scene(link: Link, heard: Heard) -> None:
         assert link.hello["protocol"] == 3
         run_id = await send(link, "MOCK:short")
@@ -58,7 +58,7 @@ def test_a_turn_is_a_start_text_an_end_and_one_final_event(gateway: Gateway) -> 
     wait_for(lambda: roles(gateway.home) == ["user", "assistant"])  # the file follows
 
 
-def test_agent_is_answered_twice_and_tools_are_told_to_who_asked(gateway: Gateway) -> None:
+def test_gateway_agent_is_answered_twice_with_tool_events(gateway: Gateway) -> None:
     async def scene(link: Link, heard: Heard) -> None:
         run_id = str(uuid4())
         text = 'MOCK:tool:read:{"path":"AGENTS.md","limit":5}§'
@@ -77,7 +77,7 @@ def test_agent_is_answered_twice_and_tools_are_told_to_who_asked(gateway: Gatewa
     wait_for(lambda: roles(gateway.home) == ["user", "assistant", "toolResult", "assistant"])
 
 
-def test_a_client_without_the_capability_hears_no_tools(gateway: Gateway) -> None:
+def test_gateway_client_without_capability_gets_no_tool_events(gateway: Gateway) -> None:
     async def scene(link: Link, heard: Heard) -> None:
         run_id = await send(link, 'MOCK:tool:read:{"path":"AGENTS.md"}§')
         await heard.end_of(run_id)
@@ -86,7 +86,7 @@ def test_a_client_without_the_capability_hears_no_tools(gateway: Gateway) -> Non
     visit(gateway, scene, caps=())
 
 
-def test_abort_ends_a_run_once_and_keeps_what_was_said(gateway: Gateway) -> None:
+def test_gateway_abort_ends_run_once_and_keeps_partial_text(gateway: Gateway) -> None:
     async def scene(link: Link, heard: Heard) -> None:
         run_id = await send(link, "MOCK:long:1000:20")
         await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
@@ -103,7 +103,7 @@ def test_abort_ends_a_run_once_and_keeps_what_was_said(gateway: Gateway) -> None
     visit(gateway, scene)
 
 
-def test_a_client_that_comes_back_gets_what_it_missed(gateway: Gateway) -> None:
+def test_gateway_reconnected_client_gets_missed_events(gateway: Gateway) -> None:
     async def first(link: Link, heard: Heard) -> None:
         await send(link, "MOCK:long:300:10")
         await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
@@ -119,7 +119,7 @@ def test_a_client_that_comes_back_gets_what_it_missed(gateway: Gateway) -> None:
     visit(gateway, second)
 
 
-def test_fifty_sessions_at_once_do_not_mix(gateway: Gateway) -> None:
+def test_gateway_fifty_parallel_sessions_do_not_mix(gateway: Gateway) -> None:
     async def scene(link: Link, heard: Heard) -> None:
         async def talk(n: int) -> None:
             for turn in range(2):
@@ -135,7 +135,7 @@ def test_fifty_sessions_at_once_do_not_mix(gateway: Gateway) -> None:
     visit(gateway, scene)
 
 
-def test_wrong_tokens_and_wrong_requests_are_refused(gateway: Gateway) -> None:
+def test_gateway_wrong_tokens_and_requests_are_refused(gateway: Gateway) -> None:
     async def scene(link: Link, _heard: Heard) -> None:
         with pytest.raises(InvalidRequest, match=r"unknown method: nosuch\.method"):
             await link.call("nosuch.method")
@@ -149,7 +149,7 @@ def test_wrong_tokens_and_wrong_requests_are_refused(gateway: Gateway) -> None:
         visit(gateway, scene, secret=Secret("wrong"))
 
 
-def test_a_frame_that_is_too_large_closes_the_connection(gateway: Gateway) -> None:
+def test_gateway_oversized_frame_closes_connection(gateway: Gateway) -> None:
     async def main() -> None:
         async with connect(gateway.url, max_size=None, compression=None, proxy=None) as stranger:
             await stranger.recv()
@@ -169,7 +169,7 @@ def test_a_frame_that_is_too_large_closes_the_connection(gateway: Gateway) -> No
     asyncio.run(main())
 
 
-def test_a_client_that_does_not_read_is_closed_and_nobody_else_notices(gateway: Gateway) -> None:
+def test_gateway_slow_client_is_closed_without_affecting_others(gateway: Gateway) -> None:
     async def main() -> None:
         identity = Identity.load_or_create(gateway.home.path / "slow.json", 1)
         options: dict[str, Any] = {"max_size": None, "max_queue": 1, "compression": None}
@@ -200,7 +200,7 @@ def message(text: str, key: str) -> dict[str, Json]:
     return {"sessionKey": key, "message": text, "idempotencyKey": str(uuid4())}
 
 
-def test_sigterm_lets_the_answer_end_and_says_goodbye(gateway: Gateway) -> None:
+def test_gateway_sigterm_finishes_answer_and_says_goodbye(gateway: Gateway) -> None:
     async def scene(link: Link, heard: Heard) -> None:
         run_id = await send(link, "MOCK:long:60:20")
         await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
@@ -221,7 +221,7 @@ def test_sigterm_lets_the_answer_end_and_says_goodbye(gateway: Gateway) -> None:
     assert "word0059" in json.dumps(entries[-1])
 
 
-def test_a_second_signal_does_not_wait(gateway: Gateway) -> None:
+def test_gateway_second_signal_does_not_wait(gateway: Gateway) -> None:
     async def scene(link: Link, heard: Heard) -> None:
         await send(link, "MOCK:long:10000:20")
         await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
@@ -236,7 +236,7 @@ def test_a_second_signal_does_not_wait(gateway: Gateway) -> None:
     assert "Traceback" not in gateway.output
 
 
-def test_a_second_gateway_on_the_same_state_is_refused(
+def test_gateway_second_on_same_state_is_refused(
     gateway: Gateway, start: Callable[..., Gateway]
 ) -> None:
     second = start()
@@ -249,7 +249,7 @@ def test_a_second_gateway_on_the_same_state_is_refused(
     assert gateway.process.poll() is None
 
 
-def test_after_a_kill_the_next_start_works_and_remembers(
+def test_gateway_after_kill_restarts_and_remembers(
     gateway: Gateway, start: Callable[..., Gateway]
 ) -> None:
     async def talk(link: Link, heard: Heard) -> None:
@@ -265,7 +265,7 @@ def test_after_a_kill_the_next_start_works_and_remembers(
     visit(start().wait_ready(times=2), look)
 
 
-def test_beyond_loopback_without_a_token_it_refuses_to_start(
+def test_gateway_beyond_loopback_without_token_refuses_start(
     home: Home, start: Callable[..., Gateway]
 ) -> None:
     change(home, gateway={"auth": {"mode": "none"}, "bind": "lan"})
@@ -274,7 +274,7 @@ def test_beyond_loopback_without_a_token_it_refuses_to_start(
     assert "refusing to listen" in refused.output and "gateway.auth.token" in refused.output
 
 
-def test_a_changed_config_is_used_by_the_next_run(gateway: Gateway, home: Home) -> None:
+def test_gateway_changed_config_is_used_by_next_run(gateway: Gateway, home: Home) -> None:
     async def scene(link: Link, heard: Heard) -> None:
         await heard.end_of(await send(link, "MOCK:short", "one"))
         config = json.loads((home.state / "openclaw.json").read_text(encoding="utf-8"))
@@ -303,7 +303,7 @@ def test_a_changed_config_is_used_by_the_next_run(gateway: Gateway, home: Home) 
     visit(gateway, scene)
 
 
-def test_a_change_that_needs_it_restarts_the_gateway(gateway: Gateway, home: Home) -> None:
+def test_gateway_config_change_that_needs_it_restarts(gateway: Gateway, home: Home) -> None:
     async def before(link: Link, heard: Heard) -> None:
         change(home, gateway={"auth": {"mode": "none"}, "bind": "lan"})  # would not start
         refused = await heard.wait(lambda name, _: name == "config.rejected")
@@ -323,7 +323,7 @@ def test_a_change_that_needs_it_restarts_the_gateway(gateway: Gateway, home: Hom
     visit(gateway, after, secret=Secret("another-token"))
 
 
-def test_commands_go_through_the_gateway_that_runs(gateway: Gateway, home: Home) -> None:
+def test_cli_commands_use_running_gateway(gateway: Gateway, home: Home) -> None:
     asked = home.run("agent", "--message", "MOCK:short", "--json")
     assert asked.status == 0, asked.err
     assert asked.json["result"]["payloads"][0]["text"] == "Hello from the mock model."
@@ -348,16 +348,14 @@ def test_commands_go_through_the_gateway_that_runs(gateway: Gateway, home: Home)
     assert local.status == 2 and f"process {gateway.process.pid}" in local.err
 
 
-def test_chat_commands_and_directives_work_through_the_gateway(
-    gateway: Gateway, home: Home
-) -> None:
+def test_gateway_chat_commands_and_directives_work(gateway: Gateway, home: Home) -> None:
     assert gateway.process.poll() is None
     done = home.run("chat", text=COMMANDS)
     assert done.status == 0, done.err
     check_commands(done.out)
 
 
-def test_commands_reach_a_gateway_by_its_url(gateway: Gateway, home: Home) -> None:
+def test_cli_commands_reach_gateway_by_url(gateway: Gateway, home: Home) -> None:
     elsewhere = {"OPENCLAW_STATE_DIR": str(home.path / "elsewhere")}
     there = ("--url", gateway.url)
     refused = home.run("health", *there, **elsewhere)
@@ -367,7 +365,7 @@ def test_commands_reach_a_gateway_by_its_url(gateway: Gateway, home: Home) -> No
     assert nobody.status == 1 and "no gateway answers at ws://127.0.0.1:9" in nobody.err
 
 
-def test_stop_and_restart_by_command(gateway: Gateway, home: Home) -> None:
+def test_gateway_stop_and_restart_by_command(gateway: Gateway, home: Home) -> None:
     restarted = home.run("gateway", "restart")
     assert restarted.status == 0, restarted.err
     assert gateway.process.poll() is None
@@ -381,9 +379,7 @@ def test_stop_and_restart_by_command(gateway: Gateway, home: Home) -> None:
     assert (alone.status, alone.out) == (0, "Hello from the mock model.\n")
 
 
-def test_the_log_is_followed_through_the_gateway_and_its_restart(
-    gateway: Gateway, home: Home
-) -> None:
+def test_logs_follow_continues_across_gateway_restart(gateway: Gateway, home: Home) -> None:
     with closing(Terminal(home, "logs", "--follow", "--interval", "100")) as log:
         log.wait_for("the gateway is ready")
         assert home.run("gateway", "health").out.startswith("ok: ")
@@ -395,9 +391,7 @@ def test_the_log_is_followed_through_the_gateway_and_its_restart(
         assert log.end() == 130
 
 
-def test_figures_are_served_when_they_are_asked_for(
-    home: Home, start: Callable[..., Gateway]
-) -> None:
+def test_gateway_metrics_are_served_when_enabled(home: Home, start: Callable[..., Gateway]) -> None:
     http = {"endpoints": {"metrics": {"enabled": True}}}
     change(home, gateway={"auth": {"token": TOKEN}, "http": http})
     gateway = start().wait_ready()
@@ -410,7 +404,7 @@ def test_figures_are_served_when_they_are_asked_for(
     assert "homarus_uptime_seconds" in figures
 
 
-def test_nothing_private_is_readable_by_others(gateway: Gateway, home: Home) -> None:
+def test_gateway_private_files_are_unreadable_by_others(gateway: Gateway, home: Home) -> None:
     async def scene(link: Link, heard: Heard) -> None:
         await heard.end_of(await send(link, "MOCK:short"))
 

@@ -1,4 +1,4 @@
-"""The configuration of a gateway that runs: changed by command, broken by hand, read anew."""
+"""The config of a running gateway: changed by command, broken in the file, reloaded."""
 
 import json
 from collections.abc import Callable
@@ -31,9 +31,7 @@ def model_of(home: Home, *args: str) -> str:
     return str(done.json["result"]["meta"]["agentMeta"]["model"])
 
 
-def test_a_setting_is_set_by_the_gateway_and_in_use_when_the_command_ends(
-    home: Home, start: Start
-) -> None:
+def test_config_set_through_gateway_is_in_use_when_command_ends(home: Home, start: Start) -> None:
     add_model(home, "mock-2")
     gateway = start().wait_ready()
     assert model_of(home) == "mock-1"
@@ -61,9 +59,7 @@ def test_a_setting_is_set_by_the_gateway_and_in_use_when_the_command_ends(
     assert "client connected: cli" in log and "sk-test" not in log + gateway.output
 
 
-def test_a_change_that_cannot_be_is_refused_and_the_file_stays(
-    home: Home, gateway: Gateway
-) -> None:
+def test_config_set_invalid_is_refused_and_file_unchanged(home: Home, gateway: Gateway) -> None:
     before = (home.state / "openclaw.json").read_bytes()
     cases = [
         (("agents.defaults.maxConcurrent", "many"), "whole number"),
@@ -78,7 +74,7 @@ def test_a_change_that_cannot_be_is_refused_and_the_file_stays(
     assert gateway.process.poll() is None
 
 
-def test_a_setting_that_needs_it_restarts_the_gateway(home: Home, gateway: Gateway) -> None:
+def test_config_set_that_needs_it_restarts_gateway(home: Home, gateway: Gateway) -> None:
     done = home.run("config", "set", "gateway.auth.token", "another-token")
     assert done.out.endswith("the gateway restarts with it\n"), done
     gateway.wait_ready(times=2)
@@ -90,7 +86,7 @@ def test_a_setting_that_needs_it_restarts_the_gateway(home: Home, gateway: Gatew
     visit(gateway, scene, secret=Secret("another-token"))
 
 
-def test_what_no_client_may_set_the_owner_sets_in_the_file(home: Home, gateway: Gateway) -> None:
+def test_config_set_protected_key_is_written_by_owner_only(home: Home, gateway: Gateway) -> None:
     file = str(home.path / "other.jsonl")
     done = home.run("config", "set", "logging.file", file)
     assert done.status == 0, done.err
@@ -104,9 +100,7 @@ def test_what_no_client_may_set_the_owner_sets_in_the_file(home: Home, gateway: 
     assert config_of(home)["logging"]["file"] == file
 
 
-def test_a_gateway_elsewhere_tells_its_settings_without_its_secrets(
-    home: Home, gateway: Gateway
-) -> None:
+def test_config_get_of_remote_gateway_hides_secrets(home: Home, gateway: Gateway) -> None:
     there = ("--url", gateway.url, "--token", TOKEN)
     elsewhere = {"OPENCLAW_STATE_DIR": str(home.path / "elsewhere")}
     shown = home.run("config", "get", "models.providers.mock.apiKey", *there, **elsewhere)
@@ -121,7 +115,7 @@ def test_a_gateway_elsewhere_tells_its_settings_without_its_secrets(
     )
 
 
-def test_the_file_the_gateway_goes_by_is_the_one_that_is_changed(home: Home, start: Start) -> None:
+def test_config_set_changes_file_the_gateway_uses(home: Home, start: Start) -> None:
     real = home.path / "service.json"
     real.write_bytes((home.state / "openclaw.json").read_bytes())
     (home.state / "openclaw.json").unlink()
@@ -136,7 +130,7 @@ def test_the_file_the_gateway_goes_by_is_the_one_that_is_changed(home: Home, sta
     assert local.status == 2 and "is not set" in local.err
 
 
-def test_the_gateways_own_keys_decide_which_models_there_are(home: Home, start: Start) -> None:
+def test_models_list_uses_gateways_own_keys(home: Home, start: Start) -> None:
     config = config_of(home)
     config["models"]["providers"]["mock"]["apiKey"] = "${MOCK_KEY}"
     home.configure(config)
@@ -160,7 +154,7 @@ def test_the_gateways_own_keys_decide_which_models_there_are(home: Home, start: 
     assert home.run("config", "validate").status == 0
 
 
-def test_a_model_for_one_question_is_not_the_sessions_model(home: Home, start: Start) -> None:
+def test_agent_model_option_does_not_change_session_model(home: Home, start: Start) -> None:
     add_model(home, "mock-2")
     start().wait_ready()
     assert model_of(home, "--model", "mock/mock-2") == "mock-2"
@@ -169,7 +163,7 @@ def test_a_model_for_one_question_is_not_the_sessions_model(home: Home, start: S
     assert wrong.status == 2 and "mock" in wrong.err
 
 
-def test_more_runs_at_once_are_let_in_as_soon_as_they_are_allowed(home: Home, start: Start) -> None:
+def test_config_raised_run_limit_admits_waiting_runs(home: Home, start: Start) -> None:
     config = config_of(home)
     config["agents"]["defaults"]["maxConcurrent"] = 1
     home.configure(config)
@@ -191,9 +185,7 @@ def test_more_runs_at_once_are_let_in_as_soon_as_they_are_allowed(home: Home, st
     visit(gateway, scene)
 
 
-def test_a_broken_file_does_not_keep_a_gateway_from_starting_again(
-    home: Home, start: Start
-) -> None:
+def test_gateway_broken_config_file_starts_with_last_good(home: Home, start: Start) -> None:
     first = start().wait_ready()
     kept = home.state / "openclaw.last-good.json"
     wait_for(kept.exists)
@@ -220,9 +212,7 @@ def test_a_broken_file_does_not_keep_a_gateway_from_starting_again(
     wait_for(lambda: "config    " not in home.run("status").out)
 
 
-def test_without_a_good_config_a_start_is_refused_with_the_ways_out(
-    home: Home, start: Start
-) -> None:
+def test_gateway_without_good_config_refuses_start_with_fixes(home: Home, start: Start) -> None:
     assert home.run("config", "set", "agents.defaults.maxConcurrent", "3").status == 0
     (home.state / "openclaw.json").write_text('{"agnts": {}}', encoding="utf-8")
     refused = start()
@@ -233,14 +223,14 @@ def test_without_a_good_config_a_start_is_refused_with_the_ways_out(
 
 
 @pytest.mark.parametrize("text", ["", "[1]", '{"agnts": 1}', "\x00"])
-def test_a_last_good_config_that_is_spoilt_is_not_used(home: Home, start: Start, text: str) -> None:
+def test_gateway_damaged_last_good_config_is_not_used(home: Home, start: Start, text: str) -> None:
     (home.state / "openclaw.last-good.json").write_text(text, encoding="utf-8")
     (home.state / "openclaw.json").write_text("{ agents: ", encoding="utf-8")
     refused = start()
     assert refused.end() == 2 and "openclaw.json:1" in refused.output
 
 
-def test_a_running_gateway_survives_a_file_that_comes_and_goes(
+def test_gateway_running_survives_config_file_coming_and_going(
     home: Home, gateway: Gateway
 ) -> None:
     async def scene(link: Link, heard: Heard) -> None:

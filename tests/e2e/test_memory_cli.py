@@ -1,4 +1,4 @@
-"""`homarus memory` as a person and a script run it: real processes, one state, a gateway beside."""
+"""`homarus memory` as a person and a script run it: real processes, one state, and a gateway."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ def at(notes: Path, home: Home) -> tuple[str, ...]:
     return ("--workspace", str(notes), "--state", str(home.path / "elsewhere"))
 
 
-def test_the_three_commands_of_the_harness(home: Home, notes: Path) -> None:
+def test_memory_cli_index_search_and_bench_stdio_work(home: Home, notes: Path) -> None:
     there = at(notes, home)
     index = home.run("memory", "index", *there)
     assert index.status == 0 and "9 files indexed" in index.out and "\r" not in index.err
@@ -41,7 +41,7 @@ def test_the_three_commands_of_the_harness(home: Home, notes: Path) -> None:
     assert not home.state.exists()  # nothing was written but where it was told
 
 
-def test_bench_stdio_answers_line_by_line(home: Home, notes: Path) -> None:
+def test_bench_stdio_process_answers_line_by_line(home: Home, notes: Path) -> None:
     command = [sys.executable, "-m", "homarus", "memory", "bench-stdio", *at(notes, home)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=home.env
@@ -55,7 +55,7 @@ def test_bench_stdio_answers_line_by_line(home: Home, notes: Path) -> None:
         assert process.wait(timeout=30) == 0
 
 
-def test_write_get_search_and_status_on_the_agents_own_memory(home: Home) -> None:
+def test_memory_cli_write_get_search_status_of_own_memory(home: Home) -> None:
     assert home.run("setup").status == 0
     written = home.run("memory", "write", "Ada moved to Kiel in March.", "--json").json
     assert written["added"] and written["path"].startswith("memory/")
@@ -76,7 +76,7 @@ def test_write_get_search_and_status_on_the_agents_own_memory(home: Home) -> Non
     assert "memory main" in home.run("doctor").out
 
 
-def test_mistakes_are_told_in_words(home: Home, notes: Path) -> None:
+def test_memory_cli_mistakes_print_reason(home: Home, notes: Path) -> None:
     for args, words in (
         (("search", ""), "nothing to look for"),
         (("search", "x", "--workspace", "nowhere"), "no workspace"),
@@ -92,7 +92,7 @@ def test_mistakes_are_told_in_words(home: Home, notes: Path) -> None:
     assert told.json["ok"] is False and told.json["error"]["fix"]
 
 
-def test_two_processes_index_at_the_same_time(home: Home, notes: Path) -> None:
+def test_memory_cli_two_processes_index_concurrently(home: Home, notes: Path) -> None:
     command = [sys.executable, "-m", "homarus", "memory", "index", "--json", *at(notes, home)]
     both = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=home.env)
@@ -104,7 +104,7 @@ def test_two_processes_index_at_the_same_time(home: Home, notes: Path) -> None:
     assert found["results"][0]["path"] == "memory/2026-03-05.md"
 
 
-def test_long_indexing_shows_how_far_it_is_and_can_be_stopped(home: Home) -> None:
+def test_memory_cli_long_indexing_shows_progress_and_can_be_stopped(home: Home) -> None:
     folder = home.path / "large"
     (folder / "memory").mkdir(parents=True)
     for number in range(800):
@@ -125,7 +125,7 @@ def test_long_indexing_shows_how_far_it_is_and_can_be_stopped(home: Home) -> Non
     assert told["files"] == 0  # all of it, or nothing
 
 
-def test_a_gateway_and_the_command_line_share_one_memory(home: Home, gateway: Gateway) -> None:
+def test_memory_cli_and_gateway_share_one_memory(home: Home, gateway: Gateway) -> None:
     assert home.run("memory", "write", "The zeppelin lands on Friday.").status == 0
 
     async def scene(link: Link, _heard: Heard) -> None:

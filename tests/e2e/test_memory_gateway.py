@@ -1,4 +1,4 @@
-"""Memory in a gateway that runs: written and searched by a model, killed, reloaded, stopped."""
+"""Memory in a running gateway: written and searched by a model, killed, reloaded, stopped."""
 
 import json
 import signal
@@ -16,7 +16,7 @@ BOAT = "Ada's boat is called Plankton."
 
 
 async def use(link: Link, heard: Heard, tool: str, key: str = MAIN, **args: Any) -> str:
-    """Have the model call a tool; what the tool told it."""
+    """Have the model call a tool; return what the tool returned."""
     run_id = await send(link, f"MOCK:tool:{tool}:{json.dumps(args)}§", key)
     assert (await heard.end_of(run_id))["state"] == "final"
     history: Any = await link.call("chat.history", {"sessionKey": key})
@@ -34,13 +34,13 @@ def notes(home: Home) -> str:
 
 
 def settings(home: Home, memory: Any = None, **search: Any) -> None:
-    """What the config says of memory, beside what it says already."""
+    """Add a memory section to the config."""
     config = json.loads((home.state / "openclaw.json").read_text(encoding="utf-8"))
     config["agents"]["defaults"]["memorySearch"] = search
     home.configure(config | ({"memory": memory} if memory else {}))
 
 
-def test_a_note_outlives_kills_and_stands_there_once(
+def test_memory_write_survives_kills_exactly_once(
     home: Home, gateway: Gateway, start: Start
 ) -> None:
     async def remember(link: Link, heard: Heard) -> None:
@@ -58,9 +58,7 @@ def test_a_note_outlives_kills_and_stands_there_once(
     assert "Traceback" not in gateway.output
 
 
-def test_a_group_sees_no_private_note_and_only_shared_ones_where_it_may_search(
-    home: Home, gateway: Gateway
-) -> None:
+def test_memory_group_sees_only_shared_notes_where_allowed(home: Home, gateway: Gateway) -> None:
     shared = home.workspace / "memory/shared/rules.md"
 
     async def scene(link: Link, heard: Heard) -> None:
@@ -82,7 +80,7 @@ def test_a_group_sees_no_private_note_and_only_shared_ones_where_it_may_search(
     visit(gateway, scene)
 
 
-def test_memory_is_switched_off_and_on_while_the_gateway_runs(home: Home, gateway: Gateway) -> None:
+def test_memory_config_reload_disables_and_enables(home: Home, gateway: Gateway) -> None:
     async def scene(link: Link, heard: Heard) -> None:
         await use(link, heard, "memory_write", text=BOAT)
         for on, words in ((False, "memory_search"), (True, "Plankton")):
@@ -95,7 +93,7 @@ def test_memory_is_switched_off_and_on_while_the_gateway_runs(home: Home, gatewa
     visit(gateway, scene)
 
 
-def test_what_a_hand_wrote_is_found_by_the_next_search(home: Home, gateway: Gateway) -> None:
+def test_memory_note_edited_by_hand_is_found_by_next_search(home: Home, gateway: Gateway) -> None:
     note = home.workspace / "memory/2026-01-01.md"
 
     async def scene(link: Link, heard: Heard) -> None:
@@ -111,7 +109,7 @@ def test_what_a_hand_wrote_is_found_by_the_next_search(home: Home, gateway: Gate
     visit(gateway, scene)
 
 
-def test_past_conversations_are_found_once_that_is_wished(home: Home, gateway: Gateway) -> None:
+def test_memory_transcripts_are_found_once_enabled(home: Home, gateway: Gateway) -> None:
     def is_written() -> bool:
         return "zeppelin" in json.dumps(home.transcripts())
 
@@ -134,9 +132,7 @@ def test_past_conversations_are_found_once_that_is_wished(home: Home, gateway: G
     visit(gateway, look)
 
 
-def test_a_gateway_that_is_stopped_does_not_wait_for_a_service_that_embeds(
-    home: Home, start: Start
-) -> None:
+def test_memory_gateway_stop_does_not_wait_for_embedding_service(home: Home, start: Start) -> None:
     with EmbedServer() as server:
         remote = {"baseUrl": f"{server.url}/v1", "apiKey": "sk-embed-0123456789"}
         settings(home, provider="openai", model="m", remote=remote)

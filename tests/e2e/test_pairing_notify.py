@@ -1,4 +1,4 @@
-"""`homarus pairing` with a gateway that runs: who is let in is told, and heard from then on."""
+"""`homarus pairing` with a running gateway: an approved sender is notified, then answered."""
 
 from collections.abc import Callable, Iterator
 
@@ -29,7 +29,7 @@ def told(telegram: TelegramPeer) -> list[str]:
 
 
 def ask(home: Home, telegram: TelegramPeer) -> str:
-    """Eve writes, and is given a code."""
+    """Let Eve write and receive a code."""
     telegram.write("hello?", who=EVE)
     wait_for(lambda: told(telegram))
     (asked,) = home.run("pairing", "list", "telegram", "--json").json["requests"]
@@ -37,7 +37,7 @@ def ask(home: Home, telegram: TelegramPeer) -> str:
     return str(asked["code"])
 
 
-def test_somebody_who_is_let_in_is_told_and_then_answered(
+def test_pairing_approved_sender_is_notified_and_then_answered(
     home: Home, telegram: TelegramPeer
 ) -> None:
     code = ask(home, telegram)
@@ -50,7 +50,7 @@ def test_somebody_who_is_let_in_is_told_and_then_answered(
     assert home.run("pairing", "list").out == "Nobody waits.\n"
 
 
-def test_somebody_who_cannot_be_told_is_let_in_all_the_same(
+def test_pairing_approval_succeeds_when_sender_cannot_be_notified(
     home: Home, telegram: TelegramPeer
 ) -> None:
     code = ask(home, telegram)

@@ -1,7 +1,7 @@
 """`python -m tests.fuzz TARGET [LIBFUZZER OPTION…]`: atheris on one of the targets.
 
-It stops at the first input that breaks a promise, takes longer than five seconds or more memory
-than half a gigabyte, and leaves it in a file. Without options it runs until it is interrupted;
+It stops at the first input that violates an invariant, takes more than five seconds or half a
+gigabyte of memory, and saves it in a file. Without options it runs until it is interrupted;
 `-runs=N` and `-max_total_time=S` end it sooner.
 """
 

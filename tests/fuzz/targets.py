@@ -1,8 +1,8 @@
-"""What is fed with bytes from outside, and what must hold of it whatever they are.
+"""Fuzz targets: parsers of untrusted bytes, with their invariants.
 
-Each target takes any bytes. It raises when a promise is broken: an error of another kind than the
-parser's own, an answer that cannot be sent, a config that says something else once it is written
-again. Time and memory are the fuzzer's to watch.
+Each target accepts any bytes. It raises when an invariant is violated: another error than the
+parser's own, a response that cannot be sent, a config that differs after it is written and parsed
+again. The fuzzer limits time and memory.
 """
 
 import json
@@ -25,8 +25,8 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 def read_frame(data: bytes) -> None:
-    """A frame: read, or refused with an answer that can be sent; nothing else."""
-    text = data.decode("utf-8", "replace")  # the socket below lets only UTF-8 through
+    """A frame is parsed, or refused with a response that can be sent."""
+    text = data.decode("utf-8", "replace")  # the WebSocket layer only passes valid UTF-8
     try:
         request = frames.read_request(text)
     except InvalidRequest as exc:
@@ -47,13 +47,13 @@ def read_frame(data: bytes) -> None:
 
 
 def _check(message: str) -> None:
-    """What a client is told, and what is logged: short, and in one line."""
+    """Error texts for clients and the log are short and on one line."""
     assert 0 < len(message) < 1_000
     assert "\n" not in message, "somebody else's text makes lines of its own"
 
 
 def read_config(data: bytes) -> None:
-    """A config: a tree that says the same when it is written again, or a ConfigError."""
+    """A config is refused with a ConfigError, or equal after it is written and parsed again."""
     text = data.decode("utf-8", "replace")
     try:
         tree = plain(parse(text, "openclaw.json"))

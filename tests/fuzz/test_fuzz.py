@@ -1,4 +1,4 @@
-"""A short run of the fuzzer on what reads bytes from outside; `python -m tests.fuzz` is longer."""
+"""A short run of the fuzzer on every target; `python -m tests.fuzz` runs longer."""
 
 import importlib.util
 import os
@@ -16,7 +16,7 @@ RUNS = 5_000
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_seeds_themselves_keep_every_promise(target: str) -> None:
+def test_fuzz_seeds_pass_every_target(target: str) -> None:
     keep, seeds = TARGETS[target]
     for seed in seeds():
         keep(seed)
@@ -30,13 +30,13 @@ def test_the_seeds_themselves_keep_every_promise(target: str) -> None:
 )
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("target", TARGETS)
-def test_no_bytes_break_a_promise(target: str, tmp_path: Path) -> None:
-    # By way of a shell: a process begins with the peak of the one it was made from.
+def test_fuzz_random_bytes_pass_every_target(target: str, tmp_path: Path) -> None:
+    # By a shell: a child process starts with the peak memory of its parent.
     command = [sys.executable, "-m", "tests.fuzz", target, f"-runs={RUNS}", "-seed=1"]
     done = subprocess.run(
         ["sh", "-c", '"$@"; exit $?', "sh", *command],
         cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(tmp_path)},  # the fuzzer ends without tidying up
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # the fuzzer exits without cleaning up
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -50,7 +50,7 @@ async def converse(ref: str, env: dict[str, str]) -> Outcome:
     async with open_app(env) as app:
         where = Address("cli", "live")
         inbound = Inbound(uuid4().hex, where, "owner", ASKED, wishes=Wishes(model=ref))
-        return await app.ask(app.key(), inbound)
+        return await app.control.ask(app.control.resolve_key(), inbound)
 
 
 if __name__ == "__main__":

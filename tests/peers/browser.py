@@ -1,4 +1,4 @@
-"""Headless Chromium, driven by its own protocol over one WebSocket."""
+"""Drive a headless Chromium by its own protocol over one WebSocket."""
 
 import base64
 import itertools
@@ -19,7 +19,7 @@ FLAGS = (
     *("--remote-debugging-port=0", "--window-size=1000,760"),
 )
 DEADLINE_S = 20.0
-# Looks again whenever the page changes, so that nothing has to sleep and ask.
+# Checks again whenever the page changes, so that no polling is needed.
 WAIT = """new Promise((done, fail) => {
   const look = () => { const found = (%s); if (found) { eye.disconnect(); done(found); } };
   const eye = new MutationObserver(look);
@@ -31,7 +31,7 @@ KEYS = {"Enter": ("\r", 13), "Escape": ("", 27), "Tab": ("", 9)}
 
 
 class BrowserError(AssertionError):
-    """The browser or the page said no."""
+    """The browser or the page reported an error."""
 
 
 class Browser:
@@ -56,7 +56,7 @@ class Browser:
         return heard["result"]
 
     def wait_for(self, event: str, session: str) -> dict[str, Any]:
-        """The next event of this name that was not taken yet."""
+        """Return the next event of this name that was not consumed yet."""
         deadline_s = time.monotonic() + DEADLINE_S
         while True:
             for heard in self.events:
@@ -67,7 +67,7 @@ class Browser:
             self._hear(deadline_s - time.monotonic())
 
     def open(self, url: str) -> "Page":
-        """A page that shares nothing with the others: no storage, no keys."""
+        """Open a page that shares no storage and no keys with the others."""
         context = self.call("Target.createBrowserContext")["browserContextId"]
         target = self.call("Target.createTarget", url="about:blank", browserContextId=context)
         attached = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
@@ -85,7 +85,7 @@ class Browser:
 
 
 class Page:
-    """One tab: what it shows, and what a person does to it."""
+    """One tab: what it shows, and user input."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser, self._session = browser, session
@@ -102,7 +102,7 @@ class Page:
         self._browser.wait_for("Page.loadEventFired", self._session)
 
     def run(self, script: str) -> Any:
-        """The value of an expression; of a promise, when it is settled."""
+        """Return the value of an expression; of a promise, when it is settled."""
         done = self.call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
@@ -112,11 +112,11 @@ class Page:
         return done["result"].get("value")
 
     def wait_until(self, condition: str) -> Any:
-        """The condition's value, as soon as it is true."""
+        """Return the condition's value, as soon as it is true."""
         return self.run(WAIT % (condition, int(DEADLINE_S * 1000)))
 
     def wait_for_text(self, selector: str, text: str) -> str:
-        """The text of the first such element that has `text` in it."""
+        """Return the text of the first such element that contains `text`."""
         found = f"[...document.querySelectorAll({json.dumps(selector)})]"
         inside = f"one.innerText.includes({json.dumps(text)})"
         shown: str = self.wait_until(f"{found}.find(one => {inside})?.innerText")
@@ -133,7 +133,7 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyUp", **named)
 
     def click(self, selector: str) -> None:
-        """By the mouse, where it is shown."""
+        """Click with the mouse on the element's position."""
         box = self.run(
             f"(() => {{ const r = document.querySelector({json.dumps(selector)})"
             ".getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
@@ -143,8 +143,8 @@ class Page:
         self.call("Input.dispatchMouseEvent", type="mouseReleased", **where)
 
     def problems(self) -> list[str]:
-        """What the browser complained of: errors of scripts, refusals by policy."""
-        self.run("0")  # what came before has been heard now
+        """Return what the browser reported: script errors, policy violations."""
+        self.run("0")  # earlier events have been handled now
         found = []
         for heard in self._browser.events:
             if heard.get("sessionId") != self._session:
@@ -157,7 +157,7 @@ class Page:
         return found
 
     def sockets(self) -> list[str]:
-        """The WebSockets the page opened."""
+        """Return the WebSockets the page opened."""
         self.run("0")
         return [
             heard["params"]["url"]
@@ -167,7 +167,7 @@ class Page:
         ]
 
     def sent(self) -> list[str]:
-        """The frames the page sent."""
+        """Return the frames the page sent."""
         self.run("0")
         return [
             heard["params"]["response"]["payloadData"]
@@ -182,7 +182,7 @@ class Page:
 
 @contextmanager
 def chromium(folder: Path) -> Iterator[Browser]:
-    """Debian's Chromium with an empty profile, until the block ends."""
+    """Run Debian's Chromium with an empty profile while the block lasts."""
     command = ["chromium", *FLAGS, f"--user-data-dir={folder}", "about:blank"]
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -196,7 +196,7 @@ def chromium(folder: Path) -> Iterator[Browser]:
                     break
             if not url:
                 raise BrowserError("chromium did not start")
-            # What it goes on to say is read away: a full pipe would stop it.
+            # Its further output is drained: a full pipe would block it.
             threading.Thread(target=process.stderr.read, daemon=True).start()
             with connect(
                 url, max_size=None, max_queue=None, compression=None, proxy=None, close_timeout=1

@@ -1,4 +1,4 @@
-"""The peers of the channels' contract that nobody here wrote: ngircd and Synapse."""
+"""The peers of the channel contract that are independent servers: ngircd and Synapse."""
 
 import asyncio
 import base64
@@ -24,7 +24,7 @@ SLOW_S = 2.0
 
 
 class IrcPeer:
-    """ngircd, with people who use pydle: what it passed on to them is what was shown."""
+    """ngircd, with users of pydle: what it passed on to them is what was shown."""
 
     name = "irc"
     limit = 350
@@ -98,7 +98,7 @@ class IrcPeer:
         self._running.__exit__(None, None, None)
 
     def _is_back(self) -> bool:
-        """Whether the bot came into the room, after Ann or before her."""
+        """Return whether the bot joined the channel, before or after Ann."""
         ann = self._people[ANN]
         named = [event["text"].split() for event in ann.saw("names", target=self.room)]
         return bool(ann.saw("join", by=self.nick)) or any(self.nick in names for names in named)
@@ -119,11 +119,11 @@ def _irc_shown(text: str) -> Shown:
 
 
 class MatrixPeer:
-    """Synapse, with people who use matrix-nio."""
+    """Synapse, with users of matrix-nio."""
 
     name = "matrix"
     limit = 4_000
-    batch = 12  # one, and eleven that are told again nine times
+    batch = 12  # one, and eleven that are delivered again nine times
 
     def __init__(self, server: Synapse, people: People) -> None:
         self.server = server
@@ -131,7 +131,7 @@ class MatrixPeer:
         self._who = {name: people.new(name) for name in (ANN, EVE)}
         self._rooms: dict[str, str] = {}
         self._stage: Stage | None = None
-        self._place: Mapping[str, Any] | None = None  # how far was read before all but the first
+        self._place: Mapping[str, Any] | None = None  # the cursor before all but the first
         self.room = _now(
             self._who[ANN].create("Reef", self.bot.id, self._who[EVE].id, preset="private_chat")
         )
@@ -194,7 +194,7 @@ class MatrixPeer:
         self.server.ask("PUT", place, levels, token)
 
     def redeliver(self, stage: Stage, times: int) -> None:
-        """A gateway that had read less far is told by Synapse what it was told before."""
+        """Rewind the cursor, so that Synapse delivers the same again."""
         assert self._place is not None
         again = self.batch - 1
         assert times % again == 0
@@ -214,7 +214,7 @@ class MatrixPeer:
         _now(ann.send(self._rooms[ANN], content))
 
     def close(self) -> None:
-        """The server is everybody's."""
+        """The server is shared, and stays."""
 
     def _duplicates(self, stage: Stage, count: int) -> bool:
         return sum(row.duplicates for row in stage.rows()) >= count

@@ -1,4 +1,4 @@
-"""What the peers' tests share: a scripted model, a gateway on it, a browser, the original."""
+"""Fixtures of the peers tier: a scripted model, a gateway, a browser, OpenClaw's client."""
 
 import os
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def model() -> Iterator[ModelServer]:
 
 @pytest.fixture(scope="module")
 def gateway(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One gateway for a whole module, in a home of its own."""
+    """Run one gateway for a module, in its own home."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
     home = new_home(tmp_path_factory.mktemp("gateway"), kept, model)
     with running_gateway(home) as gateway:
@@ -41,14 +41,14 @@ def original() -> Original:
 
 @pytest.fixture(scope="session")
 def synapse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Synapse]:
-    """A homeserver for all; a test that stops one has its own."""
+    """Run one homeserver for all tests; a test that stops one has its own."""
     with running_synapse(tmp_path_factory.mktemp("synapse")) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def people(synapse: Synapse) -> Iterator[People]:
-    """Those who use matrix-nio there."""
+    """Run the users of matrix-nio there."""
     people = People(synapse)
     yield people
     people.close()

@@ -22,7 +22,7 @@ READY_S = 30.0
 
 @dataclass
 class Running:
-    """A gateway that runs: where, and what it says."""
+    """A running gateway: its address and output."""
 
     home: Home
     port: int
@@ -38,13 +38,13 @@ class Running:
 
     @property
     def log(self) -> str:
-        """What it wrote down."""
+        """Return its log."""
         return (self.home.path / LOG).read_text(encoding="utf-8")
 
 
 @contextmanager
 def running_gateway(home: Home, port: int = 0) -> Iterator[Running]:
-    """`homarus gateway run`, until the block ends."""
+    """Run `homarus gateway run` while the block lasts."""
     command = [sys.executable, "-m", "homarus", "gateway", "run", "--port", str(port)]
     process = subprocess.Popen(
         command,
@@ -98,7 +98,7 @@ def _wait_for(
 
 @contextmanager
 def model_server() -> Iterator[ModelServer]:
-    """A scripted model in a thread of this process, so that a test can tell it what to say."""
+    """Run a scripted model on a thread of this process, so that a test can script it."""
     started: list[tuple[ModelServer, asyncio.AbstractEventLoop]] = []
     ready = threading.Event()
 
@@ -121,7 +121,7 @@ def model_server() -> Iterator[ModelServer]:
 
 
 def new_home(folder: Path, env: dict[str, str], model: ModelServer) -> Home:
-    """A home whose one model is the scripted one."""
+    """Create a home whose one model is the scripted one."""
     home = Home(folder, {**env, "HOME": str(folder), "NO_PROXY": "127.0.0.1"})
     home.use_model(model.url)
     file = home.state / "openclaw.json"

@@ -1,4 +1,4 @@
-"""A person on IRC: pydle, told what to do by lines of JSON, telling what it sees the same way.
+"""A user on IRC: pydle, controlled by lines of JSON, reporting events the same way.
 
 Run by a Python that has pydle: irc_person.py PORT NICK. An order is {"do": NAME, "args": [...]}
 with the name of a method of pydle's client; an event has a `kind`.
@@ -17,19 +17,19 @@ def tell(kind: str, **event: str) -> None:
 
 
 def make(nick: str) -> Any:
-    """A client that tells what happens to it."""
+    """Return a client that reports what happens to it."""
     client: Any = importlib.import_module("pydle").Client(nick)
 
     read = client.on_raw
 
     async def on_raw(message: Any) -> None:
-        # Here, because what comes later in it keeps no order.
+        # In this hook, because later ones are not called in order.
         if message.command == "PRIVMSG":
             target, text = message.params
             tell("message", by=message.source.partition("!")[0], target=target, text=text)
         if message.command == "MODE":
             tell("mode", target=message.params[0], text=" ".join(map(str, message.params[1:])))
-        if message.command == 353:  # who is in a room that we enter
+        if message.command == 353:  # who is in a channel that we join
             names = " ".join(name.lstrip("@+") for name in message.params[-1].split())
             tell("names", target=message.params[-2], text=names)
         await read(message)

@@ -1,4 +1,4 @@
-"""A real IRC server, ngircd, and people on it: pydle, each in a process of their own."""
+"""A real IRC server, ngircd, and users on it: pydle, each in its own process."""
 
 import json
 import os
@@ -53,8 +53,8 @@ class Ircd:
     folder: Path
     port: int = field(default_factory=free_port)
     password: str = ""
-    certificate: Path | None = None  # its key lies beside it, as key.pem
-    penalty: bool = False  # pydle asks too much at once for a server that punishes that
+    certificate: Path | None = None  # its key is next to it, as key.pem
+    penalty: bool = False  # pydle sends too much at once for a server with flood protection
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -107,7 +107,7 @@ class Ircd:
 
 @contextmanager
 def ngircd(folder: Path, **options: Any) -> Iterator[Ircd]:
-    """The server, running until the block ends."""
+    """Run the server while the block lasts."""
     debian(ngircd="ngircd")
     server = Ircd(folder, **options)
     server.start()
@@ -118,7 +118,7 @@ def ngircd(folder: Path, **options: Any) -> Iterator[Ircd]:
 
 
 class Person:
-    """Somebody on the server. `events` is all they saw."""
+    """A user on the server. `events` is all they received."""
 
     def __init__(self, port: int, nick: str) -> None:
         self.nick = nick
@@ -148,22 +148,22 @@ class Person:
         self.wait(lambda: self.saw("join", by=self.nick, target=room))
 
     def silence(self, room: str) -> None:
-        """Only who has a voice may speak there, from now on."""
+        """Make the channel moderated: only voiced users may speak."""
         self.do("set_mode", room, "+m")
         self.wait(lambda: [one for one in self.saw("mode", target=room) if "m" in one["text"]])
 
     def saw(self, kind: str, **fields: str) -> list[dict[str, str]]:
-        """The events with these fields."""
+        """Return the events with these fields."""
         wanted = {"kind": kind, **fields}.items()
         return [event for event in list(self.events) if wanted <= event.items()]
 
     def messages(self, target: str = "") -> list[str]:
-        """What was said to them, or in a room, in order."""
+        """Return the messages to them, or in a channel, in order."""
         found = self.saw("message", target=target or self.nick)
         return [event["text"] for event in found]
 
     def wait(self, done: Callable[[], object], guard_s: float = READY_S) -> None:
-        """Until it is so."""
+        """Wait until the condition holds."""
         deadline_s = time.monotonic() + guard_s
         with self._more:
             while not done():
@@ -190,7 +190,7 @@ class Person:
 
 @contextmanager
 def person(port: int, nick: str) -> Iterator[Person]:
-    """Somebody who is there until the block ends."""
+    """Run a user while the block lasts."""
     made = Person(port, nick)
     try:
         made.wait(lambda: made.saw("ready"))

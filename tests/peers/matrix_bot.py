@@ -19,7 +19,7 @@ from tests.peers.synapse import SERVER, WAIT_S, Synapse
 
 @dataclass
 class Bot:
-    """An account, registered and not yet signed in."""
+    """An account, registered and not yet logged in."""
 
     server: Synapse
     id: str
@@ -40,7 +40,7 @@ def new_bot(server: Synapse, display: str = "Homarus") -> Bot:
 
 @asynccontextmanager
 async def running(channel: Matrix, desk: Desk) -> AsyncIterator[asyncio.Task[None]]:
-    """The channel, signed in and reading for as long as the block lasts."""
+    """Run the channel, logged in and syncing, while the block lasts."""
     async with asyncio.timeout(2 * WAIT_S), asyncio.TaskGroup() as group:
         task = group.create_task(channel.run(desk))
         await channel._ready.wait()

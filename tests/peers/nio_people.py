@@ -1,4 +1,4 @@
-"""People who use matrix-nio: told by lines of JSON what they do, they answer with lines.
+"""Users of matrix-nio: controlled by lines of JSON, they respond with lines.
 
 Runs in the environment of requirements/synapse.lock, as a program of its own.
 """
@@ -26,7 +26,7 @@ EXCHANGE_S = 60.0
 
 
 class Person:
-    """One client, and all it has seen."""
+    """One client, and all it has received."""
 
     def __init__(self, homeserver: str, user: str) -> None:
         config = AsyncClientConfig(encryption_enabled=False, store_sync_tokens=False)
@@ -53,7 +53,7 @@ class Person:
         seen.extend(f"{one.user_id} {one.event_id}" for one in event.receipts)
 
     async def follow(self) -> None:
-        """Sync for ever; a server that is away for a while is waited for."""
+        """Sync forever; a server that is down for a while is awaited."""
         await self.client.sync_forever(timeout=POLL_MS, full_state=True)
 
 
@@ -91,7 +91,7 @@ async def send(person: Person, told: dict[str, Any]) -> str:
 
 
 async def exchange(person: Person, told: dict[str, Any]) -> str:
-    """Say something, and wait until somebody else does."""
+    """Send a message, and wait for another user's."""
     seen = person.events.setdefault(told["room"], [])
     count = len(seen)
     content = {"msgtype": "m.text", "body": told["text"]}

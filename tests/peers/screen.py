@@ -1,4 +1,4 @@
-"""A program on a screen of its own: tmux shows it, and presses its keys."""
+"""A program on its own screen: tmux shows it, and presses its keys."""
 
 import os
 import select
@@ -34,24 +34,24 @@ class Screen:
         self.tmux("send-keys", key)
 
     def wait_for(self, text: str) -> str:
-        """The whole screen, as soon as `text` is on it."""
+        """Return the complete screen, as soon as `text` is on it."""
         deadline_s = time.monotonic() + DEADLINE_S
         while text not in (shown := self.text):
             left_s = deadline_s - time.monotonic()
             assert left_s > 0, f"no {text!r} on the screen:\n{shown}"
             if select.select([self._news], [], [], min(left_s, 1.0))[0]:
-                os.read(self._news, 65_536)  # it wrote something: look again
+                os.read(self._news, 65_536)  # it wrote something: check again
         return shown
 
 
 @contextmanager
 def shown(command: Sequence[str], env: Mapping[str, str], folder: Path) -> Iterator[Screen]:
-    """The program under tmux, until the block ends."""
+    """Run the program under tmux while the block lasts."""
     socket, pipe = folder / "tmux", folder / "news"
     os.mkfifo(pipe)
     news = os.open(pipe, os.O_RDWR)  # read and write, so that it never ends
     screen = Screen(socket, news)
-    # A shell that waits, then becomes the program: nothing is written before we listen.
+    # A shell that waits, then becomes the program: no output before we listen.
     line = shlex.join(["env", "-i", *(f"{k}={v}" for k, v in env.items()), *command])
     try:
         screen.tmux("new-session", "-d", "-x", "120", "-y", "40", f"read go; exec {line}")

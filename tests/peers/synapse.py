@@ -1,7 +1,7 @@
-"""A real Synapse, from PyPI, with people on it who use matrix-nio: nobody here wrote either.
+"""A real Synapse, from PyPI, with users of matrix-nio: both are independent programs.
 
-Both live in one environment of their own (requirements/synapse.lock). Synapse runs as a process,
-matrix-nio as another (nio_people.py), told by lines what its people do.
+Both are in one environment (requirements/synapse.lock). Synapse runs as a process, matrix-nio as
+another (nio_people.py), controlled by lines.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Synapse:
             self._process = None
 
     def register(self, name: str, password: str, *, display: str = "") -> str:
-        """An account; its token."""
+        """Register an account and return its token."""
         place = "/_synapse/admin/v1/register"
         nonce = self.ask("GET", place)["nonce"]
         parts = [nonce, name, password, "notadmin"]
@@ -93,7 +93,7 @@ class Synapse:
     def ask(
         self, method: str, path: str, data: Mapping[str, Any] | None = None, token: str = ""
     ) -> Any:
-        """A request of the test's own."""
+        """Send a request of the test's own."""
         body = None if data is None else json.dumps(data).encode()
         headers = {"Content-Type": "application/json"}
         if token:
@@ -143,7 +143,7 @@ class Synapse:
 
 @contextmanager
 def running_synapse(folder: Path, **settings: Any) -> Iterator[Synapse]:
-    """A homeserver, with settings of its own if it must be."""
+    """Run a homeserver, with its own settings if necessary."""
     server = Synapse(folder, **settings)
     try:
         server.start()
@@ -153,7 +153,7 @@ def running_synapse(folder: Path, **settings: Any) -> Iterator[Synapse]:
 
 
 class People:
-    """Those who use matrix-nio, in a process of theirs."""
+    """The users of matrix-nio, in their process."""
 
     def __init__(self, server: Synapse) -> None:
         self._server = server
@@ -167,7 +167,7 @@ class People:
         self._turn = threading.Lock()
 
     def new(self, name: str = "person") -> "Person":
-        """Somebody who was never here before."""
+        """Return a new user."""
         local = f"{name}-{uuid4().hex[:8]}"
         self._server.register(local, "secret", display=name.title())
         person = Person(self, f"@{local}:{SERVER}")
@@ -175,7 +175,7 @@ class People:
         return person
 
     def do(self, what: str, **args: Any) -> Any:
-        """Have something done; what came of it."""
+        """Run an action and return its result."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
         with self._turn:
@@ -199,7 +199,7 @@ class People:
 
 
 class Person:
-    """One of them."""
+    """One of the users."""
 
     def __init__(self, people: People, id_: str) -> None:
         self._people, self.id = people, id_
@@ -208,7 +208,7 @@ class Person:
         return await asyncio.to_thread(self._people.do, what, who=self.id, **args)
 
     async def say(self, room: str, text: str, **content: Any) -> str:
-        """Send words, with whatever else the content shall hold; the event's id."""
+        """Send a text, with further content; return the event's id."""
         return await self.send(room, {"msgtype": "m.text", "body": text, **content})
 
     async def send(
@@ -217,14 +217,14 @@ class Person:
         return str(await self.do("send", room=room, kind=kind, content=content))
 
     async def dm(self, user: str) -> str:
-        """Open a room to talk with somebody in private."""
+        """Open a direct room with a user."""
         return str(await self.do("create", direct=True, invite=[user]))
 
     async def create(self, name: str, *invite: str, **options: Any) -> str:
         return str(await self.do("create", name=name, invite=list(invite), **options))
 
     async def invitation(self) -> str:
-        """Wait for one; the room it is for."""
+        """Wait for an invite; return its room."""
         async with asyncio.timeout(WAIT_S):
             while True:
                 rooms: list[str] = await self.do("invited")
@@ -233,7 +233,7 @@ class Person:
                 await asyncio.sleep(0.02)
 
     async def shown(self, room: str) -> list[dict[str, Any]]:
-        """Every event of a room, as matrix-nio understood it."""
+        """Return every event of a room, as matrix-nio parsed it."""
         found: list[dict[str, Any]] = await self.do("shown", room=room)
         return found
 

@@ -17,7 +17,7 @@ import telegram
 
 
 def unknown(value: Any, path: str) -> Iterator[str]:
-    """Fields that the library has no place for, anywhere in what it read."""
+    """Return the fields that the library does not know, anywhere in what it parsed."""
     if isinstance(value, telegram.TelegramObject):
         for name in value.api_kwargs:
             yield f"{path}.{name} is not known"
@@ -44,7 +44,7 @@ def judge() -> None:
 
 
 async def talk(url: str, token: str, chat: int) -> dict[str, Any]:
-    """Every kind of call, by a client that nobody here wrote."""
+    """Make every kind of call, by an independent client."""
     async with telegram.Bot(token, base_url=f"{url}/bot", base_file_url=f"{url}/file/bot") as bot:
         updates = await bot.get_updates(timeout=0)
         sent = await bot.send_message(

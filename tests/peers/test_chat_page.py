@@ -1,4 +1,4 @@
-"""The chat page in a browser nobody here wrote, against the real gateway."""
+"""The chat page in a real browser, against the real gateway."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def sign_in(browser: Browser, gateway: Running, query: str = "") -> Page:
 
 @pytest.fixture
 def page(browser: Browser, gateway: Running) -> Page:
-    """Signed in, in a conversation of its own."""
+    """Return a page, logged in, in its own session."""
     page = sign_in(browser, gateway)
     page.click("#new")
     page.wait_until("document.querySelector('#sessions').value.includes(':web-')")
@@ -43,7 +43,7 @@ def ask(page: Page, text: str) -> None:
     page.press("Enter")
 
 
-def test_an_answer_is_streamed_and_then_whole(page: Page) -> None:
+def test_page_answer_is_streamed_then_complete(page: Page) -> None:
     page.run(
         "window.sizes = []; new MutationObserver(() => sizes.push("
         "document.querySelector('article[data-live]')?.innerText.length ?? 0))"
@@ -58,7 +58,7 @@ def test_an_answer_is_streamed_and_then_whole(page: Page) -> None:
     assert page.problems() == []
 
 
-def test_a_reload_keeps_the_conversation_and_the_sign_in(page: Page) -> None:
+def test_page_reload_keeps_session_and_login(page: Page) -> None:
     ask(page, "Hello MOCK:say:I am still here.§")
     page.wait_for_text(ENDED, "I am still here.")
     page.reload()
@@ -67,7 +67,7 @@ def test_a_reload_keeps_the_conversation_and_the_sign_in(page: Page) -> None:
     assert page.run("document.querySelector('#sign-in').hidden")
 
 
-def test_stop_ends_the_answer_and_keeps_what_was_said(page: Page) -> None:
+def test_page_stop_button_ends_run_and_keeps_text(page: Page) -> None:
     ask(page, "Tell me MOCK:long:2000:20")
     page.wait_until("document.querySelector('article[data-live]')?.innerText.includes('word0003')")
     page.click("#stop")
@@ -77,7 +77,7 @@ def test_stop_ends_the_answer_and_keeps_what_was_said(page: Page) -> None:
     assert "word0003" in page.wait_for_text("article[data-role=assistant]", "Stopped.")
 
 
-def test_escape_stops_too(page: Page, model: ModelServer) -> None:
+def test_page_escape_key_stops_run(page: Page, model: ModelServer) -> None:
     model.script([Say("It began"), Hold()])
     ask(page, "Begin")
     page.wait_for_text("article[data-live]", "It began")
@@ -85,7 +85,7 @@ def test_escape_stops_too(page: Page, model: ModelServer) -> None:
     assert page.wait_for_text(ENDED, "Stopped.")
 
 
-def test_a_reload_joins_an_answer_that_is_being_made(page: Page, model: ModelServer) -> None:
+def test_page_reload_joins_run_under_way(page: Page, model: ModelServer) -> None:
     model.script([Say("It began"), Hold()])
     ask(page, "Begin")
     page.wait_for_text("article[data-live]", "It began")
@@ -96,9 +96,7 @@ def test_a_reload_joins_an_answer_that_is_being_made(page: Page, model: ModelSer
     assert page.wait_for_text(ENDED, "Stopped.")
 
 
-def test_what_another_client_asks_is_shown_too(
-    page: Page, browser: Browser, gateway: Running
-) -> None:
+def test_page_shows_run_of_another_client(page: Page, browser: Browser, gateway: Running) -> None:
     key = page.run("document.querySelector('#sessions').value")
     other = sign_in(browser, gateway)
     other.run(f"sessionStorage.setItem('session', {json.dumps(key)})")
@@ -109,7 +107,7 @@ def test_what_another_client_asks_is_shown_too(
     assert other.wait_for_text("article[data-role=user]", "Hello")
 
 
-def test_a_command_is_answered_apart_from_what_was_said_before(page: Page) -> None:
+def test_page_command_answer_is_separate(page: Page) -> None:
     ask(page, "Hello MOCK:say:An answer.§")
     page.wait_for_text(ENDED, "An answer.")
     ask(page, "/status")
@@ -119,13 +117,13 @@ def test_a_command_is_answered_apart_from_what_was_said_before(page: Page) -> No
     assert "An answer." not in shown
 
 
-def test_an_error_is_shown_as_one(page: Page) -> None:
+def test_page_error_is_shown(page: Page) -> None:
     ask(page, "MOCK:fail:400")
     assert "HTTP 400" in page.wait_for_text("article .error", "mock/mock-1")
     assert page.run("document.querySelector('#stop').hidden")
 
 
-def test_a_tool_has_a_line_of_its_own(page: Page, gateway: Running, model: ModelServer) -> None:
+def test_page_tool_call_has_own_line(page: Page, gateway: Running, model: ModelServer) -> None:
     (gateway.home.workspace / "lamp.txt").write_text("The lamp is <b>green</b>.\n")
     model.script(
         [Say("Let me look."), CallTools(Call("read", {"path": "lamp.txt"}))], [Say("It is green.")]
@@ -141,12 +139,12 @@ def test_a_tool_has_a_line_of_its_own(page: Page, gateway: Running, model: Model
     assert page.run("document.querySelectorAll('b b, pre b').length") == 0
 
 
-def test_what_a_model_says_stays_text(page: Page, model: ModelServer) -> None:
+def test_page_model_html_stays_text(page: Page, model: ModelServer) -> None:
     model.script([Say(HOSTILE)])
     ask(page, "Be hostile")
     shown = page.wait_for_text(ENDED, "<script>")
     assert "<img src=x" in shown and "[click](javascript:" in shown
-    assert "https://bank.example (evil.example)" in shown  # a label cannot hide where it leads
+    assert "https://bank.example (evil.example)" in shown  # a label cannot hide its target
     assert page.run("document.querySelectorAll('#log img, #log script').length") == 0
     links = page.run("[...document.querySelectorAll('#log a')].map(a => [a.href, a.rel])")
     assert links == [["https://evil.example/", "noopener noreferrer nofollow"]]
@@ -157,13 +155,13 @@ def test_what_a_model_says_stays_text(page: Page, model: ModelServer) -> None:
     assert page.problems() == []
 
 
-def test_a_long_hostile_text_does_not_hang_the_page(page: Page, model: ModelServer) -> None:
+def test_page_long_untrusted_text_does_not_hang(page: Page, model: ModelServer) -> None:
     model.script([Say([*(mark * 20_000 for mark in ("`a``", "**a", "[a](", "http://")), "end"])])
     ask(page, "Be long")
     assert page.wait_for_text(ENDED, "end")
 
 
-def test_the_policy_refuses_a_script_in_the_page(page: Page) -> None:
+def test_page_content_security_policy_blocks_script(page: Page) -> None:
     page.run(
         "document.body.append(Object.assign(document.createElement('script'),"
         " {textContent: \"document.title = 'owned'\"}))"
@@ -174,14 +172,14 @@ def test_the_policy_refuses_a_script_in_the_page(page: Page) -> None:
     assert any("Content Security Policy" in problem for problem in page.problems())
 
 
-def test_the_gateway_is_never_taken_from_the_address(browser: Browser, gateway: Running) -> None:
+def test_page_gateway_is_never_taken_from_url(browser: Browser, gateway: Running) -> None:
     page = browser.open(f"{gateway.page}?gatewayUrl=ws://127.0.0.1:9/&session=agent:main:other")
     page.wait_until("!document.querySelector('#sign-in').hidden")
     assert page.run("location.search") == ""
     assert set(page.sockets()) == {f"{gateway.url}/"}
 
 
-def test_a_token_in_the_address_opens_nothing(browser: Browser, gateway: Running) -> None:
+def test_page_token_in_url_grants_nothing(browser: Browser, gateway: Running) -> None:
     page = browser.open(f"{gateway.page}?token={TOKEN}")
     assert not page.run("document.querySelector('#log')")
     assert page.sockets() == []
@@ -190,7 +188,7 @@ def test_a_token_in_the_address_opens_nothing(browser: Browser, gateway: Running
     assert TOKEN not in "".join(page.sent())
 
 
-def test_a_wrong_token_is_told_and_not_kept(browser: Browser, gateway: Running) -> None:
+def test_page_wrong_token_is_reported_and_not_stored(browser: Browser, gateway: Running) -> None:
     page = browser.open(gateway.page)
     page.wait_until("!document.querySelector('#sign-in').hidden")
     page.type("#token", "wrong")
@@ -199,7 +197,9 @@ def test_a_wrong_token_is_told_and_not_kept(browser: Browser, gateway: Running) 
     assert page.run("sessionStorage.getItem('token')") is None
 
 
-def test_the_devices_key_cannot_be_read_out_and_stays(browser: Browser, gateway: Running) -> None:
+def test_page_device_key_is_not_extractable_and_persists(
+    browser: Browser, gateway: Running
+) -> None:
     page = sign_in(browser, gateway)
     keys = (
         "new Promise(done => { indexedDB.open('homarus').onsuccess = ({target}) => {"
@@ -214,7 +214,7 @@ def test_the_devices_key_cannot_be_read_out_and_stays(browser: Browser, gateway:
     assert all(params["device"]["nonce"] for params in connects)
 
 
-def test_conversations_can_be_chosen(page: Page) -> None:
+def test_page_sessions_can_be_selected(page: Page) -> None:
     ask(page, "First MOCK:say:One.§")
     page.wait_for_text(ENDED, "One.")
     first = page.run("document.querySelector('#sessions').value")
@@ -233,7 +233,7 @@ def test_conversations_can_be_chosen(page: Page) -> None:
     assert "Two." not in page.run("document.querySelector('#log').innerText")
 
 
-def test_the_page_comes_back_after_a_restart(
+def test_page_reconnects_after_gateway_restart(
     browser: Browser, model: ModelServer, gateway: Running, tmp_path: Path
 ) -> None:
     home = new_home(tmp_path, gateway.home.env, model)
@@ -249,7 +249,7 @@ def test_the_page_comes_back_after_a_restart(
         assert page.wait_for_text(ENDED, "After.")
 
 
-def test_the_page_is_usable_by_keyboard_and_named_for_readers(page: Page) -> None:
+def test_page_is_keyboard_usable_and_labelled(page: Page) -> None:
     named = page.run(
         "[...document.querySelectorAll('button:not([hidden]), select, textarea, input')]"
         ".every(e => e.innerText || e.labels?.length)"
@@ -260,7 +260,7 @@ def test_the_page_is_usable_by_keyboard_and_named_for_readers(page: Page) -> Non
     assert page.run("document.activeElement.id") == "text"
 
 
-def test_it_looks_right(page: Page, tmp_path: Path) -> None:
+def test_page_layout_matches_screenshot(page: Page, tmp_path: Path) -> None:
     ask(page, "Hello MOCK:say:Here is **code**:\n\n```sh\necho hi\n```§")
     page.wait_for_text(ENDED, "echo hi")
     page.screenshot(tmp_path / "page.png")
@@ -280,7 +280,7 @@ def test_it_looks_right(page: Page, tmp_path: Path) -> None:
     assert page.run("document.querySelector('article code').tagName") == "CODE"
 
 
-def test_the_page_needs_no_other_server(gateway: Running) -> None:
+def test_page_needs_no_other_server(gateway: Running) -> None:
     with urlopen(gateway.page) as answer:
         policy = answer.headers["Content-Security-Policy"]
         text = answer.read().decode()

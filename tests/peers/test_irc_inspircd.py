@@ -1,4 +1,4 @@
-"""Our IRC account on a newer server: it gives times and ids, and vouches for accounts."""
+"""Our IRC account on a newer server: it sends times and ids, and authenticates accounts."""
 
 import asyncio
 import signal
@@ -69,7 +69,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes], folder: Path) -> None
             return
 
 
-def test_a_server_of_the_newer_kind_gives_times_and_ids_and_a_bare_nick_is_nobody(
+def test_inspircd_gives_time_and_id_and_bare_nick_is_no_id(
     port: int,
 ) -> None:
     async def main() -> None:
@@ -92,7 +92,7 @@ def test_a_server_of_the_newer_kind_gives_times_and_ids_and_a_bare_nick_is_nobod
             await asyncio.to_thread(ann.wait, ann.messages)
             task.cancel()
         assert direct.address.chat == "ann{x}" and room.address.chat == "#den"
-        # The server vouches for accounts, and this nick is logged in to none.
+        # The server authenticates accounts, and this nick is logged in to none.
         assert direct.sender.startswith("ann{x}!") and direct.sender.endswith("@127.0.0.1")
         assert direct.at_ms >= before_ms - 60_000 and "~" in direct.id
         assert room.occasion.mentioned and room.occasion.kind == "group"

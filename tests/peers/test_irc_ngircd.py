@@ -1,4 +1,4 @@
-"""Our IRC account on a real server, with people who use a client nobody here wrote."""
+"""Our IRC account on a real server, with users of an independent client."""
 
 import asyncio
 import signal
@@ -45,7 +45,7 @@ def channel(server: Ircd, *, pace: Pace | None = None, **more: Any) -> IrcChanne
 
 @asynccontextmanager
 async def at_work(account: IrcChannel, desk: Desk) -> AsyncIterator[asyncio.Task[None]]:
-    """The account, on the server for as long as the block lasts."""
+    """Run the account on the server while the block lasts."""
     async with asyncio.timeout(GUARD_S), asyncio.TaskGroup() as group:
         task = group.create_task(account.run(desk))
         yield task
@@ -60,7 +60,7 @@ def out(text: str, chat: str) -> Outbound:
     return Outbound(Address("irc", chat), text, "key")
 
 
-def test_a_person_and_a_room_are_heard_and_answered(server: Ircd, alice: Person) -> None:
+def test_ngircd_person_and_channel_are_received_and_answered(server: Ircd, alice: Person) -> None:
     async def main() -> None:
         desk, account = Desk(), channel(server, channels=["#Den"])
         async with at_work(account, desk):
@@ -90,7 +90,7 @@ def test_a_person_and_a_room_are_heard_and_answered(server: Ircd, alice: Person)
     asyncio.run(main())
 
 
-def test_a_message_of_the_full_limit_arrives_whole(server: Ircd, alice: Person) -> None:
+def test_ngircd_message_of_full_limit_arrives_complete(server: Ircd, alice: Person) -> None:
     room = "#" + "r" * 49
 
     async def main() -> None:
@@ -109,7 +109,7 @@ def test_a_message_of_the_full_limit_arrives_whole(server: Ircd, alice: Person) 
     asyncio.run(main())
 
 
-def test_what_the_server_refuses_is_known(server: Ircd, alice: Person) -> None:
+def test_ngircd_refused_send_is_reported(server: Ircd, alice: Person) -> None:
     async def main() -> None:
         await asyncio.to_thread(alice.join, "#quiet")
         await asyncio.to_thread(alice.silence, "#quiet")
@@ -124,7 +124,7 @@ def test_what_the_server_refuses_is_known(server: Ircd, alice: Person) -> None:
     asyncio.run(main())
 
 
-def test_it_cannot_be_made_to_say_another_line(server: Ircd, alice: Person) -> None:
+def test_ngircd_text_cannot_inject_line(server: Ircd, alice: Person) -> None:
     async def main() -> None:
         account = channel(server)
         async with at_work(account, Desk()) as task:
@@ -143,7 +143,7 @@ def test_it_cannot_be_made_to_say_another_line(server: Ircd, alice: Person) -> N
     asyncio.run(main())
 
 
-def test_a_wrong_password_stops_the_channel_and_the_right_one_is_let_in(tmp_path: Path) -> None:
+def test_ngircd_wrong_password_stops_channel_and_right_one_connects(tmp_path: Path) -> None:
     async def main(server: Ircd) -> None:
         for wrong in ("", "guess"):
             with pytest.raises(ChannelAuthFailed, match="password"):
@@ -154,7 +154,9 @@ def test_a_wrong_password_stops_the_channel_and_the_right_one_is_let_in(tmp_path
         asyncio.run(main(server))
 
 
-def test_tls_is_spoken_with_whom_we_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ngircd_tls_needs_trusted_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     certificate = make_certificate(tmp_path)
 
     async def main(server: Ircd) -> None:
@@ -170,7 +172,7 @@ def test_tls_is_spoken_with_whom_we_trust(tmp_path: Path, monkeypatch: pytest.Mo
         asyncio.run(main(server))
 
 
-def test_a_name_that_is_taken_is_had_when_it_is_free(server: Ircd, alice: Person) -> None:
+def test_ngircd_nick_in_use_is_regained_when_free(server: Ircd, alice: Person) -> None:
     async def main() -> None:
         account = channel(server, nick="lobster", pace=Pace(again_s=0.2))
         with person(server.port, "lobster"):
@@ -184,7 +186,7 @@ def test_a_name_that_is_taken_is_had_when_it_is_free(server: Ircd, alice: Person
     asyncio.run(main())
 
 
-def test_a_name_is_taken_back_while_connected(server: Ircd, alice: Person) -> None:
+def test_ngircd_nick_is_regained_while_connected(server: Ircd, alice: Person) -> None:
     async def main() -> None:
         account = channel(server, nick="crab", channels=["#sea"], pace=Pace(again_s=0.2))
         with person(server.port, "crab") as other:
@@ -197,7 +199,7 @@ def test_a_name_is_taken_back_while_connected(server: Ircd, alice: Person) -> No
     asyncio.run(main())
 
 
-def test_who_is_thrown_out_of_a_room_comes_back(server: Ircd, alice: Person) -> None:
+def test_ngircd_kicked_bot_rejoins(server: Ircd, alice: Person) -> None:
     async def main() -> None:
         await asyncio.to_thread(alice.join, "#strict")
         account = channel(server, channels=["#strict"], pace=Pace(again_s=0.5))
@@ -211,7 +213,7 @@ def test_who_is_thrown_out_of_a_room_comes_back(server: Ircd, alice: Person) -> 
     asyncio.run(main())
 
 
-def test_a_server_that_was_restarted_is_found_again(tmp_path: Path) -> None:
+def test_ngircd_restarted_server_is_reconnected(tmp_path: Path) -> None:
     async def main(server: Ircd) -> None:
         account = channel(server, channels=["#a"])
         for how in (signal.SIGTERM, signal.SIGKILL):
@@ -228,7 +230,7 @@ def test_a_server_that_was_restarted_is_found_again(tmp_path: Path) -> None:
         asyncio.run(main(server))
 
 
-def test_of_what_the_server_took_to_its_grave_nobody_knows(tmp_path: Path) -> None:
+def test_ngircd_killed_server_leaves_outcome_unknown(tmp_path: Path) -> None:
     async def main(server: Ircd) -> None:
         account = channel(server)
         async with asyncio.timeout(GUARD_S), asyncio.TaskGroup() as group:
@@ -236,7 +238,7 @@ def test_of_what_the_server_took_to_its_grave_nobody_knows(tmp_path: Path) -> No
             await account.send(out("hi", "homarus"))
             server.freeze()
             sending = group.create_task(end_of_send(account))
-            await asyncio.sleep(0.2)  # it is with the system, and nobody reads it
+            await asyncio.sleep(0.2)  # the kernel has it, and no process reads it
             await asyncio.to_thread(server.stop, signal.SIGKILL)
             assert type(await sending) is ChannelError
             assert type(await ending) is ChannelError
@@ -250,7 +252,7 @@ def test_of_what_the_server_took_to_its_grave_nobody_knows(tmp_path: Path) -> No
         asyncio.run(main(server))
 
 
-def test_a_server_that_punishes_haste_does_not_throw_us_out(tmp_path: Path) -> None:
+def test_ngircd_flood_protection_does_not_disconnect(tmp_path: Path) -> None:
     texts = [f"line {number}" for number in range(12)]
 
     async def main(server: Ircd, alice: Person) -> None:
@@ -267,7 +269,7 @@ def test_a_server_that_punishes_haste_does_not_throw_us_out(tmp_path: Path) -> N
 
 
 async def end_of(account: IrcChannel) -> ChannelError:
-    """How its connection ends."""
+    """Return how its connection ends."""
     with pytest.raises(ChannelError) as caught:
         await account.run(Desk())
     return caught.value

@@ -1,4 +1,4 @@
-"""Our chat wire against llama.cpp's own HTTP server, which nobody here wrote."""
+"""Our chat wire against llama.cpp's own HTTP server."""
 
 import asyncio
 import re
@@ -81,28 +81,28 @@ def failure(address: str, text: str, key: str = KEY) -> ProviderError:
     return caught.value
 
 
-def test_it_answers_streams_and_counts(address: str) -> None:
+def test_llama_server_answers_streams_and_counts_tokens(address: str) -> None:
     said, message = ask(address, "What is the capital of France?")
     assert said and said == message.text
     assert message.origin is not None
     assert message.origin.usage.prompt > 10 and message.origin.usage.output > 0
 
 
-def test_an_answer_at_its_limit_says_so(address: str) -> None:
+def test_llama_server_answer_at_limit_reports_length(address: str) -> None:
     _, message = ask(address, "Tell me a long story about a lobster.", max_tokens=5)
     assert message.origin is not None and message.origin.stop == "length"
 
 
-def test_its_own_words_for_a_full_window_are_understood(address: str) -> None:
+def test_llama_server_context_overflow_is_recognised(address: str) -> None:
     assert isinstance(failure(address, "word " * 3000), ContextOverflow)
 
 
-def test_its_own_words_for_a_wrong_key_are_understood(address: str) -> None:
+def test_llama_server_wrong_key_is_recognised(address: str) -> None:
     wrong = failure(address, "hi", key="not-the-key")
     assert isinstance(wrong, AuthFailed) and "not-the-key" not in str(wrong)
 
 
-def test_cancelling_frees_its_one_slot_at_once(address: str) -> None:
+def test_llama_server_cancelled_request_frees_slot(address: str) -> None:
     async def main() -> None:
         provider = openai.create(openai.Settings("llama", address, KEY))
         request = Request("demo", "", (user("Tell me a very long story."),), max_tokens=900)
@@ -115,12 +115,12 @@ def test_cancelling_frees_its_one_slot_at_once(address: str) -> None:
     assert said
 
 
-def test_its_models_are_found_by_asking(open_address: str) -> None:
+def test_llama_server_models_are_discovered(open_address: str) -> None:
     vendor = Vendor("ollama", "Ollama", open_address)
     assert asyncio.run(list_models(vendor))
 
 
-def test_the_whole_program_talks_with_it(open_address: str, tmp_path: Path) -> None:
+def test_llama_server_answers_complete_program(open_address: str, tmp_path: Path) -> None:
     home = Home(tmp_path, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"})
     home.configure(
         {

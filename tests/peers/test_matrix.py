@@ -1,4 +1,4 @@
-"""The Matrix channel on a real Synapse, with people who use matrix-nio."""
+"""The Matrix channel on a real Synapse, with users of matrix-nio."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ PNG = base64.b64decode(
 
 @dataclass
 class Stage:
-    """A person, a bot that runs, and a room they share."""
+    """A user, a running bot, and a room they share."""
 
     person: Person
     bot: Bot
@@ -38,13 +38,13 @@ class Stage:
     room: str
 
     async def ask(self, method: str, path: str, data: dict[str, Any] | None = None) -> Any:
-        """A request in the bot's name."""
+        """Send a request in the bot's name."""
         return await asyncio.to_thread(
             self.bot.server.ask, method, f"/_matrix/client{path}", data, self.bot.token
         )
 
     async def until(self, what: str, holds: Callable[[list[Any]], bool]) -> None:
-        """Wait until what the person was told in the room is so."""
+        """Wait until the user's view of the room satisfies a condition."""
         async with asyncio.timeout(WAIT_S):
             while True:
                 if holds(await self.person.do(what, room=self.room)):
@@ -52,7 +52,7 @@ class Stage:
                 await asyncio.sleep(0.02)
 
     async def seen(self, event_id: str) -> dict[str, Any]:
-        """An event of ours, as matrix-nio understood it."""
+        """Return an event of ours, as matrix-nio parsed it."""
         (event, *_) = await self.person.sees(self.room, lambda one: one["id"] == event_id)
         return event
 
@@ -89,7 +89,7 @@ def scene(synapse: Synapse, people: People) -> Scene:
     return Scene(synapse, people)
 
 
-def test_words_go_both_ways_in_private(scene: Scene) -> None:
+def test_synapse_text_goes_both_ways_in_direct_room(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         event = await stage.person.say(stage.room, "hello 👋\nthere")
         (inbound,) = await stage.desk.received(1)
@@ -111,7 +111,7 @@ def test_words_go_both_ways_in_private(scene: Scene) -> None:
     scene.play(body)
 
 
-def test_a_person_sees_that_a_message_was_read_and_that_we_are_typing(scene: Scene) -> None:
+def test_synapse_read_receipt_and_typing_are_shown(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         to = Address("matrix", stage.room)
         event = await stage.person.say(stage.room, "hello")
@@ -125,7 +125,7 @@ def test_a_person_sees_that_a_message_was_read_and_that_we_are_typing(scene: Sce
     scene.play(body)
 
 
-def test_a_room_is_a_group_and_says_who_is_meant(scene: Scene) -> None:
+def test_synapse_room_is_group_with_mentions(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         other = "@somebody:else.org"
         pill = f'<a href="https://matrix.to/#/{stage.bot.id}">Homarus</a>: you?'
@@ -151,7 +151,7 @@ def test_a_room_is_a_group_and_says_who_is_meant(scene: Scene) -> None:
     scene.play(body, direct=False, autoJoin="always")
 
 
-def test_a_third_person_makes_a_private_room_a_group(scene: Scene) -> None:
+def test_synapse_third_member_makes_direct_room_a_group(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         await stage.person.say(stage.room, "we are alone")
         await stage.desk.received(1)
@@ -165,7 +165,7 @@ def test_a_third_person_makes_a_private_room_a_group(scene: Scene) -> None:
     scene.play(body)
 
 
-def test_notices_are_told_apart_and_emotes_name_who_does_it(scene: Scene) -> None:
+def test_synapse_notices_are_marked_and_emotes_name_sender(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         await stage.person.send(stage.room, {"msgtype": "m.notice", "body": "beep"})
         await stage.person.send(stage.room, {"msgtype": "m.emote", "body": "waves"})
@@ -176,7 +176,7 @@ def test_notices_are_told_apart_and_emotes_name_who_does_it(scene: Scene) -> Non
     scene.play(body)
 
 
-def test_what_makes_no_sense_is_passed_over_and_the_rest_is_read(scene: Scene) -> None:
+def test_synapse_invalid_events_are_skipped(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         strange: list[dict[str, Any]] = [
             {"msgtype": "m.text", "body": "  "},
@@ -196,7 +196,7 @@ def test_what_makes_no_sense_is_passed_over_and_the_rest_is_read(scene: Scene) -
     scene.play(body)
 
 
-def test_hostile_words_arrive_unchanged(scene: Scene) -> None:
+def test_synapse_untrusted_text_arrives_unchanged(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         await stage.person.say(stage.room, HOSTILE)
         (inbound,) = await stage.desk.received(1)
@@ -209,9 +209,7 @@ def test_hostile_words_arrive_unchanged(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("worst", ["\x01", "\u2028", "漢", "😀" * 1, '"', "\\"])
-def test_a_part_of_full_length_fits_an_event_and_an_edit_of_it_too(
-    scene: Scene, worst: str
-) -> None:
+def test_synapse_part_of_full_length_and_its_edit_fit_event(scene: Scene, worst: str) -> None:
     async def body(stage: Stage) -> None:
         units = len(worst.encode("utf-16-le")) // 2
         text = worst * (stage.channel.capabilities.text_limit // units)
@@ -225,7 +223,7 @@ def test_a_part_of_full_length_fits_an_event_and_an_edit_of_it_too(
     scene.play(body)
 
 
-def test_markup_is_shown_and_can_be_read_without(scene: Scene) -> None:
+def test_synapse_markup_has_plain_fallback(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         html = "<strong>Now</strong> &lt;tag&gt; &amp; <em>then</em>"
         receipt = await stage.channel.send(out(stage.room, html))
@@ -237,7 +235,7 @@ def test_markup_is_shown_and_can_be_read_without(scene: Scene) -> None:
     scene.play(body)
 
 
-def test_the_same_key_is_one_message_however_often_it_is_sent(scene: Scene) -> None:
+def test_synapse_same_key_is_one_message(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         receipts = [await stage.channel.send(out(stage.room, "once", "key")) for _ in range(5)]
         assert len(set(receipts)) == 1
@@ -250,7 +248,7 @@ def test_the_same_key_is_one_message_however_often_it_is_sent(scene: Scene) -> N
     scene.play(body)
 
 
-def test_an_answer_names_what_it_answers_both_ways(scene: Scene) -> None:
+def test_synapse_reply_names_its_message_both_ways(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         ours = await stage.channel.send(out(stage.room, "shall I?"))
         fallback = f"> <{stage.bot.id}> shall I?\n\nyes, do"
@@ -268,7 +266,7 @@ def test_an_answer_names_what_it_answers_both_ways(scene: Scene) -> None:
     scene.play(body)
 
 
-def test_whom_an_answer_answers_is_asked_of_the_server_and_not_of_its_sender(
+def test_synapse_replied_sender_is_read_from_server(
     scene: Scene,
 ) -> None:
     async def body(stage: Stage) -> None:
@@ -285,7 +283,7 @@ def test_whom_an_answer_answers_is_asked_of_the_server_and_not_of_its_sender(
     scene.play(body)
 
 
-def test_an_answer_to_what_we_said_in_an_earlier_life_is_known_as_one(scene: Scene) -> None:
+def test_synapse_reply_to_message_of_earlier_process_is_known(scene: Scene) -> None:
     async def main() -> None:
         bot = new_bot(scene.synapse)
         person = await asyncio.to_thread(scene.people.new, "alice")
@@ -307,7 +305,7 @@ def test_an_answer_to_what_we_said_in_an_earlier_life_is_known_as_one(scene: Sce
     asyncio.run(main())
 
 
-def test_a_thread_is_answered_in_the_thread(scene: Scene) -> None:
+def test_synapse_thread_is_answered_in_thread(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         root = await stage.person.say(stage.room, "a topic")
         thread = {"rel_type": "m.thread", "event_id": root, "is_falling_back": True}
@@ -327,7 +325,7 @@ def test_a_thread_is_answered_in_the_thread(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(("replies", "starts"), [("off", False), ("always", True)])
-def test_threads_can_be_left_out_or_begun_by_every_message(
+def test_synapse_threads_setting_off_or_always_is_followed(
     scene: Scene, replies: str, starts: bool
 ) -> None:
     async def body(stage: Stage) -> None:
@@ -340,7 +338,7 @@ def test_threads_can_be_left_out_or_begun_by_every_message(
     scene.play(body, threadReplies=replies)
 
 
-def test_an_edit_of_a_person_is_told_as_one(scene: Scene) -> None:
+def test_synapse_edit_of_user_is_marked(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         first = await stage.person.say(stage.room, "helo")
         new = {"msgtype": "m.text", "body": "hello"}
@@ -355,12 +353,12 @@ def test_an_edit_of_a_person_is_told_as_one(scene: Scene) -> None:
     scene.play(body)
 
 
-def test_what_we_said_can_be_changed_and_taken_back(scene: Scene) -> None:
+def test_synapse_own_message_can_be_edited_and_deleted(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         to = Address("matrix", stage.room)
         sent = await stage.channel.send(out(stage.room, "first"))
         await stage.channel.edit(to, sent.message_id, "second")
-        await stage.channel.edit(to, sent.message_id, "second")  # changed already
+        await stage.channel.edit(to, sent.message_id, "second")  # edited already
         last = await stage.channel.send(out(stage.room, "third", replaces=sent.message_id))
         shown = await stage.seen(last.message_id)
         assert shown["class"] == "RoomMessageText" and shown["body"] == "* third"
@@ -377,7 +375,7 @@ def test_what_we_said_can_be_changed_and_taken_back(scene: Scene) -> None:
     scene.play(body)
 
 
-def test_only_what_we_said_can_be_changed(scene: Scene) -> None:
+def test_synapse_edit_of_foreign_message_is_refused(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         to = Address("matrix", stage.room)
         theirs = await stage.person.say(stage.room, "mine")
@@ -390,7 +388,7 @@ def test_only_what_we_said_can_be_changed(scene: Scene) -> None:
     scene.play(body)
 
 
-def test_a_reaction_stands_once_and_can_be_taken_away(scene: Scene) -> None:
+def test_synapse_reaction_is_set_once_and_removed(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         to = Address("matrix", stage.room)
         event = await stage.person.say(stage.room, "look")
@@ -409,7 +407,7 @@ def test_a_reaction_stands_once_and_can_be_taken_away(scene: Scene) -> None:
     scene.play(body)
 
 
-def test_files_of_people_can_be_had(scene: Scene) -> None:
+def test_synapse_files_of_users_are_fetched(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         url = await stage.person.do(
             "upload", data=base64.b64encode(PNG).decode(), mime="image/png", name="dot.png"
@@ -438,7 +436,7 @@ def test_files_of_people_can_be_had(scene: Scene) -> None:
     scene.play(body)
 
 
-def test_files_of_ours_arrive(scene: Scene, tmp_path: Path) -> None:
+def test_synapse_own_files_arrive(scene: Scene, tmp_path: Path) -> None:
     async def body(stage: Stage) -> None:
         picture, notes = tmp_path / "dot.png", tmp_path / "notes ü.txt"
         picture.write_bytes(PNG)
@@ -461,7 +459,7 @@ def test_files_of_ours_arrive(scene: Scene, tmp_path: Path) -> None:
     scene.play(body)
 
 
-def test_a_file_that_is_too_large_is_refused_before_and_by_the_server(
+def test_synapse_oversized_file_is_refused_before_and_by_server(
     scene: Scene, tmp_path: Path
 ) -> None:
     async def body(stage: Stage) -> None:
@@ -484,7 +482,7 @@ def test_a_file_that_is_too_large_is_refused_before_and_by_the_server(
     scene.play(body)
 
 
-def test_an_event_that_is_too_large_is_refused_for_good(scene: Scene) -> None:
+def test_synapse_oversized_event_is_refused_permanently(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         with pytest.raises(SendFailed) as caught:
             await stage.channel.send(out(stage.room, "x" * 70_000))
@@ -493,7 +491,7 @@ def test_an_event_that_is_too_large_is_refused_for_good(scene: Scene) -> None:
     scene.play(body)
 
 
-def test_somebody_is_written_to_by_name_and_in_the_same_room_the_next_time(scene: Scene) -> None:
+def test_synapse_send_to_user_id_reuses_direct_room(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         assert (await stage.channel.send(out(stage.person.id, "here?"))).message_id
         await stage.person.sees(stage.room, lambda one: one.get("body") == "here?")
@@ -511,7 +509,7 @@ def test_somebody_is_written_to_by_name_and_in_the_same_room_the_next_time(scene
     scene.play(body)
 
 
-def test_a_room_is_found_by_its_alias(scene: Scene) -> None:
+def test_synapse_room_is_found_by_alias(scene: Scene) -> None:
     async def body(stage: Stage) -> None:
         alias = f"#kitchen-{stage.bot.id[5:13]}:localhost"
         quoted = alias.replace("#", "%23")

@@ -1,4 +1,4 @@
-"""The Matrix channel apart from a real Synapse: restarts, absences, invitations, tokens."""
+"""The Matrix channel disconnected from a real Synapse: restarts, outages, invites, tokens."""
 
 import asyncio
 import signal
@@ -21,7 +21,7 @@ from tests.peers.synapse import WAIT_S, People, Person, Synapse, running_synapse
 
 pytestmark = pytest.mark.peers
 
-LIMIT = 10  # events of a room in one answer, in these tests
+LIMIT = 10  # events of a room in one response, in these tests
 NO_KEYS = {
     "type": "m.room.encryption",
     "state_key": "",
@@ -35,7 +35,7 @@ async def meet(synapse: Synapse, people: People) -> tuple[Bot, Person]:
 
 
 async def acquainted(bot: Bot, person: Person, desk: Desk) -> str:
-    """They have talked before: the room."""
+    """Return the room where both have talked before."""
     channel = bot.channel(initialSyncLimit=LIMIT)
     async with running(channel, desk):
         room = await person.dm(bot.id)
@@ -44,9 +44,7 @@ async def acquainted(bot: Bot, person: Person, desk: Desk) -> str:
     return room
 
 
-def test_what_was_said_before_the_first_start_is_not_answered(
-    synapse: Synapse, people: People
-) -> None:
+def test_synapse_messages_before_first_start_are_ignored(synapse: Synapse, people: People) -> None:
     async def main() -> None:
         bot, person = await meet(synapse, people)
         room = await person.dm(bot.id)
@@ -65,7 +63,7 @@ def test_what_was_said_before_the_first_start_is_not_answered(
     asyncio.run(main())
 
 
-def test_what_was_said_while_we_were_away_is_read_in_order_and_once(
+def test_synapse_messages_while_stopped_are_read_once_in_order(
     synapse: Synapse, people: People
 ) -> None:
     async def main() -> None:
@@ -86,9 +84,7 @@ def test_what_was_said_while_we_were_away_is_read_in_order_and_once(
     asyncio.run(main())
 
 
-def test_who_stops_in_the_middle_of_an_answer_reads_it_again(
-    synapse: Synapse, people: People
-) -> None:
+def test_synapse_stop_during_batch_rereads_it(synapse: Synapse, people: People) -> None:
     async def main() -> None:
         bot, person = await meet(synapse, people)
         desk = Desk()
@@ -98,7 +94,7 @@ def test_who_stops_in_the_middle_of_an_answer_reads_it_again(
         before = desk.kept
 
         class Fails(Desk):
-            """Has room for two more."""
+            """A store with room for two more messages."""
 
             async def __call__(self, *args: Any, **named: Any) -> None:
                 if len(self.got) == 2:
@@ -119,7 +115,7 @@ def test_who_stops_in_the_middle_of_an_answer_reads_it_again(
     asyncio.run(main())
 
 
-def test_what_is_read_a_hundred_times_is_answered_once(synapse: Synapse, people: People) -> None:
+def test_synapse_hundred_rereads_are_answered_once(synapse: Synapse, people: People) -> None:
     async def main() -> None:
         bot, person = await meet(synapse, people)
         desk = Desk()
@@ -128,7 +124,7 @@ def test_what_is_read_a_hundred_times_is_answered_once(synapse: Synapse, people:
         answered = list[Accepted]()
 
         class Forgetful:
-            """A Receive that always says it has read nothing since."""
+            """A handler that always returns the same cursor."""
 
             async def __call__(self, *args: Any, **named: Any) -> None:
                 await receive(*args, **named)
@@ -167,7 +163,7 @@ def test_what_is_read_a_hundred_times_is_answered_once(synapse: Synapse, people:
     asyncio.run(main())
 
 
-def test_it_goes_on_when_the_server_was_killed_and_came_back(tmp_path: Path) -> None:
+def test_synapse_killed_server_is_resumed(tmp_path: Path) -> None:
     async def main(server: Synapse, people: People) -> None:
         bot, person = await meet(server, people)
         desk, channel = Desk(), bot.channel()
@@ -191,7 +187,7 @@ def test_it_goes_on_when_the_server_was_killed_and_came_back(tmp_path: Path) -> 
             again = await channel.send(out(room, "sent before", "key"))
             task.cancel()
         assert desk.texts == ["before", "after"]
-        assert again == first  # the same key, on either side of a restart
+        assert again == first  # the same key, before and after a restart
 
     with running_synapse(tmp_path) as server:
         people = People(server)
@@ -201,7 +197,7 @@ def test_it_goes_on_when_the_server_was_killed_and_came_back(tmp_path: Path) -> 
             people.close()
 
 
-def test_while_the_server_is_away_nothing_was_sent(tmp_path: Path, synapse: Synapse) -> None:
+def test_synapse_send_while_server_is_down_is_retryable(tmp_path: Path, synapse: Synapse) -> None:
     async def main() -> None:
         bot = new_bot(synapse)
         channel = bot.channel(homeserver="http://127.0.0.1:9")
@@ -212,7 +208,7 @@ def test_while_the_server_is_away_nothing_was_sent(tmp_path: Path, synapse: Syna
     asyncio.run(main())
 
 
-def test_an_invitation_while_we_were_away_is_followed_and_what_came_with_it_answered(
+def test_synapse_invite_while_stopped_is_joined_and_answered(
     synapse: Synapse, people: People
 ) -> None:
     async def main() -> None:
@@ -247,7 +243,7 @@ def test_an_invitation_while_we_were_away_is_followed_and_what_came_with_it_answ
     ],
     ids=str,
 )
-def test_invitations_are_followed_as_the_config_says(
+def test_synapse_invites_follow_config(
     synapse: Synapse, people: People, settings: dict[str, Any], follows: set[str]
 ) -> None:
     async def main() -> None:
@@ -271,7 +267,7 @@ def test_invitations_are_followed_as_the_config_says(
     asyncio.run(main())
 
 
-def test_a_token_nobody_knows_stops_the_channel_and_says_so(synapse: Synapse) -> None:
+def test_synapse_unknown_token_stops_channel(synapse: Synapse) -> None:
     async def main() -> None:
         bot = new_bot(synapse)
         wrong = bot.channel(accessToken="syt_not_a_token")
@@ -289,7 +285,7 @@ def test_a_token_nobody_knows_stops_the_channel_and_says_so(synapse: Synapse) ->
     asyncio.run(main())
 
 
-def test_a_token_that_is_taken_back_stops_the_channel(synapse: Synapse, people: People) -> None:
+def test_synapse_revoked_token_stops_channel(synapse: Synapse, people: People) -> None:
     async def main() -> None:
         bot, person = await meet(synapse, people)
         desk, channel = Desk(), bot.channel()
@@ -309,7 +305,7 @@ def test_a_token_that_is_taken_back_stops_the_channel(synapse: Synapse, people: 
     asyncio.run(main())
 
 
-def test_a_password_makes_one_device_that_is_kept_and_used_again(
+def test_synapse_password_login_reuses_one_device(
     synapse: Synapse, people: People, tmp_path: Path
 ) -> None:
     async def main() -> None:
@@ -335,7 +331,7 @@ def test_a_password_makes_one_device_that_is_kept_and_used_again(
         async with running(channel, desk):
             assert await channel.send(out(room, "once", "key")) == first
         assert file.read_text() == kept
-        file.write_text(kept.replace("syt_", "old_"))  # a token that is no longer good
+        file.write_text(kept.replace("syt_", "old_"))  # a revoked token
         channel = bot.channel(tmp_path, **by_name)
         async with running(channel, desk):
             assert await channel.send(out(room, "once", "key")) == first
@@ -348,9 +344,7 @@ def test_a_password_makes_one_device_that_is_kept_and_used_again(
     asyncio.run(main())
 
 
-def test_an_encrypted_room_is_told_once_that_it_cannot_be_read(
-    synapse: Synapse, people: People
-) -> None:
+def test_synapse_encrypted_room_is_notified_once(synapse: Synapse, people: People) -> None:
     async def main() -> None:
         bot, person = await meet(synapse, people)
         desk = Desk()
@@ -380,9 +374,7 @@ def test_an_encrypted_room_is_told_once_that_it_cannot_be_read(
     asyncio.run(main())
 
 
-def test_who_is_put_out_of_a_room_is_refused_there_for_good(
-    synapse: Synapse, people: People
-) -> None:
+def test_synapse_removed_from_room_is_refused_permanently(synapse: Synapse, people: People) -> None:
     async def main() -> None:
         bot, person = await meet(synapse, people)
         desk, channel = Desk(), bot.channel(autoJoin="always")
@@ -400,7 +392,7 @@ def test_who_is_put_out_of_a_room_is_refused_there_for_good(
     asyncio.run(main())
 
 
-def test_a_server_that_is_asked_too_often_says_how_long_to_wait(tmp_path: Path) -> None:
+def test_synapse_rate_limit_has_retry_after(tmp_path: Path) -> None:
     async def main(server: Synapse, people: People) -> None:
         bot, person = await meet(server, people)
         channel = bot.channel()

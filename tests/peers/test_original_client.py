@@ -1,8 +1,8 @@
-"""The original's own command-line client against our gateway.
+"""OpenClaw's own command-line client against our gateway.
 
-It runs with an empty home and no key to any model. Where no gateway answers it would run a model
-by itself, so an answer counts only when it holds a word that only our scripted model knows, and
-our log shows the client.
+It runs with an empty home and no credential of any model. Without a gateway it would run a model
+itself, so an answer counts only when it contains a word that only our scripted model knows, and our
+log shows the client.
 """
 
 import json
@@ -25,9 +25,9 @@ from tests.peers.screen import shown
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(1200)]  # the first run installs it
 
 KEY = "agent:main:main"
-# An answer that comes sooner than its terminal has noted the question leaves it waiting for ever.
+# An answer that arrives before its terminal has recorded the question leaves it waiting forever.
 THINK = Delay(0.5)
-# What only reads, with params that suit it. The client must understand every answer.
+# Read-only methods, with suitable params. The client must parse every answer.
 READS: dict[str, dict[str, Any]] = {
     "agent.identity.get": {},
     "agents.files.get": {"agentId": "main", "name": "AGENTS.md"},
@@ -77,7 +77,7 @@ Ask: TypeAlias = Callable[..., Done]
 
 @pytest.fixture
 def env(gateway: Running, tmp_path: Path) -> dict[str, str]:
-    """An empty home; the gateway is named by the environment alone."""
+    """Return an environment with an empty home; only it names the gateway."""
     return {
         **bare_env(tmp_path),
         "TERM": "xterm-256color",
@@ -95,7 +95,7 @@ def ask(original: Original, env: dict[str, str], tmp_path: Path) -> Ask:
 
 
 def claimed(gateway: Running) -> set[str]:
-    """The methods our gateway says it has."""
+    """Return the methods that our gateway lists."""
     with connect(gateway.url, proxy=None) as socket:
         socket.recv()
         client = {"id": "test", "version": "1", "platform": "linux", "mode": "test"}
@@ -112,11 +112,11 @@ def connections(gateway: Running) -> int:
 
 
 def word() -> str:
-    """A word nobody else knows."""
+    """Return a unique word."""
     return f"lobster-{uuid4().hex[:12]}"
 
 
-def test_every_read_method_we_claim_answers_it(ask: Ask, gateway: Running) -> None:
+def test_openclaw_client_every_implemented_read_method_answers(ask: Ask, gateway: Running) -> None:
     names = claimed(gateway)
     assert names - READS.keys() - WRITES == set(), "say whether these read or write"
     assert {"health", "status", "sessions.list", "chat.history", "config.get"} <= names
@@ -137,7 +137,7 @@ def test_every_read_method_we_claim_answers_it(ask: Ask, gateway: Running) -> No
     assert connections(gateway) - before >= len(asked)
 
 
-def test_it_shows_our_health(ask: Ask, gateway: Running) -> None:
+def test_openclaw_client_shows_health(ask: Ask, gateway: Running) -> None:
     before = connections(gateway)
     done = ask("health")
     assert done.status == 0, done.err
@@ -146,7 +146,7 @@ def test_it_shows_our_health(ask: Ask, gateway: Running) -> None:
     assert connections(gateway) > before
 
 
-def test_it_shows_our_status(ask: Ask, gateway: Running) -> None:
+def test_openclaw_client_shows_status(ask: Ask, gateway: Running) -> None:
     done = ask("status")
     assert done.status == 0, done.err
     assert re.search(rf"Gateway +│ local · ws://127\.0\.0\.1:{gateway.port}.*reachable", done.out)
@@ -154,7 +154,7 @@ def test_it_shows_our_status(ask: Ask, gateway: Running) -> None:
     assert "unreachable" not in done.out
 
 
-def test_it_asks_our_agent_twice_in_one_session(
+def test_openclaw_client_runs_agent_twice_in_one_session(
     ask: Ask, gateway: Running, model: ModelServer
 ) -> None:
     first, second = word(), word()
@@ -174,7 +174,7 @@ def test_it_asks_our_agent_twice_in_one_session(
 
 
 @pytest.mark.parametrize("whom", [("--to", "+15555550123"), ("--agent", "main")])
-def test_it_finds_the_session_by_a_person_or_an_agent(
+def test_openclaw_client_finds_session_by_person_or_agent(
     whom: tuple[str, str], ask: Ask, model: ModelServer
 ) -> None:
     only_ours = word()
@@ -182,24 +182,24 @@ def test_it_finds_the_session_by_a_person_or_an_agent(
     assert only_ours in ask("agent", *whom, "--message", "Say the word.").out
 
 
-def test_a_failing_model_is_its_error_too(ask: Ask) -> None:
+def test_openclaw_client_reports_model_error(ask: Ask) -> None:
     done = ask("agent", "--session-id", "peer-2", "--json", "--message", "MOCK:fail:400")
     assert done.status != 0
     assert "mock/mock-1: the request was not accepted (HTTP 400)" in done.err
 
 
-def test_a_wrong_token_is_told_in_its_own_words(ask: Ask, gateway: Running) -> None:
+def test_openclaw_client_reports_wrong_token(ask: Ask, gateway: Running) -> None:
     done = ask("gateway", "call", "health", "--url", gateway.url, "--token", "wrong", "--json")
     assert done.status != 0
     assert "1008" in done.err + done.out and "unauthorized" in done.err + done.out
 
 
-def test_an_unknown_method_is_told_in_its_own_words(ask: Ask, gateway: Running) -> None:
+def test_openclaw_client_reports_unknown_method(ask: Ask, gateway: Running) -> None:
     done = ask("gateway", "call", "no.such", "--url", gateway.url, "--token", TOKEN)
     assert done.status != 0 and "unknown method: no.such" in done.err + done.out
 
 
-def test_it_follows_our_log_and_lists_our_devices(ask: Ask, gateway: Running) -> None:
+def test_openclaw_client_follows_log_and_lists_devices(ask: Ask, gateway: Running) -> None:
     where = ("--url", gateway.url, "--token", TOKEN)
     log = ask("logs", "--plain", "--limit", "20", *where)
     assert log.status == 0 and log.out.strip(), log.err
@@ -214,7 +214,7 @@ def tui(original: Original, gateway: Running) -> list[str]:
     return original.command("tui", "--url", gateway.url, "--token", TOKEN)
 
 
-def test_its_terminal_talks_with_our_agent(
+def test_openclaw_terminal_chats_with_agent(
     tui: list[str], env: dict[str, str], model: ModelServer, gateway: Running, tmp_path: Path
 ) -> None:
     first, second = word(), word()
@@ -234,7 +234,7 @@ def test_its_terminal_talks_with_our_agent(
     assert "client connected: gateway-client " in gateway.log
 
 
-def test_its_terminal_finds_the_history_again_and_can_stop_an_answer(
+def test_openclaw_terminal_restores_history_and_stops_run(
     tui: list[str], env: dict[str, str], model: ModelServer, tmp_path: Path
 ) -> None:
     first, second = word(), word()

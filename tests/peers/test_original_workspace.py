@@ -1,4 +1,4 @@
-"""A workspace that the original made: it loads as it is, and a chat leaves it as it was."""
+"""A workspace that OpenClaw made loads unchanged, and a chat leaves it unchanged."""
 
 import json
 import os
@@ -20,7 +20,7 @@ EXPECTED = {"AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEART
 
 
 def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """Every file below a folder, its bytes and when it was written; git's own included."""
+    """Return every file below a folder with bytes and modification time, including git's."""
     return {
         str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns)
         for path in sorted(folder.rglob("*"))
@@ -30,7 +30,7 @@ def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 @pytest.fixture
 def lived_in(original: Original, tmp_path: Path) -> Path:
-    """What `setup` of the original makes, with a memory added by hand."""
+    """Return what OpenClaw's `setup` makes, with a memory file added."""
     home, workspace = tmp_path / "original", tmp_path / "workspace"
     home.mkdir()
     done = original.run("setup", "--workspace", str(workspace), env=bare_env(home), cwd=home)
@@ -52,7 +52,7 @@ def home(lived_in: Path, model: ModelServer, tmp_path: Path) -> Home:
     return home
 
 
-def test_it_loads_unchanged_and_a_chat_changes_nothing(
+def test_openclaw_workspace_loads_and_chat_changes_nothing(
     home: Home, lived_in: Path, model: ModelServer
 ) -> None:
     before = contents(lived_in)
@@ -74,7 +74,7 @@ def test_it_loads_unchanged_and_a_chat_changes_nothing(
     assert {name: after[name] for name in before} == before
 
 
-def test_our_workspace_is_one_the_original_leaves_alone(
+def test_own_workspace_is_left_unchanged_by_openclaw(
     original: Original, home: Home, model: ModelServer, tmp_path: Path
 ) -> None:
     workspace = tmp_path / "made-by-us"

@@ -1,4 +1,4 @@
-"""The real qmd: what it is told, what it prints, and what is made of that. Keywords, no models."""
+"""The real qmd: its input, its output, and our parsing of it. Keywords, no models."""
 
 import asyncio
 import json
@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from homarus.config.memory import MemorySearch, MemorySettings
+from homarus.memory.backends import open_backend
 from homarus.memory.base import Ask
-from homarus.memory.builtin import Builtin
+from homarus.memory.embed.base import unpaid
 from homarus.memory.keeper import AgentMemory
-from homarus.memory.opening import open_backend
 from homarus.memory.place import Place
 from homarus.memory.qmd.backend import Qmd
 from homarus.memory.qmd.collections import find_document
@@ -84,7 +84,7 @@ def qmd(place: Place) -> Iterator[Qmd]:
 def indexed(
     program: QmdProgram, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Place, Qmd]]:
-    """One for all who only search."""
+    """Return one index for all tests that only search."""
     place = lived_in(program, tmp_path_factory.mktemp("indexed"))
     with closing(Qmd(place)) as qmd:
         qmd.sync(force=True)
@@ -92,7 +92,7 @@ def indexed(
 
 
 def cited(place: Place, qmd: Qmd, question: str, view: View | None = None) -> dict[str, str]:
-    """Paths and snippets; every snippet is what the cited lines of the file say."""
+    """Return paths and snippets; each snippet is the text of the cited lines."""
     results = qmd.search(question, Ask(view=view or View())).results
     for one in results:
         lines = find_document(place, one.path).file.read_text(encoding="utf-8").split("\n")
@@ -100,7 +100,7 @@ def cited(place: Place, qmd: Qmd, question: str, view: View | None = None) -> di
     return {one.path: one.snippet for one in results}
 
 
-def test_a_workspace_is_indexed_searched_and_cited(indexed: tuple[Place, Qmd]) -> None:
+def test_qmd_workspace_is_indexed_searched_and_cited(indexed: tuple[Place, Qmd]) -> None:
     place, qmd = indexed
     found = cited(place, qmd, "boat mast")
     assert list(found) == ["qmd/memory-dir/2026-01-01.md"]
@@ -118,13 +118,13 @@ def test_a_workspace_is_indexed_searched_and_cited(indexed: tuple[Place, Qmd]) -
     assert Path(status.database).is_file() and not status.dirty
 
 
-def test_a_question_of_which_no_file_has_every_word_is_answered(indexed: tuple[Place, Qmd]) -> None:
+def test_qmd_query_without_full_match_is_answered(indexed: tuple[Place, Qmd]) -> None:
     place, qmd = indexed
     found = cited(place, qmd, "Where on earth does Ada live, with or without a xylophone?")
     assert "- Ada lives in Lisbon since 2024." in found["qmd/memory-root/MEMORY.md"]
 
 
-def test_what_looks_like_an_option_or_a_query_language_is_words(indexed: tuple[Place, Qmd]) -> None:
+def test_qmd_query_like_option_or_query_language_is_plain_text(indexed: tuple[Place, Qmd]) -> None:
     place, qmd = indexed
     for text in ("-mast", "mast --full --all", '"mast'):
         assert "qmd/memory-dir/2026-01-01.md" in cited(place, qmd, text), text
@@ -132,9 +132,7 @@ def test_what_looks_like_an_option_or_a_query_language_is_words(indexed: tuple[P
         cited(place, qmd, text)
 
 
-def test_a_change_is_found_after_an_update_and_cited_as_it_is_before(
-    place: Place, qmd: Qmd
-) -> None:
+def test_qmd_changed_note_is_found_after_update(place: Place, qmd: Qmd) -> None:
     write(place, "MEMORY.md", "- A new line.\n- Another.\n- Ada lives in Porto since 2026.\n")
     assert "Porto" in cited(place, qmd, "Ada")["qmd/memory-root/MEMORY.md"]
     report = qmd.sync(force=True)
@@ -146,7 +144,7 @@ def test_a_change_is_found_after_an_update_and_cited_as_it_is_before(
     assert qmd.sync(force=True).removed == ("qmd/memory-root",)
 
 
-def test_links_lead_nowhere(place: Place, qmd: Qmd, tmp_path: Path) -> None:
+def test_qmd_links_are_not_followed(place: Place, qmd: Qmd, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "x.md").write_text("A zeppelin boat.\n", encoding="utf-8")
@@ -160,14 +158,14 @@ def test_links_lead_nowhere(place: Place, qmd: Qmd, tmp_path: Path) -> None:
     assert len(cited(place, qmd, "boat")) == 3
 
 
-def test_only_what_a_conversation_may_see(indexed: tuple[Place, Qmd]) -> None:
+def test_qmd_view_limits_results(indexed: tuple[Place, Qmd]) -> None:
     place, qmd = indexed
     assert list(cited(place, qmd, "boat", view_for(GROUP))) == ["qmd/memory-dir/shared/rules.md"]
     assert cited(place, qmd, "Ada", view_for(GROUP)) == {}
     assert len(cited(place, qmd, "boat", view_for(KEY))) == 3
 
 
-def test_collections_of_the_config_come_change_and_go(
+def test_qmd_configured_collections_follow_config(
     program: QmdProgram, place: Place, tmp_path: Path
 ) -> None:
     write(place, "Docs & Co/one.md", "The anchor is rusty.\n")
@@ -192,7 +190,7 @@ def test_collections_of_the_config_come_change_and_go(
     ]
 
 
-def test_a_project_file_in_the_workspace_is_not_obeyed(place: Place, tmp_path: Path) -> None:
+def test_qmd_project_file_in_workspace_is_ignored(place: Place, tmp_path: Path) -> None:
     hook = f"    update: touch {tmp_path}/obeyed\n"
     local = f"collections:\n  memory-dir:\n    path: {tmp_path}\n    pattern: '**/*.md'\n{hook}"
     for base in (place.workspace, tmp_path, place.agent_folder):
@@ -205,7 +203,7 @@ def test_a_project_file_in_the_workspace_is_not_obeyed(place: Place, tmp_path: P
     assert not list(tmp_path.rglob(".qmd/index.sqlite"))
 
 
-def test_past_conversations_are_found_by_those_who_took_part(
+def test_qmd_transcripts_are_found_by_participants(
     program: QmdProgram, place: Place, tmp_path: Path
 ) -> None:
     place.transcripts.mkdir(parents=True)
@@ -225,18 +223,18 @@ def test_past_conversations_are_found_by_those_who_took_part(
     assert found.source == "sessions" and "User: I bought a red kayak." in found.snippet
 
 
-def test_a_damaged_index_is_made_anew(place: Place, qmd: Qmd) -> None:
+def test_qmd_damaged_index_is_rebuilt(place: Place, qmd: Qmd) -> None:
     index = Path(qmd.status().database)
     index.write_bytes(b"this is not a database, and long enough to be sure of it" * 100)
     assert "qmd/memory-dir/2026-01-01.md" in cited(place, qmd, "mast")
 
 
 @pytest.mark.parametrize("mode", ["query", "vsearch"])
-def test_a_mode_that_needs_a_model_falls_back_where_there_is_none(
+def test_qmd_mode_without_model_falls_back(
     program: QmdProgram, place: Place, tmp_path: Path, mode: str
 ) -> None:
     now = place_of(program, tmp_path, searchMode=mode)
-    with closing(open_backend(now, lambda: Builtin(now))) as memory:
+    with closing(open_backend(now, unpaid)) as memory:
         memory.sync()
         answer = memory.search("mast", Ask())
         status = memory.status()
@@ -245,7 +243,7 @@ def test_a_mode_that_needs_a_model_falls_back_where_there_is_none(
     assert "qmd embed" in answer.fallback.why or "qmd query" in answer.fallback.why
 
 
-def test_the_memory_of_an_agent_searches_and_reads_by_it(place: Place) -> None:
+def test_qmd_agent_memory_searches_and_reads(place: Place) -> None:
     async def main() -> None:
         memory = AgentMemory(place)
         try:
@@ -261,12 +259,12 @@ def test_the_memory_of_an_agent_searches_and_reads_by_it(place: Place) -> None:
     asyncio.run(main())
 
 
-def test_one_that_needs_a_newer_node_falls_back(program: QmdProgram, place: Place) -> None:
+def test_qmd_needing_newer_node_falls_back(program: QmdProgram, place: Place) -> None:
     old = place.home / "old"
     old.mkdir()
     (old / "node").write_text("#!/bin/sh\necho 'SyntaxError: too old' >&2\nexit 1\n")
     (old / "node").chmod(0o755)
     now = replace(place, env={"PATH": f"{old}{os.pathsep}{os.environ['PATH']}"})
-    with closing(open_backend(now, lambda: Builtin(now))) as memory:
+    with closing(open_backend(now, unpaid)) as memory:
         answer = memory.search("mast", Ask())
     assert answer.results and answer.fallback and "too old" in answer.fallback.why

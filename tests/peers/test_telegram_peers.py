@@ -1,9 +1,9 @@
-"""Telegram: our strict fake before python-telegram-bot's own types, and a smoke test elsewhere.
+"""Our strict Telegram fake checked by python-telegram-bot, and a smoke test of another server.
 
-The fake is ours, so a green run against it proves only that we agree with ourselves. Here a
-library that nobody here wrote must understand every answer and every update that it makes, to the
-last field, and must be understood by it. telegram-test-api is a server that nobody here wrote
-either; it checks next to nothing, and shows that polling, a message in and an answer out work.
+The fake is ours, so a green run against it proves only that we agree with ourselves. Here an
+independent library must parse every response and every update of the fake, to the last field, and
+the fake must accept the library's calls. telegram-test-api is an independent server; it checks next
+to nothing, and shows that polling, a message in and an answer out work.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ HERE = Path(__file__).parent
 LIBRARY = HERE / "telegram_library.py"
 LOCK = HERE.parent.parent / "requirements" / "telegram.lock"
 WAIT_S = 60.0
-# What a method gives; the others give true.
+# The results of methods; the others return true.
 TYPES = {
     "getMe": "User",
     "getFile": "File",
@@ -47,7 +47,7 @@ def library() -> Path:
     return venv(LOCK)
 
 
-def test_the_library_understands_every_answer_and_every_update_of_the_fake(
+def test_fake_telegram_responses_and_updates_parse_in_library(
     library: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_bytes(b"some bytes")
@@ -88,7 +88,7 @@ def test_the_library_understands_every_answer_and_every_update_of_the_fake(
 
 
 async def whole_session(file: Path) -> TelegramServer:
-    """Everything that people and our bot can do, once."""
+    """Do once everything that users and our bot can do."""
     async with TelegramServer() as telegram:
         desk, channel = (
             Desk(),
@@ -181,7 +181,7 @@ async def refusals(telegram: TelegramServer, channel: Any) -> None:
 
 
 async def bare_calls(telegram: TelegramServer) -> None:
-    """What our bot has no use for in this session."""
+    """Make the calls that our bot does not use in this session."""
     api = Api("Telegram", telegram.url)
     for method, params in (
         ("deleteMyCommands", {}),
@@ -194,7 +194,7 @@ async def bare_calls(telegram: TelegramServer) -> None:
     await api.close()
 
 
-def test_the_librarys_own_client_talks_with_the_fake(library: Path) -> None:
+def test_fake_telegram_serves_client_of_library(library: Path) -> None:
     async def main() -> dict[str, Any]:
         async with TelegramServer() as telegram:
             telegram.say("hello")
@@ -260,7 +260,7 @@ def another_server() -> Iterator[str]:
             server.kill()
 
 
-def test_a_message_in_and_an_answer_out_by_a_server_nobody_here_wrote() -> None:
+def test_telegram_channel_works_with_independent_server() -> None:
     async def main(url: str) -> None:
         person = Api("telegram-test-api", url)
         server = TelegramServer(token=TOKEN)

@@ -1,23 +1,24 @@
-"""The rules of this repository as functions: source text in, complaints out."""
+"""The conventions of this repository as functions from source text to violations."""
 
 import ast
 import math
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "homarus"
 
-# Said nowhere else: names that tell a reader nothing.
-EMPTY_NAMES = {"utils", "helpers", "common", "shared", "misc", "impl"} | {
-    *("manager", "handler", "service", "factory", "processor")
-}
-# A bug in what runs here must not end its neighbours. Nowhere else is every error caught.
+# Words that say nothing, wherever they are in a name.
+EMPTY_WORDS = frozenset(["utils", "helpers", "common", "shared", "misc", "impl"])
+# Words that say nothing alone: they need a noun that says of what.
+ROLE_WORDS = frozenset(["handler", "service", "manager", "factory", "processor"])
+MAX_TEST_NAME_CHARS = 70
+# Only these modules may catch every error, because they run code whose bugs must be contained.
 CATCH_ALL = frozenset(["tools/call.py", "core/tasks.py", "gateway/client.py", "plugins/loader.py"])
-# Work that can be given up: a TaskGroup would wait for it for ever.
-GIVES_UP = frozenset(["core/watchdog.py"])
+# Starts tasks that may be abandoned: a TaskGroup would wait for them for ever.
+ABANDONS_TASKS = frozenset(["core/watchdog.py"])
 _LOOSE = frozenset(["create_task", "ensure_future", "gather", "wait_for"])
 _MACHINE = re.compile(
     r"/root/|/home/(?!user\b|you\b|me\b|ann\b|<)\w|/work/|/Users/(?!you\b|me\b)\w"
@@ -32,12 +33,12 @@ _REASON = re.compile(r"^(?::\s*[\w, ]+?|\[[\w, -]+\])\s*(?:-|#|—|–)\s*\w+")
 
 
 def modules(*folders: Path) -> list[Path]:
-    """Every Python file of ours below these folders."""
+    """Return every Python file below these folders."""
     return sorted(p for folder in folders for p in folder.rglob("*.py") if not _hidden(p))
 
 
 def tracked() -> list[Path]:
-    """Every file of the repository: as git lists them, or by walking where there is no git."""
+    """Return every file of the repository, as git lists them, or by walking without git."""
     listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     try:
         listed = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True).stdout.decode()
@@ -53,7 +54,7 @@ def _hidden(path: Path) -> bool:
 
 
 def percentile(values: Sequence[int], share: float) -> int:
-    """The smallest value that at least `share` of them do not exceed."""
+    """Return the smallest value that at least `share` of the values do not exceed."""
     return sorted(values)[math.ceil(share * len(values)) - 1] if values else 0
 
 
@@ -62,28 +63,49 @@ def lines(source: str) -> int:
 
 
 def functions(source: str) -> Iterator[tuple[str, int]]:
-    """Every function with its length in lines, its own inner functions included."""
+    """Yield every function with its length in lines, inner functions included."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 def empty_names(path: str, source: str) -> list[str]:
-    """Modules, packages and classes named with a word that says nothing."""
+    """Find modules, packages and classes whose name says nothing."""
     parts = [part.removesuffix(".py") for part in Path(path).parts]
-    found = [f"{path}: module name {part!r}" for part in parts if _says_nothing(part)]
+    found = [f"{path}: module name {part!r}" for part in parts if _is_empty_name(part)]
     classes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef))
-    return found + [f"{path}:{c.lineno}: class {c.name}" for c in classes if _says_nothing(c.name)]
+    return found + [f"{path}:{c.lineno}: class {c.name}" for c in classes if _is_empty_name(c.name)]
 
 
-def _says_nothing(name: str) -> bool:
-    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)
-    return any(w.lower() in EMPTY_NAMES or f"{w.lower()}s" in EMPTY_NAMES for w in words)
+def _is_empty_name(name: str) -> bool:
+    words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
+    if any(word in EMPTY_WORDS or f"{word}s" in EMPTY_WORDS for word in words):
+        return True
+    return len(words) == 1 and words[0] in ROLE_WORDS
+
+
+def repeated_classes(sources: Mapping[str, str]) -> list[str]:
+    """Find public classes whose name is defined in several modules.
+
+    A channel's `Settings` is excepted: the loader requires that name.
+    """
+    modules_by_name: dict[str, list[str]] = {}
+    for path, source in sources.items():
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                if node.name == "Settings" and path.startswith("channels/"):
+                    continue
+                modules_by_name.setdefault(node.name, []).append(path)
+    return [
+        f"class {name}: {', '.join(paths)}"
+        for name, paths in sorted(modules_by_name.items())
+        if len(paths) > 1
+    ]
 
 
 def loose_tasks(path: str, source: str) -> list[str]:
-    """Tasks nobody owns: anything but a TaskGroup's `create_task`."""
-    if path in GIVES_UP:
+    """Find tasks without an owner: anything but a TaskGroup's `create_task`."""
+    if path in ABANDONS_TASKS:
         return []
     tree = ast.parse(source)
     groups = _task_groups(tree)
@@ -101,9 +123,9 @@ def loose_tasks(path: str, source: str) -> list[str]:
 
 
 def _task_groups(tree: ast.AST) -> set[str]:
-    """Names that hold a TaskGroup: by `async with … as`, by assignment, by annotation.
+    """Return the names of TaskGroups: by `async with … as`, assignment or annotation.
 
-    A loop that somebody made owns its tasks too.
+    A loop of `new_event_loop` owns its tasks too.
     """
     names = set[str]()
     for node in ast.walk(tree):
@@ -118,7 +140,7 @@ def _task_groups(tree: ast.AST) -> set[str]:
             r"TaskGroup\(|new_event_loop\(", ast.unparse(node.value)
         ):
             names.update(ast.unparse(target).split(".")[-1] for target in node.targets)
-    # `self._group = group` hands a group on.
+    # `self._group = group` gives a group another name.
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and ast.unparse(node.value).split(".")[-1] in names:
             names.update(ast.unparse(target).split(".")[-1] for target in node.targets)
@@ -126,7 +148,7 @@ def _task_groups(tree: ast.AST) -> set[str]:
 
 
 def catch_alls(path: str, source: str) -> list[str]:
-    """Handlers that catch every error, outside the places that may."""
+    """Find handlers that catch every error, outside the modules that may."""
     if path in CATCH_ALL:
         return []
     found = []
@@ -134,7 +156,7 @@ def catch_alls(path: str, source: str) -> list[str]:
         if isinstance(node, ast.ExceptHandler):
             caught = ast.unparse(node.type) if node.type else "everything"
             words = set(re.findall(r"\w+", caught))
-            # To undo and raise again hides nothing.
+            # A handler that ends in `raise` hides nothing.
             again = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
             if words & {"Exception", "everything"} or ("BaseException" in words and not again):
                 found.append(f"{path}:{node.lineno}: except {caught}")
@@ -153,24 +175,40 @@ def prints(path: str, source: str) -> list[str]:
 
 
 def undocumented(path: str, source: str) -> list[str]:
-    """A module whose first words do not say what it owns."""
-    told = ast.get_docstring(ast.parse(source))
-    return [] if told and len(told.split()) >= 3 else [f"{path}: no docstring that says what it is"]
+    """Find a module without a docstring of at least three words."""
+    text = ast.get_docstring(ast.parse(source))
+    return [] if text and len(text.split()) >= 3 else [f"{path}: no docstring that says what it is"]
 
 
 def terse_tests(path: str, source: str) -> list[str]:
-    """Tests whose name is no sentence."""
+    """Find tests whose name has fewer than three words."""
     return [
         f"{path}:{node.lineno}: {node.name}"
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.name.startswith("test_")
-        and len(node.name.removeprefix("test_").split("_")) < 3
+        for node in _tests(source)
+        if len(node.name.removeprefix("test_").split("_")) < 3
     ]
 
 
+def long_test_names(path: str, source: str) -> list[str]:
+    """Find tests whose name has more than 70 characters."""
+    return [
+        f"{path}:{node.lineno}: {node.name} ({len(node.name)})"
+        for node in _tests(source)
+        if len(node.name) > MAX_TEST_NAME_CHARS
+    ]
+
+
+def _tests(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() if node.name.startswith("test_"):
+                yield node
+            case _:
+                pass
+
+
 def unexplained(path: str, source: str) -> list[str]:
-    """A silenced check without its code or without a reason after it."""
+    """Find a silenced check without its code, or without a reason after it."""
     return [
         f"{path}:{number}: {line.strip()}"
         for number, line in enumerate(source.splitlines(), 1)
@@ -179,7 +217,7 @@ def unexplained(path: str, source: str) -> list[str]:
 
 
 def local_facts(path: str, text: str) -> list[str]:
-    """What is true on one machine only: its paths, its package index."""
+    """Find what is true on one machine only: its paths, its package index."""
     return [
         f"{path}:{number}: {found[0]}"
         for number, line in enumerate(text.splitlines(), 1)

@@ -39,12 +39,12 @@ def loaded(home: Path, *args: str) -> set[str]:
 
 
 @pytest.mark.parametrize("flag", ["--version", "-V"])
-def test_the_version_is_told_without_loading_anything(tmp_path: Path, flag: str) -> None:
+def test_version_is_printed_without_imports(tmp_path: Path, flag: str) -> None:
     heavy = {"click", "asyncio", "json", "re", "importlib.metadata", "typing", "dataclasses"}
     assert not loaded(tmp_path, flag) & (VENDORS | heavy)
 
 
-def test_help_loads_click_and_no_command(tmp_path: Path) -> None:
+def test_help_imports_click_and_no_command(tmp_path: Path) -> None:
     names = loaded(tmp_path, "--help")
     assert "click" in names
     assert not names & (VENDORS | {"asyncio"})
@@ -52,7 +52,7 @@ def test_help_loads_click_and_no_command(tmp_path: Path) -> None:
     assert not commands
 
 
-def test_reading_a_setting_loads_no_server_no_database_and_no_model(tmp_path: Path) -> None:
+def test_config_get_imports_no_server_database_or_model(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     config = tmp_path / "state" / "openclaw.json"
     config.write_text("{agents: {defaults: {workspace: '~/w'}}}", encoding="utf-8")
@@ -60,7 +60,7 @@ def test_reading_a_setting_loads_no_server_no_database_and_no_model(tmp_path: Pa
     assert not names & {"apsw", "httpx2", "rich", "xllamacpp", "openai"}
 
 
-def test_importing_the_package_loads_nothing_else() -> None:
+def test_package_import_imports_nothing_else() -> None:
     code = "import sys; before = set(sys.modules); import homarus; print(set(sys.modules) - before)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
@@ -69,7 +69,7 @@ def test_importing_the_package_loads_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_table_of_commands_tells_the_truth_about_each(name: str) -> None:
+def test_command_table_matches_each_command(name: str) -> None:
     module, line = COMMANDS[name]
     command = group.get_command(click.Context(group), name)
     assert command is not None
@@ -78,7 +78,7 @@ def test_the_table_of_commands_tells_the_truth_about_each(name: str) -> None:
     assert (Path(inspect.getfile(group.__class__)).parent / f"{module}.py").exists()
 
 
-def test_every_module_with_a_command_is_in_the_table() -> None:
+def test_command_table_lists_every_command_module() -> None:
     folder = Path(inspect.getfile(group.__class__)).parent
     has = {p.stem for p in folder.glob("*.py") if "def command(" in p.read_text(encoding="utf-8")}
     assert has == {module for module, _ in COMMANDS.values()}

@@ -17,12 +17,12 @@ def lint_imports(cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_import_points_down_the_layers() -> None:
+def test_imports_point_down_the_layers() -> None:
     done = lint_imports(ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_an_import_that_points_up_is_found(tmp_path: Path) -> None:
+def test_import_that_points_up_is_detected(tmp_path: Path) -> None:
     for name, source in {"core": "import homarus.cli\n", "cli": ""}.items():
         package = tmp_path / "homarus" / name
         package.mkdir(parents=True)
@@ -39,7 +39,7 @@ def test_an_import_that_points_up_is_found(tmp_path: Path) -> None:
     assert "homarus.core" in done.stdout
 
 
-def test_the_contract_knows_every_package() -> None:
+def test_layer_contract_lists_every_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
     layers = next(one for one in contracts if one["type"] == "layers")

@@ -19,19 +19,19 @@ PACKAGE_LINES = {
     "": 380,
     "agent": 9_400,
     "channels": 11_500,
-    "cli": 5_600,
+    "cli": 5_800,
     "gateway": 8_600,
-    "config": 4_100,
-    "core": 2_700,
+    "config": 4_700,
+    "core": 2_800,
     "memory": 11_000,
     "net": 800,
-    "plugins": 400,
+    "plugins": 700,
     "policy": 400,
     "providers": 10_500,
     "sessions": 4_500,
-    "skills": 600,
+    "skills": 200,
     "store": 4_900,
-    "testing": 5_800,
+    "testing": 5_200,
     "tools": 3_400,
 }
 
@@ -42,16 +42,16 @@ TESTS = {
 }
 
 
-def test_no_file_is_longer_than_a_reader_can_hold() -> None:
+def test_files_have_at_most_800_lines() -> None:
     long = {p: n for p, s in (SOURCES | TESTS).items() if (n := rules.lines(s)) > FILE_LINES}
     assert not long
 
 
-def test_few_source_files_are_long() -> None:
+def test_most_source_files_are_short() -> None:
     assert rules.percentile([rules.lines(s) for s in SOURCES.values()], 0.95) <= FILE_LINES_P95
 
 
-def test_no_function_is_longer_than_a_screen_or_two() -> None:
+def test_functions_have_at_most_80_lines() -> None:
     long = {
         f"{path}: {name}": length
         for path, source in (SOURCES | TESTS).items()
@@ -61,17 +61,17 @@ def test_no_function_is_longer_than_a_screen_or_two() -> None:
     assert not long
 
 
-def test_few_functions_are_long() -> None:
+def test_most_functions_are_short() -> None:
     lengths = [n for source in SOURCES.values() for _, n in rules.functions(source)]
     assert rules.percentile(lengths, 0.95) <= FUNCTION_LINES_P95
 
 
 @pytest.mark.parametrize("path", SMALL_FILES)
-def test_the_files_everything_passes_through_stay_small(path: str) -> None:
+def test_central_files_stay_small(path: str) -> None:
     assert rules.lines(SOURCES[path]) <= SMALL_FILES[path]
 
 
-def test_every_package_stays_within_its_budget() -> None:
+def test_packages_stay_within_their_budget() -> None:
     spent = dict[str, int]()
     for path, source in SOURCES.items():
         package = path.split("/")[0] if "/" in path else ""

@@ -27,16 +27,16 @@ def hold(rule: Rule, files: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "rule", [rules.catch_alls, rules.prints, rules.loose_tasks, rules.undocumented]
 )
-def test_the_source_keeps_this_rule(rule: Rule) -> None:
+def test_source_follows_the_rule(rule: Rule) -> None:
     hold(rule, SOURCES)
 
 
 @pytest.mark.parametrize("rule", [rules.unexplained, rules.empty_names, rules.loose_tasks])
-def test_source_and_tests_keep_this_rule(rule: Rule) -> None:
+def test_source_and_tests_follow_the_rule(rule: Rule) -> None:
     hold(rule, {p: s for p, s in (SOURCES | TESTS).items() if p not in ABOUT_RULES})
 
 
-def test_every_test_name_is_a_sentence() -> None:
+def test_test_names_have_three_words() -> None:
     hold(rules.terse_tests, TESTS)
 
 
@@ -51,18 +51,18 @@ def texts() -> dict[str, str]:
     return found
 
 
-def test_no_file_speaks_of_one_machine() -> None:
+def test_files_name_no_single_machine() -> None:
     ours = {p: s for p, s in texts().items() if p not in ABOUT_RULES}
     # An attack names the paths it is after.
     hold(rules.local_facts, {p: s for p, s in ours.items() if "data/attacks/" not in p})
 
 
-def test_the_lock_files_name_no_server() -> None:
+def test_lock_files_name_no_server() -> None:
     for lock in (ROOT / "requirements").glob("*.lock"):
         assert "://" not in lock.read_text(encoding="utf-8"), lock.name
 
 
-def test_every_locked_package_carries_its_hashes() -> None:
+def test_locked_packages_have_hashes() -> None:
     for lock in (ROOT / "requirements").glob("*.lock"):
         text = lock.read_text(encoding="utf-8").replace("\\\n", " ")
         pinned = [line for line in text.splitlines() if "==" in line]

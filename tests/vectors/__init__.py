@@ -1,1 +1,1 @@
-"""Conformance vectors: what the original's pure functions answer, asked of ours."""
+"""Conformance vectors: recorded results of OpenClaw's pure functions, compared with ours."""

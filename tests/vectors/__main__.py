@@ -1,4 +1,4 @@
-"""`python -m tests.vectors DIR`: how much of DIR/*.json our functions answer; exits 1 on a miss."""
+"""`python -m tests.vectors DIR`: report how many cases of DIR/*.json pass; exit 1 on a failure."""
 
 import sys
 from collections import Counter
@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.vectors.cases import Case, judge, read_cases
 from tests.vectors.table import NOT_APPLICABLE, TABLE
 
-# What a wrong function may do besides answering: one case's failure, not the end of the report.
+# Errors of a wrong function fail one case and do not end the report.
 _CRASHES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
 
 
 def report_mapped(cases: list[Case]) -> list[tuple[Case, str]]:
-    """`fn passed/total` for each mapped function; what failed."""
+    """Print `fn passed/total` for each mapped function; return the failures."""
     total: Counter[str] = Counter()
     missed: Counter[str] = Counter()
     failures: list[tuple[Case, str]] = []
@@ -49,7 +49,7 @@ def report_mapped(cases: list[Case]) -> list[tuple[Case, str]]:
 
 
 def report_rest(cases: list[Case], without: list[str]) -> None:
-    """What is not mapped yet, by file; what never will be, and why; files without cases."""
+    """Print unmapped functions by file, exceptions with their reason, and files without cases."""
     unmapped: dict[str, Counter[str]] = {}
     for case in cases:
         if case.fn not in TABLE:

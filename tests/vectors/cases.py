@@ -1,4 +1,4 @@
-"""Reading vector files and judging one case."""
+"""Read vector files and check one case."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ Adapter: TypeAlias = Callable[..., Json]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question and its answer."""
+    """One call and its expected result."""
 
     file: str
     number: int
@@ -33,14 +33,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class NotApplicable:
-    """A case that describes an inner step without a counterpart here."""
+    """The case describes an internal step that has no counterpart here."""
 
     reason: str
     row: str
 
 
 def read_cases(folder: Path) -> Iterator[tuple[str, list[Case] | None]]:
-    """Every file's cases by the file's name; None for a file of another shape."""
+    """Return the cases of every file by its name; None for a file of another format."""
     for path in sorted(folder.glob("*.json")):
         content = json.loads(path.read_text(encoding="utf-8"))
         cases = content.get("cases") if isinstance(content, dict) else None
@@ -57,8 +57,8 @@ def read_cases(folder: Path) -> Iterator[tuple[str, list[Case] | None]]:
 
 
 def judge(case: Case, adapter: Adapter) -> str:
-    """Empty when our answer is the expected one, else what it was instead."""
-    # JSON of its own for each call: a function may not change another case's input.
+    """Return an empty text if our result is the expected one, else our result."""
+    # A copy for each call: a function must not change the input of another case.
     args = json.loads(json.dumps(case.input))
     raises = isinstance(case.expected, dict) and "$throws" in case.expected
     try:
@@ -73,7 +73,7 @@ def judge(case: Case, adapter: Adapter) -> str:
 
 
 def same(actual: Json, expected: Json) -> bool:
-    """Equality of JSON values where a missing key and null are one, and true is not 1."""
+    """Compare JSON values; a missing key equals null, and true is not 1."""
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         return all(same(actual.get(key), expected.get(key)) for key in {**actual, **expected})
     if isinstance(actual, list | tuple) and isinstance(expected, list):

@@ -1,7 +1,7 @@
-"""Which of our functions answers for which of the original's: the one table.
+"""The table of our functions by the name of OpenClaw's function.
 
-An adapter only changes spelling: camelCase to our names, values to JSON and back. A key that is
-missing in an answer means "undefined".
+An adapter only converts names and values: camelCase to our names, values to JSON and back. A
+missing key in a result means "undefined".
 """
 
 from collections.abc import Callable
@@ -12,12 +12,14 @@ from zoneinfo import ZoneInfo
 
 from pydantic.alias_generators import to_snake
 
+from homarus.agent.commands import catalog as commands
 from homarus.agent.context import flush, pruning
 from homarus.agent.prompt import injection
 from homarus.agent.reply import blocks, typing
 from homarus.agent.reply import text as replies
 from homarus.channels import chunk, markup
-from homarus.config import edit, refs, schema, variables, zone
+from homarus.channels.roster import find_traits
+from homarus.config import edit, frontmatter, refs, schema, zone
 from homarus.config.schema import ContextPruning, Queue, SoftTrim
 from homarus.core import fences, keys, silence, units
 from homarus.core.errors import HomarusError
@@ -28,7 +30,6 @@ from homarus.memory import chunk as notes
 from homarus.memory import compatible
 from homarus.policy import access
 from homarus.sessions import (
-    commands,
     directives,
     envelope,
     levels,
@@ -40,10 +41,11 @@ from homarus.sessions import (
     transcript,
     usage,
 )
-from homarus.skills import frontmatter, skill
+from homarus.skills import skill
 from homarus.store.base import Entry
 from homarus.store.place import transcript_file_name
 from tests.vectors.cases import Adapter, Json, NotApplicable
+from tests.vectors.config_functions import diff_config_paths, resolve_env_vars
 
 
 def _stamped(text: str, ask: Json) -> str:
@@ -99,6 +101,7 @@ def _peer_key(ask: Json) -> Json:
         account=ask.get("accountId"),
         scope=ask.get("dmScope", "main"),
         main=ask.get("mainKey"),
+        traits=find_traits(ask["channel"]),
         identity_links=ask.get("identityLinks"),
     )
 
@@ -123,6 +126,7 @@ def _agent_route(ask: Json) -> Json:
             ask.get("guildId") or "",
             ask.get("teamId") or "",
             tuple(ask.get("memberRoleIds", ())),
+            traits=find_traits(ask["channel"]),
         ),
     )
     return {
@@ -231,7 +235,9 @@ def _queue_settings(ask: Json) -> Json:
 
 
 def _model(text: str, options: Json = None) -> Json:
-    cleaned, setting = directives.extract_model(text, (options or {}).get("aliases", ()))
+    cleaned, setting = directives.extract_model(
+        text, (options or {}).get("aliases", ()), commands.is_command_name
+    )
     return {"cleaned": cleaned, "hasDirective": setting is not None, **_model_fields(setting)}
 
 
@@ -240,6 +246,7 @@ def _directives(text: str, options: Json = None) -> Json:
     found = directives.parse_directives(
         text,
         model_aliases=options.get("modelAliases", ()),
+        is_command=commands.is_command_name,
         allow_elevated=not options.get("disableElevated"),
         allow_status=options.get("allowStatusDirective") is not False,
     )
@@ -503,7 +510,7 @@ def _pruned(messages: Json, settings: Json, window: int) -> Json:
     trim = {to_snake(key): value for key, value in given.pop("soft_trim", {}).items()}
     rules = ContextPruning.model_construct(
         **given, soft_trim=SoftTrim.model_construct(**trim)
-    )  # not checked: the original's function takes ratios that its configuration does not
+    )  # not checked: OpenClaw's function accepts ratios that its config does not
     entries = [Entry(str(at), None, "message", 0, {"message": m}) for at, m in enumerate(messages)]
     said = [message for entry in entries if (message := transcript.read_message(entry))]
     cuts = pruning.prune(said, rules, window)
@@ -525,7 +532,7 @@ def _flush(ask: Json) -> Json:
 
 
 def _rule(given: Json) -> schema.Reset:
-    # Not checked: the original's function takes hours that its configuration does not.
+    # Not checked: OpenClaw's function accepts hours that its config does not.
     return schema.Reset.model_construct(**{to_snake(name): value for name, value in given.items()})
 
 
@@ -719,9 +726,9 @@ TABLE: dict[str, Adapter] = {
     "resolve_queue_settings": _queue_settings,
     "resolve_typing_mode": _typing_mode,
     # gateway
-    "diff_config_paths": edit.diff_config_paths,
+    "diff_config_paths": diff_config_paths,
     "apply_merge_patch": _merge,
-    "resolve_config_env_vars": variables.resolve_env_vars,
+    "resolve_config_env_vars": resolve_env_vars,
     "resolve_agent_id_from_model": keys.agent_of_model,
     "normalize_wake_payload": _wake,
     "resolve_hook_session_key": _hook_key,
@@ -746,5 +753,5 @@ TABLE: dict[str, Adapter] = {
     "hash_text": compatible.hash_text,
 }
 
-# By the case's question (`fn(args)`): a step of the original that nobody outside it can see.
+# By call (`fn(args)`): internal steps of OpenClaw that are not visible outside.
 NOT_APPLICABLE: dict[str, NotApplicable] = {}

@@ -1,4 +1,4 @@
-"""Every mapped vector is a test, and every function this far is mapped."""
+"""Every mapped vector is a test, and every implemented function is mapped."""
 
 from pathlib import Path
 
@@ -32,26 +32,26 @@ WHOLE_FILES = {
 
 
 @pytest.mark.parametrize("case", MAPPED, ids=lambda case: case.name)
-def test_our_function_answers_as_the_vector_says(case: Case) -> None:
+def test_vector_function_returns_expected_value(case: Case) -> None:
     assert not judge(case, TABLE[case.fn]), case.question
 
 
-def test_every_function_this_far_is_mapped() -> None:
+def test_vector_functions_are_all_mapped() -> None:
     wanted = {case.fn for case in CASES if case.file in WHOLE_FILES}
     assert not wanted - TABLE.keys()
 
 
-def test_every_mapped_function_has_vectors() -> None:
+def test_vector_table_has_no_unused_function() -> None:
     assert not TABLE.keys() - {case.fn for case in CASES}
 
 
-def test_exceptions_are_few_and_real() -> None:
+def test_vector_exceptions_are_few_and_used() -> None:
     assert len(NOT_APPLICABLE) <= 15
     assert not NOT_APPLICABLE.keys() - {case.question for case in CASES}
     assert all(exempt.reason and exempt.row for exempt in NOT_APPLICABLE.values())
 
 
-def test_a_missing_key_is_null_and_true_is_not_one() -> None:
+def test_vector_comparison_missing_is_null_true_is_not_one() -> None:
     assert same({"a": None, "b": (1,)}, {"b": [1]})
     assert not same({"a": 1}, {})
     assert not same(data := {"a": True}, {"a": 1}), data
@@ -59,7 +59,7 @@ def test_a_missing_key_is_null_and_true_is_not_one() -> None:
     assert not same([1], [1, 2])
 
 
-def test_the_report_counts_lists_and_fails(
+def test_vector_report_counts_and_lists_failures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.json").write_text(
@@ -80,11 +80,11 @@ def test_the_report_counts_lists_and_fails(
     assert printed.count("FAILED") == 2
 
 
-def test_the_copies_pass(capsys: pytest.CaptureFixture[str]) -> None:
+def test_vector_copies_in_the_repository_pass(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(FOLDER)]) == 0
     assert "FAILED" not in capsys.readouterr().out
 
 
-def test_a_folder_that_is_not_there_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_vector_missing_folder_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["no/such/folder"]) == 2
     assert "usage" in capsys.readouterr().err

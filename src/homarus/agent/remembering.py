@@ -1,12 +1,13 @@
-"""Load the agents' memory at its first use, and record what it costs.
+"""The memories of all agents of the process; each is opened at its first use.
 
-`homarus.memory` is not imported until it is used.
+`homarus.memory` is imported when the first memory is used, not before.
 """
 
 import asyncio
 import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -22,16 +23,17 @@ from homarus.store.base import Spent, Store
 
 if TYPE_CHECKING:
     from homarus.memory.embed.base import Paid
-    from homarus.memory.keeper import AgentMemory, Memories
+    from homarus.memory.keeper import AgentMemory
+    from homarus.memory.place import Place
 
 log = logging.getLogger(__name__)
 
-RUN: Final = "memory"  # the cost of embeddings belongs to no run and no session
-_SIGNS: Final = ("MEMORY.md", "memory.md", "memory", "bank")
+RUN: Final = "memory"  # the run id of usage records: embeddings belong to no run and no session
+_NOTE_PATHS: Final = ("MEMORY.md", "memory.md", "memory", "bank")
 
 
 class Remembering:
-    """Opens the memory of the agents of the program."""
+    """The memory of each agent, by agent id."""
 
     def __init__(
         self,
@@ -40,83 +42,99 @@ class Remembering:
         env: Callable[[], Mapping[str, str]],
         *,
         store: Store,
-        group: asyncio.TaskGroup,
         clock: Clock,
+        group: asyncio.TaskGroup | None = None,
     ) -> None:
         self._config, self._paths, self._env = config, paths, env
         self._store, self._clock = store, clock
-        self._group: asyncio.TaskGroup = group
-        self._watchers: asyncio.TaskGroup | None = group
-        self._memories: Memories | None = None
+        self._group, self._watchers = group, group
+        self._open: dict[str, AgentMemory] = {}
+        self._services: object = None  # the service settings that the open memories use
 
     def of(self, agent: str) -> "AgentMemory":
-        """Return an agent's memory. UnknownName when there is no such agent."""
-        if self._memories is None:
-            from homarus.memory.keeper import Memories
+        """Return an agent's memory. Raises UnknownNameError."""
+        if agent not in self._open:
+            from homarus.memory.keeper import AgentMemory
 
-            loop = asyncio.get_running_loop()
-            self._memories = Memories(
-                self._config,
-                self._paths,
-                self._env,
+            self._services = self._services or _service_settings(self._config())
+            self._open[agent] = AgentMemory(
+                self._find_place(agent),
                 group=self._watchers,
-                spent=partial(self._spent, loop),
+                spent=partial(self._on_cost, asyncio.get_running_loop()),
                 clock=self._clock,
             )
-        return self._memories.of(agent)
+        return self._open[agent]
+
+    def _find_place(self, agent: str) -> "Place":
+        from homarus.memory.place import find_place
+
+        return find_place(self._config(), self._paths, self._env(), agent)
 
     def touch(self, agent: Agent) -> None:
-        """Sync an agent's index in the background when one of its sessions starts."""
+        """Start a sync in the background, because a session starts."""
         if _has_notes(agent.workspace):
-            self._spawn(self._touch(agent.id), "memory begins")
+            self._spawn(self._touch(agent.id), "memory sync at session start")
 
     async def _touch(self, agent: str) -> None:
-        # The first import loads megabytes of code: it must not block the loop.
+        # Some megabytes of code, once: they are imported beside the loop.
         await asyncio.to_thread(import_module, "homarus.memory.keeper")
         try:
             self.of(agent).touch()
-        except UserError as exc:  # a search reports it; a run need not wait for it
+        except UserError as exc:  # a search reports it to the user; the run goes on without
             log.warning("memory of %s: %s", agent, exc)
 
     def rest(self) -> None:
-        """Stop watching files, also for a memory that is opened later."""
+        """Stop watching files, also those of memories that are opened later."""
         self._watchers = None
-        if self._memories:
-            self._memories.rest()
+        for memory in self._open.values():
+            memory.rest()
 
     async def reload(self) -> None:
-        """Apply a new config."""
-        if self._memories:
-            await self._memories.reload()
+        """Close the memories whose settings changed, and those of agents that are gone."""
+        services = _service_settings(self._config())
+        is_changed, self._services = services != self._services, services
+        opened = self._open.items()
+        stale = [agent for agent, one in opened if is_changed or not self._is_same(one.place)]
+        for memory in [self._open.pop(agent) for agent in stale]:
+            await memory.close()
+
+    def _is_same(self, place: "Place") -> bool:
+        try:
+            now = self._find_place(place.agent)
+        except UserError:
+            return False
+        return replace(now, access=place.access) == place  # functions are never equal
 
     async def close(self) -> None:
-        """Close every index."""
-        if self._memories:
-            await self._memories.close()
+        """Close every memory."""
+        while self._open:
+            await self._open.popitem()[1].close()
 
-    def _spent(self, loop: asyncio.AbstractEventLoop, paid: "Paid") -> None:
-        """Record the cost of embeddings. Called on a memory thread; the loop writes the store."""
+    def _on_cost(self, loop: asyncio.AbstractEventLoop, paid: "Paid") -> None:
+        """Record a usage from one of memory's threads; the store is written from the loop."""
         usage = Usage(input=paid.tokens, cost=paid.cost_usd)
         call = Spent(RUN, "", paid.provider, paid.model, self._clock.now_ms(), usage)
         try:
-            loop.call_soon_threadsafe(self._begin_noting, call)
+            loop.call_soon_threadsafe(self._start_saving, call)
         except RuntimeError:  # the loop is closed
             log.warning("what %s took for vectors was not noted", paid.provider)
 
-    def _begin_noting(self, call: Spent) -> None:
-        if not self._spawn(self._note(call), "spent on memory"):
+    def _start_saving(self, call: Spent) -> None:
+        if not self._spawn(self._save_usage(call), "memory usage record"):
             log.warning("what %s took for vectors was not noted", call.provider)
 
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> bool:
-        """Start a task; return False when the program is ending."""
+        """Start a task; False when the program is about to end."""
         try:
+            if self._group is None:
+                raise RuntimeError
             self._group.create_task(work, name=name)
         except RuntimeError:
             work.close()
             return False
         return True
 
-    async def _note(self, call: Spent) -> None:
+    async def _save_usage(self, call: Spent) -> None:
         try:
             async with self._store.commit() as unit:
                 unit.add_spent(call)
@@ -124,5 +142,9 @@ class Remembering:
             log.warning("what %s took for vectors was not noted: %s", call.provider, exc)
 
 
+def _service_settings(config: Config) -> tuple[object, object]:
+    return config.models, config.auth
+
+
 def _has_notes(workspace: Path) -> bool:
-    return any(os.path.lexists(workspace / name) for name in _SIGNS)
+    return any(os.path.lexists(workspace / name) for name in _NOTE_PATHS)

@@ -265,7 +265,9 @@ class Run:
         self.emit(RunStarted(provider=model.provider, model=model.id))
         provider = metered(provider, services.spend, model, self.id)
         provider = Tallied(provider, model.ref, self._journal.record_model_call)
-        self._chat = session_chat_context(services.get_config(), session, self._inbounds)
+        self._chat = session_chat_context(
+            services.get_config(), session, self._inbounds, find_traits=services.find_traits
+        )
         tools = self._chat.tools(all_tools)
         self._context = await make_model_context(
             services,
@@ -427,7 +429,9 @@ class Run:
         config, session = self._services.get_config(), self._context.session
         for record in self._services.pop_steering(self.key):
             if record.inbound:
-                chat = session_chat_context(config, session, [record.inbound])
+                chat = session_chat_context(
+                    config, session, [record.inbound], find_traits=self._services.find_traits
+                )
                 rules = dict.fromkeys((*self._chat.rules, *chat.rules))
                 self._chat = replace(self._chat, rules=tuple(rules))
                 question = self._make_question(record.inbound)

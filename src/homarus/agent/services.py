@@ -15,6 +15,7 @@ from homarus.agent.reply.sender import LiveReplyHandle
 from homarus.agent.spend import Spend
 from homarus.config.schema import Config
 from homarus.core.bus import Bus
+from homarus.core.channel_traits import FindTraits
 from homarus.core.clock import Clock
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound
@@ -81,6 +82,7 @@ class RunServices:
     build_reply: BuildReply
     on_enqueued: Callable[[], None]
     on_unsettled: OnUnsettled
+    find_traits: FindTraits
     get_config: Callable[[], Config] = Config
     start_live_reply: StartLiveReply = _no_live_reply
     messenger: Mail | None = None

@@ -42,7 +42,9 @@ async def compact_session(services: RunServices, key: str, instructions: str = "
         run, calls = f"compact:{key}", list[Call]()
         provider = metered(provider, services.spend, model, run)
         provider = Tallied(provider, model.ref, calls.append)
-        chat = session_chat_context(services.get_config(), session)
+        chat = session_chat_context(
+            services.get_config(), session, find_traits=services.find_traits
+        )
         tools = chat.tools(services.get_tools(agent.id))
         context = await make_model_context(
             services, session, agent, provider, model, thinking="off", chat=chat, tools=tools

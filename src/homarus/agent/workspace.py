@@ -18,6 +18,7 @@ from typing import Final
 
 from homarus.agent.prompt.files import read_text, unusable
 from homarus.agent.prompt.injection import CHECKLIST, MEMORY, RITUAL
+from homarus.config.paths import Paths
 from homarus.core.message import Json
 from homarus.core.silence import SILENT_WORD, is_blank_checklist
 from homarus.core.value import dataclass
@@ -117,6 +118,25 @@ def boot_prompt(workspace: Path) -> str:
         f"answer: use the message tool for what somebody should know, then answer {SILENT_WORD}."
         f"\n\n{BOOT}:\n{text}"
     )
+
+
+# --- when an agent is deleted --------------------------------------------------------------------
+
+
+def trash_agent_folders(paths: Paths, agent: str, at_ms: int, *folders: Path) -> Path | None:
+    """Move an agent's folders to the trash; return the trash folder, None when nothing was moved.
+
+    Only folders inside the state directory are moved: others belong to the user.
+    """
+    state = paths.state.resolve()
+    trash = state / "trash" / f"{agent}-{at_ms}"
+    for folder in folders:
+        if folder.is_symlink() or not folder.resolve().is_relative_to(state) or not folder.is_dir():
+            continue
+        trash.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(OSError):
+            shutil.move(folder, trash / folder.name)
+    return trash if trash.is_dir() else None
 
 
 # --- advice ------------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
-"""The Channel seam: receive for as long as you live, send when told.
+"""Define the protocols between a chat service's adapter and the core.
 
-A channel translates between its service and our values, and states what the service can do. All
-that must not be got wrong twice is core's: acceptance into the journal, splitting, order, retry
-and receipts (intake.py, deliver.py).
+A channel translates between its service and our values, and states what the service can do. Storing
+inbound messages, splitting, order, retries and receipts are done once, by the inbound pipeline and
+the supervisor.
 
-A channel is a module of this package, named as its section of the config, with two names:
-`Settings`, what the section says of one account (it extends config/channels.ChannelSettings), and
-`create(place, settings)`, which makes a Channel and connects to nothing. A library that is not
-installed is MissingExtra, raised there.
+A channel is a module of this package, named like its section of the config, with `Settings` (one
+account; it extends config/channels.ChannelSettings), `TRAITS` (core/channel_traits.py) and
+`create(context, settings)`, which makes a Channel without connecting. `create` raises
+MissingExtraError when a library is not installed.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,23 +15,21 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
+from homarus.core.channel_traits import Dialect
 from homarus.core.clock import Clock
 from homarus.core.message import Address, Inbound, Json, Media, Outbound
 from homarus.core.value import dataclass
 
-if TYPE_CHECKING:  # who has no channels does not load what their settings are
+if TYPE_CHECKING:  # not imported without channels
     from homarus.config.channels import RetrySettings
 
-Dialect: TypeAlias = Literal[
-    "markdown", "plain", "telegram", "matrix", "irc", "slack", "whatsapp", "signal", "discord"
-]
-TTL_MS: Final = 24 * 3_600_000  # a reply that could not be brought for a day is news to nobody
-# Tells the service that a message was read.
+TTL_MS: Final = 24 * 3_600_000  # after a day, a reply is of no use to its reader
+# Confirms to the service that a message was received.
 Acknowledge: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Receive(Protocol):
-    """What a channel is given: where it hands over what arrives, and where it left off."""
+    """Accept inbound messages of one channel and keep its cursor."""
 
     async def __call__(
         self,
@@ -39,59 +37,59 @@ class Receive(Protocol):
         cursor: Mapping[str, Json] | None = None,
         acknowledge: Acknowledge | None = None,
     ) -> None:
-        """Returns when the message is in the journal, or left alone: then the service may be told.
+        """Return when the message is in the journal or is ignored.
 
         `cursor` says how far the channel has read with this message; it is stored in the same
-        commit. `acknowledge` is called once the message is kept and before it is answered, and
-        never for one that is left alone: a stranger does not learn that somebody reads. A service
-        that is told by what is read next, or by our answer, needs none. Raises StoreError when
-        the message cannot be kept: then the service must offer it again.
+        transaction. `acknowledge` is called after the message is stored and before it is answered,
+        and never for an ignored message, so that an unknown sender does not learn that the bot
+        reads. A service that is acknowledged by the next poll, or by our response, needs none.
+        Raises StoreError when the message cannot be stored: then the service must offer it again.
         """
         ...
 
     def connected(self) -> None:
-        """The service has let us in."""
+        """Record that the service accepted the login."""
         ...
 
     async def cursor(self) -> Mapping[str, Json] | None:
-        """How far this channel had read, by what was stored last."""
+        """Return the cursor that was stored last."""
         ...
 
     async def read_to(self, cursor: Mapping[str, Json]) -> None:
-        """Store how far the channel has read, where nothing came that could be kept."""
+        """Store the cursor where there was no message to store it with."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often one request is tried again that the service refused for now, and how soon."""
+    """How often and how soon a request is retried that the service refused temporarily."""
 
     attempts: int = 3
-    least_s: float = 0.4
-    most_s: float = 30.0
+    min_delay_s: float = 0.4
+    max_delay_s: float = 30.0
     jitter: float = 0.1
 
     @classmethod
-    def as_set(cls, said: "RetrySettings") -> "Retry":
-        """As an account's settings say, else as it is usual."""
-        usual = cls()
+    def from_settings(cls, settings: "RetrySettings") -> "Retry":
+        """Return the policy of an account's settings, with defaults for what is not set."""
+        default = cls()
         return cls(
-            usual.attempts if said.attempts is None else said.attempts,
-            usual.least_s if said.min_delay_ms is None else said.min_delay_ms / 1000,
-            usual.most_s if said.max_delay_ms is None else said.max_delay_ms / 1000,
-            usual.jitter if said.jitter is None else said.jitter,
+            default.attempts if settings.attempts is None else settings.attempts,
+            default.min_delay_s if settings.min_delay_ms is None else settings.min_delay_ms / 1000,
+            default.max_delay_s if settings.max_delay_ms is None else settings.max_delay_ms / 1000,
+            default.jitter if settings.jitter is None else settings.jitter,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a service can carry.
+    """What one account of a service can send.
 
-    `dialect` is the markup it shows (channels/markup). `by_line`: a message is one line.
-    `idempotent`: the same key sent twice is one message there, so an unknown outcome is
-    resolved by sending again. `caption_limit` is for words that go with a file; 0 when files and
-    words go separately. `media_max_bytes` is 0 where no files can be sent. `typing_s` says how
-    long the typing sign lasts. A `Retry` of one attempt: the library tries again by itself.
+    `dialect` is its markup (channels/markup). `by_line`: a message is one line. `idempotent`: the
+    same key sent twice is one message, so an unknown outcome is resolved by sending again.
+    `caption_limit` is for text that goes with a file; 0 when files and text go separately.
+    `media_max_bytes` is 0 where no files can be sent. `typing_s` is how long the typing indicator
+    lasts. A retry policy of one attempt means that the adapter's library retries.
     """
 
     text_limit: int = 4_000
@@ -107,7 +105,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The service's own id for what it took; "" when it gives none."""
+    """The service's id of a sent message; "" when it gives none."""
 
     message_id: str = ""
 
@@ -120,114 +118,122 @@ class Channel(Protocol):
     capabilities: Capabilities
 
     async def run(self, receive: Receive) -> None:
-        """Hand over what arrives, until cancelled; raise to be restarted."""
+        """Pass inbound messages to the handler until cancelled; raise to be restarted."""
         ...
 
     async def send(self, message: Outbound) -> Receipt:
-        """Deliver under `message.key`. SendFailed says whether another try makes sense.
+        """Send under `message.key`. SendFailedError says whether a retry is useful.
 
-        Any other error, a timeout or a lost connection: it is not known whether it arrived.
+        After any other error, a timeout or a lost connection, the outcome is unknown.
         """
         ...
 
 
-# What only some services can do. Found by isinstance.
+# Optional abilities, found by isinstance.
 
 
 @runtime_checkable
 class LooksUp(Protocol):
-    """A service that can be asked whether something arrived."""
+    """A service that can be queried whether a message arrived."""
 
     async def look_up(self, message: Outbound) -> Receipt | None:
-        """The receipt of what was sent under this key; None when it never arrived."""
+        """Return the receipt of what was sent under this key, None if it never arrived."""
         ...
 
 
 @runtime_checkable
 class Types(Protocol):
-    """A service that shows that somebody is typing, for `Capabilities.typing_s` each time."""
+    """A service with a typing indicator, which lasts `Capabilities.typing_s`."""
 
     async def show_typing(self, to: Address, *, on: bool) -> None: ...
 
 
 @runtime_checkable
 class Drafts(Protocol):
-    """A service that shows a message while it is being written, and forgets it by itself."""
+    """A service that shows a message while it is being written, and drops it automatically."""
 
     def can_draft(self, to: Address) -> bool: ...
 
     async def draft(self, to: Address, key: str, text: str) -> None:
-        """Show these words, in the channel's dialect; `key` is the same for one draft."""
+        """Show a text in the channel's dialect; `key` is the same for one draft."""
         ...
 
 
 @runtime_checkable
 class Edits(Protocol):
-    """A service where a message of ours can be changed."""
+    """A service where our messages can be edited."""
 
     async def edit(self, to: Address, message_id: str, text: str) -> None:
-        """Changed already is no error. SendFailed(retryable=False) when there is no such one."""
+        """Replace the text; an unchanged text is no error.
+
+        Raises SendFailedError(retryable=False) when there is no such message.
+        """
         ...
 
 
 @runtime_checkable
 class Deletes(Protocol):
-    """A service where a message can be taken back."""
+    """A service where our messages can be deleted."""
 
     async def delete(self, to: Address, message_id: str) -> None: ...
 
 
 @runtime_checkable
 class Reacts(Protocol):
-    """A service with reactions; "" takes ours away."""
+    """A service with reactions; "" removes ours."""
 
     async def react(self, to: Address, message_id: str, emoji: str) -> None: ...
 
 
 @runtime_checkable
 class Fetches(Protocol):
-    """A service whose files are fetched by the name it gives them."""
+    """A service whose files are downloaded by an id."""
 
     async def fetch(self, media: Media, max_bytes: int) -> bytes:
-        """The file, or MediaTooLarge without reading on; other failures are ChannelErrors."""
+        """Return the file.
+
+        Raises MediaTooLargeError without reading the rest, and ChannelError for other failures.
+        """
         ...
 
 
 @runtime_checkable
 class Probes(Protocol):
-    """A service that can be asked whether it would let us in."""
+    """A service that can be asked whether the login works."""
 
     async def probe(self) -> str:
-        """Who we are there (`@name`); ChannelError when something is wrong."""
+        """Return our name there (`@name`). Raises ChannelError when the login fails."""
         ...
 
 
 @runtime_checkable
 class Listens(Protocol):
-    """A service that calls us. Its requests come by the gateway's port, under `path`.
+    """A service that sends webhooks to the gateway's port, under `path`.
 
-    `path` is "" when this account does not listen after all.
+    `path` is "" when this account does not use webhooks.
     """
 
     @property
     def path(self) -> str: ...
 
     def admits(self, headers: Mapping[str, str]) -> bool:
-        """Whether it is the service that calls. Asked before the body is read; lower-case names."""
+        """Return whether the service sent a request, by its headers (lower-case names).
+
+        It is called before the body is read.
+        """
         ...
 
     async def hear(self, headers: Mapping[str, str], body: bytes) -> int:
-        """Take what it says; the HTTP status to answer with. Kept before it returns 200."""
+        """Handle a webhook and return the HTTP status; 200 only after messages are stored."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What an account is made with, beside its settings.
+    """What an account is created with besides its settings.
 
-    `commands` are for services that list them to people: name and description. `env` is where a
-    credential may stand that the config does not have; `state` is the state directory, for what a
-    service gave us and we must show it again.
+    `commands` are name and description, for services that list them. `env` may hold a credential
+    that the config does not have. `state` is the state directory, for tokens that a service issued.
     """
 
     channel: str

@@ -1,9 +1,9 @@
-"""Cutting a text into messages that a service takes.
+"""Split a text into messages that a service accepts.
 
-A limit counts in the service's own unit: UTF-16 units, code points or UTF-8 bytes. Cuts prefer the
-end of a line, then white space, and avoid parentheses; code fences are closed at the end of one
-chunk and opened again in the next. No character but white space is lost. A single character wider
-than the limit is a chunk of its own. Everything is linear in the text.
+A limit counts in the service's unit: UTF-16 units, code points or UTF-8 bytes. Cuts prefer the end
+of a line, then white space, and avoid parentheses; code fences are closed at the end of one chunk
+and opened again in the next. No character but white space is lost. A single character wider than
+the limit is a chunk of its own. Everything is linear in the text.
 """
 
 import re
@@ -25,18 +25,18 @@ _NOT_SPACE = re.compile(r"\S")
 _PARAGRAPH = re.compile(r"\n[\t ]*+\n+")
 _LOOKS_LIKE_FENCE = re.compile(r" {0,3}(?:```|~~~)")
 _MAX_STEPS_BACK = 80
-_WIDEST = 4  # the most units that one character takes
+_WIDEST = 4  # the maximum units of one character
 
 
 def measure(text: str, unit: Unit) -> int:
-    """How long a text is for a service that counts in `unit`."""
+    """Return the length of a text in a service's unit."""
     if unit == "codepoint" or text.isascii():
         return len(text)
     return utf16_len(text) if unit == "utf16" else len(text.encode("utf-8", "surrogatepass"))
 
 
 def chunk_text(text: str, limit: int, unit: Unit = "utf16") -> list[str]:
-    """Plain text: cut at the last line end that fits, else the last white space, else anywhere."""
+    """Split plain text at the last line end that fits, else at white space, else anywhere."""
     if not text:
         return []
     if limit <= 0:
@@ -56,7 +56,7 @@ def chunk_text(text: str, limit: int, unit: Unit = "utf16") -> list[str]:
 
 
 def chunk_markdown_text(text: str, limit: int, unit: Unit = "utf16") -> list[str]:
-    """Markdown: as plain text, and a code fence cut in two is closed and opened again."""
+    """Split markdown like plain text; a fence that is cut is closed and reopened."""
     if not text:
         return []
     if limit <= 0 or measure(text, unit) <= limit:
@@ -72,7 +72,7 @@ def chunk_by_newline(
     split_long_lines: bool = True,
     trim_lines: bool = True,
 ) -> list[str]:
-    """One chunk for each line. Empty lines go to the start of the next, the last to the end."""
+    """Return one chunk per line; empty lines go to the start of the next, the last to the end."""
     if not text:
         return []
     if limit <= 0:
@@ -95,7 +95,7 @@ def chunk_by_newline(
 def chunk_by_paragraph(
     text: str, limit: int, unit: Unit = "utf16", *, split_long_paragraphs: bool = True
 ) -> list[str]:
-    """One chunk for each paragraph; a code fence is never cut between its lines."""
+    """Return one chunk per paragraph; a code fence is not cut between paragraphs."""
     if not text:
         return []
     if limit <= 0:
@@ -112,7 +112,7 @@ def chunk_by_paragraph(
 def chunk_markdown_with_mode(
     text: str, limit: int, mode: ChunkMode, unit: Unit = "utf16"
 ) -> list[str]:
-    """Markdown by length alone, or a chunk for each paragraph."""
+    """Split markdown by length alone, or by paragraph."""
     if mode == "length":
         return chunk_markdown_text(text, limit, unit)
     return [
@@ -129,7 +129,7 @@ def text_chunk_limit(
     *,
     default: int = DEFAULT_LIMIT,
 ) -> int:
-    """The limit the config sets for an account, else for its channel, else the service's own."""
+    """Return the limit of the account, else of its channel, else of the service."""
     settings = channels.get(channel)
     if not isinstance(settings, Mapping):
         return default
@@ -147,7 +147,7 @@ def _limit(settings: Json) -> int:
 
 
 def _reach(text: str, start: int, limit: int, unit: Unit) -> int:
-    """The end of the longest piece from `start` that fits; at least one character."""
+    """Return the end of the longest piece from `start` that fits; at least one character."""
     end = min(len(text), start + max(1, limit))
     if unit == "codepoint" or text[start:end].isascii():
         return end
@@ -165,7 +165,7 @@ def _reach(text: str, start: int, limit: int, unit: Unit) -> int:
 
 
 def _soft_break(text: str, start: int, end: int, fences: Sequence[Fence] | None = None) -> int:
-    """The best cut in `text[start:end]` that is no cut in a word or a fence; 0 when there is none.
+    """Return the best cut in `text[start:end]` outside words and fences; 0 if there is none.
 
     The last line end, else the last white space, else the same inside parentheses.
     """
@@ -187,7 +187,7 @@ def _soft_break(text: str, start: int, end: int, fences: Sequence[Fence] | None 
 
 
 def _hard_break(text: str, start: int, end: int) -> int:
-    """A cut in mid-word: at `end`, or a little before it rather than before a fence's marker."""
+    """Return a cut inside a word: at `end`, or a little before a fence's marker."""
     for cut in range(end, max(start, end - _MAX_STEPS_BACK), -1):
         if not _opens(text, cut):
             return cut
@@ -195,12 +195,12 @@ def _hard_break(text: str, start: int, end: int) -> int:
 
 
 def _opens(text: str, at: int) -> bool:
-    """Whether a marker in mid-line would open or end a fence if a line began here."""
+    """Return whether a marker inside a line would open or end a fence at the start of a line."""
     return _LOOKS_LIKE_FENCE.match(text, at) is not None
 
 
 def _outside(text: str, start: int, end: int, fences: Sequence[Fence]) -> Iterator[re.Match[str]]:
-    """White space and parentheses that are not in a fence."""
+    """Yield white space and parentheses that are not in a fence."""
     index = bisect_right(fences, start, key=lambda fence: fence.end)
     while index < len(fences) and fences[index].start < end:
         yield from _BREAK_OR_PAREN.finditer(text, start, fences[index].start)
@@ -237,7 +237,7 @@ def _paragraphs(text: str) -> list[str]:
 
 
 class _Cutter:
-    """Cuts one markdown text."""
+    """Split one markdown text."""
 
     def __init__(self, text: str, limit: int, unit: Unit) -> None:
         self._text, self._limit, self._unit = text, limit, unit
@@ -263,18 +263,18 @@ class _Cutter:
         return measure(text, self._unit)
 
     def _can_split(self, fence: Fence) -> bool:
-        """Whether a chunk has room for the fence's lines and some code; else it is mere text."""
+        """Return whether a chunk has room for the fence's lines and some code."""
         first = self._size(fence.open_line) + self._size(fence.close_line) + 2
         again = 2 * self._size(fence.close_line) + 2
         return max(first, again) + _WIDEST <= self._limit and again * 4 <= self._limit * 3
 
     def _opening(self, fence: Fence) -> str:
-        """The line that opens a cut fence again; without its words when they take half a chunk."""
+        """Return the line that reopens a fence; without its info if that takes half a chunk."""
         whole = self._size(fence.open_line) + self._size(fence.close_line) + 2
         return (fence.open_line if whole * 2 <= self._limit else fence.close_line) + "\n"
 
     def _break_in_fence(self, fence: Fence, start: int, room: int) -> int:
-        """Before the fence if it begins in this chunk, else after a line of code, else anywhere."""
+        """Cut before the fence if it starts in this chunk, else after a code line."""
         if fence.start > start:
             return fence.start
         text, unit = self._text, self._unit
@@ -290,7 +290,7 @@ class _Cutter:
         return content + ("" if content.endswith("\n") else "\n") + fence.close_line
 
     def _resume(self, cut: int, fence: Fence | None) -> tuple[int, str]:
-        """Where the next chunk starts, and the line that opens a cut fence again."""
+        """Return where the next chunk starts, and the line that reopens a cut fence."""
         text = self._text
         if fence is None:
             separated = text[cut].isspace() and not fence_at(self._fences, cut + 1)
@@ -300,7 +300,7 @@ class _Cutter:
         return cut + self._spare_space(cut, fence), self._opening(fence)
 
     def _only_closes(self, cut: int, fence: Fence) -> bool:
-        """Whether all that is left of a fence is its last line."""
+        """Return whether only the closing line of a fence is left."""
         if fence.end - cut > self._limit or self._text[cut - 1] != "\n":
             return False
         line = self._text[cut : fence.end]
@@ -308,7 +308,7 @@ class _Cutter:
         return "\n" not in line and found is not None and closes_fence(fence.marker, *found)
 
     def _spare_space(self, cut: int, fence: Fence) -> int:
-        """A space that shows nowhere may go: code loses its fence's own indent when shown."""
+        """Drop an invisible space: code loses its fence's own indent when shown."""
         if not fence.indent or self._text[cut - 1] != "\n":
             return 0
         line = self._text[cut : cut + len(fence.indent) + 1]

@@ -1,18 +1,18 @@
-"""The courier of one channel: each chat in order, several chats at once, and nothing twice.
+"""Send the outbox records of one channel: in order per chat, chats concurrently, nothing twice.
 
-A parcel is marked before its service is asked, and again when the service has answered. What
-happens in between may end without an answer: the connection breaks, the time is over, the process
-dies. Then nobody knows whether the message arrived, and the channel decides what that means:
+A record is marked before the send and again after the service has answered. In between, the
+connection can break, the timeout can pass or the process can die. Then the outcome is unknown, and
+the channel decides what follows:
 
-- the service takes one key once: it is sent again under the same key;
-- the service can be asked: it is asked, and the message sent again if it never came;
-- neither: the parcel is *unknown* and never sent again by itself. What comes after it still goes
-  out, for most of a reply is better than less of it; when the person next writes, they are told
-  (deliver.py).
+- the service is idempotent: send again under the same key;
+- the service supports lookup: query it, and send again if the message never arrived;
+- neither: the record becomes *unknown* and is never sent again. Later records are still sent, as
+  most of a reply is better than less of it; the chat is told with its next reply
+  (supervisor.py).
 
-A service that refuses for now gets the parcel later, and the chat's other parcels after it. One
-that refuses for good, and a parcel that is too old, are *dead*: said aloud, and the rest goes on.
-A service that refuses our credential stops its channel; the parcels wait.
+After a temporary refusal the record is retried later, before the chat's other records. A permanent
+refusal and an expired record make the record *dead*, which is logged; the rest is sent. When the
+service refuses our credential, the channel stops and its records stay pending.
 """
 
 import asyncio
@@ -38,19 +38,19 @@ log = logging.getLogger(__name__)
 Ended: TypeAlias = Callable[[Parcel], object]
 
 BACKOFF: Final = Backoff(first_s=1.0, most_s=300.0)
-LEAST_S, MOST_S = 1.0, 86_400.0  # what a service may ask us to wait
-SEND_S: Final = 60.0  # how long a service may take to answer
-FILE_S: Final = 240.0  # how much longer when it gets a file: adapters give up before that
-GRACE_S: Final = 3.0  # how long the end waits, for what is due and again for what is being sent
-LOOK_S: Final = 30.0  # how long until a look that nobody asked for
+MIN_RETRY_AFTER_S, MAX_RETRY_AFTER_S = 1.0, 86_400.0  # the longest wait that a service may ask for
+SEND_TIMEOUT_S: Final = 60.0  # timeout of one send
+FILE_EXTRA_S: Final = 240.0  # added for a file: adapters give up before that
+GRACE_S: Final = 3.0  # grace period at the end, for due records and again for sends under way
+POLL_INTERVAL_S: Final = 30.0  # interval of polls without a wake-up
 TOO_LATE: Final = "it could not be delivered in time"
 UNHEARD: Final = "it was being sent when the program stopped, and nobody heard the answer"
-WIDTH: Final = 16  # chats of one channel that are sent to at once
+MAX_CHATS_AT_ONCE: Final = 16  # chats of one channel that are sent to at once
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """What became of a parcel, or of one try to send it."""
+    """The outcome of a record, or of one attempt to send it."""
 
     state: ParcelState
     why: str = ""
@@ -60,14 +60,14 @@ class _End:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """A chat that is left alone for a while: its parcel's state says nothing about the time."""
+    """How long a chat is not sent to; the state of its record does not say."""
 
     failures: int
     until_s: float
 
 
 class Courier:
-    """Carries what is owed through one channel. `ended` is told of every parcel's new state."""
+    """Send the pending records of one channel; `ended` is called with every new state."""
 
     def __init__(
         self,
@@ -77,170 +77,170 @@ class Courier:
         *,
         ended: Ended = lambda _parcel: None,
         backoff: Backoff = BACKOFF,
-        send_s: float = SEND_S,
-        file_s: float = FILE_S,
-        width: int = WIDTH,
+        send_s: float = SEND_TIMEOUT_S,
+        file_s: float = FILE_EXTRA_S,
+        width: int = MAX_CHATS_AT_ONCE,
     ) -> None:
         self._channel, self._journal, self._clock = channel, journal, clock
         self._ended, self._backoff, self._width = ended, backoff, width
         self._send_s, self._file_s = send_s, file_s
-        self._place = f"{channel.name}:{channel.account}"
+        self._account_key = f"{channel.name}:{channel.account}"
         self._wake = asyncio.Event()
-        self._stale = True  # there may be something to carry that was not looked at
+        self._stale = True  # there may be records that no poll has seen
         self._stopping = False
         self._refused: ChannelAuthFailed | None = None
-        self._look_at_s = 0.0  # when the next look is due, by the monotonic clock
+        self._next_poll_at_s = 0.0  # when the next poll is due, by the monotonic clock
         self._due: deque[tuple[str, list[Parcel]]] = deque()
-        self._live: dict[str, asyncio.Task[None]] = {}
-        self._missed: set[str] = set()  # live chats for which a look found more
-        self._rests: dict[str, _Rest] = {}
-        self.owed = 0  # parcels at the last look
-        self._unwritten: dict[str, _End] = {}  # by parcel: what the journal could not be told
+        self._active: dict[str, asyncio.Task[None]] = {}
+        self._missed: set[str] = set()  # busy chats for which a poll found more records
+        self._backoffs: dict[str, _Rest] = {}
+        self.owed = 0  # records at the last poll
+        self._unwritten: dict[str, _End] = {}  # by record: not journaled yet
 
     def nudge(self) -> None:
-        """Something was posted."""
+        """Wake the worker: a record was enqueued."""
         self._stale = True
         self._wake.set()
 
     async def run(self) -> None:
-        """Carry until cancelled; ChannelAuthFailed when the service refuses us.
+        """Send until cancelled. Raises ChannelAuthFailedError when the service refuses us.
 
-        Whatever ends this, a message that is being sent is not torn, within reason: it would be
-        one of those of which nobody knows.
+        Whatever ends this, sends under way get a grace period: interrupted, their outcome would be
+        unknown.
         """
         self._due.clear()
-        self._live.clear()
+        self._active.clear()
         self._missed.clear()
         self._stale, self._stopping, self._refused = True, False, None
         async with task_group() as group:
             try:
                 await self._work(group)
             except asyncio.CancelledError:
-                await self._last_look(group)
+                await self._final_poll(group)
                 raise
             finally:
                 self._stopping = True
-                await self._live_ended()
+                await self._wait_for_sends()
 
     async def _work(self, group: asyncio.TaskGroup) -> None:
         while self._refused is None:
             self._wake.clear()
             if self._stale and not self._due:
                 self._stale = False
-                await self._look()
+                await self._poll()
             self._start(group)
             await self._wait()
         raise self._refused
 
-    async def _last_look(self, group: asyncio.TaskGroup) -> None:
-        """Send what was posted in the last moment: a person waits for it."""
-        with suppress(StoreError):  # or the cancelling would be forgotten
+    async def _final_poll(self, group: asyncio.TaskGroup) -> None:
+        """Send what was enqueued just before the cancellation."""
+        with suppress(StoreError):  # otherwise the cancellation would be lost
             if not self._due:
-                await self._look()
+                await self._poll()
         self._start(group)
-        await self._live_ended()
+        await self._wait_for_sends()
 
-    async def _live_ended(self) -> None:
-        if self._live:
-            await asyncio.wait(self._live.values(), timeout=GRACE_S)
+    async def _wait_for_sends(self) -> None:
+        if self._active:
+            await asyncio.wait(self._active.values(), timeout=GRACE_S)
 
     async def _wait(self) -> None:
-        """Until something happens, or it is time to look again."""
-        if self._due:  # looked at already, and gone to when a live chat is done
+        """Wait until woken, or until the next poll is due."""
+        if self._due:  # seen by this poll; sent to when the chat's task is done
             await self._wake.wait()
             return
 
-        async def ring() -> None:
-            await self._clock.sleep(max(0.0, self._look_at_s - self._clock.monotonic()))
+        async def wake_later() -> None:
+            await self._clock.sleep(max(0.0, self._next_poll_at_s - self._clock.monotonic()))
             self.nudge()
 
         async with asyncio.TaskGroup() as group:
-            alarm = group.create_task(ring())
+            timer = group.create_task(wake_later())
             await self._wake.wait()
-            alarm.cancel()
+            timer.cancel()
 
-    async def _look(self) -> None:
-        """Find the chats that have something to send now, and when the next one will."""
+    async def _poll(self) -> None:
+        """Start a task for each chat with a due record, and find when the next one is due."""
         channel = self._channel
-        found = await self._journal.parcels("pending", "sending", channel=channel.name)
+        records = await self._journal.parcels("pending", "sending", channel=channel.name)
         chats: dict[str, list[Parcel]] = {}
-        for parcel in found:
+        for parcel in records:
             if parcel.address.account == channel.account:
                 chats.setdefault(parcel.address.chat, []).append(parcel)
-        self._rests = {chat: rest for chat, rest in self._rests.items() if chat in chats}
+        self._backoffs = {chat: rest for chat, rest in self._backoffs.items() if chat in chats}
         self.owed = sum(map(len, chats.values()))
-        next_s = LOOK_S
+        next_s = POLL_INTERVAL_S
         for chat, parcels in chats.items():
-            if chat in self._live:
+            if chat in self._active:
                 self._missed.add(chat)
             elif (wait_s := self._wait_s(chat, parcels[0])) > 0:
                 next_s = min(next_s, wait_s)
             else:
                 self._due.append((chat, parcels))
-        self._look_at_s = self._clock.monotonic() + next_s
+        self._next_poll_at_s = self._clock.monotonic() + next_s
 
     def _wait_s(self, chat: str, first: Parcel) -> float:
-        rest = self._rests.get(chat)
+        rest = self._backoffs.get(chat)
         rest_s = rest.until_s - self._clock.monotonic() if rest else 0.0
         due_ms = min(first.not_before_ms, first.expires_ms)
         return max(rest_s, (due_ms - self._clock.now_ms()) / 1000)
 
     def _start(self, group: asyncio.TaskGroup) -> None:
-        while self._due and len(self._live) < self._width:
+        while self._due and len(self._active) < self._width:
             chat, parcels = self._due.popleft()
-            name = f"delivery to {self._place}:{chat}"
-            self._live[chat] = group.create_task(self._visit(name, chat, parcels), name=name)
+            name = f"delivery to {self._account_key}:{chat}"
+            self._active[chat] = group.create_task(self._run_chat(name, chat, parcels), name=name)
 
-    async def _visit(self, name: str, chat: str, parcels: Sequence[Parcel]) -> None:
-        left = True
+    async def _run_chat(self, name: str, chat: str, parcels: Sequence[Parcel]) -> None:
+        has_more = True
 
-        async def carry() -> None:
-            nonlocal left
-            async with self._journal.lease(f"outbox:{self._place}:{chat}") as lease:
+        async def send_all() -> None:
+            nonlocal has_more
+            async with self._journal.lease(f"outbox:{self._account_key}:{chat}") as lease:
                 for parcel in parcels:
-                    if self._stopping or not await self._carry(parcel, lease):
+                    if self._stopping or not await self._send_record(parcel, lease):
                         return
-            self._rests.pop(chat, None)
-            left = False
+            self._backoffs.pop(chat, None)
+            has_more = False
 
         try:
-            await contain(name, carry, lambda _exc: self._rest(chat))
+            await contain(name, send_all, lambda _exc: self._back_off(chat))
         finally:
-            del self._live[chat]
-            if left or chat in self._missed:
+            del self._active[chat]
+            if has_more or chat in self._missed:
                 self._missed.discard(chat)
                 self._stale = True
             self._wake.set()
 
-    def _rest(self, chat: str) -> None:
-        failures = self._rests[chat].failures + 1 if chat in self._rests else 1
+    def _back_off(self, chat: str) -> None:
+        failures = self._backoffs[chat].failures + 1 if chat in self._backoffs else 1
         until_s = self._clock.monotonic() + self._backoff.delay_s(failures)
-        self._rests[chat] = _Rest(failures, until_s)
+        self._backoffs[chat] = _Rest(failures, until_s)
 
-    async def _carry(self, parcel: Parcel, lease: Lease) -> bool:
-        """Bring one parcel where it can be brought now; whether the chat's next may follow."""
+    async def _send_record(self, parcel: Parcel, lease: Lease) -> bool:
+        """Send one record if it can be sent now; return whether the chat's next may follow."""
         if end := self._unwritten.get(parcel.id):
-            return await self._end(parcel, lease, end, take=True)
+            return await self._record_outcome(parcel, lease, end, take=True)
         if parcel.state == "sending":
             try:
                 end = await self._resolve(parcel)
             except (ChannelError, TimeoutError, OSError) as exc:
                 self._refused = exc if isinstance(exc, ChannelAuthFailed) else self._refused
-                self._ask_later(parcel, str(exc) or "it took too long")
+                self._look_up_later(parcel, str(exc) or "it took too long")
                 return False
             if end:
-                return await self._end(parcel, lease, end, take=True)
+                return await self._record_outcome(parcel, lease, end, take=True)
         now_ms = self._clock.now_ms()
         if now_ms >= parcel.expires_ms:
-            return await self._end(parcel, lease, _End("dead", TOO_LATE), take=True)
+            return await self._record_outcome(parcel, lease, _End("dead", TOO_LATE), take=True)
         if parcel.not_before_ms > now_ms:
             return False
         return await self._send(parcel, lease)
 
     async def _resolve(self, parcel: Parcel) -> _End | None:
-        """What became of an earlier try that nobody heard the end of; None: send it again."""
+        """Return the outcome of an earlier unconfirmed send, None when it must be retried."""
         channel = self._channel
-        if self._is_same_twice(parcel) and self._clock.now_ms() < parcel.expires_ms:
+        if self._is_repeatable(parcel) and self._clock.now_ms() < parcel.expires_ms:
             return None
         if isinstance(channel, LooksUp):
             async with asyncio.timeout(self._send_s):
@@ -257,54 +257,56 @@ class Courier:
                 receipt = await self._channel.send(_outbound(parcel))
         except ChannelAuthFailed as exc:
             self._refused = exc
-            return await self._end(parcel, lease, _End("pending", str(exc)))
+            return await self._record_outcome(parcel, lease, _End("pending", str(exc)))
         except SendFailed as exc:
             if parcel.extras.replaces and not exc.retryable:
-                # What it was to replace is gone: it is a message of its own, and may have been
-                # sent as such by an earlier try.
+                # The message to replace is gone: it is sent as a new message, and an earlier
+                # attempt may have done so.
                 extras = replace(parcel.extras, replaces="")
-                return await self._carry(replace(parcel, extras=extras), lease)
-            again = self._later(parcel, str(exc), exc.after_s)
-            return await self._end(
+                return await self._send_record(replace(parcel, extras=extras), lease)
+            again = self._retry_later(parcel, str(exc), exc.after_s)
+            return await self._record_outcome(
                 parcel, lease, again if exc.retryable else _End("dead", str(exc))
             )
         except (ChannelError, TimeoutError, OSError) as exc:
-            return await self._doubt(parcel, lease, str(exc) or "it took too long")
+            return await self._mark_unknown(parcel, lease, str(exc) or "it took too long")
         fault("deliver.answered")
-        await self._end(parcel, lease, _End("sent", receipt=receipt.message_id))
+        await self._record_outcome(parcel, lease, _End("sent", receipt=receipt.message_id))
         fault("deliver.ended")
         return True
 
-    def _is_same_twice(self, parcel: Parcel) -> bool:
-        """Whether sending it twice is the same as once: what changes a message is, too."""
+    def _is_repeatable(self, parcel: Parcel) -> bool:
+        """Return whether sending twice has the effect of once; an edit has."""
         return self._channel.capabilities.idempotent or bool(parcel.extras.replaces)
 
-    async def _doubt(self, parcel: Parcel, lease: Lease, why: str) -> bool:
-        """It may have arrived."""
-        if self._is_same_twice(parcel):
-            return await self._end(parcel, lease, self._later(parcel, why))
+    async def _mark_unknown(self, parcel: Parcel, lease: Lease, why: str) -> bool:
+        """Record that the message may have arrived."""
+        if self._is_repeatable(parcel):
+            return await self._record_outcome(parcel, lease, self._retry_later(parcel, why))
         if isinstance(self._channel, LooksUp):
-            self._ask_later(parcel, why)  # what is still on its way is not there yet
+            self._look_up_later(parcel, why)  # a message still on its way is not found yet
             return False
-        return await self._end(parcel, lease, _End("unknown", why))
+        return await self._record_outcome(parcel, lease, _End("unknown", why))
 
-    def _ask_later(self, parcel: Parcel, why: str) -> None:
-        log.warning("%s may have arrived, asking later: %s", self._told(parcel), why)
-        self._rest(parcel.address.chat)
+    def _look_up_later(self, parcel: Parcel, why: str) -> None:
+        log.warning("%s may have arrived, asking later: %s", self._describe(parcel), why)
+        self._back_off(parcel.address.chat)
 
-    def _later(self, parcel: Parcel, why: str, after_s: float | None = None) -> _End:
+    def _retry_later(self, parcel: Parcel, why: str, after_s: float | None = None) -> _End:
         rules, failures = self._channel.capabilities.retry, parcel.attempts + 1
-        if failures < rules.attempts:  # each try is written down: none is forgotten in a crash
-            soon = Backoff(rules.least_s, most_s=rules.most_s, jitter=rules.jitter)
-            delay_s = soon.delay_s(failures)
+        if failures < rules.attempts:  # journaled: a crash resets no backoff
+            policy = Backoff(rules.min_delay_s, most_s=rules.max_delay_s, jitter=rules.jitter)
+            delay_s = policy.delay_s(failures)
         else:
             delay_s = self._backoff.delay_s(failures)
         if after_s is not None:
-            delay_s = min(max(LEAST_S, after_s), MOST_S)
+            delay_s = min(max(MIN_RETRY_AFTER_S, after_s), MAX_RETRY_AFTER_S)
         return _End("pending", why, not_before_ms=self._clock.now_ms() + round(delay_s * 1000))
 
-    async def _end(self, parcel: Parcel, lease: Lease, end: _End, *, take: bool = False) -> bool:
-        """Write down what became of it; `take` when it was not marked under this lease."""
+    async def _record_outcome(
+        self, parcel: Parcel, lease: Lease, end: _End, *, take: bool = False
+    ) -> bool:
+        """Write the outcome to the journal; `take` if the record is not marked by this lease."""
         self._unwritten[parcel.id] = end
         async with self._journal.commit() as unit:
             if take:
@@ -321,18 +323,18 @@ class Courier:
         if end.state != "pending":
             self.owed = max(0, self.owed - 1)
         self._ended(replace(parcel, state=end.state, receipt=end.receipt, why=end.why))
-        told, why = self._told(parcel), end.why
+        label, why = self._describe(parcel), end.why
         match end.state:
             case "dead":
-                log.error("%s was given up: %s", told, why)
+                log.error("%s was given up: %s", label, why)
             case "unknown":
-                log.error("%s may have arrived, it is not sent again: %s", told, why)
+                log.error("%s may have arrived, it is not sent again: %s", label, why)
             case "pending":
-                log.warning("%s did not go out, again later: %s", told, why)
+                log.warning("%s did not go out, again later: %s", label, why)
         return end.state != "pending"
 
-    def _told(self, parcel: Parcel) -> str:
-        return f"parcel {parcel.id} to {self._place}:{parcel.address.chat}"
+    def _describe(self, parcel: Parcel) -> str:
+        return f"parcel {parcel.id} to {self._account_key}:{parcel.address.chat}"
 
 
 def _outbound(parcel: Parcel) -> Outbound:

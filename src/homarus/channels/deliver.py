@@ -1,8 +1,8 @@
-"""Delivery: a reply becomes parcels, and every channel carries its own.
+"""Run every channel under supervision, and turn replies into outbox records.
 
-Each account is a line: it receives and delivers under supervision of its own. What fails is
-restarted after a while; a line whose credential is refused stops, alone, until it is begun anew.
-Lines come and go while the program runs.
+Each account has its own tasks, to receive and to send. A failed one is restarted after a backoff;
+an account whose credential is refused stops alone until it is restarted. Accounts can be added and
+removed while the program runs.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NOTICE_MS: Final = 7 * TTL_MS  # how long an unknown outcome is worth telling
+NOTICE_MS: Final = 7 * TTL_MS  # how long an unknown delivery is worth a notice
 RESTART: Final = Backoff(first_s=1.0, most_s=60.0)
 
 
 def unknown_notice(unknown: Sequence[Parcel], *, at_ms: int) -> list[Parcel]:
-    """What a chat is told about replies of which nobody knows whether they arrived.
+    """Return the notice for a chat about replies whose delivery is unknown.
 
-    It has one id for the same replies: the journal leaves one that was posted before, so however
-    often it is offered, it is told once.
+    Its id is the same for the same replies, and the journal drops an id that it has: however often
+    it is posted, the chat reads it once.
     """
     recent = [parcel for parcel in unknown if at_ms - parcel.at_ms < NOTICE_MS]
     if not recent:
@@ -51,12 +51,12 @@ def unknown_notice(unknown: Sequence[Parcel], *, at_ms: int) -> list[Parcel]:
 
 @dataclass(slots=True)
 class Line:
-    """One account at work; `problem` says why it stands still, or what failed last."""
+    """One supervised account; `problem` says why it is stopped, or what failed last."""
 
     channel: Channel
     courier: "Courier"
     problem: str = ""
-    is_up: bool = False  # its service let it in, and it has not failed since
+    is_up: bool = False  # the service accepted the login, and no failure since
     since_ms: int = 0
     last_out_ms: int = 0
     restarts: int = 0
@@ -75,7 +75,7 @@ class Line:
 
 
 class Delivery:
-    """Every channel, at work."""
+    """Supervise all channel accounts."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Delivery:
         self._config, self._sent = config, sent
         self._journal, self._clock, self._restart = journal, clock, restart
         self._lines: dict[tuple[str, str], Line] = {}
-        self._able: dict[tuple[str, str], Capabilities] = {}  # of lines that are closed
+        self._able: dict[tuple[str, str], Capabilities] = {}  # of removed accounts
         self._unknown: dict[str, Parcel] = {}
         self._live: tuple[asyncio.TaskGroup, Intake] | None = None  # while it runs
         for channel in channels:
@@ -98,21 +98,21 @@ class Delivery:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """Every channel and how it is."""
+        """Return every account and its state."""
         return tuple(self._lines.values())
 
     def line(self, channel: str, account: str) -> Line | None:
-        """One account at work."""
+        """Return one account, None if it is not running."""
         return self._lines.get((channel, account))
 
     async def run(self, intake: Intake) -> None:
-        """Receive and deliver, until cancelled. What is due then is still sent, within reason."""
+        """Receive and send until cancelled; due records are still sent, in a grace period."""
         for parcel in await self._journal.parcels("unknown"):
-            self._note(parcel)
+            self._track_unknown(parcel)
         async with intake.opened(), asyncio.TaskGroup() as group:
             self._live = group, intake
             for line in self._lines.values():
-                self._begin(line)
+                self._start(line)
             try:
                 await asyncio.Event().wait()
             finally:
@@ -120,16 +120,18 @@ class Delivery:
                 intake.close()
 
     def open(self, channel: Channel) -> None:
-        """Begin with one more account, at once when the others are at work."""
-        from homarus.channels.courier import Courier  # for who has channels
+        """Add an account, and start it if the supervisor is running."""
+        from homarus.channels.courier import Courier  # not imported without channels
 
-        line = Line(channel, Courier(channel, self._journal, self._clock, ended=self._note))
+        line = Line(
+            channel, Courier(channel, self._journal, self._clock, ended=self._track_unknown)
+        )
         if self._lines.setdefault(line.key, line) is not line:
             raise UserError(f"two channels are called {line.name}", fix="rename one of them")
-        self._begin(line)
+        self._start(line)
 
     async def close(self, channel: str, account: str) -> None:
-        """Have done with one account; what it still has to carry waits in the journal."""
+        """Stop one account; its pending records stay in the journal."""
         line = self._lines.pop((channel, account), None)
         if line:
             self._able[line.key] = line.channel.capabilities
@@ -138,24 +140,24 @@ class Delivery:
             await asyncio.wait([line.task])
 
     def nudge(self) -> None:
-        """Something was posted, or is to be tried again."""
+        """Wake the workers: records were enqueued, or are to be retried."""
         for line in self._lines.values():
             line.courier.nudge()
 
     def pack(
         self, inbound: Inbound, run: str, text: str, first: int = 0, extras: Extras = NO_EXTRAS
     ) -> list[Parcel]:
-        """The reply to a message, as parcels; none for a sender who reads the transcript.
+        """Return the records of a reply; none for a client that reads the transcript.
 
-        A chat of which an earlier reply may be missing is told so first. What a channel that is
-        not here should carry waits for it, where a person can see it; one that is begun anew at
-        this moment gets it as it takes it.
+        If the delivery of an earlier reply to the chat is unknown, a notice precedes. Records for a
+        channel that is not running wait in the journal, where the status shows them; one that is
+        being restarted gets them by its last known capabilities.
         """
         to = inbound.address
         capabilities = self.capabilities(to)
         if capabilities is None:
             return []
-        from homarus.channels.packing import answering, pack  # for who has channels
+        from homarus.channels.packing import answering, pack  # not imported without channels
         from homarus.config.channels import common
 
         at_ms, settings = self._clock.now_ms(), common(self._config(), to.channel, to.account)
@@ -165,7 +167,7 @@ class Delivery:
         return [*unknown_notice(unknown, at_ms=at_ms), *reply] if reply else []
 
     def capabilities(self, to: Address) -> Capabilities | None:
-        """What a reply may be like on its way there; None where nobody carries it."""
+        """Return what the target can take, None if no channel sends to it."""
         if to.channel in UNCARRIED:
             return None
         line = self.line(to.channel, to.account)
@@ -173,8 +175,8 @@ class Delivery:
             return self._able.get((to.channel, to.account), Capabilities())
         return line.channel.capabilities
 
-    def _note(self, parcel: Parcel) -> None:
-        """Remember what is unknown, without its words, for as long as it is."""
+    def _track_unknown(self, parcel: Parcel) -> None:
+        """Track the records with unknown delivery, without their text."""
         line = self.line(parcel.address.channel, parcel.address.account)
         if line and parcel.state == "sent":
             line.last_out_ms = self._clock.now_ms()
@@ -185,13 +187,13 @@ class Delivery:
         else:
             self._unknown.pop(parcel.id, None)
 
-    def _begin(self, line: Line) -> None:
+    def _start(self, line: Line) -> None:
         if self._live:
             group, intake = self._live
-            work = self._attend(line, intake)
+            work = self._supervise(line, intake)
             line.task = group.create_task(work, name=f"channel {line.name}")
 
-    async def _attend(self, line: Line, intake: Intake) -> None:
+    async def _supervise(self, line: Line, intake: Intake) -> None:
         channel, receive = line.channel, intake.receiver(line.channel, line.connect)
         clock, backoff, fatal = self._clock, self._restart, (ChannelAuthFailed,)
 
@@ -215,7 +217,7 @@ class Delivery:
                         failed=failed,
                     )
                 )
-                # Not a task of the group: when it is cancelled, it sends what is due while the
+                # Not a task of the group: when it is cancelled, it sends due records while the
                 # channel is still connected.
                 await supervise(
                     f"delivery of {line.name}",

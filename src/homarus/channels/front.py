@@ -1,8 +1,9 @@
-"""The front of the house: everything between chat services and the sessions, put together.
+"""Compose everything between the chat services and the sessions.
 
-In: adapter → intake → porter (routing, gate, files) → journal → `put`. Out: parcels → courier →
-adapter. Beside them, live: the typing sign, drafts, reactions. Who lets messages in is called
-when the first one comes: until then, and for who has no channels, nothing of it is loaded.
+Inbound: adapter → inbound pipeline → admission (routing, access control, media) → journal →
+`submit`. Outbound: outbox records → outbox worker → adapter. Next to them, live replies: typing
+indicator, drafts, reactions. Admission is imported with the first message, so that a program
+without channels does not load it.
 """
 
 import asyncio
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class Front:
-    """Every channel of a config, at work once the switchboard is.
+    """All channels of a config, started by the channel controller.
 
-    `called` says an agent's name and emoji.
+    `called` returns an agent's name and emoji.
     """
 
     def __init__(
@@ -45,12 +46,13 @@ class Front:
         put: Put,
         sent: Callable[[Outbound, str], object],
         called: Callable[[str], tuple[str, str]],
+        is_command: Callable[[str], bool],
         given: Sequence[Channel] = (),
         commands: Callable[[], tuple[tuple[str, str], ...]] = tuple,
     ) -> None:
-        self._told = sent
+        self._told, self._is_command = sent, is_command
         self._door: tuple[Gate, Porter] | None = None
-        self._open_door = partial(self._make_door, config, state, clock, called, record)
+        self._open_door = partial(self._make_admission, config, state, clock, called, record)
         self.delivery = Delivery(journal, (), clock, config=config, sent=self._sent)
         self.live = Live(group, clock, channel=self._channel, config=config)
         self._intake = Intake(
@@ -71,7 +73,7 @@ class Front:
         self._door = self._door or self._open_door()
         return await self._door[1].admit(channel, inbound)
 
-    def _make_door(
+    def _make_admission(
         self,
         config: Callable[[], Config],
         state: Path,
@@ -90,6 +92,7 @@ class Front:
             clock,
             entry=lambda key: porter.entries.get(key, {}),
             called=lambda agent: Called(*called(agent)),
+            is_command=self._is_command,
         )
         porter = Porter(
             config,
@@ -105,7 +108,7 @@ class Front:
         return self.switchboard.channel(channel, account)
 
     def _sent(self, message: Outbound, error: str) -> None:
-        """A parcel arrived, or was given up."""
+        """Handle a record that was delivered or is dead."""
         if not error:
             if self._door:
                 self._door[0].answered(message.address)

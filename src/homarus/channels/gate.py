@@ -1,11 +1,11 @@
-"""The gate: who is heard. Every message of a chat service is judged here before anything is done.
+"""Decide which messages are answered, and with which authority.
 
-    verdict = gate.judge(inbound, route)    # Admitted, PassedOver or Challenged
+    decision = access.check(inbound, route)    # AccessGranted, MessageIgnored or PairingRequired
 
-A stranger's message costs a look at the config and at two small files: nothing of it is fetched,
-kept or answered, unless the answer is how to be let in. What a sender may do by commands is
-decided here too, from ids that the service vouches for and never from what a message says of
-itself: forwarded words are never commands, and an edit is never heard a second time.
+A message of an unknown sender costs a check of the config and of two small files: nothing of it is
+fetched, stored or answered, except with how to be paired. The authority for commands is decided
+here too, from ids that the service authenticates and never from what a message claims: forwarded
+text is never a command, and an edited message is never answered again.
 """
 
 import hashlib
@@ -33,8 +33,10 @@ from homarus.channels.rooms import (
     people_of,
     room_of,
 )
+from homarus.channels.roster import find_traits
 from homarus.config.channels import AccountSettings, common
 from homarus.config.schema import Config
+from homarus.core.channel_traits import channel_title
 from homarus.core.clock import Clock
 from homarus.core.errors import ConfigError, StoreError
 from homarus.core.keys import DEFAULT_ACCOUNT
@@ -45,20 +47,18 @@ from homarus.core.value import dataclass
 from homarus.policy import access
 from homarus.policy.access import Mention, Roll
 from homarus.policy.room import Room
-from homarus.sessions.commands import has_control_command
-from homarus.sessions.envelope import channel_title
 from homarus.sessions.routing import Route
 
 log = logging.getLogger(__name__)
 
 SEEN: Final = "👀"
-_LOCK_WAIT_S: Final = 0.1  # the loop waits while another program writes a pairing file
-_MAX_TOLD: Final = 1_000
+_LOCK_WAIT_S: Final = 0.1  # the event loop waits while another process writes a pairing file
+_MAX_NOTICES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """To be answered. `ack` is an emoji to react with at once, "" for none."""
+    """The message is answered. `ack` is the emoji of the ack reaction, "" for none."""
 
     inbound: Inbound
     ack: str = ""
@@ -66,14 +66,14 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class PassedOver:
-    """Nothing is said to anybody."""
+    """The message is ignored, without a notice."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Challenged:
-    """A stranger is told how to be let in. `key` is the same for the same code: told once."""
+    """An unknown sender gets a pairing notice. `key` is the same for the same code."""
 
     text: str
     key: str
@@ -83,9 +83,9 @@ Verdict: TypeAlias = Admitted | PassedOver | Challenged
 
 
 class Gate:
-    """Judges for every channel. `entry` is a session's record, by its key.
+    """Check messages of all channels. `entry` returns a session's record by its key.
 
-    `called` says how an agent is called; without it, the config does.
+    `called` returns the names of an agent; without it, the config has them.
     """
 
     def __init__(
@@ -95,44 +95,46 @@ class Gate:
         clock: Clock,
         *,
         entry: Callable[[str], Mapping[str, Json]],
+        is_command: Callable[[str], bool],
         called: Callable[[str], Called] | None = None,
     ) -> None:
         self._config, self._entry, self._called = config, entry, called
+        self._is_command = is_command
         self._pairings = Pairings(state, clock, wait_s=_LOCK_WAIT_S)
         self._history, self._mentions, self._loops = History(), Mentions(), Loops(clock)
         self._warned_of: Config | None = None
-        self._told: OrderedDict[str, str] = OrderedDict()  # challenges, and the messages they met
-        self._albums: OrderedDict[tuple[str, ...], None] = OrderedDict()  # of late, and heard
+        self._notices: OrderedDict[str, str] = OrderedDict()  # notices, and their messages
+        self._albums: OrderedDict[tuple[str, ...], None] = OrderedDict()  # answered recently
         self._warned: set[str] = set()
 
     def judge(self, inbound: Inbound, route: Route) -> Verdict:
-        """Whether a message is heard, and with which authority."""
+        """Return whether a message is answered, and with which authority."""
         config, address = self._config(), inbound.address
         try:
             settings = self._settings(config, address.channel, address.account)
             case = Case(inbound, route, config, settings)
-            verdict = self._refuse(case) or self._judge(case)
-            if isinstance(verdict, Admitted):
-                verdict = self._looping(case) or self._with_talk(case, verdict)
+            decision = self._refuse(case) or self._check_chat(case)
+            if isinstance(decision, Admitted):
+                decision = self._check_loop(case) or self._with_history(case, decision)
         except (ConfigError, StoreError) as exc:
             self._warn(f"messages of {address.channel} are not heard: {exc}")
             return PassedOver("the rules could not be read")
-        return verdict
+        return decision
 
     def answered(self, address: Address) -> None:
-        """Our answer went there: what was said before it has been told."""
+        """Drop the group history before a reply that was sent."""
         self._history.spend(address)
         self._loops.answered(address)
 
-    def _judge(self, case: Case) -> Verdict:
-        return self._judge_direct(case) if is_direct(case.inbound) else self._judge_group(case)
+    def _check_chat(self, case: Case) -> Verdict:
+        return self._check_direct(case) if is_direct(case.inbound) else self._check_group(case)
 
     def _refuse(self, case: Case) -> PassedOver | None:
-        """What nobody's message may be."""
+        """Ignore what is never answered, whoever sent it."""
         occasion = case.inbound.occasion
         if occasion.is_edit:
             return PassedOver("an edit of a message that was judged before")
-        if not access.person_id(case.channel, case.inbound.sender):
+        if not access.person_id(case.channel, case.inbound.sender, find_traits):
             return PassedOver("nobody can be told from its sender's id")
         if occasion.is_bot and not case.settings.allow_bots:
             return PassedOver("a program says it, and allowBots is not set")
@@ -140,7 +142,7 @@ class Gate:
 
     # Direct chats
 
-    def _judge_direct(self, case: Case) -> Verdict:
+    def _check_direct(self, case: Case) -> Verdict:
         settings = case.settings
         if settings.dm_policy == "disabled":
             return PassedOver("direct messages are disabled")
@@ -155,7 +157,7 @@ class Gate:
         return self._challenge(case)
 
     def _challenge(self, case: Case) -> Verdict:
-        """How to be let in, once for every code."""
+        """Return the pairing notice, once per code."""
         inbound = case.inbound
         asked = self._pairings.ask(inbound)
         if asked is None:
@@ -165,16 +167,16 @@ class Gate:
             )
             return PassedOver("too many others wait for approval")
         key = challenge_key(asked)
-        # Offered again, because it could not be kept: it meets the same answer.
-        if self._told.setdefault(key, inbound.id) != inbound.id:
+        # Offered again because it could not be stored: it gets the same notice.
+        if self._notices.setdefault(key, inbound.id) != inbound.id:
             return PassedOver("its sender waits for approval")
-        while len(self._told) > _MAX_TOLD:
-            self._told.popitem(last=False)
+        while len(self._notices) > _MAX_NOTICES:
+            self._notices.popitem(last=False)
         return Challenged(challenge_text(asked), key)
 
     # Groups
 
-    def _judge_group(self, case: Case) -> Verdict:
+    def _check_group(self, case: Case) -> Verdict:
         room = room_of(case)
         if any(not layer.enabled for layer in room.layers):
             return PassedOver("the group is disabled")
@@ -184,29 +186,29 @@ class Gate:
         roll = None if people is None else Roll(is_set=True, has_sender=case.on(people))
         if not access.is_heard_in_group(policy or "allowlist", roll, group=room.named):
             return PassedOver("the group or its sender is not listed")
-        # Who was paired in a direct chat is nobody in particular here.
+        # Pairing is for direct chats: in a group, a paired sender has no rights.
         authority = self._authority(case, group_rolls(case, room))
-        return self._judge_mention(case, room, authority)
+        return self._check_mention(case, room, authority)
 
-    def _judge_mention(self, case: Case, room: Room, authority: Authority) -> Verdict:
+    def _check_mention(self, case: Case, room: Room, authority: Authority) -> Verdict:
         inbound, occasion = case.inbound, case.inbound.occasion
         patterns = self._mentions.patterns(
-            case.config, case.route.agent, case.settings, lambda: self._calls(case)
+            case.config, case.route.agent, case.settings, lambda: self._names_of(case)
         )
-        # Words that turn to somebody else by the service's own means are not for us by our name.
+        # A message that mentions another user by the service's own means is not for us.
         called = not occasion.elsewhere and is_called(inbound.text, patterns)
-        more = _album(case) in self._albums  # of what was heard: its words are with the first
+        is_album_part = _album(case) in self._albums  # the first message has the text
         mention = Mention(
             required=self._requires_mention(case, room),
             detectable=occasion.detects or bool(patterns),
             mentioned=occasion.mentioned or called,
-            implied=occasion.answers_us or more,
+            implied=occasion.answers_us or is_album_part,
             elsewhere=occasion.elsewhere,
         )
         text = _command_in(inbound, patterns) if mention.mentioned else inbound.text
         ordered = access.is_order(
             mention,
-            is_command=bool(authority) and has_control_command(text),
+            is_command=bool(authority) and self._is_command(text),
             may_command=authority in {"owner", "authorised"},
         )
         if access.is_passed_over(mention) and not ordered:
@@ -216,10 +218,12 @@ class Gate:
             return PassedOver("it does not speak to us")
         if occasion.album:
             self._albums[_album(case)] = None
-            while len(self._albums) > _MAX_TOLD:
+            while len(self._albums) > _MAX_NOTICES:
                 self._albums.popitem(last=False)
         heard = replace(inbound, text=text, authority=authority)
-        return Admitted(heard, "" if more else self._ack(case, mention if not ordered else None))
+        return Admitted(
+            heard, "" if is_album_part else self._ack(case, mention if not ordered else None)
+        )
 
     def _requires_mention(self, case: Case, room: Room) -> bool:
         match self._entry(case.route.key).get("groupActivation"):
@@ -231,10 +235,10 @@ class Gate:
         asked = (layer.require_mention for layer in layers if layer)
         return next((each for each in asked if each is not None), True)
 
-    # What both have
+    # Common to both
 
     def _authority(self, case: Case, rolls: tuple[Roll, ...]) -> Authority:
-        """What the sender may do by commands; "" when these are not the sender's words."""
+        """Return the sender's authority; "" when the text is not the sender's own."""
         commands, sender = case.config.commands, case.inbound
         if sender.occasion.forwarded:
             return ""
@@ -253,7 +257,7 @@ class Gate:
         return "owner" if is_owner else "authorised"
 
     def _ack(self, case: Case, mention: Mention | None) -> str:
-        """What to react with at once; `mention` is None where nobody had to name us."""
+        """Return the ack reaction; `mention` is None where no mention was required."""
         messages = case.config.messages
         is_group = not is_direct(case.inbound)
         addressed = is_group and (mention is None or access.is_addressed(mention))
@@ -267,14 +271,14 @@ class Gate:
         emoji = next((each for each in own if each is not None), None)
         if not due or emoji == "":
             return ""
-        return emoji or self._calls(case).emoji or SEEN
+        return emoji or self._names_of(case).emoji or SEEN
 
-    def _calls(self, case: Case) -> Called:
+    def _names_of(self, case: Case) -> Called:
         if self._called:
             return self._called(case.route.agent)
         return called_by_config(case.config, case.route.agent)
 
-    def _looping(self, case: Case) -> PassedOver | None:
+    def _check_loop(self, case: Case) -> PassedOver | None:
         inbound, is_trusted = case.inbound, False
         if is_direct(inbound):
             known = self._pairings.allowed(case.channel, case.account)
@@ -285,12 +289,12 @@ class Gate:
         self._warn(f"{where} answers us as fast as we answer them: nothing is said there for now")
         return PassedOver("we go round in circles with its sender")
 
-    def _with_talk(self, case: Case, verdict: Admitted) -> Admitted:
-        """With what was said in the group before it: last, for who is not answered takes none."""
+    def _with_history(self, case: Case, decision: Admitted) -> Admitted:
+        """Add the group history. Last, as a message that is not answered takes none."""
         said = ""
         if not is_direct(case.inbound):
             said = self._history.take(case.route.agent, case.inbound, history_limit(case))
-        return replace(verdict, inbound=replace(verdict.inbound, before=said))
+        return replace(decision, inbound=replace(decision.inbound, before=said))
 
     def _settings(self, config: Config, channel: str, account: str) -> AccountSettings:
         if self._warned_of is not config:
@@ -302,24 +306,24 @@ class Gate:
         return settings
 
     def _warn(self, text: str) -> None:
-        if len(self._warned) < _MAX_TOLD and text not in self._warned:
+        if len(self._warned) < _MAX_NOTICES and text not in self._warned:
             self._warned.add(text)
             log.warning("%s", text)
 
 
 def challenge_key(request: Request) -> str:
-    """The id of the parcel that tells a code; it does not tell the code itself."""
-    told = f"{request.channel}\0{request.account}\0{request.id}\0{request.code}"
-    return f"pairing:{request.channel}:{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    """Return the idempotency key of a pairing notice; it does not contain the code."""
+    identity = f"{request.channel}\0{request.account}\0{request.id}\0{request.code}"
+    return f"pairing:{request.channel}:{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
 
 def challenge_text(request: Request) -> str:
-    """What a stranger is told, in markdown."""
+    """Return the pairing notice, in markdown."""
     account = "" if request.account == DEFAULT_ACCOUNT else f" --account {request.account}"
     shown = one_line(request.id, 200).replace("`", "'")
     return (
         "I do not know you yet, so I cannot answer.\n\n"
-        f"Your {channel_title(request.channel)} id: `{shown}`\n"
+        f"Your {channel_title(request.channel, find_traits(request.channel))} id: `{shown}`\n"
         f"Your code: `{request.code}`\n\n"
         "Whoever runs me can let you in with:\n\n"
         f"`homarus pairing approve {request.channel} {request.code}{account}`\n\n"
@@ -328,14 +332,14 @@ def challenge_text(request: Request) -> str:
 
 
 def _album(case: Case) -> tuple[str, ...]:
-    """Several messages that were sent as one, as one agent hears them from one person."""
+    """Identify messages sent as one album, for one agent and sender."""
     where, inbound = case.inbound.address, case.inbound
     place = (where.channel, where.account, where.chat, where.thread or "")
     return *place, inbound.sender, inbound.occasion.album, case.route.agent
 
 
 def _command_in(inbound: Inbound, patterns: tuple[Search, ...]) -> str:
-    """The words without our name before a command: `@molty /status` is one."""
+    """Remove our name before a command: `@molty /status` is one."""
     first, _, rest = inbound.text.strip().partition(" ")
     if not rest.lstrip().startswith("/"):
         return inbound.text

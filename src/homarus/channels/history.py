@@ -1,8 +1,8 @@
-"""What was said in a group and not to us: kept in memory until we are spoken to, then told along.
+"""Keep the group messages that did not address us, as context for the next one that does.
 
-Lines are numbered as they come. A message that is answered takes those before it; they are spent
-when our answer went out, or when another message is answered, and until then the same message,
-offered again because it could not be kept, gets the same lines.
+Messages are numbered as they arrive. An answered message collects those before it; they are cleared
+when our reply was sent, or when another message is answered. Until then the same message, offered
+again because it could not be stored, collects the same ones.
 """
 
 from collections import OrderedDict, deque
@@ -14,9 +14,9 @@ from homarus.core.value import dataclass
 from homarus.sessions.envelope import indent, speaker
 
 MAX_LINE_CHARS: Final = 1_000
-MAX_CHARS: Final = 16_000  # of what one message takes along
-MAX_ROOMS: Final = 200  # the ones that were quiet the longest are forgotten
-_REMEMBERED: Final = 200  # ids of a room, so that nothing is told twice
+MAX_CHARS: Final = 16_000  # characters of context for one message
+MAX_ROOMS: Final = 200  # the groups that were quiet the longest are dropped
+_REMEMBERED: Final = 200  # ids of a group, so that a message is not added twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +30,25 @@ class _Line:
 class _Room:
     lines: deque[_Line] = field(default_factory=deque)
     count: int = 0
-    told: int = 0  # the last line that went along with a message
-    taker: str = ""  # that message
+    collected_to: int = 0  # the last buffered message that was collected
+    collected_by: str = ""  # by this message
     ids: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     takers: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
     def forget_told(self) -> None:
-        while self.lines and self.lines[0].number <= self.told:
+        while self.lines and self.lines[0].number <= self.collected_to:
             self.lines.popleft()
 
 
 class History:
-    """The talk of every group, by agent: each hears for itself."""
+    """Buffer the messages of every group, separately for each agent."""
 
     def __init__(self, max_rooms: int = MAX_ROOMS) -> None:
         self._rooms: OrderedDict[tuple[Address, str], _Room] = OrderedDict()
         self._max_rooms = max_rooms
 
     def remember(self, agent: str, inbound: Inbound, limit: int) -> None:
-        """One more line; the oldest go when there are too many."""
+        """Add a message; the oldest are dropped beyond the limit."""
         if limit <= 0:
             return
         room = self._room(inbound.address, agent)
@@ -61,21 +61,23 @@ class History:
             room.lines.popleft()
 
     def take(self, agent: str, inbound: Inbound, limit: int) -> str:
-        """What was said since our last answer, for a message that will be answered."""
+        """Return the messages since our last reply, for a message that will be answered."""
         room = self._rooms.get((inbound.address, agent))
         if room is None or limit <= 0:
             return ""
-        if inbound.id != room.taker:
+        if inbound.id != room.collected_by:
             if inbound.id in room.takers:
-                return ""  # an old one that is offered again: it has its lines
+                return ""  # an old message that is offered again: it has its context
             room.forget_told()
-            room.taker, room.told = inbound.id, room.count
+            room.collected_by, room.collected_to = inbound.id, room.count
             room.takers.append(inbound.id)
-        upto = [one for one in room.lines if one.number <= room.told and one.id != inbound.id]
+        upto = [
+            one for one in room.lines if one.number <= room.collected_to and one.id != inbound.id
+        ]
         return _newest(upto[-limit:])
 
     def spend(self, address: Address) -> None:
-        """Our answer went there."""
+        """Clear what was collected: the reply was sent."""
         for (where, _), room in self._rooms.items():
             if where == address:
                 room.forget_told()
@@ -89,20 +91,20 @@ class History:
 
 
 def _line(inbound: Inbound) -> str:
-    said = inbound.text.strip()
-    if len(said) > MAX_LINE_CHARS:
-        said = f"{said[: MAX_LINE_CHARS - 1]}…"
+    body = inbound.text.strip()
+    if len(body) > MAX_LINE_CHARS:
+        body = f"{body[: MAX_LINE_CHARS - 1]}…"
     came = " ".join(f"<{media.kind}>" for media in inbound.media)
     passed = "(forwarded) " if inbound.occasion.forwarded else ""
-    return f"{speaker(inbound)}: {passed}{indent(' '.join(filter(None, (said, came))))}"
+    return f"{speaker(inbound)}: {passed}{indent(' '.join(filter(None, (body, came))))}"
 
 
 def _newest(lines: list[_Line]) -> str:
-    """As many of the last lines as there is room for."""
-    kept, left = list[str](), MAX_CHARS
+    """Return as many of the last messages as fit."""
+    chosen, remaining = list[str](), MAX_CHARS
     for one in reversed(lines):
-        left -= len(one.text)
-        if left < 0:
+        remaining -= len(one.text)
+        if remaining < 0:
             break
-        kept.append(one.text)
-    return "\n".join(reversed(kept))
+        chosen.append(one.text)
+    return "\n".join(reversed(chosen))

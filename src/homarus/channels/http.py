@@ -1,9 +1,9 @@
-"""HTTP to a chat service: what adapters of such services share.
+"""Send HTTP requests to a chat service; shared by adapters.
 
-One `Api` per account. Whatever fails becomes a class that says what is known: a request that was
-never sent is `SendFailed` and may be tried again, one that nobody heard the answer of is
-`ChannelError`. What a service answers, whatever its status, is the adapter's to read. Nothing is
-retried, no redirect is followed, and no address or body is logged: some carry a token.
+One ServiceClient per account. Failures become an error class that says what is known: a request
+that was never sent is SendFailedError and may be retried, one without a response is ChannelError.
+Responses of any status are the adapter's to interpret. Nothing is retried, no redirect is followed,
+and no URL or body is logged, as some contain a token.
 """
 
 import asyncio
@@ -30,17 +30,17 @@ _NOT_SENT = frozenset({"unreachable", "unsendable"})
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a service said. `data` is its JSON; None when it was none."""
+    """The response of a service. `data` is its JSON, None if the body was none."""
 
     status: int
-    headers: Mapping[str, str]  # names in lower case
+    headers: Mapping[str, str]  # lower-case names
     body: bytes
     data: Json
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file to be sent in a form."""
+    """A file to upload in a form."""
 
     name: str
     content: bytes
@@ -48,7 +48,7 @@ class File:
 
 
 class Api:
-    """One service, reached over connections that are kept. `name` is what errors call it."""
+    """A client of one service with pooled connections. `name` is what errors call it."""
 
     def __init__(
         self,
@@ -60,18 +60,18 @@ class Api:
     ) -> None:
         self._name, self._address = name, _address(name, base_url)
         self._headers = dict(headers or {})
-        self._proxy = proxy  # else the one that the environment names
+        self._proxy = proxy  # else the one of the environment
         self._peer: Peer | None = None
 
     async def get(self, path: str, *, answer_s: float = ANSWER_S, **query: str | int) -> Answer:
-        """Ask for something; a query's values are quoted here."""
+        """Send a GET request; the values of the query are quoted."""
         target = f"{path}?{urlencode(query)}" if query else path
         return await self.ask("GET", target, answer_s=answer_s)
 
     async def send_json(
         self, method: str, path: str, data: Json, *, answer_s: float = ANSWER_S
     ) -> Answer:
-        """Send JSON."""
+        """Send a request with a JSON body."""
         body = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
         return await self.ask(
             method,
@@ -89,7 +89,7 @@ class Api:
         *,
         answer_s: float = ANSWER_S,
     ) -> Answer:
-        """Send a form with files, as browsers do."""
+        """Send a multipart form with files."""
         mark = uuid4().hex
         body = _form(mark, fields, files)
         kind = {"Content-Type": f"multipart/form-data; boundary={mark}"}
@@ -104,7 +104,7 @@ class Api:
         *,
         answer_s: float = ANSWER_S,
     ) -> Answer:
-        """One request and the whole of its answer, within `answer_s`."""
+        """Send one request and read the complete response within `answer_s`."""
         async with self._asked(method, path, body, headers, answer_s) as reply:
             told = await self._read(reply, MAX_ANSWER_BYTES)
             return Answer(reply.status, reply.headers, told, _json(told))
@@ -112,10 +112,10 @@ class Api:
     async def download(
         self, path: str, max_bytes: int, *, answer_s: float = 4 * ANSWER_S
     ) -> Answer:
-        """A file: MediaTooLarge as soon as that is known, without reading on."""
+        """Return a file. Raises MediaTooLargeError as early as possible, without reading on."""
         async with self._asked("GET", path, b"", None, answer_s) as reply:
             announced = reply.headers.get("content-length", "")
-            if reply.status >= 300:  # no file, but why not
+            if reply.status >= 300:  # an error response instead of the file
                 max_bytes = MAX_ANSWER_BYTES
             if announced.isdigit() and int(announced) > max_bytes:
                 raise MediaTooLarge(f"it has {announced} bytes, and {max_bytes} is the most")
@@ -125,7 +125,7 @@ class Api:
             )
 
     async def close(self) -> None:
-        """Hang up for good."""
+        """Close all connections."""
         peer, self._peer = self._peer, None
         if peer:
             await peer.close()
@@ -169,17 +169,17 @@ class Api:
 
     def _reached(self) -> "Peer":
         if self._peer is None:
-            # Loaded with the first request: to make a channel must cost nothing.
+            # Imported with the first request: creating a channel must stay cheap.
             from homarus.net.exchange import Peer, proxy_for
 
             proxy = self._proxy or proxy_for(self._address)
-            # Deadlines are per request: a long poll is silent for long.
+            # Timeouts are per request: a long poll is silent for long.
             self._peer = Peer(self._address, connect_s=CONNECT_S, idle_s=600.0, proxy=proxy)
         return self._peer
 
 
 def _address(name: str, url: str) -> SplitResult:
-    with suppress(ValueError):  # of a port that is none, or of brackets that do not close
+    with suppress(ValueError):  # an invalid port, or brackets that do not close
         address = urlsplit(url)
         if address.scheme in {"http", "https"} and address.hostname and address.port != 0:
             return address
@@ -187,7 +187,10 @@ def _address(name: str, url: str) -> SplitResult:
 
 
 async def load(media: Media, max_bytes: int) -> File:
-    """A file of this machine, to be sent; SendFailed when it cannot be read, or is too large."""
+    """Return a local file for upload.
+
+    Raises SendFailedError when it cannot be read or is too large.
+    """
     path = Path(media.path)
     name = media.name or path.name
 
@@ -197,7 +200,7 @@ async def load(media: Media, max_bytes: int) -> File:
 
     try:
         content = await asyncio.to_thread(read)
-    except (OSError, ValueError) as exc:  # a path with a zero byte is no path
+    except (OSError, ValueError) as exc:  # a path with a zero byte is invalid
         raise SendFailed(f"{name} cannot be read: {exc}", retryable=False) from exc
     if len(content) > max_bytes:
         raise SendFailed(
@@ -209,7 +212,7 @@ async def load(media: Media, max_bytes: int) -> File:
 
 
 def path_of(*steps: str) -> str:
-    """A path whose steps may hold anything."""
+    """Return a URL path of arbitrary segments."""
     return "".join(f"/{quote(step, safe='')}" for step in steps)
 
 
@@ -237,16 +240,16 @@ def _form(mark: str, fields: Mapping[str, str], files: Mapping[str, File]) -> by
 
 
 def _quoted(text: str) -> str:
-    """A name that cannot end its quotes or its line."""
+    """Return a name that cannot end its quotes or its header line."""
     return text.replace("\\", "_").replace('"', "%22").replace("\r", "_").replace("\n", "_")
 
 
 def _bytes(text: str) -> bytes:
-    """Whatever it holds: the name of a file may be no text at all."""
+    """Encode any file name, also one that is not valid text."""
     return text.encode("utf-8", "replace")
 
 
 def _guess(name: str) -> str:
-    import mimetypes  # for who sends files
+    import mimetypes  # only for uploads
 
     return mimetypes.guess_type(name)[0] or "application/octet-stream"

@@ -1,12 +1,11 @@
-"""Intake: what a channel reads becomes ours to answer, once, or is left alone.
+"""Accept inbound messages into the journal, once each, or ignore them.
 
-Who is heard and where it belongs is the porter's to say (porter.py). A message that is let in is
-in the journal before its service is told, and the service is told before it is answered. One that
-was kept before is counted and goes no further; an id that comes with other words is kept beside
-the first, parked, and said aloud. One that is left alone leaves only the place where its channel
-goes on reading, and what its sender is told: nobody learns that it was read. While nothing can be
-kept the channel gets the error: it tells its service nothing, starts over after a while, and reads
-the message again.
+Access control and routing are the admission pipeline's (admission.py). An admitted message is in
+the journal before its service is acknowledged, and acknowledged before it is answered. A duplicate
+is counted and dropped; an id that comes with another text is stored next to the first, parked, and
+logged. An ignored message moves only the cursor, and perhaps sends its sender a pairing notice.
+While nothing can be stored, the channel gets the error: it acknowledges nothing, is restarted after
+a backoff, and reads the message again.
 """
 
 import asyncio
@@ -29,10 +28,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A message that is let in: as it is kept for each session it belongs to.
+    """An admitted message, as it is stored for each of its sessions.
 
-    `in_turn`: the second session hears it when the first has answered. `welcome` is called when
-    it is new.
+    `in_turn`: each session runs after the previous one has answered. `welcome` is called when the
+    message is new.
     """
 
     messages: tuple[tuple[str, Inbound], ...]
@@ -42,18 +41,18 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A message that is left alone; `parcels` is what its sender is told."""
+    """A rejected message; `parcels` is what its sender gets."""
 
     parcels: tuple[Parcel, ...] = ()
 
 
 Admit: TypeAlias = Callable[[Channel, Inbound], Awaitable[Taken | Left]]
-# Done when it is answered; None where nobody tells.
+# Done when it is answered; None if the caller is not notified.
 Put: TypeAlias = "Callable[[str, Accepted], asyncio.Future[Any] | None]"
 
 
 def by_route(route: Callable[[Inbound], str]) -> Admit:
-    """Everybody is let in, to the session that `route` says: for programs of their own."""
+    """Return an admission that admits every sender, to the session that `route` returns."""
 
     async def admit(_channel: Channel, inbound: Inbound) -> Taken | Left:
         return Taken(((route(inbound), inbound),))
@@ -62,7 +61,7 @@ def by_route(route: Callable[[Inbound], str]) -> Admit:
 
 
 class Intake:
-    """Accepts for every channel. `admit` says who is let in, `put` begins the answer."""
+    """Accept messages of all channels. `admit` decides, `put` submits what is accepted."""
 
     def __init__(
         self,
@@ -76,21 +75,21 @@ class Intake:
         self._journal, self._clock = journal, clock
         self._admit, self._put, self._posted = admit, put, posted
         self.last_ms: dict[str, int] = {}  # when each channel read something
-        self._group = asyncio.TaskGroup()  # of what is being kept
+        self._group = asyncio.TaskGroup()  # messages being stored
         self._closed = False
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Accept for as long as the block lasts; there is one in a life."""
+        """Accept messages while the block lasts; it can be entered once."""
         async with self._group:
             yield
 
     def receiver(self, channel: Channel, connected: Callable[[], None] = lambda: None) -> Receive:
-        """What one channel is given to hand over with; `connected`: it was let in."""
+        """Return the handler of one channel; `connected` is called after its login."""
         return _Receiver(self, channel, f"{channel.name}:{channel.account}", connected)
 
     def close(self) -> None:
-        """Begin no more answers: what is kept from now on waits for the next start."""
+        """Submit nothing more: what is accepted from now on waits for the next start."""
         self._closed = True
 
     async def accept(
@@ -100,95 +99,95 @@ class Intake:
         cursor: Cursor | None,
         acknowledge: Acknowledge | None,
     ) -> None:
-        """Keep a message, tell its service, and hand it on."""
+        """Store a message, acknowledge it, and submit it."""
         fault("intake.read")
         admitted = await self._admit(channel, inbound)
         if isinstance(admitted, Left):
             await self.leave(admitted, cursor)
             return
         rows = list[Acceptance]()
-        kept = self._keep(admitted, cursor, rows)
+        stored = self._store(admitted, cursor, rows)
         try:
-            # A channel that is stopped meanwhile does not take the message with it: it would be
-            # a duplicate when it is offered again, and so never be answered.
-            await asyncio.shield(kept)
+            # A channel that is stopped meanwhile must not cancel the message: stored and not
+            # submitted, it would be a duplicate when offered again, and never be answered.
+            await asyncio.shield(stored)
             fault("intake.accepted")
             if acknowledge:
                 await acknowledge()
             fault("intake.acknowledged")
         finally:
-            # Whatever became of the telling, and of the copies for other sessions.
-            kept.add_done_callback(lambda _done: self._hand_on(admitted, rows))
+            # Also after a failed acknowledgement or a failed copy for another session.
+            stored.add_done_callback(lambda _done: self._submit_new(admitted, rows))
 
     async def cursor(self, name: str) -> Mapping[str, Json] | None:
         return await self._journal.cursor(name)
 
     def note(self, name: str) -> None:
-        """A channel has read something."""
+        """Record that a channel has read something."""
         self.last_ms[name] = self._clock.now_ms()
 
-    async def leave(self, left: Left, cursor: Cursor | None) -> None:
-        """Keep nothing but how far a channel has read, and what somebody is told."""
-        if cursor is None and not left.parcels:
+    async def leave(self, rejected: Left, cursor: Cursor | None) -> None:
+        """Store only the cursor, and what the sender gets."""
+        if cursor is None and not rejected.parcels:
             return
         async with self._journal.commit() as unit:
             if cursor:
                 unit.read_to(cursor)
-            unit.post(*left.parcels)
-        if left.parcels:
+            unit.post(*rejected.parcels)
+        if rejected.parcels:
             self._posted()
 
-    def _keep(
+    def _store(
         self, taken: Taken, cursor: Cursor | None, rows: list[Acceptance]
     ) -> asyncio.Future[None]:
-        """Keep it, in a task of its own; `rows` grows as it is kept for one session after another.
+        """Store the message in a task of its own; `rows` grows with each session.
 
-        One of them may be kept and the next not: that one would be a duplicate, too, when the
-        message is offered again.
+        If one copy is stored and the next is not, the first is a duplicate when the message is
+        offered again, and still has to be submitted.
         """
-        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def keep() -> None:
             try:
                 await self._accept(taken, cursor, rows)
-                kept.set_result(None)
+                stored.set_result(None)
             except StoreError as exc:
-                kept.set_exception(exc)  # the channel's to deal with: no bug
+                stored.set_exception(exc)  # for the channel to handle: no bug
             except asyncio.CancelledError:
-                kept.cancel()
+                stored.cancel()
                 raise
 
         name = f"keeping a message of {taken.messages[0][1].address.channel}"
-        self._group.create_task(contain(name, keep, kept.set_exception), name=name)
-        return kept
+        self._group.create_task(contain(name, keep, stored.set_exception), name=name)
+        return stored
 
     async def _accept(self, taken: Taken, cursor: Cursor | None, rows: list[Acceptance]) -> None:
-        """Keep it for each session. The channel has read on when it is kept for the last."""
+        """Store it for each session; the cursor moves with the last."""
         *others, last = taken.messages
         at_ms = self._clock.now_ms()
         for session, inbound in others:
             rows.append(await self._journal.accept(session, inbound, at_ms=at_ms))
         rows.append(await self._journal.accept(*last, at_ms=at_ms, cursor=cursor))
 
-    def _hand_on(self, taken: Taken, rows: Sequence[Acceptance]) -> None:
+    def _submit_new(self, taken: Taken, rows: Sequence[Acceptance]) -> None:
         new = [one.row for one in rows if self._is_new(one)]
         if new and taken.welcome:
             taken.welcome()
         if taken.in_turn:
-            self._put_in_turn(new)
+            self._submit_in_turn(new)
         else:
             for row in new:
                 self._put(row.session, row)
 
-    def _put_in_turn(self, rows: Sequence[Accepted]) -> None:
-        """One after the other; what is left at the end of the program is the next start's."""
+    def _submit_in_turn(self, rows: Sequence[Accepted]) -> None:
+        """Submit one after another; the next start submits what is left at the end."""
         if rows and not self._closed:
             first, *others = rows
             answered = self._put(first.session, first)
             if answered:
-                answered.add_done_callback(lambda _done: self._put_in_turn(others))
+                answered.add_done_callback(lambda _done: self._submit_in_turn(others))
             else:
-                self._put_in_turn(others)
+                self._submit_in_turn(others)
 
     def _is_new(self, acceptance: Acceptance) -> bool:
         row = acceptance.row
@@ -211,7 +210,7 @@ class Intake:
 
 @dataclass(frozen=True, slots=True)
 class _Receiver:
-    """The intake, as one channel sees it; `name` is the channel's cursor."""
+    """The handler of one channel; `name` is the name of its cursor."""
 
     intake: Intake
     channel: Channel

@@ -1,8 +1,8 @@
-"""What chats see of runs while they go on: who is shown where, and reactions.
+"""Show runs in their chats while they are under way, and add reactions.
 
-None of this is owed to anybody, so it goes past the outbox: each request has a short time, a
-failure is a line in the log for who looks for it, and nothing waits for it but the answer, and
-that not for long. What must arrive is a parcel.
+All of this is best effort, so it bypasses the outbox: each request has a short timeout, a failure
+is logged at debug level, and only the answer waits for it, briefly. What must arrive is an outbox
+record.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ from homarus.core.message import Address, Inbound
 from homarus.core.tasks import contain
 from homarus.core.value import dataclass
 
-if TYPE_CHECKING:  # what shows is loaded by who has something to be shown by
+if TYPE_CHECKING:  # imported only for channels that can show something
     from homarus.channels.showing import Look, Showing
     from homarus.channels.typing import Typing
 
 MAX_ACKS: Final = 1_000
 
-# The account at work under a channel's name and its own.
+# The running account of a channel name and account id.
 FindChannel: TypeAlias = Callable[[str, str], Channel | None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Ack:
-    """A reaction that says that a message was heard."""
+    """A reaction that confirms receipt of a message."""
 
     to: Address
     message_id: str
@@ -37,7 +37,7 @@ class _Ack:
 
 
 class Live:
-    """Shows runs in their chats, and reactions. Its tasks belong to the program's own group."""
+    """Show live replies and ack reactions. Its tasks belong to the program's task group."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Live:
     def show(
         self, asked: Sequence[Inbound], run: str, look: "Look", typing_interval_s: float
     ) -> "Showing | None":
-        """Begin to show the run that answers these; None where there is nothing to show it by."""
+        """Start to show the run that answers these messages; None if nothing can be shown."""
         to = asked[0].address
         channel = self._channel(to.channel, to.account)
         if channel is None:
@@ -85,7 +85,7 @@ class Live:
         return Typing(lambda: channel.show_typing(to, on=True), self._clock, interval_s=interval_s)
 
     def acknowledge(self, inbound: Inbound, emoji: str) -> None:
-        """Say by a reaction that a message was heard."""
+        """Confirm receipt of a message by a reaction."""
         to, message_id = inbound.address, inbound.id
         channel = self._channel(to.channel, to.account)
         if channel is None or not emoji or not isinstance(channel, Reacts):
@@ -101,15 +101,15 @@ class Live:
                 self._acks.popitem(last=False)
 
     def answered(self, key: str) -> None:
-        """A parcel arrived: the reactions to what it answers have done their work."""
+        """Remove the reactions to the messages that a delivered record answers."""
         asked = self._asked.pop(key.rpartition(":")[0], ())
         if not asked or not self._config().messages.remove_ack_after_reply:
             return
         for place in asked:
             if ack := self._acks.pop(place, None):
-                self._take_back(ack)
+                self._remove_reaction(ack)
 
-    def _take_back(self, ack: _Ack) -> None:
+    def _remove_reaction(self, ack: _Ack) -> None:
         channel = self._channel(ack.to.channel, ack.to.account)
         if channel is None or not isinstance(channel, Reacts):
             return
@@ -134,7 +134,7 @@ class Live:
             return
 
         async def clear() -> None:
-            await showing.hold()  # a message that is being begun must not be forgotten
+            await showing.hold()  # the first send of a preview must not be lost
             task.cancel()
             await asyncio.wait([task])
             await showing.clear()
@@ -144,7 +144,7 @@ class Live:
             task.cancel()
 
     def _spawn(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None] | None:
-        """Have something done aside; None when the program is ending."""
+        """Start a background task; None when the program is ending."""
         aside: Coroutine[None, None, None] = contain(name, work, lambda _exc: None)
         try:
             return self._group.create_task(aside, name=name)

@@ -1,8 +1,8 @@
-"""Two programs that answer each other for ever: noticed, and ended by saying nothing more.
+"""Detect two bots that answer each other endlessly, and stop answering.
 
-What is counted is turns: a message that follows an answer of ours. Many messages at once are one.
-A message that was let through and is judged again, for another agent or because it was offered
-again, is no other turn.
+It counts turns: a message that follows a reply of ours. A burst of messages is one turn. A message
+that passed and is checked again, for another agent or because it was offered again, is no further
+turn.
 """
 
 from collections import OrderedDict, deque
@@ -15,7 +15,7 @@ from homarus.core.value import dataclass
 
 BOT_TURNS: Final = 6
 BOT_WINDOW_S: Final = 600.0
-# Of somebody who does not say that they are a program: faster than people are, for long.
+# For senders that are not marked as bots: faster than people type, for long.
 TURNS: Final = 60
 WINDOW_S: Final = 300.0
 _MAX_CHATS: Final = 1_000
@@ -23,24 +23,24 @@ _MAX_CHATS: Final = 1_000
 
 @dataclass(slots=True)
 class _Chat:
-    is_our_turn_over: bool = False  # we answered since the last turn that counted
+    is_our_turn_over: bool = False  # we replied since the last counted turn
     turns: dict[str, deque[float]] = field(default_factory=dict)
-    last: str = ""  # the message that was let through last
+    last: str = ""  # the message that passed last
 
 
 class Loops:
-    """Counts turns, by chat and sender."""
+    """Count turns by chat and sender."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._chats: OrderedDict[Address, _Chat] = OrderedDict()
 
     def turns(self, inbound: Inbound, *, is_trusted: bool) -> bool:
-        """Whether a message is one turn too many. People who are trusted are never cut off."""
+        """Return whether a message is one turn too many. Trusted senders are never cut off."""
         is_bot = inbound.occasion.is_bot
         if is_trusted and not is_bot:
             return False
-        most, window_s = (BOT_TURNS, BOT_WINDOW_S) if is_bot else (TURNS, WINDOW_S)
+        max_turns, window_s = (BOT_TURNS, BOT_WINDOW_S) if is_bot else (TURNS, WINDOW_S)
         chat, now_s = self._chat(inbound.address), self._clock.monotonic()
         if inbound.id and inbound.id == chat.last:
             return False
@@ -49,7 +49,7 @@ class Loops:
         seen = chat.turns.setdefault(inbound.sender, deque(maxlen=TURNS + 1))
         while seen and seen[0] <= now_s - window_s:
             seen.popleft()
-        if len(seen) >= most:
+        if len(seen) >= max_turns:
             return True
         chat.last = inbound.id
         if chat.is_our_turn_over or not seen:
@@ -58,12 +58,12 @@ class Loops:
         return False
 
     def answered(self, address: Address) -> None:
-        """We said something there."""
+        """Record that we replied in a chat."""
         if address in self._chats:
             self._chats[address].is_our_turn_over = True
 
     def person_spoke(self, address: Address, person: str = "") -> None:
-        """Somebody else is there: whoever talked with us is not alone with us any more."""
+        """Reset the other senders of a chat: they are not alone with us."""
         if chat := self._chats.get(address):
             for sender in [each for each in chat.turns if each != person]:
                 del chat.turns[sender]

@@ -1,8 +1,8 @@
-"""The mailbox of agents: how a tool writes to a chat, and changes what stands there.
+"""Send messages from tools to chats, and change messages there.
 
-A message goes through the outbox like any reply, under an id that the call decides: however often
-a call is run, its message is sent once. To react, edit and delete twice is the same as once, so
-these are asked of the service at once.
+A message goes through the outbox like any reply, under an id that the tool call determines: however
+often a call is run, its message is sent once. Reacting, editing and deleting are idempotent, so
+they are requested from the service directly.
 """
 
 import asyncio
@@ -28,16 +28,13 @@ from homarus.tools.tool import Posted
 if TYPE_CHECKING:
     from homarus.config.channels import AccountSettings
 
-RECEIPT_S: Final = 10.0  # how long a tool waits to hear that its message arrived
-ASK_S: Final = 30.0  # how long a service may take
-LOOK_S: Final = 0.1
-# Where a name alone tells the service: the sort of name, and who has such.
-_BY_FORM: Final = (("@", ":", "matrix"), ("!", "", "matrix"), ("#", ":", "matrix"))
-_ROOMS: Final = frozenset({"irc", "slack", "discord", "mattermost", "twitch"})  # have a `#room`
+RECEIPT_TIMEOUT_S: Final = 10.0  # how long a tool waits for the receipt of its message
+REQUEST_TIMEOUT_S: Final = 30.0  # timeout of a request
+RECEIPT_POLL_S: Final = 0.1
 
 
 class Mailbox:
-    """Mail (tools/tool.py) over the channels at work; what it needs is loaded by who writes."""
+    """The Messenger of tools/tool.py over the running channels; imports are lazy."""
 
     def __init__(
         self,
@@ -75,11 +72,12 @@ class Mailbox:
 
     async def knows(self, agent: str, to: Address) -> bool:
         from homarus.channels.pairing import Pairings
+        from homarus.channels.roster import find_traits
         from homarus.policy.access import EVERYONE, person_id
 
         where = {"lastChannel": to.channel, "lastTo": to.chat}
         talked = await self._store.sessions(agent=agent, where=where)
-        # Two accounts may be on two networks: a name there is not the same person's.
+        # Two accounts may be on two networks: the same name is another person there.
         if any(last_chat(one.data).account == to.account for one in talked):
             return True
         settings = self._settings(to)
@@ -87,15 +85,15 @@ class Mailbox:
             return True
         allowed = (*settings.allow_from, *settings.group_allow_from)
         paired = Pairings(self._state, self._clock).allowed(to.channel, to.account)
-        people = {person_id(to.channel, one) for one in (*allowed, *paired)}
-        return person_id(to.channel, to.chat) in people - {"", EVERYONE}
+        people = {person_id(to.channel, one, find_traits) for one in (*allowed, *paired)}
+        return person_id(to.channel, to.chat, find_traits) in people - {"", EVERYONE}
 
     async def post(self, to: Address, text: str, extras: Extras, key: str) -> Posted:
         from homarus.channels.packing import pack
 
         channel, settings = self._open(to, "sendMessage")
         _check_files(channel, extras.media)
-        text = await self._let_out(Outbound(to, text, key, extras))
+        text = await self._run_hooks(Outbound(to, text, key, extras))
         at_ms, able = self._clock.now_ms(), channel.capabilities
         parcels = pack(key, text, to, able, settings, extras=extras, at_ms=at_ms)
         if not parcels:
@@ -108,8 +106,8 @@ class Mailbox:
     async def react(self, to: Address, message_id: str, emoji: str) -> None:
         channel, _ = self._open(to, "reactions")
         if not isinstance(channel, Reacts):
-            raise _unable(to, "has no reactions")
-        async with _asking(to):
+            raise _unsupported(to, "has no reactions")
+        async with _requesting(to):
             await channel.react(to, message_id, emoji)
 
     async def edit(self, to: Address, message_id: str, text: str) -> None:
@@ -117,32 +115,32 @@ class Mailbox:
 
         channel, settings = self._open(to, "editMessage")
         if not isinstance(channel, Edits):
-            raise _unable(to, "cannot change a message that was sent")
+            raise _unsupported(to, "cannot change a message that was sent")
         key = f"{message_id}:edit"
-        text = await self._let_out(Outbound(to, text, key, Extras(replaces=message_id)))
+        text = await self._run_hooks(Outbound(to, text, key, Extras(replaces=message_id)))
         parts = render(text, channel.capabilities, settings, mode="length")
         if len(parts) != 1:
             why = "is empty" if not parts else "is too long for one message"
             raise ToolError(f"the new text {why}", fix="delete the message and send another")
-        async with _asking(to):
+        async with _requesting(to):
             await channel.edit(to, message_id, parts[0])
 
     async def delete(self, to: Address, message_id: str) -> None:
         channel, _ = self._open(to, "deleteMessage")
         if not isinstance(channel, Deletes):
-            raise _unable(to, "cannot take a message back")
-        async with _asking(to):
+            raise _unsupported(to, "cannot take a message back")
+        async with _requesting(to):
             await channel.delete(to, message_id)
 
-    async def _let_out(self, message: Outbound) -> str:
-        """The words as hooks leave them."""
+    async def _run_hooks(self, message: Outbound) -> str:
+        """Return the text as the hooks leave it."""
         sent = await self._hooks.message_sending(message)
         if isinstance(sent, Refusal):
             raise ToolDenied(f"the message is not sent: {sent.reason}")
         return sent.text
 
     def _open(self, to: Address, action: str) -> tuple[Channel, "AccountSettings"]:
-        """The account a chat is reached by, if its settings allow this."""
+        """Return the account that reaches a chat, if its settings allow the action."""
         line = self._delivery.line(to.channel, to.account)
         if line is None:
             raise ToolError(f"{to.channel}:{to.account} is not at work")
@@ -157,14 +155,14 @@ class Mailbox:
         return common(self._config(), to.channel, to.account)
 
     async def _receipt(self, ids: Sequence[str]) -> Posted:
-        """What became of parcels, as far as it is known after a while."""
-        until_s = self._clock.monotonic() + RECEIPT_S
+        """Return the state of the records, as far as it is known within the timeout."""
+        until_s = self._clock.monotonic() + RECEIPT_TIMEOUT_S
         while True:
             found = [await self._store.journal.parcel(parcel_id) for parcel_id in ids]
             posted = _posted([parcel for parcel in found if parcel])
             if posted.state != "queued" or self._clock.monotonic() >= until_s:
                 return posted
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(RECEIPT_POLL_S)
 
 
 def find_address(
@@ -176,7 +174,7 @@ def find_address(
     thread: str = "",
     here: Address | None = None,
 ) -> Address:
-    """The chat that is meant: what is not named is as here. Pure."""
+    """Return the chat that a target names; missing parts are those of the current chat."""
     from homarus.channels.targets import read_target
 
     known = {name for name, _ in accounts}
@@ -207,11 +205,15 @@ def find_address(
 
 
 def _channel_of(target: str, known: Collection[str], here: Address | None) -> str:
-    for start, inside, channel in _BY_FORM:
-        if target.startswith(start) and inside in target and channel in known:
-            return channel
-    if target.startswith("#") and "irc" in known and not (here and here.channel in _ROOMS):
-        return "irc"
+    from homarus.channels.roster import find_traits
+
+    traits = {channel: find_traits(channel) for channel in sorted(known)}
+    by_form = [channel for channel, each in traits.items() if each.is_own_address(target)]
+    is_room_here = here is not None and traits[here.channel].has_named_rooms
+    if not by_form and target.startswith("#") and not is_room_here:
+        by_form = [channel for channel, each in traits.items() if each.is_group_id(target)]
+    if by_form:
+        return by_form[0]
     if here:
         return here.channel
     if len(known) == 1:
@@ -221,7 +223,7 @@ def _channel_of(target: str, known: Collection[str], here: Address | None) -> st
 
 
 def _account_of(target: str, account: str, ours: Sequence[str]) -> tuple[str, str]:
-    """The target without an account that stands before it."""
+    """Split off an account in front of the target."""
     head, colon, rest = target.partition(":")
     if colon and rest and head in ours and account in {"", head}:
         return rest, head
@@ -233,7 +235,7 @@ def _names(accounts: Sequence[str]) -> str:
 
 
 def _posted(parcels: Sequence[Parcel]) -> Posted:
-    """What became of all parts of a message: of the worst of them."""
+    """Return the outcome of a message: that of its worst part."""
     receipt = next((parcel.receipt for parcel in parcels if parcel.receipt), "")
     states = {parcel.state: parcel.why for parcel in reversed(parcels)}
     if "dead" in states:
@@ -246,27 +248,27 @@ def _posted(parcels: Sequence[Parcel]) -> Posted:
 
 
 def _check_files(channel: Channel, media: Sequence[Media]) -> None:
-    """An agent that attaches a file learns what is wrong with it, instead of the chat."""
-    most = channel.capabilities.media_max_bytes
+    """Raise a ToolError for a file that cannot be sent: the agent learns it, not the chat."""
+    max_bytes = channel.capabilities.media_max_bytes
     for file in media:
         if file.problem:
             raise ToolError(f"{file.name}: {file.problem}")
-        if not most:
+        if not max_bytes:
             raise ToolError(f"{channel.name} takes no files", fix="say it in words")
-        if file.size > most:
-            raise ToolError(f"{file.name} has {file.size} bytes; {channel.name} takes {most}")
+        if file.size > max_bytes:
+            raise ToolError(f"{file.name} has {file.size} bytes; {channel.name} takes {max_bytes}")
 
 
-def _unable(to: Address, why: str) -> ToolError:
+def _unsupported(to: Address, why: str) -> ToolError:
     return ToolError(f"{to.channel} {why}")
 
 
 @asynccontextmanager
-async def _asking(to: Address) -> AsyncIterator[None]:
+async def _requesting(to: Address) -> AsyncIterator[None]:
     try:
-        async with asyncio.timeout(ASK_S):
+        async with asyncio.timeout(REQUEST_TIMEOUT_S):
             yield
     except TimeoutError as exc:
-        raise ToolTimeout(f"{to.channel} did not answer within {ASK_S:g} s") from exc
+        raise ToolTimeout(f"{to.channel} did not answer within {REQUEST_TIMEOUT_S:g} s") from exc
     except OSError as exc:
         raise ToolError(f"{to.channel} could not be reached: {exc}") from exc

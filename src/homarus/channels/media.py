@@ -1,8 +1,8 @@
-"""Files that come with messages: fetched when their sender is heard, and never before.
+"""Download the files of messages, after their sender passed access control.
 
-A file is kept under the hash of its content in the state directory, with the ending of what it
-is, not of what it is called. Pictures are shown to the model too. What is too large, or cannot be
-had, is said to the model in its place: the message is answered all the same.
+A file is stored under the hash of its content in the state directory, with the suffix of its
+detected type and not of its name. Images are also shown to the model. For a file that is too large
+or cannot be fetched, the model gets a note: the message is still answered.
 """
 
 import asyncio
@@ -29,50 +29,52 @@ FOLDER: Final = Path("media", "inbound")
 DEFAULT_MB: Final = 5.0
 FETCH_S: Final = 60.0
 MAX_FILES: Final = 10
-MAX_IMAGE_BYTES: Final = 5_000_000  # what models take
+MAX_IMAGE_BYTES: Final = 5_000_000  # the image types that models take
 KEEP_MS: Final = 30 * 86_400_000
 _MB: Final = 1_000_000
 
 
 class Files:
-    """Fetches what comes with messages, and keeps it for a while."""
+    """Download the files of messages, and store them for a while."""
 
     def __init__(self, state: Path, now_ms: Callable[[], int]) -> None:
         self._folder, self._now_ms = state / FOLDER, now_ms
         self._pruned_ms = 0
 
     async def fetch(self, channel: Channel, settings: AccountSettings, inbound: Inbound) -> Inbound:
-        """The message with its files; each that could not be had says why."""
+        """Return the message with its files; each that could not be fetched says why."""
         if not inbound.media:
             return inbound
-        most = round((settings.media_max_mb or DEFAULT_MB) * _MB)
+        max_bytes = round((settings.media_max_mb or DEFAULT_MB) * _MB)
         kept, images = list[Media](), list[Image]()
         for media in inbound.media[:MAX_FILES]:
-            found, content = await self._had(channel, media, most)
-            kept.append(found)
-            if content and found.mime.startswith("image/") and len(content) <= MAX_IMAGE_BYTES:
-                images.append(Image(base64.b64encode(content).decode("ascii"), found.mime))
-        left = [_lost(media, "too many files at once") for media in inbound.media[MAX_FILES:]]
+            fetched, content = await self._download(channel, media, max_bytes)
+            kept.append(fetched)
+            if content and fetched.mime.startswith("image/") and len(content) <= MAX_IMAGE_BYTES:
+                images.append(Image(base64.b64encode(content).decode("ascii"), fetched.mime))
+        left = [_missing(media, "too many files at once") for media in inbound.media[MAX_FILES:]]
         return replace(inbound, media=(*kept, *left), images=(*inbound.images, *images))
 
-    async def _had(self, channel: Channel, media: Media, most: int) -> tuple[Media, bytes]:
+    async def _download(
+        self, channel: Channel, media: Media, max_bytes: int
+    ) -> tuple[Media, bytes]:
         if not isinstance(channel, Fetches):
-            return _lost(media, "files cannot be fetched from this service"), b""
-        if media.size > most:
-            return _lost(media, f"it is larger than {most / _MB:g} MB"), b""
+            return _missing(media, "files cannot be fetched from this service"), b""
+        if media.size > max_bytes:
+            return _missing(media, f"it is larger than {max_bytes / _MB:g} MB"), b""
         try:
             async with asyncio.timeout(FETCH_S):
-                content = await channel.fetch(media, most)
+                content = await channel.fetch(media, max_bytes)
             path, mime = await asyncio.to_thread(self._keep, content, media.mime)
         except MediaTooLarge:
-            return _lost(media, f"it is larger than {most / _MB:g} MB"), b""
+            return _missing(media, f"it is larger than {max_bytes / _MB:g} MB"), b""
         except (ChannelError, TimeoutError, OSError) as exc:
             log.warning("a file of %s could not be had: %s", channel.name, str(exc) or "too slow")
-            return _lost(media, "it could not be fetched"), b""
+            return _missing(media, "it could not be fetched"), b""
         return replace(media, path=str(path), mime=mime, size=len(content), problem=""), content
 
     def _keep(self, content: bytes, told: str) -> tuple[Path, str]:
-        """Where a file lies, and what it is: by its bytes, else as its service says."""
+        """Return path and type of a file: by its bytes, else as its service says."""
         mime = file_mime(content[:HEAD_BYTES]) or _harmless(told)
         path = self._folder / f"{hashlib.sha256(content).hexdigest()[:32]}{extension(mime)}"
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -80,7 +82,7 @@ class Files:
         if path.exists():
             os.utime(path)
             return path, mime
-        # The same file may come from two chats at once, each in a thread of its own.
+        # The same file may come from two chats at once, each in its own thread.
         half = path.with_name(f".{path.name}.{os.getpid()}.{get_ident()}")
         with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(content)
@@ -88,23 +90,23 @@ class Files:
         return path, mime
 
     def _prune(self) -> None:
-        """Once a day, forget what nobody has sent for long."""
+        """Once a day, delete files that were not sent for long."""
         now_ms = self._now_ms()
         if now_ms - self._pruned_ms < 86_400_000:
             return
         self._pruned_ms = now_ms
         for path in self._folder.iterdir():
-            with suppress(FileNotFoundError):  # of another thread, which is done with it
+            with suppress(FileNotFoundError):  # of another thread that has finished with it
                 if now_ms - path.stat().st_mtime * 1000 > KEEP_MS:
                     path.unlink()
 
 
-def _lost(media: Media, why: str) -> Media:
+def _missing(media: Media, why: str) -> Media:
     return replace(media, problem=why)
 
 
 def _harmless(told: str) -> str:
-    """What a service says a file is, where its bytes do not tell: never a picture then."""
+    """Return the type that a service claims if the bytes do not show it; never an image."""
     kind = told.partition(";")[0].strip().lower()
     is_plain = kind.isascii() and kind.isprintable() and len(kind) < 80
     return kind if is_plain and "/" in kind and not kind.startswith("image/") else ""

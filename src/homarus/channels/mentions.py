@@ -1,8 +1,8 @@
-"""Whether words call us by name: the patterns of an agent, and what a message says in them.
+"""Detect whether a text mentions an agent, by the patterns of its names.
 
-Patterns are the config's, as regular expressions: the agent's own, else those of all messages,
-else the channel's, else what follows from the agent's name and emoji. One that cannot be read is
-left out, and said once.
+Patterns are regular expressions of the config: the agent's own, else the global ones, else the
+channel's, else those derived from the agent's name and emoji. An invalid pattern is skipped, and
+logged once.
 """
 
 import logging
@@ -23,26 +23,26 @@ from homarus.core.value import dataclass
 log = logging.getLogger(__name__)
 
 MAX_PATTERNS: Final = 50
-_CJK: Final = "\u2e80"  # from here on words stand without blanks between them
+_CJK: Final = "\u2e80"  # from here on scripts write no spaces between words
 _SELECTORS: Final = frozenset(chr(code) for code in range(0xFE00, 0xFE10))
 
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """How an agent is called: its name and its sign."""
+    """An agent's name and emoji."""
 
     name: str = ""
     emoji: str = ""
 
 
 def called_by_config(config: Config, agent: str) -> Called:
-    """What the config says an agent is called; an agent's own files may say more."""
+    """Return an agent's names by the config; its identity file may have others."""
     identity = entry_of(config, agent).identity
     return Called(identity.name or "", identity.emoji or "")
 
 
 class Mentions:
-    """Patterns by their text, each read once."""
+    """Compile patterns, each once."""
 
     def __init__(self) -> None:
         self._read: dict[str, Search | None] = {}
@@ -54,7 +54,7 @@ class Mentions:
         settings: AccountSettings,
         called: Callable[[], Called],
     ) -> tuple[Search, ...]:
-        """What an agent is called on an account. A list that is set and empty: nothing."""
+        """Return an agent's patterns on an account. An empty list in the config is none."""
         listed = (
             entry_of(config, agent).group_chat.mention_patterns,
             config.messages.group_chat.mention_patterns,
@@ -75,19 +75,19 @@ class Mentions:
 
 
 def is_called(text: str, patterns: Iterable[Search]) -> bool:
-    """Whether one of the patterns is in a text."""
+    """Return whether one of the patterns is in a text."""
     plain = normalise(text)
     return any(is_in(plain) for is_in in patterns)
 
 
 def normalise(text: str) -> str:
-    """Words as patterns see them: without characters that draw nothing, blanks folded."""
+    """Return the text for matching: without invisible characters, white space folded."""
     seen = "".join(ch for ch in text if not _is_unseen(ch))
     return " ".join(seen.lower().split())
 
 
 def derive(called: Called) -> tuple[Search, ...]:
-    """Patterns for a name, perhaps with an `@`, as a word of its own; and for a sign."""
+    """Return patterns for a name as a word, perhaps with an `@`, and for an emoji."""
     words = [word for word in normalise(called.name).split() if word]
     found = list[str]()
     if words:
@@ -100,7 +100,7 @@ def derive(called: Called) -> tuple[Search, ...]:
 
 
 def _edge(ch: str, form: str) -> str:
-    """The edge of a word, where the script has such."""
+    """Return a word boundary, for scripts that have them."""
     return form.format(r"\w") if ch < _CJK and (ch.isalnum() or ch == "_") else ""
 
 
@@ -110,7 +110,7 @@ def _is_unseen(ch: str) -> bool:
 
 @lru_cache(64)
 def _own(source: str) -> Search:
-    """A pattern of our own making, which holds nothing that could be slow."""
+    """Compile a derived pattern; it contains nothing that could be slow."""
     pattern = re.compile(source, re.IGNORECASE)
     return lambda text: pattern.search(text[:MAX_TEXT_CHARS]) is not None
 

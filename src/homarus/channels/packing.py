@@ -1,8 +1,8 @@
-"""A text becomes parcels: messages as one service takes them. Pure.
+"""Turn a text into outbox records, each one message of the service.
 
-One parcel is one message there, in its dialect and within its limit. A file goes alone; words go
-with it where the service has captions and they fit, else before it. What cannot be sent is said
-in words in its place, so that nobody waits for it.
+A record is in the service's dialect and within its limit. A file goes alone; the text goes with it
+where the service has captions and it fits, else before it. A file that cannot be sent is replaced
+by a line of text, so that the reader does not wait for it.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from homarus.core.text import one_line
 from homarus.store.arrival import storable
 from homarus.store.journal import Parcel
 
-if TYPE_CHECKING:  # who has no channels does not load what their settings are
+if TYPE_CHECKING:  # not imported without channels
     from homarus.config.channels import AccountSettings
 
 _MB: Final = 1_000_000
@@ -35,9 +35,9 @@ def pack(
     extras: Extras = NO_EXTRAS,
     first: int = 0,
 ) -> list[Parcel]:
-    """A text with what belongs to it, as parcels; their numbers begin at `first`.
+    """Return the records of a text and its extras; their numbers start at `first`.
 
-    The first answers and replaces what they together answer and replace; the last has the buttons.
+    The first record has `reply_to` and `replaces`, the last one the buttons.
     """
     files, notes = _sort_out(extras.media, capabilities, settings)
     words = "\n\n".join([text, *notes]) if text.strip() else "\n\n".join(notes)
@@ -61,7 +61,7 @@ def pack(
 
 
 def answering(inbound: Inbound, extras: Extras, settings: "AccountSettings", first: int) -> Extras:
-    """A reply's extras; what names no message it answers follows the account's `replyToMode`."""
+    """Return a reply's extras, with `reply_to` by the account's `replyToMode` if unset."""
     mode = settings.reply_to_mode
     if extras.reply_to or mode == "off" or (mode == "first" and first):
         return extras
@@ -76,13 +76,13 @@ def render(
     limit: int = 0,
     mode: ChunkMode | None = None,
 ) -> list[str]:
-    """A text in a service's dialect, in parts that it takes; `limit` is one below the usual."""
-    most = min(capabilities.text_limit, settings.text_chunk_limit or capabilities.text_limit)
+    """Return a text in the dialect, split; `limit` is one below the account's own."""
+    max_size = min(capabilities.text_limit, settings.text_chunk_limit or capabilities.text_limit)
     found = parts(
         storable(text),
         capabilities,
         tables=settings.markdown.tables,
-        limit=min(limit or most, most),
+        limit=min(limit or max_size, max_size),
         mode=mode or settings.chunk_mode,
     )
     return [part for part in found if part.strip()]
@@ -96,7 +96,7 @@ def _bodies(
     *,
     caption: bool,
 ) -> list[tuple[str, Media | None]]:
-    """The messages to make: words, words with a file, or a file."""
+    """Yield the messages to make: text, text with a file, or a file."""
     limit = capabilities.caption_limit
     if files and caption and limit and words.strip():
         over = render(words, capabilities, settings, limit=limit, mode="length")
@@ -109,19 +109,19 @@ def _bodies(
 def _sort_out(
     media: Sequence[Media], capabilities: Capabilities, settings: "AccountSettings"
 ) -> tuple[list[Media], list[str]]:
-    """The files that can be sent, and a line for each that cannot."""
-    most = capabilities.media_max_bytes
+    """Return the files that can be sent, and a line of text for each that cannot."""
+    max_size = capabilities.media_max_bytes
     if settings.media_max_mb:
-        most = min(most, round(settings.media_max_mb * _MB))
+        max_size = min(max_size, round(settings.media_max_mb * _MB))
     files, notes = list[Media](), list[str]()
     for file in media:
         name = f"`{one_line(file.name or 'a file', _MAX_NAME_CHARS).replace('`', chr(39))}`"
         if file.problem:
             notes.append(f"({name} was not sent: {one_line(file.problem, 200)})")
-        elif not most:
+        elif not max_size:
             notes.append(f"(a file that cannot be sent here: {name})")
-        elif file.size > most:
-            size, limit = f"{file.size / _MB:.1f} MB", f"{most / _MB:.1f} MB"
+        elif file.size > max_size:
+            size, limit = f"{file.size / _MB:.1f} MB", f"{max_size / _MB:.1f} MB"
             notes.append(f"({name} was not sent: it has {size}, and {limit} is the limit here)")
         else:
             files.append(file)

@@ -1,17 +1,17 @@
-"""Pairing: how a stranger comes to be heard. They get a code, and the owner approves it.
+"""Store pairing requests and approved senders.
 
-Three small files per channel, in the original's format, under `credentials/`:
+Three small files per channel, in OpenClaw's format, under `credentials/`:
 
-    <channel>-pairing.json               who asks: {version, requests: [{id, code, …}]}
-    <channel>-allowFrom.json             who was approved: {version, allowFrom: [ids]}
-    <channel>-<account>-allowFrom.json   the same, of an account other than the usual one
+    <channel>-pairing.json               requests: {version, requests: [{id, code, …}]}
+    <channel>-allowFrom.json             approved senders: {version, allowFrom: [ids]}
+    <channel>-<account>-allowFrom.json   the same, of an account other than the default one
 
-The gateway and the command line write them at the same time: under a lock, and each file whole.
-A file that cannot be read lets nobody in, is never overwritten, and is said aloud.
+The gateway and the command line write them at the same time: under a lock, each file atomically. An
+unreadable file approves no sender, is never overwritten, and is logged.
 
-A code is good for an hour, and three people may wait at a time. Who comes then gets no code until
-one of those is approved, rejected or too old: else a crowd of strangers could push out the one
-request that is meant.
+A code is valid for an hour, and three requests can be pending. Further senders get no code until
+one of those is approved, rejected or expired: otherwise many unknown senders could push out the
+request that the owner waits for.
 """
 
 import hmac
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from homarus.channels.pairing_file import PairingFile, locked
+from homarus.channels.roster import find_traits
 from homarus.core.clock import Clock
 from homarus.core.errors import StoreError, UserError
 from homarus.core.keys import DEFAULT_ACCOUNT
@@ -36,18 +37,18 @@ from homarus.policy.access import EVERYONE, person_id
 
 log = logging.getLogger(__name__)
 
-ALPHABET: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # nothing that looks like something else
+ALPHABET: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # no characters that look alike
 CODE_CHARS: Final = 8
 TTL_MS: Final = 60 * 60_000
 MAX_PENDING: Final = 3  # of one account
-_SEEN_EVERY_MS: Final = 60_000  # a stranger who keeps writing does not keep the disk busy
+_SEEN_EVERY_MS: Final = 60_000  # an unknown sender who keeps writing must not keep the disk busy
 _CHANNEL: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _MAX_NAME_CHARS: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Somebody who asks to be heard."""
+    """A request to be answered."""
 
     channel: str
     account: str
@@ -63,12 +64,12 @@ class Request:
 
     @property
     def chat(self) -> str:
-        """Where they wrote: where they can be told that they were let in."""
+        """The chat where the approval can be announced."""
         return str(self.meta.get("chatId") or self.id)
 
 
 class Pairings:
-    """The files of every channel. `wait_s` is how long another program may hold the lock."""
+    """The files of every channel. `wait_s` is the timeout of the lock."""
 
     def __init__(self, state: Path, clock: Clock, *, wait_s: float = 5.0) -> None:
         self._folder, self._clock, self._wait_s = state / "credentials", clock, wait_s
@@ -76,18 +77,18 @@ class Pairings:
         self._troubles: set[str] = set()
 
     def channels(self) -> tuple[str, ...]:
-        """The channels that somebody asked on."""
+        """Return the channels that have requests."""
         end = "-pairing.json"
         found = (path.name.removesuffix(end) for path in self._folder.glob(f"*{end}"))
         return tuple(sorted(filter(_CHANNEL.fullmatch, found)))
 
     def pending(self, channel: str, account: str | None = None) -> tuple[Request, ...]:
-        """Who waits, the first first; of all accounts unless one is named."""
+        """Return the pending requests, oldest first; of all accounts unless one is named."""
         found = (self._read(channel, one) for one in self._rows(channel))
         return tuple(one for one in found if one and account in {None, one.account})
 
     def ask(self, inbound: Inbound) -> Request | None:
-        """The request of a message's sender, new if there is none; None while too many wait."""
+        """Return the sender's request, new if there is none; None while too many are pending."""
         channel, account, sender = (
             inbound.address.channel,
             inbound.address.account,
@@ -109,7 +110,7 @@ class Pairings:
         return asked
 
     def approve(self, channel: str, code: str, account: str | None = None) -> Request:
-        """Let somebody in by their code; a UserError when nobody has it."""
+        """Approve a sender by code. Raises UserError for an unknown code."""
         with self._lock(channel):
             found = self._coded(channel, code, account)
             file = self._allow_file(channel, found.account)
@@ -120,14 +121,14 @@ class Pairings:
         return found
 
     def reject(self, channel: str, code: str, account: str | None = None) -> Request:
-        """Send somebody away; they may ask again."""
+        """Reject a request; its sender may ask again."""
         with self._lock(channel):
             found = self._coded(channel, code, account)
             self._drop(found)
         return found
 
     def allowed(self, channel: str, account: str) -> tuple[str, ...]:
-        """Who was approved for an account. What cannot be read lets nobody in."""
+        """Return the approved senders of an account; none if the file is unreadable."""
         found = list[str]()
         files = [self._allow_file(channel, account)]
         if account == DEFAULT_ACCOUNT:
@@ -166,8 +167,8 @@ class Pairings:
         file.write({**file.read(), "version": 1, "requests": rows})
 
     def _drop(self, request: Request) -> None:
-        left = [one for one in self.pending(request.channel) if one.code != request.code]
-        self._write(request.channel, left)
+        remaining = [one for one in self.pending(request.channel) if one.code != request.code]
+        self._write(request.channel, remaining)
 
     def _complain(self, name: str, exc: StoreError) -> None:
         if name not in self._troubles:
@@ -177,7 +178,7 @@ class Pairings:
     # Requests
 
     def _read(self, channel: str, row: Mapping[str, Json]) -> Request | None:
-        """A request that still counts."""
+        """Decode a request, None if it is invalid or expired."""
         who, code = row.get("id"), row.get("code")
         created_ms = _ms(row.get("createdAt"))
         if not isinstance(who, str) or not isinstance(code, str) or not code or created_ms is None:
@@ -185,8 +186,8 @@ class Pairings:
         if not 0 <= self._clock.now_ms() - created_ms < TTL_MS:
             return None
         meta = row.get("meta")
-        kept = meta if isinstance(meta, dict) else {}
-        account = kept.get("accountId")
+        saved_meta = meta if isinstance(meta, dict) else {}
+        account = saved_meta.get("accountId")
         return Request(
             channel,
             account if isinstance(account, str) and account else DEFAULT_ACCOUNT,
@@ -194,33 +195,33 @@ class Pairings:
             code,
             created_ms,
             _ms(row.get("lastSeenAt")) or created_ms,
-            kept,
+            saved_meta,
         )
 
     def _find(self, channel: str, account: str, sender: str) -> Request | None:
-        who = person_id(channel, sender)
+        who = person_id(channel, sender, find_traits)
         return next((one for one in self.pending(channel, account) if one.id == who), None)
 
     def _asked(self, inbound: Inbound, known: Request | None) -> Request:
         address, now_ms = inbound.address, self._clock.now_ms()
-        told = {
+        details = {
             "name": one_line(inbound.occasion.name, _MAX_NAME_CHARS),
             "username": one_line(inbound.occasion.handle, _MAX_NAME_CHARS),
             "accountId": address.account,
             "chatId": address.chat if address.chat != inbound.sender else "",
         }
-        meta: dict[str, Json] = {key: value for key, value in told.items() if value}
+        meta: dict[str, Json] = {key: value for key, value in details.items() if value}
         if known:
             return replace(known, seen_ms=now_ms, meta={**known.meta, **meta})
         taken = {one.code for one in self.pending(address.channel)}
         code = next(code for code in iter(_make_code, "") if code not in taken)
-        who = person_id(address.channel, inbound.sender)
+        who = person_id(address.channel, inbound.sender, find_traits)
         return Request(address.channel, address.account, who, code, now_ms, now_ms, meta)
 
     def _coded(self, channel: str, code: str, account: str | None) -> Request:
-        said = re.sub(r"[\s-]", "", code).upper().encode("utf-8", "replace")
+        typed = re.sub(r"[\s-]", "", code).upper().encode("utf-8", "replace")
         for one in self.pending(channel, account):
-            if hmac.compare_digest(one.code.upper().encode("utf-8", "replace"), said):
+            if hmac.compare_digest(one.code.upper().encode("utf-8", "replace"), typed):
                 return one
         of = f" of account {account}" if account else ""
         raise UserError(
@@ -231,7 +232,7 @@ class Pairings:
 
 
 def _check(channel: str) -> None:
-    """A channel's name becomes a file's."""
+    """Check a channel's name: it becomes part of a file name."""
     if not _CHANNEL.fullmatch(channel) or len(channel) > 40:
         raise UserError(f"{one_line(channel, 40)!r} is not the name of a channel")
 

@@ -1,4 +1,4 @@
-"""A small JSON file that two programs write: read again when it changed, replaced whole."""
+"""Read and replace a small JSON file that two processes write."""
 
 import fcntl
 import json
@@ -20,15 +20,15 @@ _FIX: Final = "mend it or move it away; homarus pairing list says when it can be
 
 
 class PairingFile:
-    """One file, there or not. StoreError when it cannot be read or written."""
+    """One file, which may be missing. Raises StoreError when it cannot be read or written."""
 
     def __init__(self, path: Path) -> None:
-        self.path = Path(os.path.realpath(path))  # a linked file stays linked
+        self.path = Path(os.path.realpath(path))  # a symbolic link stays one
         self._stamp: Stamp | None = None
         self._tree: Mapping[str, Json] = {}
 
     def read(self) -> Mapping[str, Json]:
-        """The object in it; nothing when there is no file."""
+        """Return the object in the file; an empty one if there is no file."""
         stamp = stamp_of(self.path)
         if stamp is None:
             if os.path.lexists(self.path):
@@ -41,8 +41,8 @@ class PairingFile:
         return self._tree
 
     def write(self, tree: Mapping[str, Json]) -> None:
-        """Put this in the file's place, for its owner alone; on disk when this returns."""
-        self.read()  # what cannot be read is not overwritten
+        """Replace the file atomically, with mode 0600, and fsync it."""
+        self.read()  # an unreadable file is not overwritten
         data = (json.dumps(tree, indent=2) + "\n").encode("ascii")
         try:
             make_folder(self.path.parent)
@@ -68,7 +68,7 @@ class PairingFile:
 
 @contextmanager
 def locked(path: Path, wait_s: float) -> Iterator[None]:
-    """Held by one program at a time; the kernel lets go when its holder dies."""
+    """Hold the file lock while the block lasts; the kernel releases it if the process dies."""
     opened = -1
     try:
         try:

@@ -1,9 +1,9 @@
-"""The porter: whose a message is, whether its sender is heard, and what came with it.
+"""Admit inbound messages: route, access check, media download.
 
-    route (sessions/routing.py) → gate (gate.py) → files (media.py) → the journal (intake.py)
+    route (sessions/routing.py) → access control (access_control.py) → media (media.py)
 
-A stranger costs a look into the lists: nothing of theirs is fetched, kept or answered, except by
-the one line that tells them how to be let in.
+A message of an unknown sender costs a check of the lists: nothing of it is fetched, stored or
+answered, except by a pairing notice.
 """
 
 import logging
@@ -16,6 +16,7 @@ from homarus.channels.base import Channel
 from homarus.channels.gate import Admitted, Challenged, Gate, PassedOver, Verdict
 from homarus.channels.intake import Left, Taken
 from homarus.channels.media import Files
+from homarus.channels.roster import find_traits
 from homarus.config.channels import common
 from homarus.config.schema import Config
 from homarus.core.message import Inbound, Json
@@ -26,17 +27,17 @@ log = logging.getLogger(__name__)
 
 
 class Pack(Protocol):
-    """Words for a message's sender, as parcels."""
+    """Build the records of a text for a message's sender."""
 
     def __call__(self, inbound: Inbound, run: str, text: str) -> list[Parcel]: ...
 
 
-# The record of a session, by its key; None when there is no such session.
+# Returns a session's record by its key; None when there is no such session.
 Record: TypeAlias = Callable[[str], Awaitable[Mapping[str, Json] | None]]
 
 
 class Porter:
-    """Lets messages in. `welcome` shows a sign that one was seen."""
+    """Admit messages. `welcome` adds the ack reaction."""
 
     def __init__(
         self,
@@ -50,14 +51,14 @@ class Porter:
     ) -> None:
         self._config, self._gate, self._files = config, gate, files
         self._record, self._pack, self._welcome = record, pack, welcome
-        # Of the sessions of the message that is being judged: the gate asks for them.
+        # Records of the sessions of the message being checked, for access control.
         self.entries: Mapping[str, Mapping[str, Json]] = {}
 
     async def admit(self, channel: Channel, inbound: Inbound) -> Taken | Left:
-        """What is to become of a message."""
+        """Return whether and for which sessions a message is accepted."""
         config, place = self._config(), inbound.address
         routes, self.entries = await self._routes(config, inbound)
-        # Each agent has its own name, its own talk, and its own sessions' settings.
+        # Each agent has its own names, history and session settings.
         verdicts = [self._gate.judge(inbound, route) for route in routes]
         heard = [
             (route.key, _copy(verdict.inbound, route, number), verdict.ack)
@@ -65,7 +66,7 @@ class Porter:
             if isinstance(verdict, Admitted)
         ]
         if not heard:
-            return self._leave(inbound, verdicts[0])
+            return self._reject(inbound, verdicts[0])
         settings = common(config, place.channel, place.account)
         whole = await self._files.fetch(channel, settings, inbound)
         ack = next((ack for _, _, ack in heard if ack), "")
@@ -75,8 +76,8 @@ class Porter:
             welcome=partial(self._welcome, whole, ack) if ack else None,
         )
 
-    def _leave(self, inbound: Inbound, verdict: Verdict) -> Left:
-        """Nobody is to answer it; a stranger may be told how to be let in."""
+    def _reject(self, inbound: Inbound, verdict: Verdict) -> Left:
+        """Reject a message; an unknown sender may get a pairing notice."""
         if isinstance(verdict, Challenged):
             return Left(tuple(self._pack(inbound, verdict.key, verdict.text)))
         if isinstance(verdict, PassedOver):
@@ -87,22 +88,23 @@ class Porter:
     async def _routes(
         self, config: Config, inbound: Inbound
     ) -> tuple[tuple[Route, ...], Mapping[str, Mapping[str, Json]]]:
-        """Where a message goes, and what the sessions there say of themselves."""
-        routes = routes_of(config, inbound)
+        """Return the routes of a message, with the records of their sessions."""
+        traits = find_traits(inbound.address.channel)
+        routes = routes_of(config, inbound, traits)
         entries = dict[str, Mapping[str, Json]]()
         for key in {key for route in routes for key in (route.key, route.older) if key}:
             if (entry := await self._record(key)) is not None:
                 entries[key] = entry
         if any(route.older for route in routes):
-            routes = routes_of(config, inbound, entries.get)
+            routes = routes_of(config, inbound, traits, entries.get)
         return routes, entries
 
 
 def _copy(inbound: Inbound, route: Route, number: int) -> Inbound:
-    """A message as one of several agents gets it: the same one every time it is offered."""
+    """Return the copy for one of several agents; the same each time the message is offered."""
     return replace(inbound, copy_for=route.agent if number else "")
 
 
 def _with_files(inbound: Inbound, whole: Inbound) -> Inbound:
-    """With what was fetched, once for all who get it."""
+    """Return the copy with the files that were downloaded once for all."""
     return replace(inbound, media=whole.media, images=whole.images)

@@ -1,11 +1,12 @@
-"""What the config says about the chat that a message comes from: its group, its topic, its people.
+"""Resolve the settings of the chat that a message comes from: group, topic, allowlists.
 
-Pure. What stands nearest wins: a topic's setting over its group's, a group's own over that of `*`,
-and those over the account's.
+The nearest setting wins: a topic's over its group's, a group's own over that of `*`, and those over
+the account's.
 """
 
 from typing import Final
 
+from homarus.channels.roster import find_traits
 from homarus.config.channels import AccountSettings
 from homarus.config.resolve import entry_of
 from homarus.config.schema import Config
@@ -17,12 +18,11 @@ from homarus.policy.room import Room, find_room
 from homarus.sessions.routing import Route
 
 HISTORY_LIMIT: Final = 50
-_IN_GROUPS: Final = {"telegram": ("-",), "irc": ("#", "&", "+", "!")}  # how their ids begin
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One message before the gate."""
+    """One message for access control, with its route and settings."""
 
     inbound: Inbound
     route: Route
@@ -38,27 +38,28 @@ class Case:
         return self.inbound.address.account
 
     def on(self, entries: tuple[str, ...]) -> bool:
-        """Whether a list has the sender, or everybody."""
-        return access.is_listed(self.channel, self.inbound.sender, entries)
+        """Return whether a list has the sender, or `*`."""
+        return access.is_listed(self.channel, self.inbound.sender, entries, find_traits)
 
     def named_on(self, entries: tuple[str, ...]) -> bool:
-        return access.is_named(self.channel, self.inbound.sender, entries)
+        return access.is_named(self.channel, self.inbound.sender, entries, find_traits)
 
 
 def is_direct(inbound: Inbound) -> bool:
-    """Whether only we and the sender are there; in doubt, others are."""
-    begins = _IN_GROUPS.get(inbound.address.channel, ())
-    return inbound.occasion.kind == "direct" and not inbound.address.chat.startswith(begins or "\0")
+    """Return whether only the bot and the sender are in the chat; if unclear, False."""
+    address = inbound.address
+    is_group = find_traits(address.channel).is_group_id(address.chat)
+    return inbound.occasion.kind == "direct" and not is_group
 
 
 def room_of(case: Case) -> Room:
-    """What the config says of the group a message comes from."""
+    """Return the settings of the group a message comes from."""
     inbound = case.inbound
-    return find_room(case.settings, inbound.address, inbound.occasion.parent)
+    return find_room(case.settings, inbound.address, find_traits, parent=inbound.occasion.parent)
 
 
 def people_of(case: Case, room: Room, *, is_open: bool) -> tuple[str, ...] | None:
-    """Who may speak in a group: the list that is nearest to it; None when there is none."""
+    """Return the nearest allowlist of a group, None when there is none."""
     own = (layer.allow_from for layer in room.layers)
     nearest = next((each for each in own if each is not None), None)
     if nearest is not None or is_open:
@@ -70,16 +71,16 @@ def people_of(case: Case, room: Room, *, is_open: bool) -> tuple[str, ...] | Non
 
 
 def group_rolls(case: Case, room: Room) -> tuple[Roll, ...]:
-    """The lists that say who gives orders in a group: those for the group, and allowFrom.
+    """Return the lists of senders that may command: the group's and `allowFrom`.
 
-    A `*` lets people speak; orders are for those who are named.
+    A `*` lets senders be answered; commands need an id on a list.
     """
     lists = (people_of(case, room, is_open=False), case.settings.allow_from)
     return tuple(Roll(is_set=True, has_sender=case.named_on(each)) for each in lists if each)
 
 
 def history_limit(case: Case) -> int:
-    """How many messages that were not for us are told with one that is."""
+    """Return how many unaddressed messages are added to an answered one."""
     own = (
         case.settings.history_limit,
         entry_of(case.config, case.route.agent).group_chat.history_limit,

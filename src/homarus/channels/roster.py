@@ -1,115 +1,112 @@
-"""Which channels there are, and how one is had by its name.
+"""Find channels and the traits of chat services by name.
 
-A channel is a module of this package, or a folder, that has `Settings` and `create`; its name is
-the name of its section in the config (`-` for `_`). Others come from installed packages, by the
-entry-point group `homarus.channels`, whose entries name such a module. To list them imports none.
+A channel is a module or folder of this package with `Settings`, `create` and `TRAITS`; its name is
+that of its section in the config (`-` for `_`). Other packages add channels by the entry-point
+group `homarus.channels`. Listing names imports no channel; finding traits imports the channel's
+package, which imports its adapter only in `create`.
 """
 
-import re
-from collections.abc import Iterator
-from importlib import import_module
+from functools import cache, lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from homarus.core.errors import UnknownName, UserError
-from homarus.core.text import nearest
+from homarus.core.channel_traits import UNKNOWN_CHANNEL, ChannelTraits
+from homarus.core.errors import UserError
+from homarus.plugins.backends import BackendKind
 
 if TYPE_CHECKING:
     from homarus.channels.base import Channel, Place
     from homarus.config.channels import ChannelSettings
 
-GROUP: Final = "homarus.channels"
-_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
-_PARTS: Final = ("Settings", "create")
-
 
 class Kind(Protocol):
-    """A channel's module. It may have a `LABEL`: its name as people write it."""
+    """A channel's module.
+
+    It may have a `LABEL`, its name as people write it, and should have `TRAITS`.
+    """
 
     Settings: "type[ChannelSettings]"
 
     def create(self, place: "Place", settings: Any) -> "Channel":
-        """An account of it, connected to nothing; MissingExtra when a library is missing."""
+        """Return an account, not connected. Raises MissingExtraError without its library."""
         ...
 
 
+CHANNELS: Final[BackendKind[Kind]] = BackendKind(
+    name="channel",
+    package="homarus.channels",
+    group="homarus.channels",
+    required=("Settings", "create"),
+    config_key="channels.{name}",
+)
+
+# The services that OpenClaw configurations and clients name and that have no adapter here.
+_SERVICES: Final[dict[str, ChannelTraits]] = {
+    "bluebubbles": ChannelTraits("BlueBubbles", has_caseless_ids=True, has_phone_ids=True),
+    "discord": ChannelTraits("Discord", "discord", has_named_rooms=True),
+    "email": ChannelTraits("Email", has_caseless_ids=True),
+    "feishu": ChannelTraits("Feishu"),
+    "googlechat": ChannelTraits("Google Chat", id_aliases=("google-chat", "gchat")),
+    "imessage": ChannelTraits(
+        "iMessage", has_caseless_ids=True, has_phone_ids=True, id_aliases=("imsg",)
+    ),
+    "line": ChannelTraits("Line", restore_case=str.capitalize),
+    "mattermost": ChannelTraits("Mattermost", has_named_rooms=True),
+    "msteams": ChannelTraits("Teams"),
+    "nextcloud-talk": ChannelTraits("Nextcloud-talk"),
+    "nostr": ChannelTraits("Nostr", has_caseless_ids=True),
+    "signal": ChannelTraits("Signal", "signal", has_phone_ids=True),
+    "slack": ChannelTraits("Slack", "slack", restore_case=str.upper, has_named_rooms=True),
+    "sms": ChannelTraits("SMS", "plain", has_phone_ids=True),
+    "tlon": ChannelTraits("Tlon"),
+    "twitch": ChannelTraits("Twitch", "plain", has_named_rooms=True),
+    "voice": ChannelTraits("Voice", "plain", has_phone_ids=True),
+    "webchat": ChannelTraits("WebChat"),
+    "whatsapp": ChannelTraits("WhatsApp", "whatsapp", has_caseless_ids=True, has_phone_ids=True),
+    "xmpp": ChannelTraits("XMPP", "plain", has_caseless_ids=True),
+    "zalo": ChannelTraits("Zalo"),
+    "zalouser": ChannelTraits("Zalouser"),
+}
+
+
 def known_channels() -> tuple[str, ...]:
-    """The names of all channels, ours and those of installed packages."""
-    return tuple(sorted({*_own(), *(entry.name for entry in _entries())}))
+    """Return the names of all channels, ours and those of installed packages."""
+    return CHANNELS.names()
 
 
 def load_channel(name: str) -> Kind:
-    """A channel by its name; UnknownName says the nearest ones."""
-    if found := _find(name):
-        return found
-    known = known_channels()
-    close = nearest(name.lower(), known)
-    hint = f"did you mean {' or '.join(close)}? " if close else ""
-    raise UnknownName("channel", name, close, fix=f"{hint}there are {', '.join(known)}")
+    """Import a channel by its name. Raises UnknownNameError with the closest names."""
+    return CHANNELS.load(name)
 
 
 def label(name: str) -> str:
-    """A channel's name as people write it; its own for one that is not installed."""
+    """Return a channel's name as people write it, or `name` if it is not installed."""
     try:
-        found = _find(name)  # which others there are is slow to tell, and nobody asks
+        module = CHANNELS.find(name)  # unlike `load`, it does not list all channels on failure
     except UserError:
-        found = None
-    return str(getattr(found, "LABEL", name.replace("-", " ").title())) if found else name
+        module = None
+    return str(getattr(module, "LABEL", name.replace("-", " ").title())) if module else name
 
 
-def _find(name: str) -> Kind | None:
-    if not _NAME.fullmatch(name):
-        return None
-    module = f"{__package__}.{name.replace('-', '_')}"
-    if find_spec(module) and _is_channel(found := import_module(module)):
-        return cast("Kind", found)
-    return next((_load(entry) for entry in _entries() if entry.name == name), None)
-
-
-def _own() -> Iterator[str]:
-    from importlib.resources import files
-
-    for file in files(__package__).iterdir():
-        source = file / "__init__.py" if file.is_dir() else file
-        if source.name.endswith(".py") and source.is_file() and _has_parts(source.read_bytes()):
-            yield file.name.removesuffix(".py").replace("_", "-")
-
-
-def _has_parts(source: bytes) -> bool:
-    """Whether a module defines, or imports, what makes it a channel: told from its text."""
-    import ast
-
-    found: set[str] = set()
-    for part in ast.parse(source).body:
-        if isinstance(part, ast.ClassDef | ast.FunctionDef):
-            found.add(part.name)
-        elif isinstance(part, ast.ImportFrom):
-            found.update(name.asname or name.name for name in part.names)
-    return found.issuperset(_PARTS)
-
-
-def _is_channel(found: object) -> bool:
-    return all(hasattr(found, part) for part in _PARTS)
-
-
-def _entries() -> tuple[Any, ...]:
-    # Slow to load, and who names a channel of ours does not need it.
-    from importlib.metadata import entry_points
-
-    return tuple(e for e in entry_points(group=GROUP) if _NAME.fullmatch(e.name))
-
-
-def _load(entry: Any) -> Kind:
+@lru_cache(512)
+def find_traits(name: str) -> ChannelTraits:
+    """Return the traits of a service by its name or an alias, UNKNOWN_CHANNEL if it is neither."""
+    name = name.strip().lower()
+    if name in _SERVICES:
+        return _SERVICES[name]
     try:
-        found = entry.load()
-    except (ImportError, AttributeError) as exc:
-        raise UserError(
-            f"the channel {entry.name} cannot be loaded from {entry.value}: {exc}",
-            fix="install its package anew, or remove its section from the config",
-        ) from exc
-    if not _is_channel(found):
-        raise UserError(
-            f"{entry.value} is not a channel: it needs {' and '.join(_PARTS)}",
-            fix=f"remove channels.{entry.name} from the config, or mend its package",
-        )
-    return cast("Kind", found)
+        module = CHANNELS.find(name) if CHANNELS.has(name) else None
+    except UserError:
+        return UNKNOWN_CHANNEL  # its package is broken: the account's status says how
+    if module:
+        return getattr(module, "TRAITS", None) or ChannelTraits(label(name))
+    return _by_alias().get(name, UNKNOWN_CHANNEL)
+
+
+@cache
+def _by_alias() -> dict[str, ChannelTraits]:
+    """Return the traits by alias; of channels, only ours are imported for it."""
+    prefix = f"{CHANNELS.package}."
+    own = (name for name in CHANNELS.names() if find_spec(prefix + name.replace("-", "_")))
+    known = (find_traits(name) for name in (*_SERVICES, *own))
+    return {alias: traits for traits in known for alias in traits.id_aliases}

@@ -1,8 +1,8 @@
-"""One answer while it grows: the typing sign, and where its words are shown until it is sent.
+"""Show one answer while it grows: typing indicator, draft or preview message.
 
-An answer that grows is shown as a draft where the service has drafts, which it forgets by itself;
-or, where the config asks for it, as a message that is edited again and again and in the end
-becomes the answer's first part.
+A growing answer is shown as a draft where the service has drafts, which it drops automatically; or,
+where the config asks for it, as a message that is edited repeatedly and finally becomes the
+answer's first part.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SEND_S: Final = 5.0  # how long one request may take
-DRAFT_GAP_S: Final = 1.0  # the least between two of them
+REQUEST_TIMEOUT_S: Final = 5.0  # timeout of one request
+DRAFT_GAP_S: Final = 1.0  # minimum interval between two
 EDIT_GAP_S: Final = 1.2
 MAX_GAP_S: Final = 60.0
-LEAST_CHARS: Final = 30  # a message is not begun with less
+LEAST_CHARS: Final = 30  # a message is not started with fewer characters
 MAX_FAILURES: Final = 3
 UNFINISHED: Final = "(This answer was not finished.)"
 
@@ -35,27 +35,27 @@ Look: TypeAlias = Callable[[], str]  # the answer as far as it may be shown now
 
 
 class Sketch(Protocol):
-    """A place in a chat where an answer is shown while it grows."""
+    """A target in a chat where an answer is shown while it grows."""
 
     gap_s: float
     least_chars: int
     message_id: str  # of the message that shows it; "" when there is none
 
     async def put(self, text: str) -> None:
-        """Show this."""
+        """Show a text."""
         ...
 
     def pick(self, parts: Sequence[str]) -> str:
-        """Which part of a long answer is shown."""
+        """Return the part of a long answer to show."""
         ...
 
     def begin(self) -> None:
-        """What is shown next is another message."""
+        """Show what follows as another message."""
         ...
 
 
 class Draft:
-    """An answer that grows in a draft: the part that is being written."""
+    """Show the part being written as a draft."""
 
     gap_s, least_chars, message_id = DRAFT_GAP_S, 1, ""
 
@@ -74,14 +74,14 @@ class Draft:
 
 
 class Editable(Channel, Edits, Protocol):
-    """A service where a message can grow."""
+    """A channel whose messages can be edited."""
 
 
 class Preview:
-    """An answer that grows in a message: its first part, which will take the message's place.
+    """Show the answer's first part as a message, which the answer then replaces.
 
-    Its key is the same when the run goes on in another process: where a service takes a key once,
-    that finds the message it left.
+    Its key is the same when another process resumes the run: an idempotent service then returns the
+    message that was left.
     """
 
     gap_s, least_chars = EDIT_GAP_S, LEAST_CHARS
@@ -109,7 +109,7 @@ class Preview:
 def sketch_for(
     channel: Channel, to: Address, run: str, settings: "AccountSettings"
 ) -> Sketch | None:
-    """Where an answer is shown while it grows: a message only where the config says so."""
+    """Return the preview of a chat, None if the service or the config has none."""
     mode = settings.stream_mode
     if mode == "off":
         return None
@@ -121,7 +121,7 @@ def sketch_for(
 
 
 class Showing:
-    """One run, as the chat of its message sees it. `run` is its task; `end` hears of its close."""
+    """Show one run in its chat. `run` is its task; `end` is called when it closes."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Showing:
         self._failures = 0
 
     def note(self, *, typing: bool | None) -> None:
-        """Something happened; the sign is wanted (again), or no longer."""
+        """Wake the task; `typing` shows or hides the indicator."""
         if typing and self._typing:
             self._typing.touch()
         elif typing is False and self._typing:
@@ -155,18 +155,18 @@ class Showing:
         self._changed.set()
 
     async def hold(self) -> str:
-        """Show no more for now; the message that shows the answer so far, "" when none does.
+        """Pause, and return the id of the message that shows the answer, "" when none does.
 
-        A request that is on its way is waited for: it must not come after what is sent next.
+        A request under way is awaited: it must not arrive after what is sent next.
         """
         self._held = True
         with suppress(TimeoutError):
-            async with asyncio.timeout(SEND_S + 1):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S + 1):
                 await self._idle.wait()
         return self._sketch.message_id if self._sketch else ""
 
     def release(self, *, taken: bool) -> None:
-        """What was to be sent is on its way; `taken`: in place of the message."""
+        """Resume after the answer was enqueued; `taken`: it replaces the message."""
         if self._sketch and (taken or not self._sketch.message_id):
             self._sketch.begin()
             self._shown = ""
@@ -174,11 +174,11 @@ class Showing:
         self._changed.set()
 
     def close(self) -> None:
-        """The run is over: nothing more of it is shown."""
+        """Show nothing more: the run is over."""
         self._end(self)
 
     async def run(self) -> None:
-        """Show what there is to show, until cancelled."""
+        """Show the current text until cancelled."""
         async with asyncio.TaskGroup() as group:
             if self._typing:
                 group.create_task(self._typing.run())
@@ -186,7 +186,7 @@ class Showing:
                 group.create_task(self._draw(self._sketch))
 
     async def clear(self) -> None:
-        """Take away what was shown and became no answer."""
+        """Remove a preview that became no answer."""
         channel, left = self._channel, self._sketch.message_id if self._sketch else ""
         if self._typing and self._typing.given and isinstance(channel, Types):
             await attempt("typing sign", lambda: channel.show_typing(self._to, on=False))
@@ -211,7 +211,7 @@ class Showing:
             await self._clock.sleep(self._gap_s)
 
     def _next(self, sketch: Sketch) -> str:
-        """What to show now; "" when it is shown already, or not worth it yet."""
+        """Return the text to show; "" when it is shown, or still too short."""
         text = self._look()
         if self._settings.stream_mode == "block":
             text = text[: max(text.rfind("\n\n"), 0)]
@@ -222,10 +222,10 @@ class Showing:
         return shown if shown != self._shown else ""
 
     async def _put(self, sketch: Sketch, text: str) -> None:
-        """Show this; a service that is asked too often is asked less."""
+        """Show a text; a rate-limited service is updated less often."""
         after_s = 0.0
         try:
-            async with asyncio.timeout(SEND_S):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 await sketch.put(text)
         except SendFailed as exc:
             log.debug("an answer could not be shown while it grows: %s", exc)
@@ -236,7 +236,7 @@ class Showing:
         except (ChannelError, TimeoutError, OSError) as exc:
             log.debug("an answer could not be shown while it grows: %s", str(exc) or "too slow")
             self._failures += 1
-            self._over = self._failures >= MAX_FAILURES or self._is_lost(sketch, exc)
+            self._over = self._failures >= MAX_FAILURES or self._should_give_up(sketch, exc)
         else:
             self._shown, self._failures = text, 0
             self._gap_s = max(sketch.gap_s, self._gap_s / 2)
@@ -244,8 +244,8 @@ class Showing:
         self._gap_s = min(max(self._gap_s * 2, after_s), MAX_GAP_S)
         self._changed.set()
 
-    def _is_lost(self, sketch: Sketch, exc: Exception) -> bool:
-        """Whether to give up at once: a message that may have been begun is not begun again."""
+    def _should_give_up(self, sketch: Sketch, exc: Exception) -> bool:
+        """Return whether to give up: a message that may exist is not started again."""
         if isinstance(exc, ChannelAuthFailed):
             return True
         begins = isinstance(sketch, Preview) and not sketch.message_id
@@ -253,9 +253,9 @@ class Showing:
 
 
 async def attempt(what: str, ask: Callable[[], Awaitable[None]]) -> None:
-    """Ask a service for something nobody needs."""
+    """Send a best-effort request: failures are only logged."""
     try:
-        async with asyncio.timeout(SEND_S):
+        async with asyncio.timeout(REQUEST_TIMEOUT_S):
             await ask()
     except (ChannelError, TimeoutError, OSError) as exc:
         log.debug("%s: %s", what, str(exc) or "too slow")

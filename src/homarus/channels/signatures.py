@@ -1,11 +1,12 @@
-"""Whether a request that claims to come from a chat service does, and whether it came before.
+"""Verify that a webhook comes from its chat service, and was not received before.
 
-Each check takes the headers (lower-case names), what was signed, and the account's secret or key.
-It answers with the *mark* of a genuine request, or None. The mark is made of what was signed, not
-of how it was sent: the same request has the same mark, whatever its query's order or the ids a
-proxy gave it. Without a secret nothing is genuine. Secrets are compared in constant time.
+Each check takes the headers (lower-case names), what was signed, and the account's secret or key,
+and returns the *mark* of an authentic request, or None. The mark is derived from what was signed
+and not from how it was sent: the same request has the same mark, whatever the order of its query or
+the ids that a proxy added. Without a secret no request is authentic. Secrets are compared in
+constant time.
 
-Telegram signs nothing: its secret comes along as it is, and its updates have numbers.
+Telegram signs nothing: it sends its secret, and its updates have numbers.
 """
 
 import base64
@@ -20,7 +21,7 @@ from urllib.parse import parse_qsl, urlsplit
 Headers: TypeAlias = Mapping[str, str]
 Form: TypeAlias = Sequence[tuple[str, str]]
 
-WINDOW_S: Final = 300  # how far a request's own time may be from ours
+WINDOW_S: Final = 300  # maximum clock skew of a request
 MAX_MARKS: Final = 10_000
 _SECONDS: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
 _HEX_SIGNATURE: Final = re.compile(r"[0-9a-f]{128}", re.ASCII)
@@ -28,24 +29,24 @@ _KEY_BYTES: Final = 32
 
 
 def is_same(given: str, secret: str) -> bool:
-    """Whether somebody knows a secret; never without one. Tells nothing by how long it takes."""
+    """Compare a secret in constant time; False without one."""
     return bool(secret) and hmac.compare_digest(_digest(given), _digest(secret))
 
 
 def check_telegram(headers: Headers, secret: str) -> bool:
-    """The secret that Telegram was given when the webhook was set, back in a header."""
+    """Verify the secret that was given to Telegram when the webhook was set."""
     return is_same(headers.get("x-telegram-bot-api-secret-token", ""), secret)
 
 
 def check_github(headers: Headers, body: bytes, secret: str) -> str | None:
-    """GitHub, and Meta's services, which sign the same way."""
+    """Verify a request of GitHub, or of Meta's services, which sign the same way."""
     right = f"sha256={_hmac(secret, body).hex()}"
     given = headers.get("x-hub-signature-256", "")
     return _mark("github", body) if secret and _equal(given, right) else None
 
 
 def check_slack(headers: Headers, body: bytes, secret: str, now_s: float) -> str | None:
-    """Slack's v0: the time is signed with the body, and must be about now."""
+    """Verify Slack's v0 signature: the time is signed with the body, and must be recent."""
     at = headers.get("x-slack-request-timestamp", "")
     signed = f"v0:{at}:".encode() + body
     right = f"v0={_hmac(secret, signed).hex()}"
@@ -54,26 +55,29 @@ def check_slack(headers: Headers, body: bytes, secret: str, now_s: float) -> str
 
 
 def check_line(headers: Headers, body: bytes, secret: str) -> str | None:
-    """LINE. A probe without events is signed like anything else."""
+    """Verify a request of LINE. A probe without events is signed like any other."""
     right = _base64(_hmac(secret, body))
     genuine = secret and _equal(headers.get("x-line-signature"), right)
     return _mark("line", body) if genuine else None
 
 
 def check_twilio(headers: Headers, url: str, form: Form, secret: str) -> str | None:
-    """Twilio. `url` is the public address from the config, never one made of what a client says."""
+    """Verify a request of Twilio; `url` is the public one of the config.
+
+    It must never be built from what a client sends.
+    """
     signed = (url + "".join(name + value for name, value in sorted(set(form)))).encode()
-    right = _base64(hmac.digest(secret.encode(), signed, "sha1"))  # Twilio knows nothing newer
+    right = _base64(hmac.digest(secret.encode(), signed, "sha1"))  # Twilio has no newer algorithm
     genuine = secret and _equal(headers.get("x-twilio-signature"), right)
     return _mark("twilio", signed) if genuine else None
 
 
 def check_plivo(headers: Headers, url: str, form: Form, secret: str) -> str | None:
-    """Plivo's third version, of a POST. The order of the query and of the form says nothing."""
+    """Verify Plivo's v3 signature of a POST; the order of query and form is irrelevant."""
     nonce = headers.get("x-plivo-signature-v3-nonce", "")
     try:
         signed = f"{_plivo_address(url, form)}.{nonce}".encode()
-    except ValueError:  # not an address, or one with a query beyond reason
+    except ValueError:  # an invalid URL, or one with an excessive query
         return None
     right = _base64(_hmac(secret, signed))
     given = headers.get("x-plivo-signature-v3", "").split(",")[:8]
@@ -82,7 +86,7 @@ def check_plivo(headers: Headers, url: str, form: Form, secret: str) -> str | No
 
 
 def check_telnyx(headers: Headers, body: bytes, key: bytes, now_s: float) -> str | None:
-    """Telnyx: time and body, signed with its Ed25519 key."""
+    """Verify Telnyx's Ed25519 signature of time and body."""
     at = headers.get("telnyx-timestamp", "")
     given = headers.get("telnyx-signature-ed25519", "")
     try:
@@ -95,7 +99,7 @@ def check_telnyx(headers: Headers, body: bytes, key: bytes, now_s: float) -> str
 
 
 def check_discord(headers: Headers, body: bytes, key: bytes, now_s: float) -> str | None:
-    """Discord's interactions: time and body, signed with the application's Ed25519 key."""
+    """Verify the Ed25519 signature of a Discord interaction, over time and body."""
     at = headers.get("x-signature-timestamp", "")
     given = headers.get("x-signature-ed25519", "")
     if not _HEX_SIGNATURE.fullmatch(given):
@@ -106,21 +110,21 @@ def check_discord(headers: Headers, body: bytes, key: bytes, now_s: float) -> st
 
 
 class Replays:
-    """The marks of genuine requests, the newest of them: what is there came before."""
+    """Keep the newest marks of authentic requests, to detect replays."""
 
-    def __init__(self, most: int = MAX_MARKS) -> None:
-        self._most = most
+    def __init__(self, max_marks: int = MAX_MARKS) -> None:
+        self._max_marks = max_marks
         self._marks: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._marks)
 
     def is_new(self, mark: str) -> bool:
-        """Whether it is the first request with this mark; it is remembered."""
+        """Return whether this is the first request with a mark, and record it."""
         known = mark in self._marks
         self._marks[mark] = None
         self._marks.move_to_end(mark)
-        while len(self._marks) > self._most:
+        while len(self._marks) > self._max_marks:
             self._marks.popitem(last=False)
         return not known
 
@@ -132,7 +136,7 @@ def _is_recent(at: str, now_s: float) -> bool:
 def _is_signed(key: bytes, signature: bytes, signed: bytes) -> bool:
     if len(key) != _KEY_BYTES:
         return False
-    # Slow to load, and few services need it.
+    # Slow to import, and few services need it.
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

@@ -1,7 +1,7 @@
-"""The switchboard: every account the config names is a line, made, begun and watched here.
+"""Reconcile the running channel accounts with the config.
 
-A line that cannot be made (a wrong setting, a missing package) has a problem, and the others go
-on. When the config changes, the lines whose settings did are begun anew, alone.
+An account that cannot be created (an invalid setting, a missing package) has a problem, and the
+others run. When the config changes, only the accounts whose settings changed are restarted.
 """
 
 import asyncio
@@ -24,14 +24,23 @@ from homarus.core.value import dataclass
 log = logging.getLogger(__name__)
 
 PROBE_S: Final = 10.0
-_ABILITIES: Final = (
-    "LooksUp", "Types", "Drafts", "Edits", "Deletes", "Reacts", "Fetches", "Probes", "Listens",
-)  # fmt: skip
+# What `channels capabilities` prints for each optional protocol of an adapter.
+_ABILITIES: Final[Mapping[str, type[Any]]] = {
+    "LooksUp": base.LooksUp,
+    "Types": base.Types,
+    "Drafts": base.Drafts,
+    "Edits": base.Edits,
+    "Deletes": base.Deletes,
+    "Reacts": base.Reacts,
+    "Fetches": base.Fetches,
+    "Probes": base.Probes,
+    "Listens": base.Listens,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class LineStatus:
-    """How an account is. `problem` says why it stands still, or what failed last."""
+    """The state of an account. `problem` says why it is stopped, or what failed last."""
 
     channel: str
     account: str
@@ -50,7 +59,7 @@ class LineStatus:
 
 @dataclass(slots=True)
 class _Account:
-    """An account as the config has it; `problem` says why it cannot be made."""
+    """An account of the config; `problem` says why it cannot be created."""
 
     settings: Mapping[str, Any]
     enabled: bool = True
@@ -58,7 +67,7 @@ class _Account:
 
 
 class Switchboard:
-    """The lines of a config. `given` are channels that the program itself brings."""
+    """The accounts of a config. `given` are channels that the program itself provides."""
 
     def __init__(
         self,
@@ -75,24 +84,24 @@ class Switchboard:
         self._config, self._delivery, self._intake = config, delivery, intake
         self._clock, self._state, self._env, self._commands = clock, state, env, commands
         self._accounts: dict[tuple[str, str], _Account] = {}
-        self._turn = asyncio.Lock()  # one change after the other
+        self._turn = asyncio.Lock()  # one reconciliation at a time
         self._given = frozenset((channel.name, channel.account) for channel in given)
         for channel in given:
             delivery.open(channel)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody can be reached: no account is there that is not switched off."""
+        """Whether no chat can be reached: no account is enabled."""
         wanted = any(_is_on(settings) for _, settings in self._wanted())
         return not wanted and not self._delivery.lines
 
     async def run(self) -> None:
-        """Receive and deliver, until cancelled."""
+        """Receive and send until cancelled."""
         await self.reload()
         await self._delivery.run(self._intake)
 
     async def reload(self) -> None:
-        """Go by the config as it is now: what is new begins, what is gone or changed ends."""
+        """Start, restart and stop accounts to match the current config."""
         async with self._turn:
             wanted = dict(self._wanted())
             known = self._accounts
@@ -100,24 +109,24 @@ class Switchboard:
                 await self._delivery.close(*key)
                 del known[key]
             for key, settings in wanted.items():
-                if key not in known or known[key].problem:  # what was in its way may be gone
+                if key not in known or known[key].problem:  # what made it fail may be fixed
                     known[key] = _Account(settings, enabled=_is_on(settings))
                     await self._open(key, known[key])
             self._accounts = {key: known[key] for key in wanted}
 
     async def stop(self, channel: str, account: str) -> None:
-        """Have done with one line, until its settings change or the gateway starts."""
+        """Stop one account until its settings change or the gateway restarts."""
         async with self._turn:
             await self._delivery.close(*self._known(channel, account))
 
     def status(self) -> tuple[LineStatus, ...]:
-        """Every account and how it is."""
+        """Return every account and its state."""
         lines = {line.key: line for line in self._delivery.lines}
         keys = dict.fromkeys((*self._accounts, *lines))
         return tuple(self._status(key, lines.get(key)) for key in keys)
 
     async def probe(self, channel: str, account: str) -> str:
-        """Who we are there; ChannelError says what is wrong."""
+        """Return our name on the service. Raises ChannelError when the login fails."""
         found = self._line(channel, account).channel
         if not isinstance(found, Probes):
             raise ChannelError(f"{channel} cannot be asked")
@@ -128,12 +137,12 @@ class Switchboard:
             raise ChannelError(f"{channel} did not answer within {PROBE_S:.0f} s") from exc
 
     def listener(self, path: str) -> Listens | None:
-        """The account that is called under this path."""
-        line = self._at(path)
+        """Return the account with this webhook path."""
+        line = self._with_path(path)
         return line.channel if line and isinstance(line.channel, Listens) else None
 
     def channel(self, channel: str, account: str) -> Channel | None:
-        """An account at work."""
+        """Return a running account, None if there is none."""
         line = self._delivery.line(channel, account)
         return line.channel if line else None
 
@@ -151,11 +160,11 @@ class Switchboard:
         ]
 
     async def _open(self, key: tuple[str, str], account: _Account) -> None:
-        """Begin with an account; whatever is wrong with it is its own problem."""
+        """Start an account; an error becomes its problem."""
 
-        async def begin() -> None:
+        async def start() -> None:
             try:
-                channel = self._make(*key)
+                channel = self._create(*key)
                 self._check_path(channel)
                 self._delivery.open(channel)
             except HomarusError as exc:
@@ -164,21 +173,21 @@ class Switchboard:
                     "channel %s:%s is off: %s", *key, exc
                 )
 
-        def broke(exc: Exception) -> None:
+        def on_bug(exc: Exception) -> None:
             account.problem = f"it met a bug ({type(exc).__name__}); homarus logs has the details"
 
         if account.enabled:
-            await contain(f"channel {':'.join(key)}", begin, broke)
+            await contain(f"channel {':'.join(key)}", start, on_bug)
 
     def _check_path(self, channel: Channel) -> None:
-        """Two accounts cannot be called under one path: one of them would never hear anything."""
-        if isinstance(channel, Listens) and (other := self._at(channel.path)):
+        """Refuse a webhook path that another account has."""
+        if isinstance(channel, Listens) and (other := self._with_path(channel.path)):
             raise ConfigError(
                 f"its webhook's path {channel.path} is that of {other.name} already",
                 fix="give one of them another webhookPath",
             )
 
-    def _make(self, channel: str, account: str) -> Channel:
+    def _create(self, channel: str, account: str) -> Channel:
         from homarus.channels.roster import load_channel
         from homarus.config.channels import account_settings
 
@@ -202,7 +211,7 @@ class Switchboard:
             )
         return channel, account
 
-    def _at(self, path: str) -> Line | None:
+    def _with_path(self, path: str) -> Line | None:
         for line in self._delivery.lines if path else ():
             if isinstance(line.channel, Listens) and line.channel.path == path:
                 return line
@@ -217,7 +226,7 @@ class Switchboard:
 
     def _status(self, key: tuple[str, str], line: Line | None) -> LineStatus:
         account = self._accounts.get(key) or _Account({})
-        told = LineStatus(
+        configured_status = LineStatus(
             *key,
             name=str(account.settings.get("name") or ""),
             enabled=account.enabled,
@@ -225,9 +234,9 @@ class Switchboard:
             problem=account.problem,
         )
         if line is None:
-            return told
+            return configured_status
         return replace(
-            told,
+            configured_status,
             running=line.task is not None and not line.task.done(),
             connected=line.is_up,
             since_ms=line.since_ms,
@@ -244,5 +253,5 @@ def _is_on(settings: Mapping[str, Any]) -> bool:
 
 
 def abilities_of(channel: Channel) -> tuple[str, ...]:
-    """What a channel can do beside carrying messages: the names of the small protocols it has."""
-    return tuple(name for name in _ABILITIES if isinstance(channel, getattr(base, name)))
+    """Return what a channel can do besides receiving and sending, as the command prints it."""
+    return tuple(name for name, protocol in _ABILITIES.items() if isinstance(channel, protocol))

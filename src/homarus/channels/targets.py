@@ -1,4 +1,4 @@
-"""Targets: how people and models write the chat that a message is for. Pure.
+"""Parse targets: how people and models write the chat that a message is for.
 
 123456789    telegram:123456789    group:-1001    -1001:topic:7    #room    @ann:example.org
 """
@@ -15,7 +15,7 @@ _THREAD: Final = re.compile(r"(.+?):(?:topic|thread):([^:\s]+)")
 
 
 def read_target(channel: str, text: str) -> tuple[str, str | None]:
-    """The chat, as its service calls it, and the thread in it; UserError when it names none."""
+    """Return chat and thread of a target. Raises UserError when it names no chat."""
     chat = text.strip()
     if chat.lower().startswith(f"{channel}:"):
         chat = chat[len(channel) + 1 :]

@@ -1,7 +1,7 @@
-"""The sign that somebody is typing, kept alive in one chat.
+"""Keep the typing indicator of one chat alive.
 
-Services show the sign for a few seconds only, so it is given again and again; and it is given up
-after a while in which nothing happened, so that a run that hangs does not seem to type for ever.
+Services show it for a few seconds only, so it is repeated; and it is given up after a while without
+progress, so that a hanging run does not seem to type forever.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ TTL_S: Final = 120.0
 
 
 class Typing:
-    """Keeps the sign of one chat alive. `run` is a task of whoever owns the answer."""
+    """Keep the indicator of one chat alive. The owner of the answer runs `run` as a task."""
 
-    soon_s: ClassVar[float] = 0.3  # what is answered sooner needs no sign: it would only flicker
+    soon_s: ClassVar[float] = 0.3  # a faster answer needs no indicator: it would only flicker
 
     def __init__(
         self,
@@ -38,18 +38,18 @@ class Typing:
         self._over = False
 
     def touch(self) -> None:
-        """Something happened: show the sign, or go on showing it."""
+        """Show the indicator, or extend it: the run made progress."""
         if not self._over:
             self._until_s = self._clock.monotonic() + self._ttl_s
             self._wanted.set()
 
     def stop(self) -> None:
-        """The answer is there; what comes late does not bring the sign back."""
+        """Hide the indicator for good: the answer was sent."""
         self._over = True
         self._wanted.clear()
 
     async def run(self) -> None:
-        """Give the sign while it is wanted, until cancelled, or until the service refuses it."""
+        """Show the indicator while it is wanted, until cancelled or refused by the service."""
         await self._clock.sleep(self.soon_s)
         while True:
             await self._wanted.wait()
@@ -65,7 +65,7 @@ class Typing:
             async with asyncio.timeout(self._interval_s):
                 await self._show()
         except TimeoutError:
-            return True  # the next one may be quicker
+            return True  # the next request may be faster
         except (ChannelError, OSError) as exc:
             log.debug("no typing sign: %s", exc)
             return False

@@ -1,4 +1,4 @@
-"""`homarus agent`: ask one thing, print the answer, exit."""
+"""`homarus agent`: send one message, print the answer, exit."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`homarus agents`: who answers; agents added, removed, and given a name and a face."""
+"""`homarus agents`: list, add, delete agents and set their identity."""
 
 import asyncio
 import json
@@ -8,10 +8,9 @@ from pathlib import Path
 
 import click
 
-from homarus.agent import roster
-from homarus.agent.bindings import read_match
 from homarus.agent.prompt.identity_file import FILE, Identity, find_identity, parse_identity
-from homarus.agent.workspace import seed
+from homarus.agent.workspace import seed, trash_agent_folders
+from homarus.channels.roster import find_traits
 from homarus.cli.bindings import (
     bind_command,
     bindings_command,
@@ -21,6 +20,8 @@ from homarus.cli.bindings import (
     unbind_command,
 )
 from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway
+from homarus.config import agent_edits
+from homarus.config.binding_edits import parse_match
 from homarus.config.load import Loaded
 from homarus.config.paths import Paths, shorten
 from homarus.config.resolve import agent_settings, agents, default_agent
@@ -75,7 +76,7 @@ def _row(paths: Paths, loaded: Loaded, agent: str, *, bindings: bool) -> dict[st
 
 
 def _bound(loaded: Loaded, agent: str) -> list[str]:
-    return roster.bindings_of(loaded.raw, agent)
+    return agent_edits.describe_bindings(loaded.raw, agent)
 
 
 def _print_row(row: Mapping[str, Json]) -> None:
@@ -115,22 +116,22 @@ def add(
         if non_interactive or as_json:
             raise UserError("the new agent has no name", fix="homarus agents add NAME")
         name = click.prompt("Name of the new agent", type=str)
-    agent, shown = roster.check_name(name, agents(loaded.config))
+    agent, shown = agent_edits.check_name(name, agents(loaded.config))
     home = paths.home
     default = shorten(paths.default_workspace(agent, is_default=False), home)
     named = shorten(_absolute(workspace), home) if workspace else default
-    folder = roster.check_workspace(named, paths)
+    folder = agent_edits.check_workspace(named, paths)
     for text in bind:
-        check_channel(loaded.config, read_match(text)["channel"])
-    new = roster.Newcomer(
+        check_channel(loaded.config, parse_match(text)["channel"])
+    new = agent_edits.NewAgent(
         agent,
         shown,
         named,
         model=_checked(paths, loaded, model) if model else None,
         agent_dir=shorten(_absolute(agent_dir), home) if agent_dir else None,
-        bind=bind,
+        bindings=bind,
     )
-    write(paths, os.environ, lambda tree: roster.add_agent(tree, new))
+    write(paths, os.environ, lambda tree: agent_edits.add_agent(tree, new, find_traits))
     seed(folder)
     if as_json:
         told = {"agentId": agent, "name": shown, "workspace": str(folder), "model": new.model}
@@ -189,7 +190,7 @@ async def _delete(paths: Paths, loaded: Loaded, agent: str) -> dict[str, Json]:
 
     def remove(tree: dict[str, Json]) -> Json:
         nonlocal removed
-        changed, removed = roster.remove_agent(tree, agent)
+        changed, removed = agent_edits.remove_agent(tree, agent)
         return changed
 
     async with open_store(paths.state) as store:
@@ -197,7 +198,7 @@ async def _delete(paths: Paths, loaded: Loaded, agent: str) -> dict[str, Json]:
         for record in await store.sessions(agent=agent):
             await sessions.delete(record.key, now_ms)
         write(paths, os.environ, remove)
-    roster.discard(paths, agent, now_ms, settings.workspace, settings.agent_dir)
+    trash_agent_folders(paths, agent, now_ms, settings.workspace, settings.agent_dir)
     return {"ok": True, "agentId": agent, "removedBindings": removed}
 
 
@@ -238,7 +239,9 @@ def set_identity(
         raise UserError(
             "nothing to set", fix="use --name, --emoji, --theme, --avatar or --from-identity"
         )
-    write(paths, os.environ, lambda tree: roster.change_agent(tree, agent, {"identity": values}))
+    write(
+        paths, os.environ, lambda tree: agent_edits.update_agent(tree, agent, {"identity": values})
+    )
     if as_json:
         click.echo(json.dumps({"agentId": agent, "identity": values}, ensure_ascii=False))
         return
@@ -247,7 +250,7 @@ def set_identity(
 
 
 def _written(file: Path) -> dict[str, str]:
-    """What an IDENTITY.md says."""
+    """Return what an IDENTITY.md contains."""
     with file.open("rb") as opened:
         own = parse_identity(opened.read(_MAX_FILE_BYTES).decode(errors="replace"))
     if own == Identity():

@@ -8,9 +8,17 @@ from typing import Any, TypeVar
 
 import click
 
-from homarus.agent.bindings import Match, bind, in_words, read_match, unbind
+from homarus.channels.roster import find_traits
 from homarus.cli.reach import Reach, as_json_option, find_own, warn
 from homarus.cli.settings import Changed, work
+from homarus.config.binding_edits import (
+    Match,
+    add_bindings,
+    describe_match,
+    describe_matches,
+    parse_match,
+    remove_bindings,
+)
 from homarus.config.channels import channel_names
 from homarus.config.load import Loaded, load
 from homarus.config.paths import Paths, shorten
@@ -20,19 +28,18 @@ from homarus.core.errors import UnknownName, UserError
 from homarus.core.keys import normalize_agent_id
 from homarus.core.message import Json
 from homarus.core.text import nearest
-from homarus.sessions.routing import describe
 
 T = TypeVar("T")
 
 
 def open_own() -> tuple[Paths, Loaded]:
-    """The places of this environment, and the configuration that a gateway here goes by."""
+    """Return this environment's paths and the configuration that its gateway uses."""
     paths = find_own(Paths.find(os.environ))
     return paths, load(paths, os.environ)
 
 
 def known_agent(config: Config, agent_id: str) -> str:
-    """An agent's id; UnknownName says the nearest."""
+    """Return an agent's id; UnknownName suggests the nearest."""
     known, agent = agents(config), normalize_agent_id(agent_id)
     if agent not in known:
         raise UnknownName("agent", agent_id, nearest(agent, known) or known[:3])
@@ -40,7 +47,7 @@ def known_agent(config: Config, agent_id: str) -> str:
 
 
 def check_channel(config: Config, channel: str) -> None:
-    """Refuse the name of a channel that neither we nor the original nor the config has."""
+    """Refuse the name of a channel that is unknown to us, to OpenClaw and to the config."""
     from homarus.channels.roster import known_channels
     from homarus.config.keys import known_keys
 
@@ -53,7 +60,7 @@ def check_channel(config: Config, channel: str) -> None:
 
 
 def _which(command: Callable[..., T]) -> Callable[..., T]:
-    """Add the options that say what a binding is for."""
+    """Add the options that describe what a binding matches."""
     made = command
     for flag, name, metavar, told, many in (
         ("--role", "roles", "ID", "Only from people who have it.", True),
@@ -78,8 +85,13 @@ def bind_command(agent: str, named: Sequence[str], *, as_json: bool, **which: An
     config = loaded.config
     owner = known_agent(config, agent) if agent else default_agent(config)
     matches = _matches(config, named, which)
-    found = work(Reach(), lambda settings: settings.change(lambda t: bind(t, owner, matches)))
-    _tell(owner, "answers", in_words(matches), found, as_json=as_json)
+    found = work(
+        Reach(),
+        lambda settings: settings.change(
+            lambda tree: add_bindings(tree, owner, matches, find_traits)
+        ),
+    )
+    _tell(owner, "answers", describe_matches(matches), found, as_json=as_json)
     for channel in sorted({match["channel"] for match in matches} - {*channel_names(config)}):
         warn(f"channels.{channel} is not configured yet: nothing comes from there.")
 
@@ -102,7 +114,7 @@ def unbind_command(
 
     def edit(tree: dict[str, Json]) -> Json:
         nonlocal gone
-        changed, gone = unbind(tree, owner, matches)
+        changed, gone = remove_bindings(tree, owner, matches, find_traits)
         return changed
 
     found = work(Reach(), lambda settings: settings.change(edit))
@@ -114,7 +126,7 @@ def _matches(
 ) -> list[Match]:
     if not named:
         raise UserError("no channel is named", fix="add --bind CHANNEL or --bind CHANNEL:ACCOUNT")
-    matches = [read_match(text, **which) for text in named]
+    matches = [parse_match(text, **which) for text in named]
     for match in matches if known else ():
         check_channel(config, match["channel"])
     return matches
@@ -152,7 +164,7 @@ def bindings_command(agent: str | None, *, as_json: bool) -> None:
             {
                 "agentId": owner,
                 "match": match.model_dump(mode="json", by_alias=True, exclude_unset=True),
-                "description": describe(match),
+                "description": describe_match(match),
             }
             for owner, match in rows
         ]
@@ -162,4 +174,4 @@ def bindings_command(agent: str | None, *, as_json: bool) -> None:
         click.echo(f"Nothing is bound: {default_agent(config)} answers everywhere.")
     for owner, match in rows:
         missing = "" if owner in agents(config) else "  (no such agent: the default one answers)"
-        click.echo(f"{owner:<12} {describe(match)}{missing}")
+        click.echo(f"{owner:<12} {describe_match(match)}{missing}")

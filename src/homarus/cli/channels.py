@@ -1,4 +1,4 @@
-"""`homarus channels`: the chat services you are reached by: which there are, and how they are."""
+"""`homarus channels`: the configured chat accounts and their state."""
 
 import asyncio
 import json
@@ -71,9 +71,9 @@ def _name(channel: str, account: str) -> str:
 
 
 def _configured(config: "Config") -> list[dict[str, Json]]:
-    """What the config says of every account, without asking anybody."""
-    from homarus.channels.enrolment import has_open_references
+    """Return what the config says of every account, without calling a service."""
     from homarus.channels.roster import label
+    from homarus.config.account_edits import has_unset_variables
     from homarus.config.channels import account_names, channel_names, merged
 
     rows: list[dict[str, Json]] = []
@@ -83,15 +83,15 @@ def _configured(config: "Config") -> list[dict[str, Json]]:
             enabled, name = said.get("enabled") is not False, str(said.get("name") or "")
             row: dict[str, Json] = {"channel": channel, "account": account, "name": name}
             row |= {"label": label(channel), "enabled": enabled, "problem": ""}
-            # The gateway may know a variable that is not set here: it is no mistake.
-            if enabled and not has_open_references(said):
+            # The gateway may have a variable that is not set in this shell: no error.
+            if enabled and not has_unset_variables(said):
                 row["problem"] = _problem(config, channel, account)
             rows.append(row)
     return rows
 
 
 def _problem(config: "Config", channel: str, account: str) -> str:
-    """Why an account could not be begun, as far as that is known without asking anybody."""
+    """Return why an account could not start, as far as that is known without a service."""
     try:
         _make(config, channel, account)
     except HomarusError as exc:
@@ -156,7 +156,7 @@ def _print_status(found: Mapping[str, Json]) -> None:
 
 
 def _state(row: Mapping[str, Json]) -> str:
-    """How an account is, in one line."""
+    """Return the state of an account in one line."""
     if not row["enabled"]:
         return "off"
     parts = ["connected" if row["connected"] else "not connected" if row["running"] else "stopped"]
@@ -229,7 +229,7 @@ def _able(config: "Config", channel: str, account: str) -> dict[str, Json]:
 
 
 def _make(config: "Config", channel: str, account: str) -> "Channel":
-    """An account, connected to nothing."""
+    """Build an account without connecting it."""
     from homarus.channels.base import Place
     from homarus.channels.roster import load_channel
     from homarus.config.channels import account_settings
@@ -260,7 +260,7 @@ def logs(channel: str, lines: int, reach: Reach, *, as_json: bool) -> None:
 
 
 def _is_about(line: str, channel: str) -> bool:
-    """Whether a line of the log is one of the channels', and of this one."""
+    """Return whether a log line is about channels, and about this one."""
     try:
         row = json.loads(line)
         logger, message = str(row["logger"]), str(row["message"])

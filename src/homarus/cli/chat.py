@@ -1,4 +1,4 @@
-"""`homarus chat`: talk with an agent in this terminal."""
+"""`homarus chat`: chat with an agent in this terminal."""
 
 import asyncio
 import signal
@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import click
 
-from homarus.channels.terminal import Lines, View, colour_wanted
 from homarus.cli.desk import Desk, open_desk
 from homarus.cli.reach import Reach, reach_options
+from homarus.cli.terminal import LineReader, TerminalView, colour_wanted
 from homarus.core.errors import HomarusError
 from homarus.core.text import reveal
 from homarus.tools.tool import Question, nobody
@@ -38,11 +38,11 @@ def command(
 async def _chat(
     agent_id: str | None, session_key: str | None, model: str | None, reach: Reach, *, local: bool
 ) -> None:
-    view = View(sys.stdout, colour=colour_wanted(sys.stdout))
-    lines = Lines()
+    view = TerminalView(sys.stdout, colour=colour_wanted(sys.stdout))
+    lines = LineReader()
 
     async def ask(question: Question) -> bool:
-        view.note(f"{question.title}\n{reveal(question.detail)}")
+        view.notice(f"{question.title}\n{reveal(question.detail)}")
         answer = await lines.read("Allow? [y/N] ")
         return (answer or "").strip().lower() in {"y", "yes"}
 
@@ -53,7 +53,7 @@ async def _chat(
         local=local,
         ask=ask if lines.interactive else nobody,
         show=view.show,
-        warn=view.note,
+        warn=view.notice,
     )
     async with opened as desk:
         chat = Chat(desk, view, lines)
@@ -63,17 +63,17 @@ async def _chat(
 
 
 class Chat:
-    """One conversation at the terminal."""
+    """One session at the terminal."""
 
-    def __init__(self, desk: Desk, view: View, lines: Lines) -> None:
+    def __init__(self, desk: Desk, view: TerminalView, lines: LineReader) -> None:
         self._desk, self._view, self._lines = desk, view, lines
 
     async def run(self) -> None:
-        """Read, answer, repeat, until there is nothing more to read."""
+        """Read a line, answer it, and repeat until the input ends."""
         status = await self._desk.status()
-        self._view.note(f"{status.model} ({status.why}) · /help for commands")
+        self._view.notice(f"{status.model} ({status.reason}) · /help for commands")
         if status.note:
-            self._view.note(status.note)
+            self._view.notice(status.note)
         loop = asyncio.get_running_loop()
         with suppress(NotImplementedError, RuntimeError):  # no signal handlers on this platform
             loop.add_signal_handler(signal.SIGINT, self._interrupt)
@@ -83,31 +83,31 @@ class Chat:
                 return
             try:
                 if line.strip():
-                    await self._take(line.strip())
-            except HomarusError as exc:  # a mistyped model is no reason to leave
+                    await self._send(line.strip())
+            except HomarusError as exc:  # a mistyped model does not end the chat
                 self._failed(exc)
 
-    async def _take(self, line: str) -> None:
-        """A line: words for the agent, or a command, which the program itself answers."""
+    async def _send(self, line: str) -> None:
+        """Send a line: a message for the agent, or a command."""
         answer = await self._desk.say(line)
         if answer.aborted:
-            self._view.note("stopped.")
+            self._view.notice("stopped.")
         elif not answer.text.strip():
-            self._view.note("(the model gave no answer)")
+            self._view.notice("(the model gave no answer)")
         if line == "/help":
-            self._view.note(LEAVING)
+            self._view.notice(LEAVING)
         for failed in self._view.attempts if line == "/status" else ():
-            self._view.note(f"Failed: {failed.provider}/{failed.model}: {failed.error}")
+            self._view.notice(f"Failed: {failed.provider}/{failed.model}: {failed.error}")
 
     async def model(self, ref: str) -> None:
-        """Use another model for this conversation."""
+        """Set the model of this session."""
         await self._desk.set_model(ref)
 
     def _failed(self, error: HomarusError) -> None:
         self._view.error(f"⚠ {error.message}")
         if error.fix:
-            self._view.note(f"→ {error.fix}")
+            self._view.notice(f"→ {error.fix}")
 
     def _interrupt(self) -> None:
         if not self._desk.abort():
-            self._view.note("Nothing is running; /quit or Ctrl-D leaves.")
+            self._view.notice("Nothing is running; /quit or Ctrl-D leaves.")

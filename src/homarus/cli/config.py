@@ -16,7 +16,7 @@ from homarus.config.paths import Paths, shorten
 from homarus.config.secrets import redact
 from homarus.core.errors import ConfigError, UserError
 
-if TYPE_CHECKING:  # what asks a gateway takes a while to load
+if TYPE_CHECKING:  # the gateway client is slow to import
     from homarus.cli.settings import Changed, Verdict
     from homarus.core.message import Json
 
@@ -127,13 +127,13 @@ def _print_verdict(found: "Verdict") -> None:
 @command.command()
 def schema() -> None:
     """Print the JSON schema of the settings that have an effect."""
-    from homarus.config.schema import Config
+    from homarus.config.json_schema import config_json_schema
 
-    click.echo(json.dumps(Config.model_json_schema(), indent=2))
+    click.echo(json.dumps(config_json_schema(), indent=2))
 
 
 def _read(reach: Reach, *, local: bool) -> Value:
-    """The settings of the file that is used; a gateway elsewhere is asked for its own."""
+    """Return the settings in use; a remote gateway is queried for its own."""
     if reach.url and not local:
         from homarus.cli.settings import work
 

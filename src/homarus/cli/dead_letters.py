@@ -1,4 +1,4 @@
-"""`homarus channels dead-letters`: messages that no service took, or that may not have arrived."""
+"""`homarus channels dead-letters`: messages that were refused or may not have arrived."""
 
 import asyncio
 import json

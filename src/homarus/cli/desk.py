@@ -1,7 +1,6 @@
-"""Where a command's work is done: by a gateway that runs, else by an App in this process.
+"""Use one session from a terminal command: through a running gateway, else in this process.
 
-A desk is one conversation: ask, say, look, change the model, stop. What happens while an answer
-is made is shown as events, the same ones in both places.
+Both clients show the same events while an answer is made.
 """
 
 import asyncio
@@ -13,10 +12,10 @@ from math import ceil
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
-from homarus.agent.status import Status
-from homarus.app import App, open_app
+from homarus.app import open_app
 from homarus.cli.reach import Reach, is_running, open_gateway
 from homarus.core.bus import Subscription
+from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError, Unavailable, UserError
 from homarus.core.event import (
     CommandAnswered,
@@ -41,7 +40,8 @@ from homarus.core.message import (
 )
 from homarus.core.tasks import task_group
 from homarus.core.value import dataclass
-from homarus.sessions.commands import has_inline_command_tokens, is_abort_trigger
+from homarus.providers.models import Models
+from homarus.sessions.control import SessionControl, SessionStatus
 from homarus.tools.tool import Ask, nobody
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from homarus.gateway.link import Link
 
 Show = Callable[[Event], None]
-_PATIENCE_S = 7 * 86_400.0  # a run has a deadline of its own
+_PATIENCE_S = 7 * 86_400.0  # runs have their own deadline
 _SHOW_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a question. `wire` is the whole of it, as the protocol has it."""
+    """The outcome of a message; `wire` is the result of the `agent` method."""
 
     text: str
     aborted: bool = False
@@ -63,22 +63,22 @@ class Answer:
 
 
 class Desk(Protocol):
-    """One conversation, wherever it is held."""
+    """One session, in this process or behind a gateway."""
 
     async def ask(self, text: str, wishes: Wishes = Wishes()) -> Answer:  # noqa: B008 - frozen
-        """Put a question and wait; a run that failed raises its error."""
+        """Run the agent on a message and wait; raises the error of a failed run."""
         ...
 
     async def say(self, text: str) -> Answer:
-        """The same for a line of a chat: it may be a command, or hold directives."""
+        """Send a line of a chat, which may be a command or have directives, and wait."""
         ...
 
-    async def status(self) -> Status: ...
+    async def status(self) -> SessionStatus: ...
 
     async def set_model(self, ref: str) -> None: ...
 
     def abort(self) -> bool:
-        """Stop the answer being made; whether there was one."""
+        """Stop the active run; return whether there was one."""
         ...
 
 
@@ -93,10 +93,12 @@ async def open_desk(
     show: Show = lambda _event: None,
     warn: Callable[[str], None] = lambda _text: None,
 ) -> AsyncIterator[Desk]:
-    """The conversation that is meant. `local` keeps it in this process, or fails."""
+    """Open a session; `local` does not use a gateway, even when one runs."""
     if local or not is_running(reach):
         async with open_app(os.environ, ask=ask, warn=warn) as app:
-            desk = LocalDesk(app, app.key(key, agent))
+            desk = LocalDesk(
+                app.control, app.models, app.clock, app.control.resolve_key(key, agent)
+            )
             with app.bus.subscribe(size=100_000) as events:
                 async with task_group() as group:
                     group.create_task(desk.show(events, show))
@@ -111,10 +113,12 @@ async def open_desk(
 
 
 class LocalDesk:
-    """An App in this process."""
+    """A session in this process."""
 
-    def __init__(self, app: App, key: str) -> None:
-        self._app, self._key = app, key
+    def __init__(
+        self, control: "SessionControl[Outcome]", models: Models, clock: Clock, key: str
+    ) -> None:
+        self._control, self._models, self._clock, self._key = control, models, clock, key
 
     async def ask(self, text: str, wishes: Wishes = Wishes()) -> Answer:  # noqa: B008 - frozen
         return await self._ask(text, wishes, "")
@@ -128,25 +132,25 @@ class LocalDesk:
             Address(channel="cli", chat="local"),
             "owner",
             text,
-            at_ms=self._app.clock.now_ms(),
+            at_ms=self._clock.now_ms(),
             wishes=wishes,
             authority=authority,
         )
-        outcome = await self._app.ask(self._key, inbound)
-        await asyncio.sleep(0)  # the run's last event is shown before the answer is
+        outcome = await self._control.ask(self._key, inbound)
+        await asyncio.sleep(0)  # so that the run's last event is shown before the answer
         if outcome.error:
             raise outcome.error
         return Answer(outcome.text, outcome.status == "aborted", result_json(outcome))
 
-    async def status(self) -> Status:
-        return await self._app.status(self._key)
+    async def status(self) -> SessionStatus:
+        return await self._control.status(self._key)
 
     async def set_model(self, ref: str) -> None:
-        model = self._app.models.check(ref)
-        await (await self._app.session(self._key)).set_model(model.provider, model.id)
+        model = self._models.check(ref)
+        await (await self._control.load(self._key)).set_model(model.provider, model.id)
 
     def abort(self) -> bool:
-        return bool(self._app.abort(self._key))
+        return bool(self._control.stop_now(self._key))
 
     async def show(self, events: Subscription, show: Show) -> None:
         async for event in events:
@@ -155,16 +159,16 @@ class LocalDesk:
 
 
 class LinkDesk:
-    """A gateway, in another process or on another machine."""
+    """A session behind a gateway, on this machine or another."""
 
     def __init__(self, link: "Link", group: asyncio.TaskGroup, key: str) -> None:
         self._link, self._key = link, key
         self._group: asyncio.TaskGroup = group
         self._view: Show = lambda _event: None
-        self._run_id = ""  # of the last question
+        self._run_id = ""  # of the last message
         self._asking = False
-        self._began = False  # something of it was shown
-        self._shown = asyncio.Event()  # all of it
+        self._began = False  # an event of its run was shown
+        self._shown = asyncio.Event()  # its last event was shown
         self._saying: asyncio.Future[Answer] | None = None
 
     async def ask(self, text: str, wishes: Wishes = Wishes()) -> Answer:  # noqa: B008 - frozen
@@ -176,7 +180,7 @@ class LinkDesk:
             "idempotencyKey": self._run_id,
             **({"model": wishes.model} if wishes.model else {}),
             **({"thinking": wishes.thinking} if wishes.thinking else {}),
-            **({"timeout": ceil(wishes.timeout_s)} if wishes.timeout_s else {}),  # whole seconds
+            **({"timeout": ceil(wishes.timeout_s)} if wishes.timeout_s else {}),  # integer
         }
         self._asking = True
         try:
@@ -193,34 +197,32 @@ class LinkDesk:
         return Answer(said, bool((result.get("meta") or {}).get("aborted")), wire)
 
     async def say(self, text: str) -> Answer:
-        if not has_inline_command_tokens(text) and not is_abort_trigger(text):
-            return await self.ask(text)
         self._run_id, self._began = str(uuid4()), False
         said: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._saying = said
         params = {"sessionKey": self._key, "message": text, "idempotencyKey": self._run_id}
         self._asking = True
         try:
-            told = await self._link.call("chat.send", params)
-            if isinstance(told, dict) and "aborted" in told:  # a word that stops is not a message
-                said.set_result(Answer("Stopped." if told["aborted"] else "Nothing is running."))
+            status = await self._link.call("chat.send", params)
+            if isinstance(status, dict) and "aborted" in status:  # a stop request gets no run
+                said.set_result(Answer("Stopped." if status["aborted"] else "Nothing is running."))
                 self._show_reply((await said).text)
             return await said
         finally:
             self._asking, self._saying = False, None
 
-    async def status(self) -> Status:
+    async def status(self) -> SessionStatus:
         listed = await self._ask("sessions.list", {"search": self._key})
         rows = [row for row in listed["sessions"] if row["key"] == self._key]
         row = {**listed["defaults"], **(rows[0] if rows else {})}
         history = await self._ask("chat.history", {"sessionKey": self._key, "limit": 1000})
         agent = self._key.split(":")[1] if self._key.startswith("agent:") else "main"
         files = await self._ask("agents.files.list", {"agentId": agent})
-        return Status(
+        return SessionStatus(
             key=self._key,
             agent=agent,
             model=f"{row.get('modelProvider')}/{row.get('model')}",
-            why="by the gateway",
+            reason="by the gateway",
             note="",
             session_id=str(row.get("sessionId") or ""),
             messages=len(history["messages"]),
@@ -240,11 +242,11 @@ class LinkDesk:
         return True
 
     async def show(self, show: Show) -> None:
-        """Show the run that is waited for, as the gateway tells of it."""
+        """Show the events of the run that is waited for."""
         self._view = show
         async for name, payload in self._link.events():
             if name == "chat" and isinstance(payload, dict):
-                self._hear(payload)
+                self._on_chat(payload)
             if name != "agent" or not isinstance(payload, dict):
                 continue
             if payload.get("runId") == self._run_id and (fact := fact_of(payload)):
@@ -256,8 +258,8 @@ class LinkDesk:
         if self._saying and not self._saying.done():
             self._saying.set_exception(Unavailable("the gateway closed the connection"))
 
-    def _hear(self, payload: Mapping[str, Json]) -> None:
-        """What became of a line; what no run showed, as a command's reply, is shown here."""
+    def _on_chat(self, payload: Mapping[str, Json]) -> None:
+        """Handle a `chat` event: show a command's reply, and record the end of the message."""
         run_id, said = str(payload.get("runId")), self._saying
         text, state = _result_text(payload.get("message")), payload.get("state")
         if run_id == f"{self._run_id}:status" and state == "final":
@@ -275,7 +277,7 @@ class LinkDesk:
         self._view(Event(self._run_id, self._key, 1, 0, CommandAnswered(text)))
 
     async def _stop(self, params: Mapping[str, Json]) -> None:
-        with suppress(HomarusError):  # the run's own answer says what became of it
+        with suppress(HomarusError):  # the run's own result reports what happened
             await self._link.call("chat.abort", params)
 
     async def _ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
@@ -284,21 +286,21 @@ class LinkDesk:
 
 
 async def _key_at(link: "Link", key: str | None, agent: str | None) -> str:
-    """The conversation that is meant, as the gateway names it."""
+    """Return the session key as the gateway stores it."""
     if key is None and agent is None:
         snapshot = link.hello.get("snapshot")
         defaults = snapshot.get("sessionDefaults") if isinstance(snapshot, dict) else None
         if isinstance(defaults, dict) and defaults.get("mainSessionKey"):
             return str(defaults["mainSessionKey"])
-    asked = key or "main"
-    if agent and not asked.startswith("agent:"):
-        asked = f"agent:{agent}:{asked}"
-    shown = await link.call("chat.history", {"sessionKey": asked, "limit": 1})
-    return str(shown["sessionKey"]) if isinstance(shown, dict) else asked
+    name = key or "main"
+    if agent and not name.startswith("agent:"):
+        name = f"agent:{agent}:{name}"
+    shown = await link.call("chat.history", {"sessionKey": name, "limit": 1})
+    return str(shown["sessionKey"]) if isinstance(shown, dict) else name
 
 
 def fact_of(payload: Mapping[str, Json]) -> Fact | None:
-    """An `agent` event as the fact it was made of, as far as the wire tells."""
+    """Decode the payload of an `agent` event; None for kinds that are not shown."""
     data = payload.get("data")
     if not isinstance(data, dict):
         return None
@@ -330,7 +332,7 @@ def _result_text(result: Json) -> str:
 
 
 def result_json(outcome: "Outcome") -> dict[str, Json]:
-    """The answer in the shape the original's command prints."""
+    """Return an outcome in the format that OpenClaw's command prints."""
     provider, _, model = outcome.model.partition("/")
     usage = outcome.usage
     return {

@@ -1,4 +1,4 @@
-"""`homarus doctor`: look at everything a chat needs, and say how to mend what is wrong."""
+"""`homarus doctor`: check everything that a chat needs, and say how to fix what is wrong."""
 
 import asyncio
 import json
@@ -6,7 +6,6 @@ import os
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -35,7 +34,7 @@ LOW_DISK_BYTES = 200 << 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     about: str
     state: State
@@ -55,13 +54,22 @@ def command(*, as_json: bool) -> None:
         findings.append(_model(paths, examined.config, examined.env))
     findings += [_state(paths), *_memory(paths), _disk(paths), _git()]
     if as_json:
-        rows = [asdict(finding) for finding in findings]
+        rows = [_row(finding) for finding in findings]
         healthy = all(finding.state != "bad" for finding in findings)
         click.echo(json.dumps({"ok": healthy, "findings": rows, "notBuilt": sorted(unbuilt())}))
     else:
         _print(findings)
     wrong = {finding.about for finding in findings if finding.state == "bad"}
     raise click.exceptions.Exit(2 if "config" in wrong else 1 if wrong else 0)
+
+
+def _row(finding: Finding) -> dict[str, str]:
+    return {
+        "about": finding.about,
+        "state": finding.state,
+        "text": finding.text,
+        "fix": finding.fix,
+    }
 
 
 def _print(findings: list[Finding]) -> None:
@@ -91,7 +99,7 @@ def _config(paths: Paths, env: Mapping[str, str]) -> tuple[Examined | None, list
 
 
 def _ways_out(paths: Paths, env: Mapping[str, str]) -> Iterator[Finding]:
-    """What there is to go on with while the config is wrong."""
+    """Return what can be used while the config is invalid."""
     from homarus.gateway.last_good import FILE, bring_back, recall
 
     if back := bring_back(paths, env):
@@ -132,7 +140,7 @@ def _model(paths: Paths, config: Config, env: Mapping[str, str]) -> Finding:
         models = Models(config, env, paths, SystemClock())
         try:
             choice = await models.choice()
-            await models.road(Wish(default_agent(config), choice.ref))  # a missing key is told here
+            await models.road(Wish(default_agent(config), choice.ref))  # reports a missing key
             return choice
         finally:
             await models.close()
@@ -159,7 +167,7 @@ def _state(paths: Paths) -> Finding:
 
 
 def _memory(paths: Paths) -> Iterator[Finding]:
-    """The indexes there are. One that is damaged is made anew by itself: it is only said."""
+    """Check the memory indexes; a damaged one is rebuilt automatically, so it is only reported."""
     now_ms = SystemClock().now_ms()
     for one in index_files(paths):
         about = f"memory {one.agent}"

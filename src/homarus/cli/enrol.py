@@ -1,4 +1,4 @@
-"""`homarus channels add`, `remove` and `logout`: accounts put into the configuration, or out."""
+"""`homarus channels add`, `remove` and `logout`: accounts in the configuration."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from homarus.core.text import one_line
 if TYPE_CHECKING:
     from homarus.channels.roster import Kind
 
-# Options of `add` and the setting each one is, where the channel has it.
+# Options of `add` and their settings, where the channel has them.
 _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "token": ("botToken", "token", "accessToken"),
     "bot_token": ("botToken",),
@@ -65,8 +65,8 @@ def add(
 
     A secret may be the name of a variable, as '${NAME}', or `-` to be asked for it.
     """
-    from homarus.channels.enrolment import add_account
     from homarus.channels.roster import load_channel
+    from homarus.config.account_edits import add_account
 
     kind = load_channel(channel)
     name = _account(account)
@@ -92,7 +92,7 @@ def add(
 def _values(
     channel: str, kind: "Kind", options: Mapping[str, Any], said: Sequence[str]
 ) -> dict[KeyPath, Json]:
-    """The settings that the options say, by their keys."""
+    """Return the settings of the options, by key."""
     from homarus.config.channels import keys_of
 
     known = kind.Settings.keys()
@@ -132,18 +132,18 @@ def _value(text: str) -> Json:
 
 
 def _check(kind: "Kind", tree: Mapping[str, Any], channel: str, account: str) -> None:
-    """Refuse an account that its channel could not be made with, as far as that is known here."""
-    from homarus.channels.enrolment import has_open_references
+    """Refuse an account that its channel could not be built with, as far as that is known here."""
+    from homarus.config.account_edits import has_unset_variables
     from homarus.config.channels import merged, read_account
     from homarus.config.variables import substitute
 
     if "$include" in {*tree["channels"], *tree["channels"][channel]}:
-        return  # what it is then, only the whole config says
+        return  # its effective value depends on the complete config
     paths = find_own(Paths.find(os.environ))
     env, _ = complete_env(paths, os.environ, tree)
     channels = substitute(tree["channels"], env)
     settings = read_account(channels, channel, account, kind.Settings)
-    if not has_open_references(merged(channels, channel, account)):
+    if not has_unset_variables(merged(channels, channel, account)):
         from homarus.channels.base import Place
         from homarus.core.clock import SystemClock
 
@@ -177,15 +177,15 @@ def _next_steps(channel: str, policy: str, *, is_served: bool) -> list[str]:
 @as_json_option
 def remove(channel: str, account: str | None, *, delete: bool, as_json: bool) -> None:
     """Switch a channel or one of its accounts off; its settings stay unless they are deleted."""
-    from homarus.channels.enrolment import accounts_of, delete_account, switch_off
+    from homarus.config.account_edits import account_ids, delete_account, disable_account
 
     name = normalize_account_id(account) if account else None
     gone: tuple[str, ...] = ()
 
     def edit(tree: Any) -> Any:
         nonlocal gone
-        gone = (name,) if name else accounts_of(tree, channel)
-        return (delete_account if delete else switch_off)(tree, channel, name)
+        gone = (name,) if name else account_ids(tree, channel)
+        return (delete_account if delete else disable_account)(tree, channel, name)
 
     changed = work(Reach(), lambda settings: settings.change(edit))
     if delete:
@@ -235,7 +235,7 @@ async def _logout(channel: str, account: str) -> None:
 
 
 def _account(given: str | None) -> str:
-    """An account's id as it is used everywhere; one that cannot be an id is a mistake."""
+    """Return an account's normalised id; raises for one that cannot be an id."""
     if given is None:
         return DEFAULT_ACCOUNT
     name = normalize_account_id(given)

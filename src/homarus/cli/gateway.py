@@ -1,4 +1,4 @@
-"""`homarus gateway`: run it, look at it, ask it, stop it."""
+"""`homarus gateway`: run, inspect, call and stop the gateway."""
 
 import asyncio
 import gc
@@ -46,7 +46,7 @@ def run(port: int | None, bind: str | None) -> None:
 
 
 def _run(port: int | None, bind: str | None) -> None:
-    gc.disable()  # nearly all that a start makes, stays; `serve` turns it on when it is ready
+    gc.disable()  # nearly all objects of the start stay alive; `serve` enables it when ready
     from homarus.app import serve
 
     def ready(url: str) -> None:
@@ -135,7 +135,7 @@ def status(*, as_json: bool) -> None:
 
 
 async def _look(reach: Reach) -> dict[str, Json]:
-    """What a gateway tells somebody who only connects."""
+    """Return what a gateway sends to a client that only connects."""
     started = time.monotonic()
     async with open_gateway(reach, mode="probe") as link:
         server, snapshot = link.hello.get("server"), link.hello.get("snapshot")
@@ -247,7 +247,7 @@ def restart() -> None:
 
 
 def _keeper() -> "Keeper | None":
-    """What was told to keep this gateway running."""
+    """Return the service backend that keeps this gateway running."""
     from homarus.cli.gateway_install import find_installed
 
     return find_installed(Paths.find(os.environ), os.environ)

@@ -1,7 +1,7 @@
-"""The gateway as something the machine keeps running: put there, taken away, started, stopped.
+"""Install, remove, start and stop the gateway as a service of the machine.
 
-On Linux that is a user unit of systemd, on macOS an agent of launchd. Both are asked by their own
-commands (`systemctl --user`, `launchctl`); what they are told to run is in gateway/install.py.
+On Linux it is a systemd user unit, on macOS a launchd agent, controlled by their own commands
+(`systemctl --user`, `launchctl`); gateway/service_unit.py defines what they run.
 """
 
 import os
@@ -37,7 +37,7 @@ _SECRETS: Final = ("_API_KEY", "_TOKEN", "_PASSWORD", "_SECRET")
 
 @dataclass(frozen=True, slots=True)
 class Systemd:
-    """A unit of systemd's manager for one user."""
+    """A systemd user unit."""
 
     name: str
     file: Path
@@ -50,11 +50,11 @@ class Systemd:
         return cls(name, config / "systemd" / "user" / name)
 
     def text(self, program: Program) -> str:
-        """What its file says."""
+        """Return the text of its file."""
         return unit_text(program)
 
     def check(self) -> None:
-        """UserError when it cannot be asked here, with what to do instead."""
+        """Raise a UserError, with an alternative, when it cannot be used here."""
         if not shutil.which("systemctl"):
             raise UserError("this machine has no systemd (no systemctl)", fix=_YOURSELF)
         if _run(["systemctl", "--user", "show-environment"]).returncode:
@@ -65,34 +65,34 @@ class Systemd:
             )
 
     def take_up(self) -> None:
-        """Go by the file as it is now: start, now and at every login."""
+        """Load the file and start the service, now and at every login."""
         _ask(["systemctl", "--user", "daemon-reload"])
         _ask(["systemctl", "--user", "enable", self.name])
         _ask(["systemctl", "--user", "restart", self.name])
 
     def remove(self) -> None:
-        """Stop, and forget about it."""
+        """Stop and disable the service."""
         _ask(["systemctl", "--user", "disable", "--now", self.name])
         self.file.unlink(missing_ok=True)
         _ask(["systemctl", "--user", "daemon-reload"])
 
     def start(self) -> None:
-        # One that failed too often is not started again before this.
+        # A unit that failed too often does not start before this.
         _run(["systemctl", "--user", "reset-failed", self.name])
         _ask(["systemctl", "--user", "start", self.name])
 
     def stop(self) -> None:
-        """Stop until it is started again, or somebody logs in anew."""
+        """Stop until it is started again, or until the next login."""
         _ask(["systemctl", "--user", "stop", self.name])
 
     def state(self) -> str:
-        """A word: active, inactive, failed …; "" when it cannot be asked."""
+        """Return its state: active, inactive, failed …; "" when it is unknown."""
         if not shutil.which("systemctl"):
             return ""
         return _word(_run(["systemctl", "--user", "is-active", self.name]))
 
     def notes(self) -> tuple[str, ...]:
-        """What to know after an install."""
+        """Return what the user should know after an install."""
         if not shutil.which("loginctl"):
             return ()
         found = _run(["loginctl", "show-user", str(os.getuid()), "-p", "Linger", "--value"])
@@ -102,7 +102,7 @@ class Systemd:
 
 @dataclass(frozen=True, slots=True)
 class Launchd:
-    """An agent in launchd's domain of one user; its methods mean what those of `Systemd` do."""
+    """A launchd agent; its methods mean the same as those of `Systemd`."""
 
     name: str
     file: Path
@@ -148,8 +148,8 @@ class Launchd:
             _ask(["launchctl", "bootstrap", self._domain, str(self.file)])
 
     def stop(self) -> None:
-        # It is started again whenever it ends: only what is not loaded stays down. This command
-        # may fail while the gateway takes its time, so it is asked what became of it.
+        # launchd restarts it whenever it ends: only an unloaded agent stays down. This command
+        # may fail while the gateway shuts down, so the state is checked afterwards.
         deadline = time.monotonic() + _WAIT_S
         while self._is_loaded():
             if time.monotonic() > deadline:
@@ -173,7 +173,7 @@ Keeper: TypeAlias = Systemd | Launchd
 
 
 def find_keeper(paths: Paths, env: Mapping[str, str]) -> Keeper:
-    """What keeps programs running on this machine."""
+    """Return the service backend of this machine."""
     match platform.system():
         case "Linux":
             return Systemd.find(paths, env)
@@ -184,7 +184,7 @@ def find_keeper(paths: Paths, env: Mapping[str, str]) -> Keeper:
 
 
 def find_installed(paths: Paths, env: Mapping[str, str]) -> Keeper | None:
-    """What keeps the gateway of these places running; None when nothing was told to."""
+    """Return the backend of the installed gateway service; None when it is not installed."""
     try:
         keeper = find_keeper(paths, env)
     except UserError:
@@ -193,7 +193,7 @@ def find_installed(paths: Paths, env: Mapping[str, str]) -> Keeper | None:
 
 
 def install(port: int | None, *, force: bool) -> tuple[Keeper, list[str]]:
-    """Have the gateway kept running from now on; also what the user should know."""
+    """Install and start the service; returns what the user should know."""
     env, paths = os.environ, Paths.find(os.environ)
     keeper = find_keeper(paths, env)
     program = make_program(sys.executable, paths, env, port)
@@ -220,7 +220,7 @@ def install(port: int | None, *, force: bool) -> tuple[Keeper, list[str]]:
 
 
 def uninstall() -> Keeper | None:
-    """Stop the gateway and have nobody keep it running; None when nobody did."""
+    """Stop and remove the service; None when it is not installed."""
     keeper = find_installed(Paths.find(os.environ), os.environ)
     if keeper is None:
         return None
@@ -230,7 +230,7 @@ def uninstall() -> Keeper | None:
 
 
 def needed() -> Keeper:
-    """What keeps this gateway running; UserError when nothing was told to."""
+    """Return the backend of the installed service; raises UserError when there is none."""
     keeper = find_installed(Paths.find(os.environ), os.environ)
     if keeper is None:
         raise UserError(
@@ -242,7 +242,7 @@ def needed() -> Keeper:
 
 
 def _missing(paths: Paths, program: Program) -> list[str]:
-    """Whether the gateway could start there, and what only this shell knows."""
+    """Return what would prevent a start, and the variables that only this shell has."""
     loaded = load(paths, dict(program.environment) | {"HOME": str(paths.home)})
     only = sorted(
         name

@@ -1,4 +1,4 @@
-"""`homarus health`: how a running gateway is."""
+"""`homarus health`: the health of a running gateway."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ def command(reach: Reach, timeout_ms: int, *, as_json: bool) -> None:
 
 
 def show(reach: Reach, timeout_ms: int, *, as_json: bool) -> None:
-    """Ask and print."""
+    """Fetch and print the health."""
     found = asyncio.run(_ask(reach, timeout_ms / 1000))
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False))

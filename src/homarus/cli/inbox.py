@@ -1,4 +1,4 @@
-"""`homarus inbox`: messages without an answer, replies in doubt, and what to do about them."""
+"""`homarus inbox`: messages without an answer, and replies that may not have arrived."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ from homarus.store.sqlite import open_store
 def command(ctx: click.Context, reach: Reach, *, stuck: bool, as_json: bool) -> None:
     """List messages that have no answer yet, and replies that may not have arrived."""
     if ctx.invoked_subcommand:
-        if reach != Reach():  # else it would be done here, not there
+        if reach != Reach():  # otherwise it would be done locally
             raise click.UsageError(f"--url and what lets you in go after {ctx.invoked_subcommand}")
         return
     found = asyncio.run(list_waiting(reach, stuck=stuck))
@@ -75,7 +75,7 @@ def discard(id: str, reach: Reach, *, as_json: bool) -> None:  # noqa: A002 - th
 
 
 async def list_waiting(reach: Reach, *, stuck: bool) -> dict[str, Json]:
-    """What the journal still owes, from a gateway that runs or from the file."""
+    """Return the pending records of the journal, from a running gateway or the file."""
     if is_running(reach):
         async with open_gateway(reach) as link:
             found = await link.call("inbox.list", {"stuck": stuck})
@@ -85,7 +85,7 @@ async def list_waiting(reach: Reach, *, stuck: bool) -> dict[str, Json]:
 
 
 async def change(reach: Reach, verb: str, named: str) -> dict[str, Json]:
-    """Retry or discard what is meant by an id, or by the start of one."""
+    """Retry or discard the record with an id, or the start of one."""
     if is_running(reach):
         async with open_gateway(reach) as link:
             listed = await link.call("inbox.list", {"stuck": True})

@@ -1,4 +1,4 @@
-"""`homarus logs`: what the program wrote down about itself."""
+"""`homarus logs`: the program's log."""
 
 import asyncio
 import json
@@ -41,13 +41,13 @@ def command(limit: int, interval_ms: int, reach: Reach, *, follow: bool, as_json
 async def read_on(
     reach: Reach, limit: int, interval_s: float | None, show: Callable[[str], None]
 ) -> None:
-    """Show what there is, and with an interval what comes; a gateway may go and come meanwhile."""
+    """Print the log and, with an interval, follow it; the gateway may restart meanwhile."""
     tail = _Tail(limit, show)
     while True:
         try:
             await tail.look(reach, interval_s)
         except Unavailable:
-            if interval_s is None or tail.cursor is None:  # it was never there
+            if interval_s is None or tail.cursor is None:  # the gateway was never reachable
                 raise
             await asyncio.sleep(interval_s)
         else:
@@ -55,7 +55,7 @@ async def read_on(
 
 
 class _Tail:
-    """How far the log has been shown."""
+    """The position up to which the log was printed."""
 
     def __init__(self, limit: int, show: Callable[[str], None]) -> None:
         self._limit, self._show = limit, show
@@ -84,7 +84,7 @@ class _Tail:
         return [str(line) for line in found.get("lines", ())], int(found.get("cursor", 0))
 
     async def _from_file(self) -> tuple[Sequence[str], int]:
-        """The last lines of the file, or those since the cursor."""
+        """Return the last lines of the file, or those after the cursor."""
         from homarus.cli.settings import FileSettings
         from homarus.config.log import log_file
         from homarus.config.paths import Paths
@@ -94,7 +94,7 @@ class _Tail:
 
 
 def read_tail(file: Path, cursor: int | None, limit: int) -> tuple[Sequence[str], int]:
-    """Whole lines from a place on, or the last ones; and where the next look begins."""
+    """Return complete lines from an offset on, or the last ones, and the next offset."""
     try:
         with file.open("rb") as opened:
             size = opened.seek(0, os.SEEK_END)
@@ -109,7 +109,7 @@ def read_tail(file: Path, cursor: int | None, limit: int) -> tuple[Sequence[str]
 
 
 def show_line(line: str) -> None:
-    """A line for people: when, how bad, who, what. It may not move the cursor."""
+    """Format a line for people: time, level, logger, message. It may not move the cursor."""
     try:
         row = json.loads(line)
         told = f"{row['time']} {row['level']:<7} {row['logger']}: {row['message']}"

@@ -84,7 +84,7 @@ def group(profile: str | None, dev: bool) -> None:
 
 
 def run() -> NoReturn:
-    """Run a command; whatever goes wrong on purpose becomes one message and an exit status."""
+    """Run a command; expected errors become one message and an exit status."""
     try:
         status = group.main(standalone_mode=False)
     except HomarusError as exc:
@@ -106,7 +106,7 @@ def run() -> NoReturn:
 
 
 def fail(message: str, *, fix: str, code: str, status: int) -> NoReturn:
-    """One clear message: for people on stderr, or one JSON object on stdout with `--json`."""
+    """Print one message: on stderr for people, or one JSON object on stdout with `--json`."""
     if "--json" in sys.argv:
         import json
 

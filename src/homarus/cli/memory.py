@@ -1,7 +1,7 @@
-"""`homarus memory`: what an agent remembers, looked at, searched, read and written.
+"""`homarus memory`: search, read and write what an agent remembers.
 
-Needs no gateway. Where one serves the same state, both have the index open, and each sees what the
-other has done. Whoever types here is the agent's own person: nothing is kept from them.
+It needs no gateway. If one serves the same state, both have the index open, and each sees the
+other's changes. The user of the command line is the agent's owner and sees everything.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from homarus.memory.place import Place
 
 T = TypeVar("T")
-_PATIENCE_S = 30.0  # for notes to be indexed, before a search goes by what is known
+_PATIENCE_S = 30.0  # of waiting for the sync before a search
 _MAX_TEXT_BYTES = 1 << 20
 
 
@@ -55,7 +55,7 @@ def command() -> None:
 
 
 def _ask_options(command: Callable[..., T]) -> Callable[..., T]:
-    """Add how to search: what was typed, else what the config says of a place."""
+    """Add the options of a search; the config has the defaults."""
 
     @wraps(command)
     def asking(
@@ -107,7 +107,7 @@ def search_command(
     place = find_memory(which)
 
     async def look(memory: "AgentMemory", bar: "Progress") -> "Answer":
-        with suppress(TimeoutError):  # then by what is known, and the answer says so
+        with suppress(TimeoutError):  # the search then uses the index as it is, and says so
             async with asyncio.timeout(_PATIENCE_S):
                 await _bring(memory, bar)
         return await memory.search(query, ask(place))
@@ -181,18 +181,18 @@ def _look_at(place: "Place", *, deep: bool, first: bool) -> Looked:
         if not first:
             return Looked(place, await memory.status(), size, skipped)
         report = await memory.sync(progress=bar)
-        status = replace(await memory.status(), notes=())  # the names stand below
+        status = replace(await memory.status(), notes=())  # skipped files are named below
         return Looked(place, status, size, report.skipped)
 
     try:
         looked = _work(place, look)
-    except HomarusError as exc:  # of one agent: the others are told of all the same
+    except HomarusError as exc:  # the status of the other agents is shown all the same
         return Looked(place, problem=str(exc))
     return replace(looked, trial=_try_embedder(place)) if deep else looked
 
 
 def _try_embedder(place: "Place") -> Trial:
-    """Have one short text turned into a vector by whatever would do so."""
+    """Embed one short text with the selected embedder."""
     from homarus.memory.embed.choose import choose
 
     chosen = choose(place, tell=lambda _text: None)
@@ -281,16 +281,16 @@ def bench_command(ask: "Callable[[Place], Ask]", which: Which) -> None:
 
 
 async def _bring(memory: "AgentMemory", bar: "Progress") -> None:
-    """Bring the index up to date, however long it takes: a conversation would not wait."""
+    """Sync however long it takes: there is no search timeout on the command line."""
     if memory.place.search.sync.on_search:
         await memory.sync(progress=bar)
 
 
 def _work(place: "Place", do: Callable[["AgentMemory", Bar], Awaitable[T]]) -> T:
-    """Do something with an open memory. Ctrl-C ends it soon, and leaves the index as it was."""
+    """Run work with an open memory. Ctrl-C ends it soon, and leaves the index as it was."""
     log = logging.getLogger("homarus")
     if not log.handlers:
-        log.addHandler(logging.NullHandler())  # what is wrong is printed
+        log.addHandler(logging.NullHandler())  # problems are printed instead
     bar = Bar()
 
     async def main() -> T:

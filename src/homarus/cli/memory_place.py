@@ -1,7 +1,7 @@
-"""Which memory a command means: `--agent`, `--workspace`, `--state`, or what the config says.
+"""Resolve which memory a command means: `--agent`, `--workspace`, `--state`, or the config.
 
-`--state` is a state directory of its own, with its own config or none. `--workspace` is any folder
-of notes. Where only that is given, its index stands beside the agent's own, which it must not undo.
+`--state` is a state directory with its own config or none. `--workspace` is any folder of notes. If
+only that is given, its index is next to the agent's own, which it must not replace.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """What was said on the command line about whose memory is meant."""
+    """The `--agent`, `--workspace` and `--state` options of a command."""
 
     agent: str | None = None
     workspace: str | None = None
@@ -54,10 +54,10 @@ def which_options(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def find_memory(which: Which, *, make: bool = False) -> "Place":
-    """The memory that is meant; its workspace is there, or is made: empty, for a chat to fill."""
+    """Return the memory of the options; `make` creates a missing workspace."""
     (place,) = _places(which, every=False)
     if make:
-        with suppress(OSError):  # what is there instead is told below
+        with suppress(OSError):  # what is there instead is reported below
             place.workspace.mkdir(parents=True, exist_ok=True)
     if not place.workspace.is_dir():
         shown = shorten(place.workspace, place.home)
@@ -68,12 +68,12 @@ def find_memory(which: Which, *, make: bool = False) -> "Place":
 
 
 def find_memories(which: Which) -> "list[Place]":
-    """The memories of every agent, unless one is named. Workspaces may be missing."""
+    """Return the memories of every agent, or of the given one. Workspaces may be missing."""
     return _places(which, every=which.agent is None and which.workspace is None)
 
 
 def patient(place: "Place") -> "Place":
-    """The same for a person who waits: the time that a conversation has is not theirs."""
+    """Return the spec without the search timeout, which is meant for sessions."""
     limits = place.settings.qmd.limits.model_copy(update={"timeout_ms": 0})
     qmd = place.settings.qmd.model_copy(update={"limits": limits})
     return replace(place, settings=place.settings.model_copy(update={"qmd": qmd}))
@@ -81,7 +81,7 @@ def patient(place: "Place") -> "Place":
 
 @asynccontextmanager
 async def open_memory(place: "Place") -> "AsyncIterator[AgentMemory]":
-    """The memory, open for as long as the block lasts."""
+    """Open a memory for the duration of a block."""
     from homarus.memory.keeper import AgentMemory
 
     memory = AgentMemory(patient(place))
@@ -92,7 +92,7 @@ async def open_memory(place: "Place") -> "AsyncIterator[AgentMemory]":
 
 
 def _places(which: Which, *, every: bool) -> "list[Place]":
-    """What the config says. A variable that is not set is no mistake: notes need no secrets."""
+    """Resolve the specs by the config. Unset variables are allowed: notes need no secrets."""
     from homarus.config.load import examine
     from homarus.config.resolve import agents, default_agent
     from homarus.config.source import read_text
@@ -110,7 +110,7 @@ def _places(which: Which, *, every: bool) -> "list[Place]":
 def _paths(which: Which) -> Paths:
     if which.state is None:
         paths = Paths.find(os.environ)
-        if not paths.post.exists():  # what follows is slow to load
+        if not paths.post.exists():  # the rest is slow to import
             return paths
         from homarus.cli.reach import find_own
 
@@ -124,7 +124,7 @@ def _paths(which: Which) -> Paths:
 
 
 def _check_state(paths: Paths) -> None:
-    """Say it clearly when nothing can be kept there."""
+    """Check that the state directory can be written. Raises UserError."""
     there = next(path for path in (paths.state, *paths.state.parents) if path.exists())
     shown, fix = shorten(there, paths.home), "choose another folder with --state"
     if not there.is_dir():
@@ -134,10 +134,10 @@ def _check_state(paths: Paths) -> None:
 
 
 def _elsewhere(which: Which, place: "Place", workspace: str) -> "Place":
-    """The memory of a folder that was named, in an index of its own beside the agent's.
+    """Return the spec of a given folder, with an index of its own next to the agent's.
 
-    What else the agent remembers (its conversations, its extra paths, what qmd knows of it) is not
-    in there; a state that was named with it has all of that to itself.
+    The agent's other sources (transcripts, extra paths, another backend) are not in it; a state
+    that was given as well belongs to it alone.
     """
     given = expand(workspace, place.home)
     if not workspace.strip() or not given.is_dir():

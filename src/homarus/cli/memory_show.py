@@ -1,4 +1,4 @@
-"""What `homarus memory` shows: results with citations, a table of its state, how far it is."""
+"""The output of `homarus memory`: results with citations, the status table, progress."""
 
 import sys
 import time
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from homarus.memory.results import Result
     from homarus.memory.source import Skipped
 
-_NAMED = 10  # of files that are skipped: the rest are counted
-_PATIENCE_S = 0.3  # what is done sooner needs no bar
+_NAMED = 10  # skipped files; the rest are counted
+_PATIENCE_S = 0.3  # work that ends sooner needs no bar
 _REDRAW_S = 0.1
 _WIDTH = 24
 
 
 def by_whom(provider: str, model: str) -> str:
-    """What compared the texts, in words."""
+    """Describe what compared the texts."""
     if provider in {"", "none"}:
         return "words only"
     return f"words and {provider} {model}".rstrip()
 
 
 def compared_by(status: "Status") -> str:
-    """The same of an index: where no line has a vector, what makes them did not."""
+    """Describe what an index is compared by: words, if no line has a vector."""
     made = status.vectors or not status.files
     return by_whom(status.provider, status.model) if made else by_whom("", "")
 
 
 def show_results(answer: "Answer") -> Iterator[str]:
-    """Snippets with where they stand, best first."""
+    """Format snippets with their citations, best first."""
     for result in answer.results:
         yield f"{reveal(result.citation)}  {result.score:.2f}{_source(result)}"
         yield from (f"  {reveal(line)}" for line in result.snippet.splitlines())
@@ -54,19 +54,19 @@ def _source(result: "Result") -> str:
 
 
 def show_nothing(query: str) -> Iterator[str]:
-    """What to do when there is no result."""
+    """Format what to do when there is no result."""
     yield f"Nothing found for {one_line(query)!r}."
     yield "  → homarus memory status says what is indexed"
     yield "  → homarus memory index --force reads everything again"
 
 
 def show_fallback(fallback: "Fallback | None") -> str:
-    """Why something else answered, or nothing."""
+    """Format why something else was used."""
     return f"{fallback.wanted} could not be used: {reveal(fallback.why)}" if fallback else ""
 
 
 def show_report(report: "Report", took_s: float, by: str) -> Iterator[str]:
-    """What indexing did."""
+    """Format what indexing did."""
     if report.rebuilt:
         yield f"The index was made anew: {reveal(report.rebuilt)}."
     count, gone = len(report.indexed), len(report.removed)
@@ -85,7 +85,7 @@ def show_report(report: "Report", took_s: float, by: str) -> Iterator[str]:
 
 
 def show_skipped(skipped: "Iterable[Skipped]") -> Iterator[str]:
-    """Files that are not in the index, by name."""
+    """Format the files that are not in the index, by name."""
     listed = list(skipped)
     if listed:
         yield f"{_counted(len(listed), 'file')} skipped:"
@@ -100,7 +100,7 @@ def _more(names: tuple[str, ...]) -> str:
 
 
 def show_written(written: "Written") -> str:
-    """Where words stand now."""
+    """Format where text was written."""
     last = f"-L{written.end_line}" if written.end_line != written.start_line else ""
     where = f"{reveal(written.path)}#L{written.start_line}{last}"
     return f"Written to {where}." if written.added else f"It stands there already: {where}."
@@ -112,11 +112,11 @@ def _counted(count: int, noun: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """All that `status` found out about one memory; without a status `problem` says why."""
+    """What `status` found out about one memory; without a status, `problem` says why."""
 
     place: "Place"
     status: "Status | None" = None
-    size_bytes: int | None = None  # of the index, before it was looked at
+    size_bytes: int | None = None  # of the index, before it was opened
     skipped: "tuple[Skipped, ...]" = ()
     trial: "Trial | None" = None
     problem: str = ""
@@ -124,7 +124,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of turning a text into a vector; `tried` is what was passed over before."""
+    """The result of embedding a text; `tried` are the providers skipped before."""
 
     ok: bool
     told: str
@@ -132,7 +132,7 @@ class Trial:
 
 
 def show_status(looked: Looked) -> Iterator[tuple[str, str]]:
-    """The rows of a table."""
+    """Return the rows of the status table."""
     place, status, size = looked.place, looked.status, looked.size_bytes
     yield "agent", place.agent
     yield "workspace", shorten(place.workspace, place.home)
@@ -159,7 +159,7 @@ def show_status(looked: Looked) -> Iterator[tuple[str, str]]:
 
 
 def looked_json(looked: Looked) -> dict[str, Json]:
-    """The same, for programs."""
+    """Encode the status for programs."""
     from homarus.memory.wire import skipped_json, status_json
 
     place, status = looked.place, looked.status
@@ -186,7 +186,7 @@ def _state(status: "Status") -> str:
 
 
 def print_rows(rows: Iterable[tuple[str, str]]) -> None:
-    """A table without what is empty."""
+    """Print a table without empty rows."""
     listed = [(name, text) for name, text in rows if text]
     width = max((len(name) for name, _ in listed), default=0)
     for name, text in listed:
@@ -194,9 +194,9 @@ def print_rows(rows: Iterable[tuple[str, str]]) -> None:
 
 
 class Bar:
-    """How far indexing is, on a terminal, once it takes a while; elsewhere nothing.
+    """A progress bar on a terminal, once indexing takes a while; elsewhere nothing.
 
-    Called from the memory's own thread.
+    It is called from memory's own thread.
     """
 
     def __init__(self, *, live: bool | None = None) -> None:
@@ -215,14 +215,14 @@ class Bar:
         self._shown = len(line)
 
     def clear(self) -> None:
-        """Take it off the screen."""
+        """Remove the bar from the screen."""
         if self._shown:
             click.echo(f"\r{'':<{self._shown}}\r", err=True, nl=False)
             self._shown = 0
 
 
 def warn_notes(notes: Iterable[str], fallback: "Fallback | None") -> None:
-    """What a person should know beside the results."""
+    """Print notices about the results."""
     for note in (*notes, show_fallback(fallback)):
         if note:
             click.echo(reveal(note), err=True)

@@ -1,9 +1,9 @@
-"""`homarus memory bench-stdio`: questions in as JSON lines, answers out, in one process.
+"""`homarus memory bench-stdio`: queries in as JSON lines, responses out, in one process.
 
     {"id": "q1", "query": "When did Ada move?", "k": 10}
     {"id": "q1", "results": [{"path": …, "startLine": …}], "ms": 3.1}
 
-A line that cannot be read is answered with an error, and the next one is read.
+A line that cannot be parsed is answered with an error, and the next one is read.
 """
 
 import json
@@ -25,7 +25,7 @@ _MAX_RESULTS = 1000
 
 
 async def serve(memory: "AgentMemory", ask: "Ask", source: BinaryIO, sink: TextIO) -> None:
-    """Answer until the questions end. Each answer is written before the next is read."""
+    """Answer until the input ends. Each response is written before the next line is read."""
     for line in _lines(source):
         if line is not None and not line.strip():
             continue
@@ -35,7 +35,7 @@ async def serve(memory: "AgentMemory", ask: "Ask", source: BinaryIO, sink: TextI
 
 
 def _lines(source: BinaryIO) -> Iterator[bytes | None]:
-    """Lines, and None for one that is too long."""
+    """Yield the lines; None for one that is too long."""
     while line := source.readline(MAX_LINE_BYTES):
         if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
             yield line

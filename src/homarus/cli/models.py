@@ -1,4 +1,4 @@
-"""`homarus models`: which model answers and why, what else there is, choosing and fetching."""
+"""`homarus models`: show, list, choose and fetch models."""
 
 import asyncio
 import importlib.util
@@ -20,11 +20,11 @@ from homarus.core.errors import HomarusError, MissingExtra, UnknownName
 if TYPE_CHECKING:
     from homarus.cli.settings import Changed
 
-_LIST_S = 120.0  # every model is looked at
+_LIST_S = 120.0  # every model is checked
 
 
 class _Models(click.Group):
-    """Its `auth` part is imported when it is used."""
+    """Imports its `auth` part when that is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), "auth"])
@@ -191,7 +191,7 @@ async def _refresh(provider: str) -> int:
 
 
 async def _status(reach: Reach, *, local: bool) -> Any:
-    """Which model answers: the gateway knows, with its own keys, else this process looks."""
+    """Return the status of the model, from the gateway with its own keys or from this process."""
     if not local and is_running(reach):
         async with open_gateway(reach) as link:
             return await link.call("models.status")
@@ -213,7 +213,7 @@ async def _rows(reach: Reach, *, local: bool) -> list[Any]:
 
 
 async def _choose(reach: Reach, model: str, *, local: bool) -> tuple[str, "Changed", Any]:
-    """Set the default model; what it is called, what changed, and what it still lacks."""
+    """Set the default model; returns its name, the change, and what it still lacks."""
     from homarus.cli.settings import open_settings
     from homarus.providers.connect import check, resolve
 
@@ -226,9 +226,9 @@ async def _choose(reach: Reach, model: str, *, local: bool) -> tuple[str, "Chang
 
 
 async def _problem(reach: Reach, ref: str, *, local: bool) -> Any:
-    """What stands between a model and its first answer; the gateway's word when it has one."""
+    """Return what prevents a model from answering; a gateway's report is preferred."""
     if not local and is_running(reach):
-        with suppress(HomarusError):  # it may be restarting: then nobody can tell yet
+        with suppress(HomarusError):  # it may be restarting: unknown yet
             async with open_gateway(reach) as link:
                 told = await link.call("models.status")
             return told["problem"] if isinstance(told, dict) and told["model"] == ref else None
@@ -240,7 +240,7 @@ async def _problem(reach: Reach, ref: str, *, local: bool) -> Any:
 
 
 def _with_primary(tree: Any, ref: str) -> Any:
-    """The settings with another model; a list of allowed models that lacks it gets it."""
+    """Return the settings with another model, added to an allowlist that lacks it."""
     from homarus.config.edit import get_path, set_path
 
     def said(*path: str) -> Any:
@@ -261,7 +261,7 @@ def _with_primary(tree: Any, ref: str) -> Any:
 
 
 def _progress(what: str) -> Callable[[int, int], None]:
-    """Tells how far a download is: on a terminal all along, elsewhere once."""
+    """Print the progress of a download: continuously on a terminal, elsewhere once."""
     live = sys.stderr.isatty()
     begun = False
 

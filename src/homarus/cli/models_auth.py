@@ -56,7 +56,7 @@ class _Place:
         )
 
     def save(self, id_: str, fields: Mapping[str, Any]) -> None:
-        """Write a profile and say so."""
+        """Save a profile and report it."""
         from homarus.providers.profiles import forget_usage, put_profile
 
         def put(raw: "Raw") -> None:
@@ -72,7 +72,7 @@ class _Place:
         self.file.update(change)
 
     def note_stranger(self, provider: str) -> None:
-        """A name nobody knows is taken all the same: its provider may be configured later."""
+        """Accept an unknown provider: it may be configured later."""
         from homarus.providers.connect import provider_names
 
         known = provider_names(self.loaded.config)
@@ -362,7 +362,7 @@ def _ask(what: str) -> str:
 
 
 def _secret(what: str, *, from_stdin: bool) -> str:
-    """A secret, typed unseen or piped in."""
+    """Read a secret, typed without echo or piped in."""
     if from_stdin:
         text = sys.stdin.readline(MAX_SECRET_CHARS + 1)
     elif _is_terminal():
@@ -378,7 +378,7 @@ def _secret(what: str, *, from_stdin: bool) -> str:
 
 
 def _client(loaded: Loaded, provider: str, given: Mapping[str, Any]) -> "OAuthClient":
-    """Whom to ask: what was typed, else what the configuration says."""
+    """Return the OAuth client: from the command line, else from the configuration."""
     from homarus.config.schema import LoginClient
     from homarus.providers.oauth import OAuthClient
 
@@ -445,7 +445,7 @@ def _show_code(code: "DeviceCode") -> None:
 
 
 async def _pasted_line(*, alone: bool) -> str:
-    """A line of standard input. Unless it is all that is waited for, its end is no failure."""
+    """Read a line of standard input; its end is an error only when nothing else is awaited."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
     said = bytearray()
@@ -453,7 +453,7 @@ async def _pasted_line(*, alone: bool) -> str:
     def read() -> None:
         try:
             more = os.read(descriptor, MAX_SECRET_CHARS)
-        except OSError:  # the terminal is gone
+        except OSError:  # the terminal was closed
             more = b""
         said.extend(more)
         if b"\n" in said or not more or len(said) > MAX_SECRET_CHARS:
@@ -463,7 +463,7 @@ async def _pasted_line(*, alone: bool) -> str:
     try:
         descriptor = sys.stdin.fileno()
         loop.add_reader(descriptor, read)
-    except OSError:  # a plain file, which never makes one wait
+    except OSError:  # a regular file, which never blocks
         line.set_result(sys.stdin.readline(MAX_SECRET_CHARS))
         descriptor = -1
     try:

@@ -1,4 +1,4 @@
-"""`homarus pairing`: strangers who wrote to a chat channel, and letting them in."""
+"""`homarus pairing`: approve or reject unknown senders of chat channels."""
 
 import asyncio
 import json
@@ -105,7 +105,7 @@ def _row(request: Request) -> dict[str, Json]:
 
 
 def _tell(request: Request) -> bool:
-    """Have the gateway tell them; they are let in whether or not it can."""
+    """Have the gateway notify the sender, who is approved whether or not that succeeds."""
     if not is_running(Reach()):
         warn("They were not told: no gateway runs that could.")
         return False

@@ -1,4 +1,4 @@
-"""`homarus prompt`: what a conversation's model is told before anything is said."""
+"""`homarus prompt`: the system prompt of a conversation."""
 
 import asyncio
 import json
@@ -49,4 +49,5 @@ async def _get(reach: Reach, asked: dict[str, Json]) -> dict[str, Json]:
 
     key, agent = asked.get("sessionKey"), asked.get("agentId")
     async with open_app(os.environ, warn=warn) as app:
-        return await show_prompt(app, key, agent, text=asked["text"])
+        found = app.control.resolve_key(key, agent)
+        return await show_prompt(app.preview, found, text=asked["text"])

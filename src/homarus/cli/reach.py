@@ -1,4 +1,4 @@
-"""How a command gets to a gateway: the options they share, and the connection."""
+"""The options and the connection of commands that use a gateway."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What was said on the command line about the gateway."""
+    """The `--url`, `--token` and `--password` options of a command."""
 
     url: str | None = None
     token: str | None = None
@@ -52,11 +52,11 @@ def reach_options(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def is_running(reach: Reach, env: Mapping[str, str] | None = None) -> bool:
-    """Whether there is a gateway to use: one that was named, or one on our own state."""
+    """Return whether a gateway can be used: a named one, or one on our own state directory."""
     if reach.url:
         return True
     paths = Paths.find(env or os.environ)
-    if not (paths.state / "gateway.json").exists():  # what follows is slow to load
+    if not (paths.state / "gateway.json").exists():  # the imports below are slow
         return False
     from homarus.gateway.link import find_running
 
@@ -64,7 +64,7 @@ def is_running(reach: Reach, env: Mapping[str, str] | None = None) -> bool:
 
 
 def find_own(paths: Paths) -> Paths:
-    """The same places, with the config file that a gateway on this state goes by."""
+    """Return the paths with the config file of the gateway that serves this state directory."""
     from homarus.gateway.link import find_running
 
     running = find_running(paths)
@@ -73,7 +73,7 @@ def find_own(paths: Paths) -> Paths:
 
 @asynccontextmanager
 async def open_gateway(reach: Reach, *, mode: str = "cli") -> AsyncIterator["Link"]:
-    """A connection to the gateway that was named, else to the one on our own state."""
+    """Connect to the named gateway, else to the one of our own state directory."""
     from homarus.core.clock import SystemClock
     from homarus.gateway.identity import Identity
     from homarus.gateway.link import Guest, Secret, open_link
@@ -111,13 +111,13 @@ def _own(paths: Paths, reach: Reach) -> tuple[str, "Secret"]:
 
 
 def _config(paths: Paths) -> tuple["Config", Mapping[str, str]]:
-    """What the gateway goes by: the file, as far as this shell can read it, else the last good."""
+    """Return the gateway's config: the file as this shell can read it, else the last good one."""
     from homarus.config.load import examine, load
     from homarus.config.source import read_text
     from homarus.gateway.last_good import recall
 
     with suppress(ConfigError):
-        # The keys of models are the gateway's: this shell need not have them.
+        # Only the gateway needs the keys of models.
         found = examine(paths, os.environ, read_text(paths.config), need_variables=False)
         if found.config and not found.errors:
             return found.config, found.env
@@ -133,11 +133,11 @@ def _check(url: str) -> None:
 
 
 def warn(line: str) -> None:
-    """A line for the person at the terminal, apart from what the command prints."""
+    """Print a warning on stderr."""
     click.echo(line, err=True)
 
 
 def restart_self() -> None:
-    """Become the same program again, with what is installed and configured now."""
+    """Replace this process with a new one, with what is installed and configured now."""
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves

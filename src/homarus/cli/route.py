@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import click
 
-from homarus.agent.bindings import read_peer
+from homarus.channels.roster import find_traits
 from homarus.cli.bindings import check_channel, open_own
 from homarus.cli.reach import as_json_option
+from homarus.config.binding_edits import parse_peer
 from homarus.core.errors import UserError
 from homarus.core.text import one_line
 from homarus.sessions.routing import Asked, explain, find_routes
@@ -55,6 +56,7 @@ def explain_command(
         guild=guild.strip(),
         team=team.strip(),
         roles=roles,
+        traits=find_traits(asked.channel),
     )
     lines, routes = explain(loaded.config, asked), find_routes(loaded.config, asked)
     if not as_json:
@@ -82,7 +84,7 @@ def _told(channel: str | None, peer: str | None) -> Asked:
 
 
 def _read(text: str) -> Asked:
-    """`telegram:group:-100`, with `:topic:7` or `:thread:7` behind it for a thread."""
+    """Parse `telegram:group:-100`, with `:topic:7` or `:thread:7` for a thread."""
     channel, _, rest = text.strip().partition(":")
     if not channel or not rest:
         raise UserError(f"{one_line(text)!r} names no chat", fix=_FORM)
@@ -94,7 +96,7 @@ def _read(text: str) -> Asked:
 
 
 def _chat(channel: str, text: str, thread: str = "") -> Asked:
-    kind, id_ = read_peer(text)
+    kind, id_ = parse_peer(text)
     if not id_:
         raise UserError(f"{one_line(text)!r} has no id", fix="write KIND:ID")
     return Asked(channel, peer_kind=kind, peer=id_, thread=thread)

@@ -1,4 +1,4 @@
-"""`homarus sessions`: the conversations there are."""
+"""`homarus sessions`: list the conversations."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ async def _rows(
 
 
 async def read_records(paths: Paths, agent: str | None, since_ms: int) -> Sequence[SessionRecord]:
-    """What is stored, without a gateway."""
+    """Return the stored session records, without a gateway."""
     async with open_store(paths.state, read_only=True) as store:
         return await store.sessions(agent=agent, since_ms=since_ms)
 
@@ -75,7 +75,7 @@ def _row(
 
 
 def age(ms: int) -> str:
-    """How long ago, in the largest unit that fits."""
+    """Return how long ago, in the largest unit that fits."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000)):
         if ms >= size:
             return f"{ms // size}{unit}"

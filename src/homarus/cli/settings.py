@@ -1,9 +1,9 @@
-"""The configuration a command reads and changes: by a gateway that runs, else in the file itself.
+"""The configuration that a command reads and changes: through a gateway, or in the file.
 
-A gateway on this machine says which file it goes by. Reading needs no more than that file; a
-change is the gateway's to make: it refuses what it could not run with, and brings the rest into
-use. Settings that no client may set (what is run, what is loaded) are still the owner's, who is
-at the machine itself: those are written to the file, and the gateway takes them from there.
+A gateway on this machine publishes which file it uses. Reading needs only that file; a change is
+made by the gateway, which refuses what it could not run with and applies the rest. Settings that no
+client may set (what is run, what is loaded) may be set by the owner at this machine: those are
+written to the file, from which the gateway reads them.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _EFFECTS = {
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What a change did. `effect` is the gateway's part, in words."""
+    """The result of a change; `effect` describes the gateway's part."""
 
     file: str
     hash: str
@@ -56,7 +56,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """All that is wrong with a configuration. `in_use` is what a running gateway says of it."""
+    """All errors of a configuration; `in_use` is a running gateway's status of it."""
 
     file: str
     exists: bool
@@ -66,14 +66,14 @@ class Verdict:
 
 
 class Settings(Protocol):
-    """A configuration, wherever it is."""
+    """A configuration, in a file or behind a gateway."""
 
     async def read(self) -> Json:
-        """As written, with what it includes."""
+        """Return it as written, with its includes."""
         ...
 
     async def config(self) -> "Config":
-        """With defaults; a variable that is not set here is no mistake."""
+        """Return it with defaults; a variable that is not set in this shell is no error."""
         ...
 
     async def judge(self) -> Verdict: ...
@@ -85,7 +85,7 @@ class Settings(Protocol):
 
 @asynccontextmanager
 async def open_settings(reach: Reach, *, local: bool = False) -> AsyncIterator[Settings]:
-    """The configuration that is meant. `local` is the file, whoever goes by it."""
+    """Open the configuration of the options; `local` means the file, whoever uses it."""
     if reach.url and not local:
         async with open_gateway(reach) as link:
             yield FarSettings(link)
@@ -96,7 +96,7 @@ async def open_settings(reach: Reach, *, local: bool = False) -> AsyncIterator[S
 
 
 def work(reach: Reach, do: Callable[[Settings], Awaitable[T]], *, local: bool = False) -> T:
-    """Do something with the configuration that is meant."""
+    """Run a function with the configuration of the options."""
 
     async def main() -> T:
         async with open_settings(reach, local=local) as settings:
@@ -143,7 +143,7 @@ class FileSettings:
 
 
 class OwnSettings(FileSettings):
-    """The file that a gateway on this machine goes by."""
+    """The file that a gateway on this machine uses."""
 
     def __init__(self, paths: Paths, reach: Reach) -> None:
         super().__init__(paths)
@@ -167,7 +167,7 @@ class OwnSettings(FileSettings):
         raise _busy(str(self._paths.config))
 
     async def _beside(self, link: "Link", edit: Edit) -> Changed:
-        """Write the file, and wait for the gateway to say what it made of it."""
+        """Write the file, and wait for the gateway's result."""
         written = self._write(edit)
         action = ""
         if written.changed:
@@ -178,7 +178,7 @@ class OwnSettings(FileSettings):
 
 
 class FarSettings:
-    """The configuration of a gateway elsewhere. Its secrets stay there."""
+    """The configuration of a remote gateway, without its secrets."""
 
     def __init__(self, link: "Link") -> None:
         self._link = link
@@ -207,7 +207,7 @@ class FarSettings:
 
 
 async def _told(link: "Link") -> dict[str, Json]:
-    """What a gateway tells of its config; one that cannot even be read is an error."""
+    """Return a gateway's config; raises when the gateway cannot load it."""
     found = await link.call("config.get")
     told = found if isinstance(found, dict) else {}
     if "hash" not in told and told.get("exists"):
@@ -232,7 +232,7 @@ async def _judge(link: "Link") -> Verdict:
 
 
 async def _apply(link: "Link", tree: Json, base_hash: str | None) -> Changed | None:
-    """Have the gateway use this; None when the file was changed meanwhile."""
+    """Have the gateway apply it; None when the file was changed meanwhile."""
     params: dict[str, Json] = {"raw": serialize(tree)}
     if base_hash is not None:
         params["baseHash"] = base_hash
@@ -243,7 +243,7 @@ async def _apply(link: "Link", tree: Json, base_hash: str | None) -> Changed | N
             return None
         raise
     told = answer if isinstance(answer, dict) else {}
-    applied = told.get("applied") or {"action": "restart"}  # the original always restarts
+    applied = told.get("applied") or {"action": "restart"}  # OpenClaw always restarts
     action, idle = str(applied["action"]), applied.get("withoutEffect") or ()
     effect = _EFFECTS.get(action, "")
     if idle:
@@ -259,7 +259,7 @@ async def _apply(link: "Link", tree: Json, base_hash: str | None) -> Changed | N
 
 
 async def _news(link: "Link") -> str:
-    """What the gateway says of a file it found changed."""
+    """Return what the gateway says of a file that it found changed."""
     async for name, payload in link.events():
         if name == "config.reloaded" and isinstance(payload, dict):
             return str(payload.get("action"))

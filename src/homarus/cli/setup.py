@@ -1,4 +1,4 @@
-"""`homarus setup`: the configuration and the workspace, made once, never overwritten."""
+"""`homarus setup`: create the configuration and the workspace, never overwriting them."""
 
 import json
 import os

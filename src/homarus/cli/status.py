@@ -1,4 +1,4 @@
-"""`homarus status`: what runs, what answers, and which conversations there are."""
+"""`homarus status`: the gateway, the model and the conversations."""
 
 import asyncio
 import json

@@ -1,1 +1,1 @@
-"""The user's `openclaw.json`: read, checked, changed."""
+"""Read, check and change the user's `openclaw.json`."""

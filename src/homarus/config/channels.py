@@ -1,8 +1,8 @@
-"""The `channels` of `openclaw.json`: what every channel has in common, as typed values.
+"""The `channels` section of `openclaw.json`: the settings that all channels have in common.
 
-Each account of a channel has the channel's settings, with its own on top. What one channel has
-alone is in its module (`channels/<name>`), as a class that extends `ChannelSettings`. Read when
-there are channels: who has none pays nothing.
+An account has the settings of its channel, overridden by its own. Settings of a single channel
+are in its module (`channels/<name>`), as a subclass of `ChannelSettings`. This module is imported
+only for configs with channels.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,16 +17,16 @@ from homarus.core.errors import ConfigError
 from homarus.core.keys import DEFAULT_ACCOUNT, normalize_account_id
 from homarus.core.text import nearest
 
-DEFAULTS: Final = "defaults"  # beside the channels stands what goes for all of them
+DEFAULTS: Final = "defaults"  # the key for settings of all channels
 EVERYONE: Final = "*"
-_MAX_KEPT: Final = 256  # accounts
-_OLDER: Final = {"allow": "enabled", "users": "allowFrom"}  # of a group
+_MAX_CACHED: Final = 256  # accounts
+_LEGACY_KEYS: Final = {"allow": "enabled", "users": "allowFrom"}  # of a group
 
 S = TypeVar("S", bound="ChannelSettings")
 
 
 class GroupTools(Section):
-    """Which tools may be used for a group, or for one of its people."""
+    """The tools that may be used in a group, or for one sender in it."""
 
     allow: Texts = ()
     also_allow: Texts = ()
@@ -34,7 +34,7 @@ class GroupTools(Section):
 
 
 class TopicSettings(Section):
-    """One topic of a group; what is absent comes from the group."""
+    """One topic of a group; absent values come from the group."""
 
     require_mention: bool | None = None
     group_policy: Literal["open", "disabled", "allowlist"] | None = None
@@ -45,7 +45,7 @@ class TopicSettings(Section):
 
 
 class GroupSettings(TopicSettings):
-    """One group, or `*` for those that are not listed."""
+    """One group, or `*` for groups that are not listed."""
 
     tools: GroupTools = GroupTools.model_construct()
     tools_by_sender: Mapping[str, GroupTools] = {}
@@ -54,29 +54,31 @@ class GroupSettings(TopicSettings):
     @model_validator(mode="before")
     @classmethod
     def _from_older(cls, tree: Any) -> Any:
-        """Older words of the original for the same: `allow`, `users`, `autoReply`."""
+        """Convert OpenClaw's legacy keys `allow`, `users` and `autoReply`."""
         if not isinstance(tree, Mapping):
             return tree
-        new = {_OLDER.get(key, key): value for key, value in tree.items() if key != "autoReply"}
-        if isinstance(answers_all := tree.get("autoReply"), bool):
-            new.setdefault("requireMention", not answers_all)
+        new = {
+            _LEGACY_KEYS.get(key, key): value for key, value in tree.items() if key != "autoReply"
+        }
+        if isinstance(auto_reply := tree.get("autoReply"), bool):
+            new.setdefault("requireMention", not auto_reply)
         return new
 
 
 class DmSettings(Section):
-    """One person."""
+    """The direct chat with one person."""
 
     history_limit: Wait | None = None
 
 
 class Markdown(Section):
-    """How markup is shown that the service has none for."""
+    """How to render markup that the service does not support."""
 
     tables: Literal["off", "bullets", "code"] | None = None
 
 
 class RetrySettings(Section):
-    """How often one request is tried again, and how soon."""
+    """The retries of one request: how many, and with which backoff."""
 
     attempts: Count | None = None
     min_delay_ms: Wait | None = None
@@ -85,7 +87,7 @@ class RetrySettings(Section):
 
 
 class AccountSettings(Section):
-    """One account of a channel: who is heard, and how answers look. Names are never ids."""
+    """One account of a channel: access control, and the format of replies."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -117,14 +119,14 @@ class AccountSettings(Section):
     @model_validator(mode="before")
     @classmethod
     def _from_older(cls, tree: Any) -> Any:
-        """Older words of the original for the same: a section `dm`, `rooms`, `allowlistOnly`."""
-        return _modern(tree) if isinstance(tree, Mapping) else tree
+        """Convert OpenClaw's legacy keys `dm`, `rooms` and `allowlistOnly`."""
+        return _convert_legacy(tree) if isinstance(tree, Mapping) else tree
 
 
 class ChannelSettings(Section):
-    """What one channel has alone of an account's settings; what all have is `common`.
+    """The settings of an account that only one channel has; `common` are the others.
 
-    Two models, because one is slow to build: that of what all have is built once for all.
+    They are separate pydantic models, so that the slow one for the common settings is built once.
     """
 
     _common: AccountSettings = PrivateAttr(default_factory=AccountSettings)
@@ -135,34 +137,34 @@ class ChannelSettings(Section):
 
     @classmethod
     def read(cls, tree: Mapping[str, Any]) -> Self:
-        """A section as one account has it; ValidationError when something in it is wrong."""
+        """Validate the merged section of one account. Raises ValidationError."""
         common = AccountSettings.model_validate(tree)
         settings = cls.model_validate(common.model_extra)
-        settings._common = common  # noqa: SLF001 - of this very class
+        settings._common = common  # noqa: SLF001 - of the same class
         return settings
 
     @classmethod
     def keys(cls) -> tuple[str, ...]:
-        """What the section may say, as the config writes it."""
+        """Return the keys that the section may have, as in the config."""
         return (*keys_of(AccountSettings), *keys_of(cls))
 
 
 def keys_of(section: type[BaseModel]) -> tuple[str, ...]:
-    """The keys of a section, as the config writes them."""
+    """Return the keys of a section, as in the config."""
     return tuple(field.alias or name for name, field in section.model_fields.items())
 
 
-def _modern(tree: Mapping[str, Any]) -> dict[str, Any]:
+def _convert_legacy(tree: Mapping[str, Any]) -> dict[str, Any]:
     new = dict(tree)
     dm, rooms = new.pop("dm", None), new.pop("rooms", None)
     if isinstance(dm, Mapping):
-        left = dict(dm)
+        rest = dict(dm)
         for old, key in (("policy", "dmPolicy"), ("allowFrom", "allowFrom")):
-            if old in left:
-                new.setdefault(key, left.pop(old))
-        if left.pop("enabled", True) is False:
+            if old in rest:
+                new.setdefault(key, rest.pop(old))
+        if rest.pop("enabled", True) is False:
             new["dmPolicy"] = "disabled"
-        dm = left or None  # what is not known is the channel's to refuse
+        dm = rest or None  # the channel's own model refuses unknown keys
     groups = new.get("groups", {})
     if isinstance(rooms, Mapping) and isinstance(groups, Mapping):
         new["groups"], rooms = {**rooms, **groups}, None
@@ -176,17 +178,17 @@ def _modern(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def channel_names(config: Config) -> tuple[str, ...]:
-    """The channels the config has a section for."""
+    """Return the channels that the config has a section for."""
     return tuple(name for name in config.channels if name != DEFAULTS)
 
 
 def account_names(config: Config, channel: str) -> tuple[str, ...]:
-    """The accounts of a channel: those it names, else the usual one."""
+    """Return the account ids of a channel: those in the config, else the default one."""
     return accounts_in(_section(config, channel))
 
 
 def accounts_in(section: Mapping[str, Any]) -> tuple[str, ...]:
-    """The accounts that a channel's section names, else the usual one."""
+    """Return the account ids in a channel's section, else the default one."""
     accounts = section.get("accounts")
     if not isinstance(accounts, Mapping) or not accounts:
         return (DEFAULT_ACCOUNT,)
@@ -194,28 +196,28 @@ def accounts_in(section: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def account_settings(config: Config, channel: str, account: str, kind: type[S]) -> S:
-    """The settings of one account; ConfigError names the key that is wrong."""
+    """Return the settings of one account. Raises ConfigError with the key that is wrong."""
     return read_account(config.channels, channel, account, kind)
 
 
 def read_account(channels: Mapping[str, Any], channel: str, account: str, kind: type[S]) -> S:
-    """The settings of one account of these sections, which need not be in a config yet."""
+    """Return the settings of one account in a `channels` tree. Raises ConfigError."""
     try:
         return kind.read(merged(channels, channel, account))
     except ValidationError as exc:
-        raise _refused(exc, channel, kind.keys()) from None  # it would show what was given
+        raise _to_config_error(exc, channel, kind.keys()) from None  # it could show a secret
 
 
 class _Reading:
-    """Reads the accounts of a config, each once: they are asked for at every message."""
+    """Caches the common settings of each account, which every message needs."""
 
     _last: tuple[Config | None, Callable[[str, str], AccountSettings] | None] = (None, None)
 
     def __call__(self, config: Config, channel: str, account: str) -> AccountSettings:
-        """What is set for an account that every channel has; the defaults for one nobody named."""
-        of, read = self._last
-        if read is None or of is not config:
-            read = lru_cache(_MAX_KEPT)(partial(_read, config))
+        """Return the common settings of an account; the defaults for an unknown one."""
+        cached_config, read = self._last
+        if read is None or cached_config is not config:
+            read = lru_cache(_MAX_CACHED)(partial(_read, config))
             self._last = (config, read)
         return read(channel, account)
 
@@ -224,24 +226,24 @@ def _read(config: Config, channel: str, account: str) -> AccountSettings:
     try:
         return AccountSettings.model_validate(merged(config.channels, channel, account))
     except ValidationError as exc:
-        raise _refused(exc, channel, ()) from None
+        raise _to_config_error(exc, channel, ()) from None
 
 
 common: Final = _Reading()
 
 
-def _refused(exc: ValidationError, channel: str, keys: Iterable[str]) -> ConfigError:
+def _to_config_error(exc: ValidationError, channel: str, keys: Iterable[str]) -> ConfigError:
     error = exc.errors(include_url=False)[0]
-    where = ".".join(["channels", channel, *(str(step) for step in error["loc"])])
+    key = ".".join(["channels", channel, *(str(step) for step in error["loc"])])
     if error["type"] == "extra_forbidden":
         close = nearest(str(error["loc"][-1]), keys)
         hint = f"did you mean {' or '.join(close)}?" if close else ""
-        return ConfigError(f"{where}: there is no such setting", fix=hint)
-    return ConfigError(f"{where}: {error['msg'].removeprefix('Value error, ')}")
+        return ConfigError(f"{key}: there is no such setting", fix=hint)
+    return ConfigError(f"{key}: {error['msg'].removeprefix('Value error, ')}")
 
 
 def merged(channels: Mapping[str, Any], channel: str, account: str) -> dict[str, Any]:
-    """A channel's section as one account has it, as written."""
+    """Return a channel's section merged with that of one account, not validated."""
     section = channels.get(channel)
     tree = dict(section) if isinstance(section, Mapping) else {}
     accounts = tree.pop("accounts", None)
@@ -256,7 +258,7 @@ def merged(channels: Mapping[str, Any], channel: str, account: str) -> dict[str,
 
 
 def check_channels(channels: Mapping[str, Any]) -> Iterator[Problem]:
-    """What is wrong with sections, whatever their channel is."""
+    """Yield the problems in the common settings of all channels."""
     for name, section in channels.items():
         if name == DEFAULTS or not isinstance(section, Mapping):
             continue

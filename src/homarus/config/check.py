@@ -1,7 +1,7 @@
-"""Whether a tree of settings is right: our own sections typed, the original's others let through.
+"""Check a config tree: implemented keys by the schema, OpenClaw's other keys by their type.
 
-A key is *built* when `schema` has it, *known* when only the original does: that one is checked
-lightly, taken out, and named in a single warning. Any other key is a mistake.
+A key is *implemented* when `schema` has it, and *known* when only OpenClaw has it: a known key is
+checked for its type, removed, and named in one warning. Any other key is an error.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,9 +32,9 @@ _EXPECTED = {
     "model_type": "an object",
     "string_too_short": "text that is not empty",
 }
-# Read, and of no effect: an answer goes out message by message (docs/answers.md), and an index of
-# lines has passages of one size and no extension (docs/memory.md).
-_IDLE = frozenset(
+# Accepted without effect: a reply is sent message by message (docs/answers.md), and the memory
+# index has chunks of one size and no extension (docs/memory.md).
+_WITHOUT_EFFECT = frozenset(
     {
         "blockStreamingBreak", "blockStreamingChunk", "blockStreamingCoalesce", "draftChunk",
         "chunking", "extensionPath",
@@ -50,7 +50,7 @@ _BOUNDS = {
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """`config` is there when nothing is wrong; `unbuilt` names groups that have no effect."""
+    """The result of a check: `config` if there are no problems; `unbuilt` has no effect yet."""
 
     config: Config | None
     problems: tuple[Problem, ...]
@@ -58,33 +58,35 @@ class Checked:
 
 
 def check(tree: Mapping[str, Value]) -> Checked:
-    """Check settings whose includes and variables are resolved."""
+    """Check a tree whose includes and variables are resolved."""
     walk = _Walk()
-    built = walk.section(Config, read_legacy(tree), ())
+    implemented = walk.section(Config, read_legacy(tree), ())
     config = None
     try:
-        config = Config.model_validate(built)
+        config = Config.model_validate(implemented)
         walk.problems += _repeated_agents(config)
         if config.channels:
-            from homarus.config.channels import check_channels  # read when there are any
+            from homarus.config.channels import (
+                check_channels,  # only imported for configs with channels
+            )
 
             walk.problems += check_channels(config.channels)
         walk.problems += _check_memory(config)
     except ValidationError as exc:
         walk.problems += [_problem(error) for error in exc.errors(include_url=False)]
     problems = tuple(walk.problems)
-    keys.known_keys.cache_clear()  # what was read of the list would be kept for nobody
+    keys.known_keys.cache_clear()  # the list is large and not needed any more
     return Checked(None if problems else config, problems, tuple(sorted(walk.unbuilt)))
 
 
 def _check_memory(config: Config) -> Iterator[Problem]:
-    """What is wrong with the sections of memory, wherever they stand."""
+    """Yield the problems of all memory sections."""
     trees: dict[KeyPath, Mapping[str, Any]] = {
         ("memory",): config.memory,
         ("agents", "defaults", "memorySearch"): config.agents.defaults.memory_search,
     }
-    for at, entry in enumerate(config.agents.list):
-        trees["agents", "list", at, "memorySearch"] = entry.memory_search
+    for index, entry in enumerate(config.agents.list):
+        trees["agents", "list", index, "memorySearch"] = entry.memory_search
     for path, tree in trees.items():
         if tree and (section := _memory_section(path)):
             try:
@@ -94,7 +96,7 @@ def _check_memory(config: Config) -> Iterator[Problem]:
 
 
 def _memory_section(path: KeyPath) -> type[BaseModel] | None:
-    """What stands at a path, where that is for memory: loaded when there is a word of it."""
+    """Return the model of a memory section at this path; imported only if there is one."""
     if path != ("memory",) and path[-1] != "memorySearch":
         return None
     from homarus.config.memory import MemorySearch, MemorySettings
@@ -103,7 +105,7 @@ def _memory_section(path: KeyPath) -> type[BaseModel] | None:
 
 
 def read_legacy(tree: Mapping[str, Value]) -> dict[str, Value]:
-    """`agent: {…}` is what `agents.defaults` was called first; the newer name wins."""
+    """Merge the legacy section `agent` into `agents.defaults`, which wins."""
     tree = dict(tree)
     old, agents = tree.get("agent"), tree.get("agents", {})
     if isinstance(old, dict) and isinstance(agents, dict):
@@ -114,24 +116,24 @@ def read_legacy(tree: Mapping[str, Value]) -> dict[str, Value]:
 
 @lru_cache(1)
 def unbuilt() -> dict[str, tuple[str, ...]]:
-    """Every key of the original that does nothing yet, by group."""
-    built = set(built_keys())
+    """Return every key of OpenClaw that has no effect yet, by group."""
+    implemented = set(built_keys())
     groups: dict[str, list[str]] = {}
     level = list(keys.known_keys().children.values())
     while level:
         node = level.pop(0)
-        if node.path in built:
+        if node.path in implemented:
             level += node.children.values()
         else:
             groups[node.path] = list(_leaves(node))
     for channel in keys.known_keys().children["channels"].children.values():
-        if not _is_built_channel(channel.path.removeprefix("channels.")):
+        if not _is_implemented_channel(channel.path.removeprefix("channels.")):
             groups[channel.path] = list(_leaves(channel))
     return {group: tuple(paths) for group, paths in sorted(groups.items())}
 
 
 def built_keys() -> Iterator[str]:
-    """Every key of `schema`, containers too, in the list's notation."""
+    """Yield every key of the schema, containers included, in the notation of the key list."""
     return _section_keys(Config, "")
 
 
@@ -159,7 +161,7 @@ def _value_keys(annotation: Any, path: str) -> Iterator[str]:
     elif kind == "map":
         yield from _value_keys(inner, keys.join(path, ANY_KEY))
     elif kind == "anything" and (known := keys.lookup(_steps(path))):
-        yield from (leaf.path for leaf in _below(known) if not _is_unbuilt(leaf.path))
+        yield from (leaf.path for leaf in _below(known) if not _is_unimplemented(leaf.path))
 
 
 def _below(node: keys.Known) -> Iterator[keys.Known]:
@@ -179,7 +181,7 @@ def _fields(section: type[BaseModel]) -> dict[str, Any]:
 
 
 def _shape(annotation: Any) -> tuple[str, Any]:
-    """What an annotation holds: a section, a list or a map of something, anything, or a value."""
+    """Return the kind of an annotation (section, list, map, anything, value) and its content."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _shape(args[0])
@@ -201,7 +203,7 @@ def _is_union(origin: Any) -> bool:
 
 @dataclass(slots=True)
 class _Walk:
-    """Sorts what stands in the file into built, known and unknown."""
+    """Splits the keys of a file into implemented, known and unknown ones."""
 
     problems: list[Problem] = field(default_factory=list)
     unbuilt: set[str] = field(default_factory=set)
@@ -210,19 +212,19 @@ class _Walk:
         if not isinstance(tree, dict):
             return tree
         fields = _fields(section)
-        built: dict[str, Value] = {}
+        implemented: dict[str, Value] = {}
         for key, value in tree.items():
-            here = (*path, key)
+            key_path = (*path, key)
             if key in fields:
-                built[key] = self._value(fields[key], value, here)
-                if key in _IDLE:
-                    self.unbuilt.add(".".join(map(str, here)))
-            elif not self._known(value, here):
+                implemented[key] = self._value(fields[key], value, key_path)
+                if key in _WITHOUT_EFFECT:
+                    self.unbuilt.add(".".join(map(str, key_path)))
+            elif not self._is_known(value, key_path):
                 if section.model_config.get("extra") == "allow":
-                    built[key] = value
+                    implemented[key] = value
                 else:
-                    self.problems.append(keys.unknown_key(here, tuple(fields)))
-        return built
+                    self.problems.append(keys.unknown_key(key_path, tuple(fields)))
+        return implemented
 
     def _value(self, annotation: Any, tree: Value, path: KeyPath) -> Value:
         kind, inner = _shape(annotation)
@@ -231,17 +233,19 @@ class _Walk:
         if kind == "map" and isinstance(tree, dict):
             return {key: self._value(inner, value, (*path, key)) for key, value in tree.items()}
         if kind == "list" and isinstance(tree, list):
-            return [self._value(inner, value, (*path, at)) for at, value in enumerate(tree)]
+            return [self._value(inner, value, (*path, index)) for index, value in enumerate(tree)]
         if section := _memory_section(path):
             return self.section(section, tree, path)
         if path == ("channels",) and (known := keys.lookup(path)):
             self.problems += keys.check(tree, known, path)
             names = tree if isinstance(tree, dict) else ()
-            self.unbuilt |= {f"channels.{name}" for name in names if not _is_built_channel(name)}
-            self.unbuilt |= set(_idle_in(tree)) if isinstance(tree, dict) else set()
+            self.unbuilt |= {
+                f"channels.{name}" for name in names if not _is_implemented_channel(name)
+            }
+            self.unbuilt |= set(_without_effect(tree)) if isinstance(tree, dict) else set()
         return tree
 
-    def _known(self, value: Value, path: KeyPath) -> bool:
+    def _is_known(self, value: Value, path: KeyPath) -> bool:
         known = keys.lookup(path)
         if known is None or known.path.endswith(ANY_KEY):
             return False
@@ -250,40 +254,40 @@ class _Walk:
         return True
 
 
-def _idle_in(channels: Mapping[str, Value]) -> Iterator[str]:
-    """What is set for channels, or for accounts of theirs, and does nothing."""
+def _without_effect(channels: Mapping[str, Value]) -> Iterator[str]:
+    """Yield the keys of channels and accounts that are set and have no effect."""
     for name, section in channels.items():
         accounts = section.get("accounts") if isinstance(section, dict) else None
-        each = accounts.values() if isinstance(accounts, dict) else ()
-        for one in (section, *each):
-            found = _IDLE.intersection(one) if isinstance(one, dict) else ()
+        own = accounts.values() if isinstance(accounts, dict) else ()
+        for each in (section, *own):
+            found = _WITHOUT_EFFECT.intersection(each) if isinstance(each, dict) else ()
             yield from (f"channels.{name}.{key}" for key in found)
 
 
-def _is_unbuilt(path: str) -> bool:
+def _is_unimplemented(path: str) -> bool:
     first, _, rest = path.partition(".")
-    return first == "channels" and not _is_built_channel(rest.partition(".")[0])
+    return first == "channels" and not _is_implemented_channel(rest.partition(".")[0])
 
 
 @lru_cache(None)
-def _is_built_channel(name: str) -> bool:
-    """Whether a section has a channel: its module is there, or it is for all of them."""
+def _is_implemented_channel(name: str) -> bool:
+    """Return whether a section has a channel module or entry point, or is `defaults`."""
     if name == "defaults" or not name.replace("-", "").isalnum():
         return name == "defaults"
     if find_spec(f"homarus.channels.{name.replace('-', '_')}"):
         return True
-    from importlib.metadata import entry_points  # slow, and rarely asked
+    from importlib.metadata import entry_points  # slow to import and rarely needed
 
     return any(entry.name == name for entry in entry_points(group="homarus.channels"))
 
 
 def _repeated_agents(config: Config) -> Iterator[Problem]:
     seen: dict[str, str] = {}
-    for at, entry in enumerate(config.agents.list):
+    for index, entry in enumerate(config.agents.list):
         agent = normalize_agent_id(entry.id)
         if agent in seen:
             message = f"{entry.id!r} and {seen[agent]!r} are the same agent"
-            yield Problem(("agents", "list", at, "id"), message, "give each its own id")
+            yield Problem(("agents", "list", index, "id"), message, "give each its own id")
         seen[agent] = entry.id
 
 

@@ -1,8 +1,8 @@
-r"""JSON5 text as a tree whose every node knows its place.
+r"""Parse JSON5 into a tree of nodes with their positions in the text.
 
-The places are what a library's plain values lack: an error can name its line, and an edit can
-replace one value and leave every comment where it stands. Stricter than JSON5 where leniency
-hides a mistake: a repeated key, NaN and infinities, NUL and half a surrogate pair are errors.
+With the positions, an error can name its line, and an edit can replace one value and leave every
+comment in place. It is stricter than JSON5 where leniency hides a mistake: a repeated key, NaN
+and infinities, NUL and a lone surrogate are errors.
 """
 
 import re
@@ -14,7 +14,7 @@ from homarus.core.errors import ConfigError
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
 
-Value: TypeAlias = Any  # what JSON5 can say: None, bool, int, float, str, list, dict
+Value: TypeAlias = Any  # a JSON5 value: None, bool, int, float, str, list, dict
 Step: TypeAlias = str | int
 KeyPath: TypeAlias = tuple[Step, ...]
 
@@ -33,15 +33,15 @@ _NUMBER = re.compile(
     r"(?![\w$.])"
 )
 _NAME = re.compile(r"(?:[$_]|[^\W\d]|\\u[0-9A-Fa-f]{4})(?:[$\w\u200c\u200d]|\\u[0-9A-Fa-f]{4})*+")
-_UNSAYABLE = re.compile(r"[\ud800-\udfff\0]")
+_FORBIDDEN = re.compile(r"[\ud800-\udfff\0]")
 _NEWLINE = re.compile(r"\r\n|\n|\r")
 _WORDS: dict[str, Value] = {"true": True, "false": False, "null": None}
-_MAX_DIGITS = 300  # beyond, no double holds it
+_MAX_DIGITS = 300  # a longer number is out of a double's range
 
 
 @dataclass(slots=True)
 class Scalar:
-    """A string, number, true, false or null; `text[start:end]` says it."""
+    """A string, number, true, false or null at `text[start:end]`."""
 
     start: int
     end: int
@@ -59,7 +59,7 @@ class Array:
 
 @dataclass(slots=True)
 class Member:
-    """One `key: value`; `start` is where the key begins."""
+    """One `key: value`; `start` is the position of the key."""
 
     start: int
     node: "Node"
@@ -78,12 +78,12 @@ Node: TypeAlias = Scalar | Array | Object
 
 
 def parse(text: str, file: str = "") -> Node:
-    """Read JSON5; a mistake is a ConfigError with its line and column."""
+    """Parse JSON5. Raises ConfigError with line and column."""
     return _Parser(text, file).run()
 
 
 def plain(node: Node) -> Value:
-    """The values alone."""
+    """Return the values of a node without positions."""
     if isinstance(node, Object):
         return {key: plain(member.node) for key, member in node.members.items()}
     if isinstance(node, Array):
@@ -92,7 +92,7 @@ def plain(node: Node) -> Value:
 
 
 def locate(root: Node, path: Sequence[Step]) -> tuple[int, int]:
-    """Where a key path stands, and how many of its steps were found there."""
+    """Return the position of a key path, and how many of its steps exist."""
     node, start = root, root.start
     for found, step in enumerate(path):
         if isinstance(node, Object) and (member := node.members.get(str(step))):
@@ -106,7 +106,7 @@ def locate(root: Node, path: Sequence[Step]) -> tuple[int, int]:
 
 
 def line_and_column(text: str, position: int) -> tuple[int, int]:
-    """Both counted from 1."""
+    """Return the line and column of a position, both counted from 1."""
     line, start = 1, 0
     for newline in _NEWLINE.finditer(text, 0, position):
         line, start = line + 1, newline.end()
@@ -114,22 +114,22 @@ def line_and_column(text: str, position: int) -> tuple[int, int]:
 
 
 def skip(text: str, position: int) -> int:
-    """Past white space and comments."""
+    """Return the position after white space and comments."""
     found = _SKIP.match(text, position)
     return found.end() if found else position
 
 
 class _Parser:
-    """Reads without recursion, so that nesting costs no stack."""
+    """Parses without recursion, so that deep nesting cannot overflow the stack."""
 
     def __init__(self, text: str, file: str) -> None:
         self._text, self._file = text, file
-        self._at = 0
+        self._position = 0
         self._open: list[Array | Object] = []
         self._keys: list[tuple[int, str]] = []
 
     def run(self) -> Node:
-        if bad := _UNSAYABLE.search(self._text):
+        if bad := _FORBIDDEN.search(self._text):
             raise self._error("a character no setting may hold", bad.start())
         self._advance(0)
         while True:
@@ -138,35 +138,35 @@ class _Parser:
                 continue
             root = self._attach(node)
             if root is not None:
-                if self._at < len(self._text):
-                    raise self._error(f"nothing may follow the end, found {self._seen()}")
+                if self._position < len(self._text):
+                    raise self._error(f"nothing may follow the end, found {self._found()}")
                 return root
 
     def _advance(self, position: int) -> None:
-        self._at = skip(self._text, position)
+        self._position = skip(self._text, position)
 
     def _peek(self) -> str:
-        return self._text[self._at : self._at + 1]
+        return self._text[self._position : self._position + 1]
 
     def _value(self) -> Node | None:
         ch = self._peek()
         if ch == "{":
-            return self._begin(Object(self._at))
+            return self._open_container(Object(self._position))
         if ch == "[":
-            return self._begin(Array(self._at))
+            return self._open_container(Array(self._position))
         if ch in {'"', "'"} and ch:
-            start = self._at
+            start = self._position
             value = self._string()
-            return Scalar(start, self._at, value)
+            return Scalar(start, self._position, value)
         return self._word_or_number()
 
-    def _begin(self, node: Array | Object) -> Node | None:
+    def _open_container(self, node: Array | Object) -> Node | None:
         if len(self._open) == MAX_DEPTH:
             raise self._error(f"nested deeper than {MAX_DEPTH} levels")
-        self._advance(self._at + 1)
+        self._advance(self._position + 1)
         if self._peek() == _closer(node):
-            self._at += 1
-            node.end = self._at
+            self._position += 1
+            node.end = self._position
             return node
         self._open.append(node)
         if isinstance(node, Object):
@@ -174,42 +174,42 @@ class _Parser:
         return None
 
     def _key(self) -> None:
-        start = self._at
+        start = self._position
         if self._peek() in {'"', "'"} and self._peek():
             key = self._string()
         elif name := _NAME.match(self._text, start):
-            self._at = name.end()
+            self._position = name.end()
             key = self._unescape(name[0], start) if "\\" in name[0] else name[0]
         else:
-            raise self._error(f"expected a key or }}, found {self._seen()}")
-        self._advance(self._at)
+            raise self._error(f"expected a key or }}, found {self._found()}")
+        self._advance(self._position)
         if self._peek() != ":":
-            raise self._error(f"expected : after the key {key!r}, found {self._seen()}")
-        self._advance(self._at + 1)
+            raise self._error(f"expected : after the key {key!r}, found {self._found()}")
+        self._advance(self._position + 1)
         self._keys.append((start, key))
 
     def _attach(self, node: Node) -> Node | None:
-        """Hand a finished value to its container; the root when that was the last one."""
+        """Add a parsed value to its container; return the root when it is complete."""
         while self._open:
             parent = self._open[-1]
             if isinstance(parent, Object):
                 self._add_member(parent, node)
             else:
                 parent.items.append(node)
-            self._advance(self._at)
+            self._advance(self._position)
             closer = _closer(parent)
             if self._peek() == ",":
-                self._advance(self._at + 1)
+                self._advance(self._position + 1)
                 if self._peek() != closer:
                     if isinstance(parent, Object):
                         self._key()
                     return None
             if self._peek() != closer:
-                raise self._error(f"expected , or {closer}, found {self._seen()}", opened=parent)
-            self._at += 1
-            parent.end = self._at
+                raise self._error(f"expected , or {closer}, found {self._found()}", opened=parent)
+            self._position += 1
+            parent.end = self._position
             node = self._open.pop()
-        self._advance(self._at)
+        self._advance(self._position)
         return node
 
     def _add_member(self, parent: Object, node: Node) -> None:
@@ -222,11 +222,11 @@ class _Parser:
         parent.members[key] = Member(start, node)
 
     def _string(self) -> str:
-        start = self._at
+        start = self._position
         found = _STRING.match(self._text, start)
         if not found:
             raise self._error("the string that begins here has no end on its line")
-        self._at = found.end()
+        self._position = found.end()
         body = found[0][1:-1]
         return self._unescape(body, start + 1) if "\\" in body else body
 
@@ -252,43 +252,43 @@ class _Parser:
         return text
 
     def _word_or_number(self) -> Scalar:
-        start = self._at
+        start = self._position
         if number := _NUMBER.match(self._text, start):
-            self._at = number.end()
-            return Scalar(start, self._at, self._number(number[0], start))
+            self._position = number.end()
+            return Scalar(start, self._position, self._number(number[0], start))
         name = _NAME.match(self._text, start)
         if name and name[0] in _WORDS:
-            self._at = name.end()
-            return Scalar(start, self._at, _WORDS[name[0]])
+            self._position = name.end()
+            return Scalar(start, self._position, _WORDS[name[0]])
         if name:
             raise self._error(
                 f"expected a value, found {one_line(name[0], 30)}", fix="put text in quotes"
             )
         if not self._text.strip():
             raise self._error("the file is empty", fix="write {} in it, or delete it")
-        raise self._error(f"expected a value, found {self._seen()}")
+        raise self._error(f"expected a value, found {self._found()}")
 
-    def _number(self, said: str, start: int) -> int | float:
-        digits = said.lstrip("+-").lower()
-        sign = -1 if said[0] == "-" else 1
-        if len(said) <= _MAX_DIGITS:
+    def _number(self, text: str, start: int) -> int | float:
+        digits = text.lstrip("+-").lower()
+        sign = -1 if text[0] == "-" else 1
+        if len(text) <= _MAX_DIGITS:
             if digits.startswith("0x"):
                 return sign * int(digits, 16)
             if digits.isdigit():
                 return sign * int(digits)
             value = sign * float(digits)
             if abs(value) < 2**53 and value.is_integer():
-                return int(value)  # 5.0 is 5, as for every other reader of JSON5
+                return int(value)  # 5.0 is 5, as in other JSON5 parsers
             if abs(value) != float("inf"):
                 return value
         raise self._error("this number is out of range", start)
 
-    def _seen(self) -> str:
-        if self._at >= len(self._text):
+    def _found(self) -> str:
+        if self._position >= len(self._text):
             return "the end of the file"
-        if self._text.startswith("/*", self._at):
+        if self._text.startswith("/*", self._position):
             return "a comment that is never closed"
-        return repr(self._text[self._at])
+        return repr(self._text[self._position])
 
     def _error(
         self,
@@ -298,10 +298,10 @@ class _Parser:
         opened: Array | Object | None = None,
         fix: str = "",
     ) -> ConfigError:
-        line, column = line_and_column(self._text, self._at if position is None else position)
+        line, column = line_and_column(self._text, self._position if position is None else position)
         if opened and not fix:
-            began, _ = line_and_column(self._text, opened.start)
-            fix = f"the {self._text[opened.start]} to close is in line {began}"
+            opened_line, _ = line_and_column(self._text, opened.start)
+            fix = f"the {self._text[opened.start]} to close is in line {opened_line}"
         return ConfigError(f"column {column}: {message}", file=self._file, line=line, fix=fix)
 
 

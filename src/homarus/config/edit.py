@@ -1,4 +1,4 @@
-"""Changes to a tree of settings: key paths, merge patches, differences. Trees are never mutated."""
+"""Read and edit config trees by key path, merge patch and difference; trees are not mutated."""
 
 import re
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$/@:*+<>-]+")
 
 
 def parse_path(text: str) -> KeyPath:
-    r"""`agents.list[0].id`, `agents.defaults.models["openai/gpt-5.2"].alias`, `a\.b`."""
+    r"""Parse `agents.list[0].id`, `agents.defaults.models["openai/gpt-5.2"].alias` or `a\.b`."""
     steps: list[Step] = []
     at = 0
     text = text.strip()
     while at < len(text):
         found = _STEP.match(text, at)
-        # A dot stands between words: not before the first, not twice.
+        # A dot separates words: none before the first, no two in a row.
         if not found or (found["word"] is not None and (at > 0) != (found["dot"] is not None)):
             break
         if found["index"] is not None:
@@ -40,7 +40,7 @@ def parse_path(text: str) -> KeyPath:
 
 
 def show_path(path: Sequence[Step]) -> str:
-    """A key path as `parse_path` reads it."""
+    """Format a key path as `parse_path` parses it."""
     shown = ""
     for step in path:
         if isinstance(step, int):
@@ -54,14 +54,14 @@ def show_path(path: Sequence[Step]) -> str:
 
 
 def get_path(tree: Value, path: Sequence[Step]) -> Value:
-    """The value at a path; LookupError when nothing is there."""
+    """Return the value at a path. Raises LookupError if there is none."""
     for step in path:
         tree = tree[_own_step(tree, step)]
     return tree
 
 
 def set_path(tree: Value, path: Sequence[Step], value: Value) -> Value:
-    """The tree with a value at a path; what is missing on the way is made."""
+    """Return the tree with a value at a path, creating missing containers."""
     if not path:
         return value
     step, rest = path[0], path[1:]
@@ -82,7 +82,7 @@ def set_path(tree: Value, path: Sequence[Step], value: Value) -> Value:
 
 
 def unset_path(tree: Value, path: Sequence[Step]) -> Value:
-    """The tree without what is at a path; LookupError when nothing is there."""
+    """Return the tree without the value at a path. Raises LookupError if there is none."""
     step = _own_step(tree, path[0])
     inner = tree[step]
     if len(path) > 1:
@@ -97,7 +97,7 @@ def apply_merge_patch(
     patch: Value,
     merge_object_arrays_by_id: bool = False,  # noqa: FBT001, FBT002 - the vectors' argument order
 ) -> Value:
-    """RFC 7396: objects merge, null removes, anything else replaces.
+    """Apply a merge patch (RFC 7396): objects merge, null removes, anything else replaces.
 
     With `merge_object_arrays_by_id`, a list of objects that all have an id is merged entry by
     entry: the same id merges, another is added, none is removed.
@@ -118,7 +118,7 @@ def apply_merge_patch(
 
 
 def deep_merge(base: Value, over: Value) -> Value:
-    """How included files meet: objects merge, lists are joined, otherwise the later wins."""
+    """Merge included files: objects merge, lists are joined, otherwise the later wins."""
     if isinstance(base, dict) and isinstance(over, dict):
         merged = dict(base)
         for key, value in over.items():
@@ -129,13 +129,8 @@ def deep_merge(base: Value, over: Value) -> Value:
     return over
 
 
-def diff_config_paths(prev: Value, next_: Value) -> list[str]:
-    """The paths at which two trees differ; a list is one value."""
-    return [".".join(map(str, path)) if path else "<root>" for path in differing_paths(prev, next_)]
-
-
 def differing_paths(prev: Value, next_: Value) -> list[KeyPath]:
-    """The same, as paths one can follow."""
+    """Return the paths at which two trees differ; a list is one value."""
     if isinstance(prev, dict) and isinstance(next_, dict):
         found: list[KeyPath] = []
         for key in {**prev, **next_}:
@@ -148,7 +143,7 @@ def differing_paths(prev: Value, next_: Value) -> list[KeyPath]:
 
 
 def same(left: Value, right: Value) -> bool:
-    """Equal as JSON: true is not 1."""
+    """Return whether two values are equal as JSON: true is not 1."""
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
     if isinstance(left, list) and isinstance(right, list):
@@ -157,7 +152,7 @@ def same(left: Value, right: Value) -> bool:
 
 
 def _own_step(tree: Value, step: Step) -> Step:
-    """`.0` and `[0]` both name an entry of a list and a key `0` of an object."""
+    """Convert a step for this container: `.0` and `[0]` are equal for lists and objects."""
     if isinstance(tree, list):
         index = _index(step)
         if index is None:
@@ -184,11 +179,11 @@ def _all_have_ids(value: Value) -> bool:
 
 def _merge_by_id(base: list[Value], patch: list[Value]) -> list[Value]:
     merged = list(base)
-    places = {item["id"]: index for index, item in enumerate(merged)}
+    indexes = {item["id"]: index for index, item in enumerate(merged)}
     for item in patch:
-        known = places.get(item.get("id")) if isinstance(item, dict) else None
-        if known is None:
+        index = indexes.get(item.get("id")) if isinstance(item, dict) else None
+        if index is None:
             merged.append(item)
         else:
-            merged[known] = apply_merge_patch(merged[known], item, merge_object_arrays_by_id=True)
+            merged[index] = apply_merge_patch(merged[index], item, merge_object_arrays_by_id=True)
     return merged

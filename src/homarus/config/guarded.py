@@ -1,7 +1,7 @@
-"""Settings that are not changed from afar: what is run, what is loaded, which files are read.
+"""Protect settings that decide which programs are run, which code is loaded, which files are read.
 
-Whoever can set the path of a program runs any program. Such settings are changed on the machine
-itself, in the file; a client may send them back as they are. Pure.
+A client that can set the path of a program can run any program. Such settings can only be changed
+in the file, on the machine itself; a client may send them back unchanged.
 """
 
 import json
@@ -21,8 +21,8 @@ _NAMES = frozenset(
     }
 )  # fmt: skip
 _FILES = re.compile(r"(?i)(?:file|filepath)\Z")
-_WHOLE = (("plugins", "load"), ("gateway", "controlUi", "root"), ("canvasHost", "root"))
-# Variables that decide which code a program loads or where it looks for others.
+_SECTIONS = (("plugins", "load"), ("gateway", "controlUi", "root"), ("canvasHost", "root"))
+# Variables that decide which code a program loads, or where it finds other programs.
 _LOADERS = re.compile(
     r"(?i)(?:PATH|HOME|SHELL|ENV|BASH_ENV|IFS|(?:LD|DYLD|PYTHON|NODE|GIT|PERL|RUBY|JAVA|XDG)_?.*"
     r"|.*_OPTIONS|OPENCLAW_.*)\Z"
@@ -30,34 +30,34 @@ _LOADERS = re.compile(
 
 
 def refuse_guarded(old: Value, new: Value) -> None:
-    """Refuse a change that sets what only the machine's owner may; UserError names it."""
-    known = {(path, value) for path, value in _guarded(old, ())}
-    for path, value in _guarded(new, ()):
-        if (path, value) not in known:
+    """Raise UserError if a change sets a protected key to another value."""
+    existing = {(path, value) for path, value in _protected(old, ())}
+    for path, value in _protected(new, ()):
+        if (path, value) not in existing:
             raise UserError(
                 f"{show_path(path)} cannot be set through the gateway",
                 fix="it decides what is run or read: change it in the file, on the machine itself",
             )
 
 
-def _guarded(tree: Value, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    """Every such setting with its value; entries of lists go by any place."""
+def _protected(tree: Value, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """Yield every protected setting with its value; paths have no list indexes."""
     if isinstance(tree, list):
         for item in tree:
-            yield from _guarded(item, path)
+            yield from _protected(item, path)
     elif isinstance(tree, dict):
         for key, value in tree.items():
-            here = (*path, key)
-            if _is_guarded(here):
-                yield here, json.dumps(value, sort_keys=True)
+            key_path = (*path, key)
+            if _is_protected(key_path):
+                yield key_path, json.dumps(value, sort_keys=True)
             else:
-                yield from _guarded(value, here)
+                yield from _protected(value, key_path)
 
 
-def _is_guarded(path: KeyPath) -> bool:
+def _is_protected(path: KeyPath) -> bool:
     key = str(path[-1])
     if len(path) > 1 and path[-2] == "customCommands":
-        return False  # words for a chat's menu; nothing is run
+        return False  # entries of a chat's menu; nothing is run
     if "env" in path[:-1]:
         return _LOADERS.match(key) is not None
-    return key.lower() in _NAMES or _FILES.search(key) is not None or path in _WHOLE
+    return key.lower() in _NAMES or _FILES.search(key) is not None or path in _SECTIONS

@@ -1,7 +1,7 @@
-"""Every key the original knows, with its type: a fact list beside this module.
+"""Every config key of OpenClaw with its type, from the list `original_keys.txt`.
 
-It names the nearest key when one is mistyped, and checks, lightly, the settings whose part is
-not built yet. It is read at the first question: who asks nothing pays nothing.
+It supplies the closest key for a mistyped one, and the types of keys that are not implemented
+yet. The list is read on first use.
 """
 
 import re
@@ -14,11 +14,9 @@ from homarus.core.text import nearest
 from homarus.core.value import dataclass
 
 ANY_KEY, ENTRY = "<key>", "[]"
-# Ours beside the original's: a heartbeat can be switched off as well as slowed to never; so can
-# compaction, and what it leaves is set; models may cost so much and no more; a key can be kept
-# elsewhere; a login can be told whom to ask; a gateway can be told its address; any
-# channel can have a queue mode; a Telegram bot can have a server of its own;
-# other programs can be heard where the original has no word for it.
+# Our own keys: enabling heartbeat and compaction, and how much compaction keeps; spend limits;
+# secrets from files, variables and commands; OAuth clients; the gateway's bind address and
+# metrics; a queue mode for any channel; the server of a Telegram bot; messages of other bots.
 _ADDED = (
     "agents.defaults.heartbeat.enabled: boolean",
     "agents.list[].heartbeat.enabled: boolean",
@@ -72,36 +70,36 @@ _WORDS = {
 
 
 class Known:
-    """One key: where it stands, the types it may have, and what may stand under it.
+    """One key: its path, the types it may have, and the keys below it.
 
-    `below` is its part of the list, without its own path. What stands under it is read when
-    somebody asks for it: the list is long, and most is never asked for.
+    `below` are the lines of the list below this key, without its own path. They are parsed when
+    they are needed, because the list is long and most of it never is.
     """
 
-    __slots__ = ("_below", "_found", "path", "types")
+    __slots__ = ("_below", "_cache", "path", "types")
 
     def __init__(self, path: str, types: Sequence[str], below: Iterable[str]) -> None:
         self.path, self.types, self._below = path, types, below
-        self._found: dict[str, Known] = {}
+        self._cache: dict[str, Known] = {}
 
     @property
     def children(self) -> dict[str, "Known"]:
         names = dict.fromkeys(found[0] for line in self._below if (found := _NAME.match(line)))
-        return {name: below for name in names if (below := self._named(name))}
+        return {name: below for name in names if (below := self._find_child(name))}
 
     def child(self, step: Step) -> "Known | None":
         if isinstance(step, int):
-            return self._named(ENTRY)
-        return self._named(step) or self._named(ANY_KEY)
+            return self._find_child(ENTRY)
+        return self._find_child(step) or self._find_child(ANY_KEY)
 
-    def _named(self, name: str) -> "Known | None":
-        found = self._found.get(name)
+    def _find_child(self, name: str) -> "Known | None":
+        found = self._cache.get(name)
         if found is None and _NAME.fullmatch(name) and (found := self._read(name)):
-            self._found[name] = found
+            self._cache[name] = found
         return found
 
     def _read(self, name: str) -> "Known | None":
-        """What the list says of a key: its types, and what is below it."""
+        """Parse the types of a child and the lines below it."""
         rests = [line[len(name) :] for line in self._below if line.startswith(name)]
         types = [rest[2:].rstrip() for rest in rests if rest.startswith(": ")]
         below = [rest.removeprefix(".") for rest in rests if rest.startswith((".", "["))]
@@ -109,13 +107,13 @@ class Known:
 
     @property
     def is_open(self) -> bool:
-        """Takes keys nobody listed: settings of plugins, of skills, of channels from plugins."""
+        """Return whether unlisted keys are allowed: settings of plugins and skills."""
         return any(kind == "object" or kind.split()[0] == "any" for kind in self.types)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a setting, and what to do."""
+    """An error in a setting, and how to fix it."""
 
     path: KeyPath
     message: str
@@ -123,7 +121,7 @@ class Problem:
 
 
 class _Lines:
-    """The lines of the list: read anew each time, for few are ever kept."""
+    """Iterates over the lines of the list, reading the file each time to save memory."""
 
     def __iter__(self) -> Iterator[str]:
         with (files("homarus.config") / "original_keys.txt").open(encoding="utf-8") as lines:
@@ -133,24 +131,24 @@ class _Lines:
 
 @lru_cache(1)
 def known_keys() -> Known:
-    """The root of all keys."""
+    """Return the root of all keys."""
     return Known("", ["object strict"], _Lines())
 
 
 def join(path: str, step: Step) -> str:
-    """A path of the list, one step longer."""
+    """Append a step to a path, in the notation of the list."""
     if isinstance(step, int) or step == ENTRY:
         return path + ENTRY
     return f"{path}.{step}" if path else step
 
 
 def lookup(path: Sequence[Step]) -> Known | None:
-    """What the original knows at a path; inside an open object, that object."""
+    """Find the key at a path; inside an open object, that object."""
     node = known_keys()
     for step in path:
         below = node.child(step)
         if below is None and isinstance(step, int) and any(kind[0] == "[" for kind in node.types):
-            below = node  # an entry of `[string]`: the list says it all
+            below = node  # an entry of `[string]`: the type of the list covers it
         if below is None:
             return node if node.is_open else None
         node = below
@@ -158,16 +156,16 @@ def lookup(path: Sequence[Step]) -> Known | None:
 
 
 def unknown_key(path: KeyPath, siblings: Sequence[str] = ()) -> Problem:
-    """The complaint about a key nobody knows, with the nearest ones that are known."""
+    """Return the problem of an unknown key, with the closest known keys."""
     key = str(path[-1])
     parent = lookup(path[:-1])
-    beside = [name for name in (parent.children if parent else ()) if name not in {ANY_KEY, ENTRY}]
-    names = nearest(key, [*dict.fromkeys([*siblings, *beside])]) or _elsewhere(key)
+    known = [name for name in (parent.children if parent else ()) if name not in {ANY_KEY, ENTRY}]
+    names = nearest(key, [*dict.fromkeys([*siblings, *known])]) or _paths_named(key)
     return Problem(path, "unknown key", f"did you mean {' or '.join(names)}?" if names else "")
 
 
 def check(value: Value, known: Known, path: KeyPath) -> Iterator[Problem]:
-    """The light check of a setting that is not built yet: its keys, types and bounds."""
+    """Check the keys, types and bounds of a setting that is not implemented yet."""
     if not any(_fits(value, kind) for kind in known.types):
         yield Problem(path, f"expected {_expected(known)}, found {describe(value)}")
     elif isinstance(value, dict):
@@ -183,7 +181,7 @@ def check(value: Value, known: Known, path: KeyPath) -> Iterator[Problem]:
 
 
 def describe(value: Value) -> str:
-    """The kind of a value, without the value: it may be a secret."""
+    """Describe the type of a value without its text, which may be a secret."""
     if value is None or isinstance(value, bool):
         return str({None: "null", True: "true", False: "false"}[value])
     if isinstance(value, int | float):
@@ -193,8 +191,8 @@ def describe(value: Value) -> str:
     return "a list" if isinstance(value, list | tuple) else "an object"
 
 
-def _elsewhere(key: str) -> tuple[str, ...]:
-    """Keys of that very name in other places, the shallowest first."""
+def _paths_named(key: str) -> tuple[str, ...]:
+    """Return paths in other sections that end in this key, the shallowest first."""
     paths = dict.fromkeys(line.partition(":")[0] for line in _Lines() if f".{key}:" in f".{line}")
     named = [path for path in paths if path.rpartition(".")[2] == key]
     return tuple(sorted(named, key=lambda path: path.count(".") + path.count(ENTRY))[:2])
@@ -247,10 +245,11 @@ def _expected(known: Known) -> str:
 
 def _phrase(kind: str) -> str:
     bare = re.sub(r" (default=\S+|strict|pattern)", "", _LIMIT.sub("", kind))
-    said = []
-    for one in _ALTERNATIVE.findall(bare):
-        entries = " or ".join(_WORDS.get(part, part) for part in one[1:-1].split("|"))
-        said.append(f"a list of {entries}" if one[0] == "[" else _WORDS.get(one, one))
+    phrases = []
+    for kind_name in _ALTERNATIVE.findall(bare):
+        entries = " or ".join(_WORDS.get(part, part) for part in kind_name[1:-1].split("|"))
+        is_list = kind_name[0] == "["
+        phrases.append(f"a list of {entries}" if is_list else _WORDS.get(kind_name, kind_name))
     bounds = {"min": "at least", "max": "at most", "gt": "above"}
     limits = [f"{bounds[name]} {number}" for name, number in _LIMIT.findall(kind)]
-    return " or ".join(said) + (f" {' and '.join(limits)}" if limits else "")
+    return " or ".join(phrases) + (f" {' and '.join(limits)}" if limits else "")

@@ -1,7 +1,7 @@
-"""`openclaw.json`, from bytes to a checked Config.
+"""Load `openclaw.json`: text → JSON5 → includes → variables → checked Config.
 
-Text → JSON5 → includes → variables → check. Every mistake is a ConfigError that says the file,
-the line, the key and the fix. A missing file is an empty config.
+Every error is a ConfigError that names the file, the line, the key and the fix. A missing file is
+an empty config.
 """
 
 from collections.abc import Mapping
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A config that can be used, and what it was made from."""
+    """A valid config, and what it was loaded from."""
 
     config: "Config"
-    raw: dict[str, Value] = field(repr=False)  # includes resolved, `${…}` as written
+    raw: dict[str, Value] = field(repr=False)  # includes resolved, `${…}` not substituted
     source: str = field(repr=False)
     hash: str
     exists: bool
     warnings: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # the process's, completed
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # with `.env` and the config's
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """All that is wrong with a config, rather than the first thing."""
+    """The result of examining a config text, with all of its errors."""
 
     raw: dict[str, Value] = field(repr=False)
     source: str = field(repr=False)
@@ -53,12 +53,12 @@ class Examined:
 
 
 def load(paths: Paths, env: Mapping[str, str]) -> Loaded:
-    """Read the config; the first mistake is raised."""
+    """Load the config. Raises ConfigError for the first error."""
     return load_text(paths, env, read_text(paths.config))
 
 
 def load_text(paths: Paths, env: Mapping[str, str], text: str | None) -> Loaded:
-    """The same of a text, as if it were the config; None is a missing file."""
+    """Load a text as the config; None is a missing file. Raises ConfigError."""
     examined = examine(paths, env, text)
     if examined.errors or examined.config is None:
         raise _first(examined.errors)
@@ -76,25 +76,23 @@ def load_text(paths: Paths, env: Mapping[str, str], text: str | None) -> Loaded:
 def examine(
     paths: Paths, env: Mapping[str, str], text: str | None, *, need_variables: bool = True
 ) -> Examined:
-    """Look at a text as if it were the config; None is a missing file.
+    """Examine a text as the config; None is a missing file.
 
-    With `need_variables` False an unset variable is no mistake: someone who edits the file need
-    not have the secrets of the process that runs by it.
+    With `need_variables` False an unset variable is no error: the process that edits the file may
+    lack the secrets of the process that uses it.
     """
-    from homarus.config.check import check  # pydantic: not for those who only read raw settings
+    from homarus.config.check import check  # imports pydantic, which `read_raw` does not need
 
     sources = _gather(paths, text)
     env, warnings = complete_env(paths, env, sources.tree)
-    absent = list(missing_variables(sources.tree, env)) if need_variables else []
+    unset = list(missing_variables(sources.tree, env)) if need_variables else []
     checked = check(substitute(sources.tree, env))
-    broken = [
-        sources.error(path, (e := missing(path, name)).reason, e.fix) for path, name in absent
-    ]
-    blank = {path for path, _ in absent}
-    broken += [
+    errors = [sources.error(path, (e := missing(path, name)).reason, e.fix) for path, name in unset]
+    unset_paths = {path for path, _ in unset}
+    errors += [
         sources.error(_as_written(problem.path, sources.tree), problem.message, problem.fix)
         for problem in checked.problems
-        if problem.path not in blank
+        if problem.path not in unset_paths
     ]
     if checked.unbuilt:
         groups = ", ".join(checked.unbuilt)
@@ -104,7 +102,7 @@ def examine(
         source=text or "",
         exists=text is not None,
         config=checked.config,
-        errors=tuple(broken),
+        errors=tuple(errors),
         warnings=warnings,
         unbuilt=checked.unbuilt,
         env=env,
@@ -112,14 +110,14 @@ def examine(
 
 
 def read_raw(paths: Paths) -> dict[str, Value]:
-    """The settings as written, includes resolved, neither filled in nor checked."""
+    """Return the tree with includes resolved, without substituting variables or checking it."""
     return _gather(paths, read_text(paths.config)).tree
 
 
 def complete_env(
     paths: Paths, env: Mapping[str, str], tree: Mapping[str, Value]
 ) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """The environment with what it lacks from `.env` and from the config, and warnings."""
+    """Return the environment extended by `.env` and the config, and warnings."""
     file = paths.state / ".env"
     listed, bad = read_env_file(read_text(file) or "")
     warnings = tuple(f"{shorten(file, paths.home)}:{line}: not NAME=value, skipped" for line in bad)
@@ -132,7 +130,7 @@ def _gather(paths: Paths, text: str | None) -> Sources:
 
 
 def _as_written(path: tuple[str | int, ...], tree: Mapping[str, Value]) -> tuple[str | int, ...]:
-    """Back from `agents.defaults` to `agent`, where the file says that."""
+    """Convert a path in `agents.defaults` back to the legacy `agent`, if the file has that."""
     if path[:2] != ("agents", "defaults") or not isinstance(tree.get("agent"), dict):
         return path
     newer = tree.get("agents", {})

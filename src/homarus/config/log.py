@@ -1,7 +1,7 @@
-"""What the program writes down about itself: JSON lines in a file, warnings on the terminal.
+"""Set up logging: JSON lines in a file, warnings on the terminal.
 
-One record is one line of bounded length, whatever was in it; secrets are blotted out before it
-is written. The file is made with the first record, for its owner alone.
+Each record is one line of bounded length, with secrets redacted. The file is created with the
+first record, with mode 0600.
 """
 
 import json
@@ -43,9 +43,8 @@ _NAMES = (
     "password", "passwd", "passphrase", "credential",
 )  # fmt: skip
 _FIELDS = ("key", "token", "secret", "password", "signature")
-# What a secret looks like: texts of which one is there whenever there is such a secret, so that
-# most lines are only looked at, and the pattern. What says what the secret is stands in a group,
-# and stays.
+# Patterns of secrets, by texts of which one must be in the line, so that most lines need no
+# regular expression. The group of a pattern names the secret and is not redacted.
 _SECRETS: dict[tuple[str, ...], str] = {
     ("private key-----",): r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?:(?!-----END)[\s\S])+",
     ("cookie",): rf"(\b(?:set-)?cookie{_MEANS})[^\r\n]{{3,}}",
@@ -71,12 +70,12 @@ _SECRETS: dict[tuple[str, ...], str] = {
 
 @lru_cache(1)
 def _patterns() -> tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]:
-    """Made with the first record: many commands write none."""
+    """Compile the patterns at the first record: many commands log nothing."""
     return tuple((hints, re.compile(one, re.IGNORECASE)) for hints, one in _SECRETS.items())
 
 
 def redact(text: str) -> str:
-    """The text with whatever looks like a secret blotted out."""
+    """Replace everything in the text that looks like a secret."""
     lowered = text.lower()
     for hints, pattern in _patterns():
         if any(hint in lowered for hint in hints):
@@ -89,7 +88,7 @@ def _blot(found: re.Match[str]) -> str:
 
 
 class Lines(logging.Formatter):
-    """One JSON object per record, on one line."""
+    """Formats a record as one JSON object on one line."""
 
     def __init__(self, *, redacted: bool) -> None:
         super().__init__()
@@ -104,21 +103,21 @@ class Lines(logging.Formatter):
             + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            # A secret is not cut in two before it is looked for.
+            # Redacted before it is cut, so that no part of a secret remains.
             "message": (redact(text[: 2 * MAX_CHARS]) if self._redacted else text)[:MAX_CHARS],
         }
         return json.dumps(row)
 
 
 class Console(logging.Formatter):
-    """A warning for the person at the terminal: one line, no traceback."""
+    """Formats a warning for the terminal: one line, no traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         return redact(one_line(record.getMessage()[:MAX_CHARS], MAX_CHARS))
 
 
 class OwnerFile(logging.FileHandler):
-    """A log file that only its owner can read, made with the first record."""
+    """Writes a log file with mode 0600, created with the first record."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, encoding="utf-8", delay=True)
@@ -130,25 +129,25 @@ class OwnerFile(logging.FileHandler):
         return os.fdopen(os.open(path, flags, 0o600), "a", encoding="utf-8")
 
     def emit(self, record: logging.LogRecord) -> None:
-        with suppress(OSError):  # a log that cannot be opened is no reason to stop
+        with suppress(OSError):  # the program continues without a log
             super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the base's name
-        """Nor is one that cannot be written."""
+        """Ignore errors of writing the log."""
 
 
 def log_file(config: "Config") -> Path:
-    """Where the log of today goes."""
+    """Return the path of today's log."""
     if config.logging.file:
         return Path(config.logging.file).expanduser()
     return Path(tempfile.gettempdir()) / "openclaw" / time.strftime("openclaw-%Y-%m-%d.log")
 
 
 def set_up(config: "Config") -> None:
-    """Send this program's records to the file, and its warnings to the terminal."""
+    """Log records to the file, and warnings to the terminal."""
     root = logging.getLogger("homarus")
     for old in root.handlers:
-        if isinstance(old, OwnerFile):  # of an earlier config
+        if isinstance(old, OwnerFile):  # from an earlier config
             old.close()
     root.handlers.clear()
     root.setLevel(LEVELS[config.logging.level])

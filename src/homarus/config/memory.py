@@ -1,13 +1,16 @@
-"""The settings of memory: `memory`, and `memorySearch` of the agents, as typed values.
+"""The typed settings of memory: the section `memory`, and `memorySearch` of the agents.
 
-An agent's `memorySearch` is the defaults' with its own on top. Read when memory is used: until
-then the config holds them as they are written.
+An agent's own `memorySearch` is merged over the defaults'. The config holds both sections as plain
+objects; they are parsed when memory is used.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import Field, Strict, ValidationError
+from pydantic import AfterValidator, Field, Strict, ValidationError
+from pydantic_core import PydanticCustomError
 
 from homarus.config.edit import apply_merge_patch
 from homarus.config.resolve import entry_of
@@ -24,17 +27,84 @@ from homarus.config.schema import (
     Wait,
 )
 from homarus.core.errors import ConfigError
+from homarus.core.value import dataclass
 
-# `auto` takes the first that can be had; `none` is words alone.
-Embedding: TypeAlias = Literal[
-    "auto", "none", "openai", "gemini", "voyage", "ollama", "local", "fastembed", "wordllama"
+
+@dataclass(frozen=True, slots=True)
+class _BackendNames:
+    """Names of backends, without importing one.
+
+    Their loader, `homarus.plugins.backends`, is above this package and decides when a backend is
+    used; here a name is one of a module with `marker` at its top level, or of an entry point.
+    """
+
+    package: str
+    group: str
+    marker: str
+    special: tuple[str, ...] = ()
+
+    def all(self) -> list[str]:
+        own = (name for name in self._modules() if self._is_own(name))
+        return [*self.special, *sorted({*own, *self._entries()})]
+
+    def check(self, name: str) -> str:
+        if name in self.special or self._is_own(name) or name in (names := self.all()):
+            return name
+        *others, last = map(repr, names)
+        expected = f"{', '.join(others)} or {last}"
+        raise PydanticCustomError(
+            "literal_error", "Input should be {expected}", {"expected": expected}
+        )
+
+    def add_to(self, schema: dict[str, Any]) -> None:
+        schema["enum"] = self.all()
+
+    def _modules(self) -> Iterator[str]:
+        for file in files(self.package).iterdir():
+            yield file.name.removesuffix(".py").replace("_", "-")
+
+    def _is_own(self, name: str) -> bool:
+        if not name.replace("-", "").isalnum():
+            return False
+        folder, module = files(self.package), name.replace("-", "_")
+        line = rf"^(def |from \S+ import (\w+ as )?)?{self.marker}\b".encode()
+        for source in (folder / f"{module}.py", folder / module / "__init__.py"):
+            if source.is_file():
+                return re.search(line, source.read_bytes(), re.MULTILINE) is not None
+        return False
+
+    def _entries(self) -> Iterator[str]:
+        from importlib.metadata import entry_points  # slow to import
+
+        return (entry.name for entry in entry_points(group=self.group))
+
+
+_EMBEDDERS = _BackendNames("homarus.memory.embed", "homarus.embedders", "AUTO", ("auto", "none"))
+_BACKENDS = _BackendNames("homarus.memory", "homarus.memory", "sync_interval_s")
+
+
+def embedder_names() -> list[str]:
+    """Return the names of all embedders, without `auto` and `none`; nothing is imported."""
+    return _EMBEDDERS.all()[len(_EMBEDDERS.special) :]
+
+
+# `auto` selects the first embedder that is available; `none` compares words alone.
+Embedding: TypeAlias = Annotated[
+    str,
+    AfterValidator(_EMBEDDERS.check),
+    Field(json_schema_extra=_EMBEDDERS.add_to),
+]
+MemoryBackendName: TypeAlias = Annotated[
+    str,
+    AfterValidator(_BACKENDS.check),
+    Field(json_schema_extra=_BACKENDS.add_to),
 ]
 Source: TypeAlias = Literal["memory", "sessions"]
 S = TypeVar("S", bound=Section)
 
 
 class Batch(Section):
-    """The vendor's batch service: cheaper, and done within hours."""
+    """The batch API of an embedding service: cheaper, with results within hours."""
 
     enabled: bool = False
     wait: bool = True
@@ -44,7 +114,7 @@ class Batch(Section):
 
 
 class Remote(Section):
-    """Another address, key or headers for the service that embeds."""
+    """Another URL, key or headers for the embedding service."""
 
     base_url: Text | None = None
     api_key: str | None = Field(None, repr=False)
@@ -53,21 +123,21 @@ class Remote(Section):
 
 
 class Local(Section):
-    """A folder or file of weights, and where weights that are fetched are kept."""
+    """A folder or file of model weights, and the cache for downloaded ones."""
 
     model_path: Text | None = None
     model_cache_dir: Text | None = None
 
 
 class VectorStore(Section):
-    """Whether vectors are kept. `extensionPath` is the original's, and needed by nothing here."""
+    """Whether vectors are stored. `extensionPath` is OpenClaw's and has no effect."""
 
     enabled: bool = True
     extension_path: str | None = None
 
 
 class IndexStore(Section):
-    """Where the index is; `{agentId}` in the path is the agent's."""
+    """The path of the index, in which `{agentId}` is replaced."""
 
     driver: Literal["sqlite"] = "sqlite"
     path: Text | None = None
@@ -75,21 +145,21 @@ class IndexStore(Section):
 
 
 class Chunking(Section):
-    """How large a passage is, in tokens of four characters. Another size has no effect."""
+    """The size of a chunk, in tokens of four characters. Another size has no effect."""
 
     tokens: Count = 400
     overlap: Wait = 80
 
 
 class SessionSync(Section):
-    """How much a conversation grows before what is new in it is read."""
+    """How much a session grows before its new messages are indexed."""
 
     delta_bytes: Wait = 100_000
     delta_messages: Wait = 50
 
 
 class Sync(Section):
-    """When the index is brought to what the files say."""
+    """When the index is updated from the files."""
 
     on_session_start: bool = True
     on_search: bool = True
@@ -100,21 +170,21 @@ class Sync(Section):
 
 
 class Spread(Section):
-    """Results unlike each other before more of the same."""
+    """Prefer diverse results over similar ones (maximal marginal relevance)."""
 
     enabled: bool = False
     lambda_: Share = Field(0.7, alias="lambda")
 
 
 class Decay(Section):
-    """What is old counts less."""
+    """Lower the score of old notes."""
 
     enabled: bool = False
     half_life_days: Count = 30
 
 
 class Hybrid(Section):
-    """The original's weighted sum, used when it is asked for; else Homarus ranks lines."""
+    """OpenClaw's weighted sum of scores, if configured; else Homarus ranks lines."""
 
     enabled: bool | None = None
     vector_weight: Share = 0.7
@@ -125,14 +195,14 @@ class Hybrid(Section):
 
     @property
     def is_asked(self) -> bool:
-        """Whether the config asks for this formula: by saying so, or by giving its weights."""
+        """Return whether the config enables this formula, or sets its weights."""
         if self.enabled is not None:
             return self.enabled
         return not {"vector_weight", "text_weight"}.isdisjoint(self.model_fields_set)
 
 
 class Query(Section):
-    """How many results, and how good they must be."""
+    """The number of results and their minimum score."""
 
     max_results: Count = 6
     min_score: Share | None = None
@@ -140,14 +210,14 @@ class Query(Section):
 
 
 class Cache(Section):
-    """Vectors that were paid for are kept."""
+    """The cache of computed vectors."""
 
     enabled: bool = True
     max_entries: Count | None = None
 
 
 class Experimental(Section):
-    """`sessionMemory`: past conversations are searched, too."""
+    """Experimental features; `sessionMemory` also searches past sessions."""
 
     session_memory: bool = False
 
@@ -172,7 +242,7 @@ class MemorySearch(Section):
 
 
 class Collection(Section):
-    """A folder for qmd to index, beside the agent's own."""
+    """A folder that qmd indexes in addition to the agent's own."""
 
     path: Text
     name: Text | None = None
@@ -180,7 +250,7 @@ class Collection(Section):
 
 
 class QmdSessions(Section):
-    """Past conversations, written out as Markdown for qmd."""
+    """The export of past sessions as Markdown for qmd."""
 
     enabled: bool = False
     export_dir: Text | None = None
@@ -188,7 +258,7 @@ class QmdSessions(Section):
 
 
 class QmdUpdate(Section):
-    """When qmd looks at the files, and how long it may take."""
+    """When qmd updates its index, and its timeouts."""
 
     interval: Duration = "5m"
     debounce_ms: Wait = 15_000
@@ -201,16 +271,16 @@ class QmdUpdate(Section):
 
 
 class Limits(Section):
-    """How much of memory one answer brings along, and how long it may take."""
+    """The size of search results, and the timeout of a search."""
 
     max_results: Count = 6
     max_snippet_chars: Count = 700
     max_injected_chars: Count = 4_000
-    timeout_ms: Wait = 4_000  # 0: as long as it takes
+    timeout_ms: Wait = 4_000  # 0: no timeout
 
 
 class Scope(Section):
-    """Which conversations may search. A rule that denies wins over one that allows."""
+    """The sessions that may search. A rule that denies wins over one that allows."""
 
     default: Literal["allow", "deny"] = "deny"
     rules: Annotated[tuple[SendRule, ...], Strict(strict=False)] = ()
@@ -223,7 +293,7 @@ _DIRECT_ONLY = Scope.model_construct(default="deny", rules=(_PRIVATE_CHATS,))
 
 
 class Qmd(Section):
-    """The qmd program. `limits` and `scope` hold for every backend."""
+    """The qmd program. `limits` and `scope` apply to every backend."""
 
     command: Text = "qmd"
     search_mode: Literal["query", "search", "vsearch"] = "search"
@@ -238,19 +308,19 @@ class Qmd(Section):
 class MemorySettings(Section):
     """`memory`: who keeps the index, and whether answers say where they come from."""
 
-    backend: Literal["builtin", "qmd"] = "builtin"
+    backend: MemoryBackendName = "builtin"
     citations: Literal["auto", "on", "off"] = "auto"
     qmd: Qmd = Qmd.model_construct()
 
 
 def memory_search(config: Config, agent: str) -> MemorySearch:
-    """One agent's `memorySearch`; ConfigError when it cannot be read."""
+    """Return an agent's `memorySearch` merged over the defaults'. Raises ConfigError."""
     defaults, own = config.agents.defaults.memory_search, entry_of(config, agent).memory_search
     return _read(MemorySearch, apply_merge_patch(dict(defaults), dict(own)), "memorySearch")
 
 
 def memory_settings(config: Config) -> MemorySettings:
-    """The `memory` of the config; ConfigError when it cannot be read."""
+    """Return the section `memory` of the config. Raises ConfigError."""
     return _read(MemorySettings, dict(config.memory), "memory")
 
 
@@ -258,5 +328,5 @@ def _read(kind: type[S], tree: Any, name: str) -> S:
     try:
         return kind.model_validate(tree)
     except ValidationError as exc:
-        told = exc.errors(include_url=False, include_input=False)[0]
-        raise ConfigError(told["msg"], key=".".join(map(str, (name, *told["loc"])))) from None
+        error = exc.errors(include_url=False, include_input=False)[0]
+        raise ConfigError(error["msg"], key=".".join(map(str, (name, *error["loc"])))) from None

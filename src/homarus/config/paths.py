@@ -1,4 +1,4 @@
-"""Where things are: the state directory, the config file, and what lies under them."""
+"""The paths of the state directory, the config file, and what is below them."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from homarus.core.errors import UserError
 from homarus.core.value import dataclass
 
 _CONFIG = "openclaw.json"
-# Names the original had before; each is read when nothing newer is there.
+# OpenClaw's former names; one is used when no newer one exists.
 _LEGACY_STATES = (".clawdbot", ".moldbot", ".moltbot")
 _LEGACY_CONFIGS = ("clawdbot.json", "moldbot.json", "moltbot.json")
 _PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -17,7 +17,7 @@ _AGENT_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Every place this program reads or writes, apart from the workspaces a config names."""
+    """The paths that this program reads and writes, apart from configured workspaces."""
 
     home: Path
     state: Path
@@ -27,7 +27,7 @@ class Paths:
 
     @classmethod
     def find(cls, env: Mapping[str, str], home: Path | None = None) -> "Paths":
-        """Look at the environment and at which directories exist."""
+        """Find the paths from the environment and the directories that exist."""
         home = home or Path(env.get("HOME") or Path.home())
         profile = _profile(env.get("OPENCLAW_PROFILE", ""))
         explicit = env.get("OPENCLAW_STATE_DIR", "").strip()
@@ -52,27 +52,27 @@ class Paths:
 
     @property
     def models_cache(self) -> Path:
-        """Downloaded model weights: big, and made again at will."""
+        """Downloaded model weights: large, and safe to delete."""
         return self.cache / "homarus" / "models"
 
     def agent_dir(self, agent: str) -> Path:
-        """Credentials and model lists of one agent."""
+        """Return the folder of an agent's credentials and model lists."""
         return self._agent(agent) / "agent"
 
     @property
     def post(self) -> Path:
-        """Where a gateway says that it serves this state, for as long as it does."""
+        """The file in which a running gateway of this state directory says how to reach it."""
         return self.state / "gateway.json"
 
     def sessions_dir(self, agent: str) -> Path:
-        """The session list and transcripts of one agent."""
+        """Return the folder of an agent's session list and transcripts."""
         return self._agent(agent) / "sessions"
 
     def default_workspace(self, agent: str, is_default: bool) -> Path:  # noqa: FBT001 - a fact about `agent`
-        """The workspace of an agent whose config names none.
+        """Return the workspace of an agent whose config names none.
 
-        A profile's default workspace stands beside the unprofiled one, in `~/.openclaw`. A state
-        directory chosen by hand keeps its workspace inside, so that it can be moved as a whole.
+        The default workspace of a profile is in `~/.openclaw`, next to the one without a profile.
+        An explicit state directory contains its workspace, so that it can be moved as one.
         """
         if not is_default:
             return self.state / f"workspace-{_safe_agent_id(agent)}"
@@ -85,14 +85,14 @@ class Paths:
 
 
 def expand(path: str, home: Path) -> Path:
-    """`~` as `home`, relative as of the current directory; always absolute."""
+    """Return an absolute path: `~` is `home`, a relative path starts at the current directory."""
     if path == "~" or path.startswith("~/"):
         return home / path[2:]
     return Path(path).absolute()
 
 
 def shorten(path: Path, home: Path) -> str:
-    """The path as a person would write it, with `~`."""
+    """Format a path with `~` for the home directory."""
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
@@ -126,7 +126,7 @@ def _config(state: Path) -> Path:
 
 
 def _safe_agent_id(agent: str) -> str:
-    """Agent ids become directory names: nothing may climb out of the state directory."""
+    """Return an agent id as a directory name. Raises UserError for one with a path in it."""
     if not _AGENT_ID.fullmatch(agent):
         raise UserError(
             f"{agent!r} is not an agent id", fix="use letters, digits, - and _, at most 64"

@@ -1,4 +1,4 @@
-"""Model references: `provider/model`, split on the first slash, and the short names for them."""
+"""Model references: `provider/model`, split at the first slash, and their aliases."""
 
 import re
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ _PROVIDERS = {
     "opencode-zen": "opencode",
 }
 _CLAUDE = re.compile(r"(opus|sonnet|haiku)-([0-9])[.-]([0-9])")
-# Attached when their target is listed in `agents.defaults.models` without an alias of its own.
+# Used when their target is listed in `agents.defaults.models` without an alias.
 _DEFAULT_ALIASES = {
     "opus": "anthropic/claude-opus-4-6",
     "sonnet": "anthropic/claude-sonnet-4-6",
@@ -39,13 +39,13 @@ class ModelRef:
 
 
 def normalize_provider_id(text: str) -> str:
-    """Lower case, and the id behind the names people use."""
+    """Return a provider id in lower case, with common other names replaced."""
     name = text.strip().lower()
     return _PROVIDERS.get(name, name)
 
 
 def parse_model_ref(text: str, default_provider: str) -> ModelRef | None:
-    """`provider/model`, or `model` of the default provider; None when a half is missing."""
+    """Parse `provider/model`, or `model` of the default provider; None if a part is missing."""
     text = text.strip()
     provider, slash, model = text.partition("/")
     if not slash:
@@ -59,7 +59,7 @@ def parse_model_ref(text: str, default_provider: str) -> ModelRef | None:
 
 
 def aliases(config: "Config") -> dict[str, ModelRef]:
-    """Short names in lower case; the config's own, then the original's."""
+    """Return the models by alias in lower case: the config's, then OpenClaw's defaults."""
     listed: dict[ModelRef, str | None] = {}
     for text, entry in config.agents.defaults.models.items():
         if ref := parse_model_ref(text, ""):
@@ -73,5 +73,5 @@ def aliases(config: "Config") -> dict[str, ModelRef]:
 
 
 def resolve_model_ref(text: str, config: "Config", default_provider: str) -> ModelRef | None:
-    """What a person meant: an alias, or a reference."""
+    """Resolve an alias or a model reference; None if it is neither."""
     return aliases(config).get(text.strip().lower()) or parse_model_ref(text, default_provider)

@@ -1,4 +1,4 @@
-"""What holds for one agent, once its entry, the defaults and the paths are put together."""
+"""Resolve the settings of one agent from its entry, the defaults and the paths."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from homarus.core.value import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """An agent as configured. `model` None: whatever this machine can offer."""
+    """The settings of an agent. If `model` is None, any available model is used."""
 
     id: str
     name: str
@@ -37,7 +37,7 @@ class AgentSettings:
     skip_bootstrap: bool
     bootstrap_max_chars: int
     bootstrap_total_max_chars: int
-    timezone: str  # of the agent's person; empty when nobody knows
+    timezone: str  # of the user; empty when unknown
     envelope_zone: str | None
     envelope_timestamp: bool
     envelope_elapsed: bool
@@ -45,23 +45,23 @@ class AgentSettings:
     pruning: ContextPruning
     compaction: Compaction
     identity: Identity
-    tools: Tools | None  # the agent's own layer; `config.tools` holds for everybody
+    tools: Tools | None  # the agent's own rules, besides `config.tools` for all agents
 
 
 def agents(config: Config) -> tuple[str, ...]:
-    """The ids of all agents, in the config's order; without a list there is `main`."""
+    """Return the ids of all agents in the config's order; without a list, `main`."""
     ids = dict.fromkeys(normalize_agent_id(entry.id) for entry in config.agents.list)
     return tuple(ids) or (DEFAULT_AGENT,)
 
 
 def default_agent(config: Config) -> str:
-    """The first one marked as default, else the first one."""
+    """Return the id of the first agent marked as default, else of the first agent."""
     marked = (normalize_agent_id(entry.id) for entry in config.agents.list if entry.default)
     return next(marked, agents(config)[0])
 
 
 def agent_settings(config: Config, paths: Paths, agent_id: str) -> AgentSettings:
-    """One agent's settings; an id nobody configured is an error that names the nearest."""
+    """Return the settings of one agent. Raises UnknownNameError with the closest ids."""
     known = agents(config)
     agent = normalize_agent_id(agent_id)
     if agent not in known:
@@ -92,9 +92,9 @@ def agent_settings(config: Config, paths: Paths, agent_id: str) -> AgentSettings
         envelope_timestamp=defaults.envelope_timestamp == "on",
         envelope_elapsed=defaults.envelope_elapsed == "on",
         aliases=tuple(
-            (one.alias.strip(), ref)
-            for ref, one in sorted(defaults.models.items())
-            if one.alias and one.alias.strip()
+            (model_entry.alias.strip(), ref)
+            for ref, model_entry in sorted(defaults.models.items())
+            if model_entry.alias and model_entry.alias.strip()
         ),
         pruning=defaults.context_pruning,
         compaction=defaults.compaction,
@@ -104,14 +104,14 @@ def agent_settings(config: Config, paths: Paths, agent_id: str) -> AgentSettings
 
 
 def entry_of(config: Config, agent: str) -> AgentEntry:
-    """An agent's own entry; an empty one where the config has none."""
-    wanted = normalize_agent_id(agent)
-    found = (entry for entry in config.agents.list if normalize_agent_id(entry.id) == wanted)
-    return next(found, None) or AgentEntry(id=wanted)
+    """Return the entry of an agent; an empty one if the config has none."""
+    agent_id = normalize_agent_id(agent)
+    found = (entry for entry in config.agents.list if normalize_agent_id(entry.id) == agent_id)
+    return next(found, None) or AgentEntry(id=agent_id)
 
 
 def _model(own: ModelChoice, defaults: ModelChoice) -> ModelChoice:
-    """An agent's own model keeps the default fallbacks unless it lists its own, even none."""
+    """Merge the model choice: the default fallbacks apply unless the agent has a list."""
     fallbacks = own if "fallbacks" in own.model_fields_set else defaults
     return ModelChoice.model_construct(
         primary=own.primary or defaults.primary, fallbacks=fallbacks.fallbacks

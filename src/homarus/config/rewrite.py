@@ -1,7 +1,7 @@
-"""A changed tree written into the text it came from, so that comments and layout stay.
+"""Write a changed tree into the text it was parsed from, preserving comments and layout.
 
-Only what differs is touched: a value is replaced in place, a key is added after its last
-neighbour in its neighbours' style, a key is removed with its comma and its emptied line.
+Only differences are edited: a value is replaced in place, a key is added after the last one in
+the same style, a key is removed with its comma and its empty line.
 """
 
 import json
@@ -22,14 +22,14 @@ Edit: TypeAlias = tuple[int, int, str]  # start, end, replacement
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The new text, and whether every untouched part of the old one is still in it."""
+    """The new text, and whether it preserves the layout of the old one."""
 
     text: str
     kept_layout: bool
 
 
 def rewrite(text: str, new: Value) -> Rewritten:
-    """`text` changed so that it says `new`."""
+    """Edit `text` so that it parses to `new`."""
     root = parse(text)
     edits = _Rewriter(text, root).edits(root, new)
     for start, end, replacement in sorted(edits, key=lambda edit: edit[:2], reverse=True):
@@ -40,16 +40,16 @@ def rewrite(text: str, new: Value) -> Rewritten:
 
 
 def serialize(value: Value) -> str:
-    """A fresh file."""
+    """Format a tree as a new file."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """One container's change: what stood there, which of it goes, what is added at the end."""
+    """The edit of one container: its old entries, which are removed, what is appended."""
 
     container: Array | Object
-    old: list[tuple[int, Node]]  # where an entry begins, and its value
+    old: list[tuple[int, Node]]  # the start of an entry, and its value
     removed: set[int]
     added: list[tuple[str | None, Value]]  # key (None in a list) and value
 
@@ -115,7 +115,7 @@ class _Rewriter:
         return edits
 
     def _fill(self, entries: _Entries) -> Edit:
-        """Entries for a container that has none."""
+        """Add entries to an empty container."""
         start, end = entries.container.start, entries.container.end
         base = self._indent_at(start)
         inside = self._text[start + 1 : end - 1].rstrip(" \t")
@@ -138,8 +138,8 @@ class _Rewriter:
         comma = self._comma_after(node)
         after = node.end if comma is None else comma + 1
         # A comment at the end of the last entry's line stays with that entry.
-        remark = _REST_OF_LINE.match(self._text, after)
-        at = remark.end() if remark and wide else after
+        comment = _REST_OF_LINE.match(self._text, after)
+        at = comment.end() if comment and wide else after
         if comma is not None:
             return [(at, at, body)]
         return [(at, at, f",{body}")] if at == after else [(after, after, ","), (at, at, body)]
@@ -160,7 +160,7 @@ class _Rewriter:
         return at if self._text[at : at + 1] == "," else None
 
     def _indent_at(self, position: int) -> str:
-        """The white space that begins the line of a position."""
+        """Return the indentation of the line at a position."""
         line = max(self._text.rfind("\n", 0, position), self._text.rfind("\r", 0, position)) + 1
         found = re.compile(r"[ \t]*").match(self._text, line)
         return found[0] if found else ""
@@ -170,19 +170,19 @@ class _Rewriter:
         return ",".join(f"{lead}{self._entry(key, value, indent)}" for key, value in added)
 
     def _entry(self, key: str | None, value: Value, indent: str | None = None) -> str:
-        said = self._dump(value, indent or "", wide=indent is not None)
+        text = self._dump(value, indent or "", wide=indent is not None)
         if key is None:
-            return said
+            return text
         bare = self._bare_keys and _IDENTIFIER.fullmatch(key)
-        return f"{key if bare else json.dumps(key, ensure_ascii=False)}: {said}"
+        return f"{key if bare else json.dumps(key, ensure_ascii=False)}: {text}"
 
     def _dump(self, value: Value, indent: str, *, wide: bool) -> str:
-        said = json.dumps(value, indent=2 if wide else None, ensure_ascii=False)
-        return said.replace("\n", f"{self._newline}{indent}")
+        text = json.dumps(value, indent=2 if wide else None, ensure_ascii=False)
+        return text.replace("\n", f"{self._newline}{indent}")
 
 
 def _removed(old: list[Value], new: list[Value]) -> set[int] | None:
-    """Which entries to drop from `old` to be left with `new`; None when that is not the change."""
+    """Return the indexes to remove from `old` to get `new`; None if removing is not enough."""
     removed: set[int] = set()
     rest = iter(new)
     wanted = next(rest, None)

@@ -1,9 +1,7 @@
-"""The part of `openclaw.json` that does something today, as typed values.
+"""The implemented part of `openclaw.json`, as typed values.
 
-A key enters here when the part that obeys it is built; until then `keys` knows it by name and
-accepts it with a warning. (Those about blocks, pauses and the typing sign came with the code that
-reads them, and wait for a channel.) Defaults are those of the original unless a decision says
-otherwise.
+A key is added here when it is implemented; until then `known_keys` accepts it with a warning. The
+defaults are OpenClaw's unless a decision says otherwise.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,15 +25,6 @@ from homarus.core.units import parse_byte_size, parse_duration_ms
 
 _V = TypeVar("_V")
 
-Api: TypeAlias = Literal[
-    "openai-completions",
-    "openai-responses",
-    "anthropic-messages",
-    "google-generative-ai",
-    "github-copilot",
-    "bedrock-converse-stream",
-    "ollama",
-]
 Thinking: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 QueueWord: TypeAlias = Literal[
     "steer", "followup", "collect", "steer-backlog", "steer+backlog", "queue", "interrupt"
@@ -46,9 +35,9 @@ Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Count: TypeAlias = Annotated[int, Field(gt=0)]
 Wait: TypeAlias = Annotated[int, Field(ge=0)]
 Hours: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-# JSON knows lists only; Strict(False) lets one become a tuple, its entries stay strict.
+# JSON has no tuples: Strict(False) converts a list, and its entries stay strict.
 Texts: TypeAlias = Annotated[tuple[str, ...], Strict(strict=False)]
-# People and chats are written as text or as numbers, and are text.
+# Ids of people and chats may be numbers in the file; they are converted to text.
 Ids: TypeAlias = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda ids: [_id_text(each) for each in ids] if isinstance(ids, list) else ids),
@@ -62,27 +51,27 @@ def _id_text(value: Any) -> Any:
     return str(value) if type(value) is int else value
 
 
-def _readable(read: Callable[[str], object]) -> AfterValidator:
-    """A value that can be read so; who cannot read it says why."""
+def _parsed_by(parse: Callable[[str], object]) -> AfterValidator:
+    """Return a validator that rejects a value with the UserError of `parse`."""
 
     def check(value: _V) -> _V:
         try:
-            read(str(value))
+            parse(str(value))
         except UserError as exc:
-            raise PydanticCustomError("unit", "{told}", {"told": str(exc)}) from None
+            raise PydanticCustomError("unit", "{message}", {"message": str(exc)}) from None
         return value
 
     return AfterValidator(check)
 
 
-Duration: TypeAlias = Annotated[str, _readable(lambda text: parse_duration_ms(text, "m"))]
-# A bare number: days.
-Age: TypeAlias = Annotated[str | int | float, _readable(lambda text: parse_duration_ms(text, "d"))]
-Size: TypeAlias = Annotated[str | int | float, _readable(parse_byte_size)]
+Duration: TypeAlias = Annotated[str, _parsed_by(lambda text: parse_duration_ms(text, "m"))]
+# A bare number is in days.
+Age: TypeAlias = Annotated[str | int | float, _parsed_by(lambda text: parse_duration_ms(text, "d"))]
+Size: TypeAlias = Annotated[str | int | float, _parsed_by(parse_byte_size)]
 
 
 class Section(BaseModel):
-    """An object of the file: camelCase there, snake_case here, unknown keys refused."""
+    """An object of the file: camelCase there, snake_case here; unknown keys are refused."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -95,7 +84,7 @@ class Section(BaseModel):
 
 
 class ModelChoice(Section):
-    """A model and what to try after it; a bare string is the model alone."""
+    """A model and its fallbacks; a string is a model without fallbacks."""
 
     primary: Text | None = None
     fallbacks: Texts = ()
@@ -113,21 +102,21 @@ class ModelChoice(Section):
 
 
 class ModelEntry(Section):
-    """What is said of one model in `agents.defaults.models`."""
+    """The settings of one model in `agents.defaults.models`."""
 
     alias: str | None = None
     params: Mapping[str, Any] = {}
 
 
 class ToolNames(Section):
-    """Which tools are meant; `deny` wins, and without `allow` all are."""
+    """A set of tools: all without `allow`; `deny` wins."""
 
     allow: Texts = ()
     deny: Texts = ()
 
 
 class SoftTrim(Section):
-    """Old results above `max_chars` keep their head and their tail."""
+    """Trim old tool results above `max_chars` to their head and tail."""
 
     max_chars: Wait = 4_000
     head_chars: Wait = 1_500
@@ -135,14 +124,14 @@ class SoftTrim(Section):
 
 
 class HardClear(Section):
-    """When trimming is not enough, the oldest results give way to a few words."""
+    """Replace the oldest tool results by a placeholder when trimming is not enough."""
 
     enabled: bool = True
     placeholder: str = "[Old tool result content cleared]"
 
 
 class ContextPruning(Section):
-    """Old tool results made small once the vendor's cache is cold. Never in the transcript."""
+    """Shrink old tool results in the context when the provider's cache has expired."""
 
     mode: Literal["off", "cache-ttl"] | None = None
     ttl: Duration | None = None
@@ -156,7 +145,7 @@ class ContextPruning(Section):
 
 
 class MemoryFlush(Section):
-    """A silent turn before history is summarised: the agent writes down what should last."""
+    """A silent turn before compaction, in which the agent saves notes to memory."""
 
     enabled: bool = True
     soft_threshold_tokens: Wait = 4_000
@@ -165,7 +154,7 @@ class MemoryFlush(Section):
 
 
 class Compaction(Section):
-    """When and how the older part of a conversation becomes a summary."""
+    """When and how older turns are summarised."""
 
     enabled: bool = True
     mode: Literal["default", "safeguard"] = "safeguard"
@@ -177,14 +166,14 @@ class Compaction(Section):
 
 
 class Spend(Section):
-    """How many US dollars models may cost: one run, and all runs of a day."""
+    """Spend limits in US dollars, for one run and for all runs of a day."""
 
     per_run_usd: Usd | None = None
     per_day_usd: Usd | None = None
 
 
 class BlockChunk(Section):
-    """Where an answer is cut that is sent in parts."""
+    """How a reply is split into blocks."""
 
     min_chars: Count = 800
     max_chars: Count = 1_200
@@ -192,7 +181,7 @@ class BlockChunk(Section):
 
 
 class BlockCoalesce(Section):
-    """When small parts of an answer are joined before they are sent."""
+    """When small blocks of a reply are joined before they are sent."""
 
     min_chars: Count | None = None
     max_chars: Count | None = None
@@ -200,7 +189,7 @@ class BlockCoalesce(Section):
 
 
 class HumanDelay(Section):
-    """A pause before each further part of an answer, as if somebody typed it."""
+    """A delay before each further block of a reply, as if a person typed it."""
 
     mode: Literal["off", "natural", "custom"] | None = None
     min_ms: Wait | None = None
@@ -208,13 +197,13 @@ class HumanDelay(Section):
 
 
 class Sandbox(Section):
-    """Whose commands may only run in a sandbox. There is none yet: theirs are refused."""
+    """Which sessions must use a sandbox. It is not implemented: their commands are refused."""
 
     mode: Literal["off", "non-main", "all"] | None = None
 
 
 class AgentDefaults(Section):
-    """What holds for every agent that does not say otherwise."""
+    """The settings of every agent that does not override them."""
 
     workspace: Text | None = None
     model: ModelChoice = ModelChoice.model_construct()
@@ -242,12 +231,12 @@ class AgentDefaults(Section):
     context_pruning: ContextPruning = ContextPruning.model_construct()
     compaction: Compaction = Compaction.model_construct()
     spend: Spend = Spend.model_construct()
-    # As written: config/memory.py reads it, for who remembers.
+    # Not validated here: config/memory.py does, for agents that use memory.
     memory_search: Mapping[str, Any] = {}
 
 
 class Identity(Section):
-    """How an agent presents itself; what is absent, its IDENTITY.md may say."""
+    """How an agent presents itself; IDENTITY.md supplies absent values."""
 
     name: str | None = None
     theme: str | None = None
@@ -256,14 +245,14 @@ class Identity(Section):
 
 
 class Exec(Section):
-    """Running commands."""
+    """The `exec` tool."""
 
     timeout_sec: Count = 1800
     host: Literal["sandbox", "gateway", "node"] | None = None
 
 
 class Detectors(Section):
-    """What counts as going round in circles."""
+    """The patterns of repeated tool calls that are detected."""
 
     generic_repeat: bool = True
     known_poll_no_progress: bool = True
@@ -271,7 +260,7 @@ class Detectors(Section):
 
 
 class LoopDetection(Section):
-    """When an agent that repeats its tool calls is told so, and when its run ends."""
+    """When an agent that repeats its tool calls is warned, and when its run is ended."""
 
     enabled: bool = True
     history_size: Count = 30
@@ -282,7 +271,7 @@ class LoopDetection(Section):
 
 
 class Marker(Section):
-    """What stands around words from another chat; `{channel}` is where that is."""
+    """The text around a message from another chat; `{channel}` is the chat's channel."""
 
     enabled: bool = True
     prefix: str = "[from {channel}] "
@@ -305,7 +294,7 @@ class MessageTool(Section):
 
 
 class Tools(Section):
-    """Which tools may be used; `deny` wins."""
+    """The tools that may be used; `deny` wins."""
 
     allow: Texts | None = None
     deny: Texts = ()
@@ -314,20 +303,20 @@ class Tools(Section):
 
 
 class AllTools(Tools):
-    """What holds for the tools of every agent."""
+    """The tool settings of all agents."""
 
     message: MessageTool = MessageTool.model_construct()
 
 
 class GroupChat(Section):
-    """Groups: what counts as our name there, and how much of the talk before is told."""
+    """Group chats: which names are mentions, and how much group history is included."""
 
     mention_patterns: Texts | None = None
     history_limit: Count | None = None
 
 
 class AgentEntry(Section):
-    """One agent; what is absent comes from the defaults."""
+    """One agent; absent values come from the defaults."""
 
     id: Text
     default: bool = False
@@ -344,7 +333,7 @@ class AgentEntry(Section):
 
 
 class Agents(Section):
-    """Who answers."""
+    """The agents and their defaults."""
 
     defaults: AgentDefaults = AgentDefaults.model_construct()
     list: Annotated[tuple[AgentEntry, ...], Strict(strict=False)] = ()
@@ -360,7 +349,7 @@ class Cost(Section):
 
 
 class Compat(Section):
-    """Where an OpenAI-like server departs from OpenAI's."""
+    """How an OpenAI-compatible server differs from OpenAI's."""
 
     supports_store: bool | None = None
     supports_developer_role: bool | None = None
@@ -380,7 +369,7 @@ class ProviderModel(Section):
 
     id: Text
     name: Text | None = None
-    api: Api | None = None
+    api: Text | None = None
     reasoning: bool = False
     input: Annotated[tuple[Literal["text", "image"], ...], Strict(strict=False)] = ("text",)
     cost: Cost = Cost.model_construct()
@@ -391,7 +380,7 @@ class ProviderModel(Section):
 
 
 class SecretSource(Section):
-    """A secret kept elsewhere: in a variable, in a file, or what a command prints."""
+    """A secret that is read from a variable, a file, or the output of a command."""
 
     source: Literal["env", "file", "exec"]
     name: Text | None = None
@@ -401,36 +390,36 @@ class SecretSource(Section):
 
     @model_validator(mode="after")
     def _is_complete(self) -> "SecretSource":
-        wanted = {"env": self.name, "file": self.path, "exec": self.command and self.command[0]}
-        if not wanted[self.source]:
+        values = {"env": self.name, "file": self.path, "exec": self.command and self.command[0]}
+        if not values[self.source]:
             needed = {"env": "name", "file": "path", "exec": "command, a list of words"}
-            told = f"source {self.source} needs {needed[self.source]}"
-            raise PydanticCustomError("incomplete", "{told}", {"told": told})
+            message = f"source {self.source} needs {needed[self.source]}"
+            raise PydanticCustomError("incomplete", "{message}", {"message": message})
         return self
 
 
 class ProviderEntry(Section):
-    """How to reach one provider. Without `base_url`, the provider's own address is meant."""
+    """How to reach one provider; `base_url` defaults to the provider's own URL."""
 
     base_url: Text | None = None
     api_key: str | None = Field(None, repr=False)
     api_key_from: SecretSource | None = None
     auth: Literal["api-key", "aws-sdk", "oauth", "token"] | None = None
-    api: Api | None = None
+    api: Text | None = None
     headers: Mapping[str, str] = Field({}, repr=False)
     auth_header: bool | None = None
     models: Annotated[tuple[ProviderModel, ...], Strict(strict=False)] = ()
 
 
 class Models(Section):
-    """Providers beside the built-in ones, or with `replace` instead of them."""
+    """Providers in addition to the built-in ones, or with `replace` instead of them."""
 
     mode: Literal["merge", "replace"] = "merge"
     providers: Mapping[str, ProviderEntry] = {}
 
 
 class AuthProfile(Section):
-    """What a credential of `auth-profiles.json` must be to be used."""
+    """Conditions for using a credential of `auth-profiles.json`."""
 
     provider: Text
     mode: Literal["api_key", "oauth", "token"]
@@ -438,7 +427,7 @@ class AuthProfile(Section):
 
 
 class Cooldowns(Section):
-    """How long a credential rests whose account is empty, and when failures are forgotten."""
+    """The cooldown of a credential without credit, and when its failures expire."""
 
     billing_backoff_hours: Hours = 5.0
     billing_backoff_hours_by_provider: Mapping[str, Hours] = {}
@@ -447,7 +436,7 @@ class Cooldowns(Section):
 
 
 class LoginClient(Section):
-    """The OAuth client to log in to a provider with, and to refresh its logins."""
+    """The OAuth client for logging in to a provider and refreshing its tokens."""
 
     client_id: Text | None = None
     client_secret: Text | None = Field(None, repr=False)
@@ -459,7 +448,7 @@ class LoginClient(Section):
 
 
 class Auth(Section):
-    """Which credentials are used for models, in which order, and how they are renewed."""
+    """Which credentials are used for models, in which order, and how they are refreshed."""
 
     profiles: Mapping[str, AuthProfile] = {}
     order: Mapping[str, Texts] = {}
@@ -468,7 +457,7 @@ class Auth(Section):
 
 
 class Reset(Section):
-    """When a conversation begins anew by itself: each day at an hour, or after a pause."""
+    """When a session is reset automatically: daily at an hour, or after being idle."""
 
     mode: Literal["daily", "idle"] | None = None
     at_hour: Annotated[int, Field(ge=0, le=23)] | None = None
@@ -476,7 +465,7 @@ class Reset(Section):
 
 
 class ResetByType(Section):
-    """The same, by sort of conversation; `dm` is another word for `direct`."""
+    """Reset settings by chat type; `dm` is an alias of `direct`."""
 
     direct: Reset | None = None
     dm: Reset | None = None
@@ -485,7 +474,7 @@ class ResetByType(Section):
 
 
 class SendMatch(Section):
-    """Which conversations a rule is about; what it does not say holds for all."""
+    """The sessions that a rule matches; an absent condition matches all."""
 
     channel: str | None = None
     chat_type: Literal["direct", "group", "channel", "dm"] | None = None
@@ -494,21 +483,21 @@ class SendMatch(Section):
 
 
 class SendRule(Section):
-    """Whether some conversations are answered."""
+    """A rule that allows or denies replies in some sessions."""
 
     action: Literal["allow", "deny"]
     match: SendMatch = SendMatch.model_construct()
 
 
 class SendPolicy(Section):
-    """Which conversations are answered at all. A rule that denies wins over one that allows."""
+    """The sessions that are answered. A rule that denies wins over one that allows."""
 
     default: Literal["allow", "deny"] = "allow"
     rules: Annotated[tuple[SendRule, ...], Strict(strict=False)] = ()
 
 
 class Maintenance(Section):
-    """What becomes of old conversations: `warn` only tells, `enforce` puts them aside."""
+    """Retention of old sessions: `warn` only logs, `enforce` archives them."""
 
     mode: Literal["warn", "enforce"] = "warn"
     prune_after: Age | None = None
@@ -518,9 +507,9 @@ class Maintenance(Section):
 
 
 class Session(Section):
-    """Conversations: their names, when they begin anew, and which are answered.
+    """Sessions: their keys, when they are reset, and which are answered.
 
-    The main one is always `main`, as in the original.
+    The key of the main session is always `main`, as in OpenClaw.
     """
 
     main_key: Text | None = None
@@ -538,7 +527,7 @@ class Session(Section):
 
 
 class QueueByChannel(Section):
-    """The mode for messages of one channel; any channel's name may stand here."""
+    """The queue mode of each channel; the key may be any channel's name."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, QueueWord]
@@ -556,7 +545,7 @@ class QueueByChannel(Section):
 
 
 class Queue(Section):
-    """What a message does that arrives while its conversation is being answered."""
+    """The run queue: what happens to a message that arrives during a run of its session."""
 
     mode: QueueWord | None = None
     by_channel: QueueByChannel = QueueByChannel.model_construct()
@@ -567,14 +556,14 @@ class Queue(Section):
 
 
 class InboundWait(Section):
-    """How long a person may go on writing before the messages are taken as one."""
+    """The debounce of inbound messages, which are merged while the sender keeps writing."""
 
     debounce_ms: Wait = 0
     by_channel: Mapping[str, Wait] = {}
 
 
 class Messages(Section):
-    """How messages are taken in, and what stands before each answer."""
+    """How messages are received and answered."""
 
     response_prefix: str | None = None
     queue: Queue = Queue.model_construct()
@@ -586,14 +575,14 @@ class Messages(Section):
 
 
 class Peer(Section):
-    """One chat of a service; without an id, every chat of that kind."""
+    """One chat; without an id, every chat of that kind."""
 
     kind: Literal["direct", "group", "channel", "dm"]
     id: Text = "*"
 
 
 class BindingMatch(Section):
-    """Which messages a binding is for."""
+    """The messages that a binding matches."""
 
     channel: Text
     account_id: Text | None = None
@@ -604,14 +593,14 @@ class BindingMatch(Section):
 
 
 class Binding(Section):
-    """Who answers where."""
+    """A rule that routes messages to an agent."""
 
     agent_id: Text
     match: BindingMatch
 
 
 class Broadcast(Section):
-    """Chats that several agents answer: beside `strategy`, each key is a chat's id."""
+    """Chats that several agents answer: each key besides `strategy` is a chat id."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Texts]
@@ -620,7 +609,7 @@ class Broadcast(Section):
 
 
 class Commands(Section):
-    """What may be done by a command in a chat, and by whom: people are named by their ids."""
+    """Chat commands: which are enabled, and the ids of the people who may use them."""
 
     restart: bool = False
     native: bool | Literal["auto"] = "auto"
@@ -630,7 +619,7 @@ class Commands(Section):
 
 
 class Logging(Section):
-    """What is written down about a run of the program."""
+    """The log file and its level."""
 
     level: Literal["silent", "fatal", "error", "warn", "info", "debug", "trace"] = "info"
     file: Text | None = None
@@ -638,7 +627,7 @@ class Logging(Section):
 
 
 class RateLimit(Section):
-    """How often a client may fail to show who it is, and how long it waits then."""
+    """The rate limit for failed authentications, and the lockout after it."""
 
     max_attempts: Count = 10
     window_ms: Count = 60_000
@@ -647,7 +636,7 @@ class RateLimit(Section):
 
 
 class GatewayAuth(Section):
-    """What a client must know to come in. Without a mode, what is set decides."""
+    """How clients authenticate. Without a mode, the secrets that are set decide."""
 
     mode: Literal["none", "token", "password", "trusted-proxy"] | None = None
     token: str | None = Field(None, repr=False)
@@ -656,39 +645,39 @@ class GatewayAuth(Section):
 
 
 class ControlUi(Section):
-    """The page for browsers."""
+    """The web page of the gateway."""
 
     enabled: bool = True
     allowed_origins: Texts = ()
 
 
 class Reload(Section):
-    """What a changed config does to a running gateway."""
+    """How a running gateway applies a changed config."""
 
     mode: Literal["off", "restart", "hot", "hybrid"] = "hybrid"
     debounce_ms: Annotated[int, Field(ge=0)] = 300
 
 
 class Endpoint(Section):
-    """One HTTP address that is there only when asked for."""
+    """An HTTP endpoint that is disabled by default."""
 
     enabled: bool = False
 
 
 class Endpoints(Section):
-    """HTTP addresses beside the page and `/health`."""
+    """HTTP endpoints besides the web page and `/health`."""
 
     metrics: Endpoint = Endpoint.model_construct()
 
 
 class Http(Section):
-    """What is served over plain HTTP."""
+    """The HTTP server."""
 
     endpoints: Endpoints = Endpoints.model_construct()
 
 
 class Gateway(Section):
-    """The process that serves clients: where it listens, and whom it lets in."""
+    """The gateway: its listen address and authentication."""
 
     port: Annotated[int, Field(gt=0, lt=65_536)] | None = None
     bind: Literal["loopback", "lan", "auto", "custom", "tailnet"] = "loopback"
@@ -701,7 +690,7 @@ class Gateway(Section):
 
 
 class Env(Section):
-    """Variables for what the process's own environment lacks: in `vars`, or beside it."""
+    """Variables that the process environment lacks: in `vars`, or next to it."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, str]
@@ -710,7 +699,7 @@ class Env(Section):
 
 
 class Meta(Section):
-    """Who wrote the file last."""
+    """The version and time of the last write."""
 
     last_touched_version: str | None = None
     last_touched_at: str | None = None
@@ -721,7 +710,7 @@ class Config(Section):
 
     schema_: str | None = Field(None, alias="$schema")
     meta: Meta = Meta.model_construct()
-    # The original's setup notes in it when it ran; kept, and nothing here depends on it.
+    # Written by OpenClaw's setup; preserved and not used.
     wizard: Mapping[str, Any] = {}
     env: Env = Env.model_construct()
     logging: Logging = Logging.model_construct()
@@ -734,8 +723,8 @@ class Config(Section):
     commands: Commands = Commands.model_construct()
     bindings: Annotated[tuple[Binding, ...], Strict(strict=False)] = ()
     broadcast: Broadcast = Broadcast.model_construct()
-    # As written: config/channels.py reads them, for who has any.
+    # Not validated here: config/channels.py does, if there are any.
     channels: Mapping[str, Any] = {}
-    # As written, too: config/memory.py.
+    # Not validated here: config/memory.py does.
     memory: Mapping[str, Any] = {}
     gateway: Gateway = Gateway.model_construct()

@@ -1,4 +1,4 @@
-"""Secrets in settings: hidden when a section is shown, put back when it is written again."""
+"""Redact secrets in config trees for display, and restore them when a tree is written back."""
 
 import json
 import re
@@ -7,21 +7,21 @@ from homarus.config.document import KeyPath, Value
 from homarus.config.edit import show_path
 from homarus.core.errors import UserError
 
-REDACTED = "__OPENCLAW_REDACTED__"  # the word clients know
+REDACTED = "__OPENCLAW_REDACTED__"  # the placeholder that clients know
 
 _NAMES = re.compile(
     r"(token|password|passwd|passphrase|secret|api[_-]?key|private[_-]?key|service[_-]?account"
     r"|credentials?|authorization|cookie)$",
     re.IGNORECASE,
 )
-# Maps whose names are the user's own: every value in them may be a secret.
+# Maps with keys of the user's choice: every value in them may be a secret.
 _MAPS = {"env", "vars", "headers"}
 _REFERENCE = re.compile(r"\$\{[A-Z_][A-Z0-9_]*\}")
 _URL_WITH_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^/@\s]*:[^/@\s]+@", re.IGNORECASE)
 
 
 def is_secret(path: KeyPath, value: Value) -> bool:
-    """Whether a setting should not be shown by the way. `${NAME}` tells nothing, and stays."""
+    """Return whether a value must be redacted; `${NAME}` is not a secret."""
     if not isinstance(value, str) or not value or _REFERENCE.fullmatch(value):
         return False
     keys = [step for step in path if isinstance(step, str)]
@@ -33,7 +33,7 @@ def is_secret(path: KeyPath, value: Value) -> bool:
 
 
 def redact(tree: Value, path: KeyPath = ()) -> Value:
-    """The tree with its secrets replaced by a placeholder."""
+    """Return the tree with its secrets replaced by the placeholder."""
     if isinstance(tree, dict):
         return {key: redact(value, (*path, key)) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -42,7 +42,10 @@ def redact(tree: Value, path: KeyPath = ()) -> Value:
 
 
 def restore_redacted(new: Value, old: Value, path: KeyPath = ()) -> Value:
-    """The new tree with each placeholder replaced by what stands there in the old one."""
+    """Return the new tree with each placeholder replaced by the value of the old tree.
+
+    Raises UserError for a placeholder without an old value.
+    """
     if isinstance(new, dict):
         before = old if isinstance(old, dict) else {}
         return {
@@ -63,30 +66,30 @@ def restore_redacted(new: Value, old: Value, path: KeyPath = ()) -> Value:
 
 
 def _entries(new: list[Value], old: list[Value], path: KeyPath) -> list[Value]:
-    """The old entry that each new one was; None when nobody can tell.
+    """Return for each new list entry the old entry that it corresponds to, or None.
 
-    It is known by its looks while as many look like it as before, else by its id, else by its
-    place while none came or went.
+    An entry is matched by its redacted text, if as many entries have that text as before; else by
+    its id; else by its index, if the list has the same length as before.
     """
-    were, known = _by_look(redact(old, path)), dict[int, int]()
-    for look, places in _by_look(new).items():
-        if len(were.get(look, ())) == len(places):
-            known.update(zip(places, were[look], strict=True))
-    ids = {item["id"]: at for at, item in reversed([*enumerate(old)]) if _has_id(item)}
-    spare = set(range(len(old))) - set(known.values()) if len(new) == len(old) else set[int]()
-    for at, item in enumerate(new):
-        place = ids.get(item["id"]) if _has_id(item) else at if at in spare else None
-        if at not in known and place is not None:
-            known[at] = place
-    return [old[known[at]] if at in known else None for at in range(len(new))]
+    old_indexes, matched = _indexes_by_text(redact(old, path)), dict[int, int]()
+    for text, indexes in _indexes_by_text(new).items():
+        if len(old_indexes.get(text, ())) == len(indexes):
+            matched.update(zip(indexes, old_indexes[text], strict=True))
+    ids = {item["id"]: index for index, item in reversed([*enumerate(old)]) if _has_id(item)}
+    unmatched = set(range(len(old))) - set(matched.values()) if len(new) == len(old) else set[int]()
+    for index, item in enumerate(new):
+        other = ids.get(item["id"]) if _has_id(item) else index if index in unmatched else None
+        if index not in matched and other is not None:
+            matched[index] = other
+    return [old[matched[index]] if index in matched else None for index in range(len(new))]
 
 
-def _by_look(entries: list[Value]) -> dict[str, list[int]]:
-    """The places of entries that look the same."""
-    found: dict[str, list[int]] = {}
-    for at, entry in enumerate(entries):
-        found.setdefault(json.dumps(entry, sort_keys=True), []).append(at)
-    return found
+def _indexes_by_text(entries: list[Value]) -> dict[str, list[int]]:
+    """Return the indexes of equal entries, by their text."""
+    indexes: dict[str, list[int]] = {}
+    for index, entry in enumerate(entries):
+        indexes.setdefault(json.dumps(entry, sort_keys=True), []).append(index)
+    return indexes
 
 
 def _has_id(entry: Value) -> bool:

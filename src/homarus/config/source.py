@@ -1,7 +1,7 @@
-"""The files behind a config: read with suspicion, their `$include`s followed.
+"""Read the files of a config safely, and resolve their `$include`s.
 
-An include stands for what its file says; several are merged in order, and keys beside
-`$include` win over what was included.
+An include is replaced by the content of its file; several are merged in order, and the keys next
+to `$include` win over the included ones.
 """
 
 import os
@@ -28,13 +28,13 @@ from homarus.core.value import dataclass
 
 MAX_BYTES = 4 << 20
 MAX_INCLUDE_DEPTH = 10
-_MAX_TOTAL_CHARS = 16 << 20  # of all includes: a few small files can include each other's weight
+_MAX_TOTAL_CHARS = 16 << 20  # of all includes: a few small files can include each other many times
 _INCLUDE = "$include"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file, and the key path at which its content stands."""
+    """One file, and the key path at which it is included."""
 
     file: Path
     text: str
@@ -44,13 +44,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """A config with its includes resolved, and every file it came from, the first one first."""
+    """A config with its includes resolved, and the files it was read from, in order."""
 
     tree: dict[str, Value]
     files: tuple[Source, ...]
 
     def error(self, path: Sequence[Step], message: str, fix: str = "") -> ConfigError:
-        """A complaint about a key, with the file and line that say it."""
+        """Return the ConfigError for a key, with its file and line."""
         best, line, file = -1, 0, str(self.files[0].file)
         for source in self.files:
             if tuple(path[: len(source.mount)]) != source.mount:
@@ -64,10 +64,9 @@ class Sources:
 
 
 def read_text(file: Path, *, linked: bool = True) -> str | None:
-    """What a file says; None when there is none. Anything else that is not a text is an error.
+    """Read a text file; None if there is none. Raises ConfigError for anything else.
 
-    Without `linked` it must be the only name of its file: else somebody who may write elsewhere
-    would write here.
+    Without `linked` it must not be a link: a user who may write its other name could change it.
     """
     try:
         data = _read(file, linked=linked)
@@ -76,9 +75,9 @@ def read_text(file: Path, *, linked: bool = True) -> str | None:
             raise ConfigError("points to nothing", file=str(file), fix="mend the link") from None
         return None
     except OSError as exc:
-        why = exc.strerror or str(exc)
+        reason = exc.strerror or str(exc)
         raise ConfigError(
-            f"cannot be read: {why}", file=str(file), fix="check it with ls -l"
+            f"cannot be read: {reason}", file=str(file), fix="check it with ls -l"
         ) from None
     try:
         return data.decode("utf-8")
@@ -90,25 +89,25 @@ def read_text(file: Path, *, linked: bool = True) -> str | None:
 
 
 def hash_text(text: str) -> str:
-    """What a later write compares, to notice that someone else wrote."""
+    """Return the hash by which a write notices that the file was changed meanwhile."""
     return sha256(text.encode()).hexdigest()
 
 
 def gather(file: Path, text: str) -> Sources:
-    """Parse a config and everything it includes."""
+    """Parse a config and the files it includes. Raises ConfigError."""
     root = parse(text, str(file))
     own = plain(root)
     if not isinstance(own, dict):
         raise ConfigError(
             "the file must be one object", file=str(file), line=1, fix="begin it with {"
         )
-    gathering = _Gathering([Source(file, text, root)])
-    tree = gathering.resolve(own, file, (), (_real(file),))
+    resolver = _Gathering([Source(file, text, root)])
+    tree = resolver.resolve(own, file, (), (_real(file),))
     if not isinstance(tree, dict):
         raise ConfigError(
             "what is included must be one object", file=str(file), line=1, key=_INCLUDE
         )
-    return Sources(tree, tuple(gathering.files))
+    return Sources(tree, tuple(resolver.files))
 
 
 def _read(file: Path, *, linked: bool) -> bytes:
@@ -118,12 +117,12 @@ def _read(file: Path, *, linked: bool) -> bytes:
         raise _linked(file)
     descriptor = os.open(file, flags)
     try:
-        found = os.fstat(descriptor)
-        mode = found.st_mode
+        status = os.fstat(descriptor)
+        mode = status.st_mode
         if not stat.S_ISREG(mode):
-            what = "a directory" if stat.S_ISDIR(mode) else "not a file"
-            raise ConfigError(f"is {what}", file=str(file), fix="put a JSON5 file there")
-        if not linked and found.st_nlink > 1:
+            kind = "a directory" if stat.S_ISDIR(mode) else "not a file"
+            raise ConfigError(f"is {kind}", file=str(file), fix="put a JSON5 file there")
+        if not linked and status.st_nlink > 1:
             raise _linked(file)
         with open(descriptor, "rb", closefd=False) as opened:
             data = opened.read(MAX_BYTES + 1)
@@ -159,7 +158,7 @@ class _Gathering:
         if len(mount) > MAX_DEPTH:
             raise self._error(file, mount, f"nested deeper than {MAX_DEPTH} levels")
         if isinstance(value, list):
-            return [self.resolve(item, file, (*mount, at), chain) for at, item in enumerate(value)]
+            return [self.resolve(item, file, (*mount, i), chain) for i, item in enumerate(value)]
         if not isinstance(value, dict):
             return value
         own = {
@@ -170,9 +169,9 @@ class _Gathering:
         if _INCLUDE not in value:
             return own
         included: Value = None
-        for at, name in enumerate(self._names(value[_INCLUDE], file, mount)):
-            more = self._include(name, file, mount, chain)
-            included = deep_merge(included, more) if at else more
+        for index, name in enumerate(self._names(value[_INCLUDE], file, mount)):
+            tree = self._include(name, file, mount, chain)
+            included = deep_merge(included, tree) if index else tree
         if not own:
             return {} if included is None else included
         if not isinstance(included, dict | None):
@@ -188,7 +187,7 @@ class _Gathering:
     def _include(self, name: str, file: Path, mount: KeyPath, chain: tuple[str, ...]) -> Value:
         target = file.parent / name
         real = _real(target)
-        shown = " → ".join(Path(one).name for one in (*chain, real))
+        shown = " → ".join(Path(each).name for each in (*chain, real))
         if real in chain:
             raise self._error(file, mount, f"includes itself: {shown}")
         if len(chain) > MAX_INCLUDE_DEPTH:

@@ -1,6 +1,6 @@
-"""`${NAME}` in settings, and where the variables come from.
+"""Substitute `${NAME}` in the config.
 
-The process's own environment wins; then `.env` in the state directory; then `env` of the config.
+The process environment wins over `.env` in the state directory, and that over `env` of the config.
 """
 
 import re
@@ -15,21 +15,14 @@ _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)
 _QUOTED = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'([^']*)')\s*(?:#.*)?""")
 
 
-def resolve_env_vars(tree: Value, env: Mapping[str, str]) -> Value:
-    """The tree with its variables filled in; one that is not set is an error."""
-    for path, name in missing_variables(tree, env):
-        raise missing(path, name)
-    return substitute(tree, env)
-
-
 def missing(path: KeyPath, name: str) -> ConfigError:
-    """The complaint about a variable nobody set."""
+    """Return the ConfigError for a `${NAME}` that is not set."""
     fix = f"export {name}, or set env.vars.{name}"
     return ConfigError(f"the variable {name} is not set", key=show_path(path), fix=fix)
 
 
 def substitute(tree: Value, env: Mapping[str, str]) -> Value:
-    """Fill in what is set, and leave the rest as it is written. `$${NAME}` means `${NAME}`."""
+    """Substitute variables that are set, and keep others as text. `$${NAME}` means `${NAME}`."""
     if isinstance(tree, dict):
         return {key: substitute(value, env) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -48,13 +41,13 @@ def substitute(tree: Value, env: Mapping[str, str]) -> Value:
 def missing_variables(
     tree: Value, env: Mapping[str, str], path: KeyPath = ()
 ) -> Iterator[tuple[KeyPath, str]]:
-    """Where a variable is meant that is unset or empty."""
+    """Yield the path and name of every variable that is unset or empty."""
     if isinstance(tree, dict):
         for key, value in tree.items():
             yield from missing_variables(value, env, (*path, key))
     elif isinstance(tree, list):
-        for at, value in enumerate(tree):
-            yield from missing_variables(value, env, (*path, at))
+        for index, value in enumerate(tree):
+            yield from missing_variables(value, env, (*path, index))
     elif isinstance(tree, str) and "${" in tree:
         for escaped, name in _REFERENCE.findall(tree):
             if not escaped and not env.get(name):
@@ -62,7 +55,7 @@ def missing_variables(
 
 
 def config_variables(tree: Mapping[str, Value], env: Mapping[str, str]) -> dict[str, str]:
-    """The variables a config sets: those of `env.vars`, and the plain texts beside it."""
+    """Return the variables that a config sets: `env.vars`, and the strings next to it."""
     section = tree.get("env")
     if not isinstance(section, dict):
         return {}
@@ -76,7 +69,7 @@ def config_variables(tree: Mapping[str, Value], env: Mapping[str, str]) -> dict[
 
 
 def read_env_file(text: str) -> tuple[dict[str, str], tuple[int, ...]]:
-    """`NAME=value` lines; quotes and `export` as a shell has them. Also: lines that are neither."""
+    """Parse `NAME=value` lines with quotes and `export`; also return the invalid line numbers."""
     found: dict[str, str] = {}
     bad: list[int] = []
     for number, line in enumerate(text.lstrip("\ufeff").splitlines(), 1):
@@ -90,12 +83,12 @@ def read_env_file(text: str) -> tuple[dict[str, str], tuple[int, ...]]:
     return found, tuple(bad)
 
 
-def _env_value(said: str) -> str:
-    quoted = _QUOTED.fullmatch(said)
+def _env_value(text: str) -> str:
+    quoted = _QUOTED.fullmatch(text)
     if quoted:
         double = quoted[1] is not None
         return re.sub(r"\\(.)", _escape, quoted[1]) if double else quoted[2]
-    return re.split(r"(?:^|\s)#", said, maxsplit=1)[0].rstrip()
+    return re.split(r"(?:^|\s)#", text, maxsplit=1)[0].rstrip()
 
 
 def _escape(found: re.Match[str]) -> str:

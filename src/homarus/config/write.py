@@ -1,11 +1,10 @@
-"""Changing `openclaw.json` on disk: patched, checked, backed up, replaced in one step.
+"""Change `openclaw.json` on disk: edit, check, back up, and replace atomically.
 
-The change is made to the file's own text, never to the resolved settings: `${NAME}`, includes
-and comments stay. Whatever fails, the old file is still there.
+The change is applied to the file's own text, not to the resolved settings, so that `${NAME}`,
+includes and comments are preserved. If anything fails, the old file remains.
 """
 
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,9 @@ from homarus.config.rewrite import Rewritten, rewrite, serialize
 from homarus.config.secrets import restore_redacted
 from homarus.config.source import hash_text, read_text
 from homarus.core.errors import ConfigError, Conflict, DiskFull, StoreError
+from homarus.core.file_lock import try_lock
 from homarus.core.value import dataclass
+from homarus.core.whole import sync_folder, write_synced
 
 BACKUPS = 5
 _LOCK_WAIT_S = 5.0
@@ -33,7 +34,7 @@ _RELOAD = "read the config again and repeat the change"
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write did. Nothing changed: no new file, no backup, `changed` empty."""
+    """The result of a write; without changes, there is no new file and no backup."""
 
     file: Path
     hash: str
@@ -51,15 +52,16 @@ def write(
     at_ms: int | None = None,
     check: Callable[[str], None] = lambda _text: None,
 ) -> Written:
-    """Apply `change` to the file's own tree. With `if_hash`, only to the text that has it.
+    """Apply `change` to the file's own tree; with `if_hash`, only if the text has this hash.
 
-    `check` sees the new text before it becomes the config, and may refuse it.
+    `check` is called with the new text before it is written, and may raise. Raises ConfigError
+    for invalid changes, ConflictError if the file was changed meanwhile, and StoreError.
     """
     target = Path(os.path.realpath(paths.config))  # a linked config stays a link
     with _locked(target):
         text = read_text(paths.config)
-        found = hash_text(text or "")
-        if if_hash is not None and if_hash != found:
+        old_hash = hash_text(text or "")
+        if if_hash is not None and if_hash != old_hash:
             raise Conflict(f"{paths.config} was changed meanwhile", fix=_RELOAD)
         own = _own_tree(paths, text)
         new = restore_redacted(change(own), own)
@@ -67,11 +69,11 @@ def write(
             raise ConfigError("the config must be one object", file=str(paths.config))
         changed = differing_paths(own, new)
         if not changed:
-            return Written(target, found, (), kept_layout=True, unbuilt=())
-        rewritten = _rewritten(text, _stamped(new, at_ms))
+            return Written(target, old_hash, (), kept_layout=True, unbuilt=())
+        rewritten = _rewritten(text, _with_meta(new, at_ms))
         examined = examine(paths, env, rewritten.text, need_variables=False)
-        _refuse_overruled(paths, examined, new, changed)
-        _refuse_mistakes(paths, env, text, examined)
+        _check_not_overridden(paths, examined, new, changed)
+        _check_new_errors(paths, env, text, examined)
         check(rewritten.text)
         _replace(target, rewritten.text, text)
     return Written(
@@ -94,34 +96,34 @@ def _rewritten(text: str | None, tree: Value) -> Rewritten:
     return Rewritten(serialize(tree), kept_layout=True) if text is None else rewrite(text, tree)
 
 
-def _stamped(tree: dict[str, Value], at_ms: int | None) -> dict[str, Value]:
+def _with_meta(tree: dict[str, Value], at_ms: int | None) -> dict[str, Value]:
     if not isinstance(tree.get("meta", {}), dict):
         return tree
     at = datetime.fromtimestamp((at_ms or time.time_ns() // 1_000_000) / 1000, UTC)
-    said = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    stamp = {"lastTouchedVersion": __version__, "lastTouchedAt": said}
+    at_text = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    stamp = {"lastTouchedVersion": __version__, "lastTouchedAt": at_text}
     return {**tree, "meta": {**tree.get("meta", {}), **stamp}}
 
 
-def _refuse_mistakes(
+def _check_new_errors(
     paths: Paths, env: Mapping[str, str], old: str | None, examined: Examined
 ) -> None:
-    """Refuse a mistake that the old text did not have; mending one of two is fine."""
+    """Raise ConfigError for an error that the old text did not have."""
     if not examined.errors:
         return
     before: set[tuple[str, str]] = set()
     with suppress(ConfigError):
-        known = examine(paths, env, old, need_variables=False).errors
-        before = {(error.key, error.reason) for error in known}
+        old_errors = examine(paths, env, old, need_variables=False).errors
+        before = {(error.key, error.reason) for error in old_errors}
     for error in examined.errors:
         if (error.key, error.reason) not in before:
             raise ConfigError(error.reason, key=error.key, fix=error.fix)
 
 
-def _refuse_overruled(
+def _check_not_overridden(
     paths: Paths, examined: Examined, new: Value, changed: Sequence[KeyPath]
 ) -> None:
-    """An included file may say something too; a change that would not hold is refused."""
+    """Raise ConfigError for a change that an included file overrides."""
     for path in changed:
         if "$include" in path:
             continue
@@ -137,14 +139,12 @@ def _refuse_overruled(
 
 
 def _touches(group: str, changed: Sequence[KeyPath]) -> bool:
-    """Whether a change is inside a group, or brought all of it."""
+    """Return whether a changed path is inside a group, or contains it."""
     for path in changed:
-        shown = ""
+        text = ""
         for step in path:
-            shown = join(shown, step)
-        if f"{shown}.".startswith((f"{group}.", f"{group}[")) or f"{group}.".startswith(
-            f"{shown}."
-        ):
+            text = join(text, step)
+        if f"{text}.".startswith((f"{group}.", f"{group}[")) or f"{group}.".startswith(f"{text}."):
             return True
     return False
 
@@ -166,16 +166,17 @@ def _has_include(value: Value) -> bool:
 
 @contextmanager
 def _locked(target: Path) -> Iterator[None]:
-    """One writer at a time, among those who ask; a file that is not there has no writers."""
+    """Lock the file against other writers; a file that does not exist is not locked."""
     deadline = time.monotonic() + _LOCK_WAIT_S
     while True:
         try:
             descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:  # nothing to lock; reading it says what is wrong
+        except OSError:  # nothing to lock; reading it reports the error
             yield
             return
         try:
-            if _lock(descriptor) and _is_still(target, descriptor):
+            # Without locks on the file system, the comparison before the replacement still guards.
+            if try_lock(descriptor, is_optional=True) and _is_current(target, descriptor):
                 yield
                 return
         finally:
@@ -185,18 +186,8 @@ def _locked(target: Path) -> Iterator[None]:
         time.sleep(0.01)
 
 
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks: the hash still guards
-        return True
-    return True
-
-
-def _is_still(target: Path, descriptor: int) -> bool:
-    """The lock is on the file that has the name now, not on one just replaced."""
+def _is_current(target: Path, descriptor: int) -> bool:
+    """Return whether the locked file still has its name, and was not replaced."""
     try:
         return os.path.samestat(target.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -207,37 +198,28 @@ def _replace(target: Path, text: str, old: str | None) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_through(temporary, text)
+        write_synced(temporary, text.encode())
         if read_text(target) != old:
             raise Conflict(f"{target} was changed meanwhile", fix=_RELOAD)
         if old is None:
-            os.link(temporary, target)  # unlike a rename, fails when someone was faster
+            os.link(temporary, target)  # unlike a rename, it fails if the file exists
         else:
             _rotate(target)
             temporary.replace(target)
-        _sync_directory(target.parent)
+        sync_folder(target.parent)
     except FileExistsError:
         raise Conflict(f"{target} was made meanwhile", fix=_RELOAD) from None
     except OSError as exc:
-        raise _failed(exc, target) from exc
+        raise _to_store_error(exc, target) from exc
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
-def _write_through(file: Path, text: str) -> None:
-    file.unlink(missing_ok=True)  # left by a process that died with our id
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as opened:
-        opened.write(text.encode())
-        opened.flush()
-        os.fsync(descriptor)
-
-
 def backups(config: Path) -> list[Path]:
-    """Where older texts of a config are kept: `.bak` is the newest, `.bak.4` the oldest of five."""
+    """Return the paths of the backups, from `.bak`, the newest, to `.bak.4`."""
     target = Path(os.path.realpath(config))
-    return [target.with_name(f"{target.name}.bak{f'.{at}' if at else ''}") for at in range(BACKUPS)]
+    return [target.with_name(f"{target.name}.bak{f'.{n}' if n else ''}") for n in range(BACKUPS)]
 
 
 def _rotate(target: Path) -> None:
@@ -248,20 +230,12 @@ def _rotate(target: Path) -> None:
     try:
         os.link(target, names[0])
     except OSError:  # a file system without hard links
-        _write_through(names[0], target.read_text(encoding="utf-8"))
+        write_synced(names[0], target.read_bytes())
     names[0].chmod(0o600)
 
 
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _failed(exc: OSError, target: Path) -> StoreError:
-    why = exc.strerror or str(exc)
+def _to_store_error(exc: OSError, target: Path) -> StoreError:
+    reason = exc.strerror or str(exc)
     if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return DiskFull(f"{target} was not changed: {why}", fix="make room and repeat")
-    return StoreError(f"{target} was not changed: {why}", fix="check who owns its directory")
+        return DiskFull(f"{target} was not changed: {reason}", fix="make room and repeat")
+    return StoreError(f"{target} was not changed: {reason}", fix="check who owns its directory")

@@ -1,4 +1,4 @@
-"""The person's time: their zone as configured, else this machine's; their date, their hours."""
+"""The user's time zone: the configured one, else this machine's; their date and hours."""
 
 import os
 from functools import lru_cache
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 _LINK = Path("/etc/localtime")
 _NAME = Path("/etc/timezone")
-_MARK = "zoneinfo/"
+_ZONEINFO = "zoneinfo/"
 
 
 def zone_name(configured: str | None) -> str:
-    """The zone's name, as `Europe/Berlin`; empty when nothing tells it."""
-    for name in (configured, os.environ.get("TZ"), _machine()):
+    """Return the zone's name, as `Europe/Berlin`; empty when it is unknown."""
+    for name in (configured, os.environ.get("TZ"), _machine_zone()):
         if name and find_zone(name.strip().removeprefix(":")):
             return name.strip().removeprefix(":")
     return ""
@@ -23,8 +23,8 @@ def zone_name(configured: str | None) -> str:
 
 @lru_cache(32)
 def find_zone(name: str) -> "ZoneInfo | None":
-    """A zone by its name; None for what is none."""
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # slow to load; not every command asks
+    """Return a zone by its name; None for an invalid name."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # slow to import and not always needed
 
     try:
         return ZoneInfo(name)
@@ -33,18 +33,18 @@ def find_zone(name: str) -> "ZoneInfo | None":
 
 
 @lru_cache(1)
-def _machine() -> str:
+def _machine_zone() -> str:
     try:
         target = str(_LINK.resolve(strict=True))
-        if _MARK in target:
-            return target.rpartition(_MARK)[2]
+        if _ZONEINFO in target:
+            return target.rpartition(_ZONEINFO)[2]
         return _NAME.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return ""
 
 
 def day_in(name: str, at_ms: int) -> str:
-    """The date there, as 2026-01-31; by this machine's clock where no zone is known."""
+    """Return the date in a zone, as 2026-01-31; without a zone, in this machine's."""
     from datetime import datetime
 
     zone = find_zone(name) if name else None
@@ -52,9 +52,9 @@ def day_in(name: str, at_ms: int) -> str:
 
 
 def in_hours(start: str, end: str, name: str, at_ms: int) -> bool:
-    """Whether it is between two times of the day there, as 08:00 and 24:00; past midnight, too.
+    """Return whether a time is between two times of day in a zone, as 08:00 and 24:00.
 
-    The end is not in it. Hours that are no hours, or begin where they end, keep nobody away.
+    The range excludes its end and may cross midnight. Invalid or equal times mean always.
     """
     from datetime import datetime
 

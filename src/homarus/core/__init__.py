@@ -1,1 +1,1 @@
-"""Values and primitives: what every other package speaks. No I/O."""
+"""Values and primitives that every other package uses."""

@@ -1,4 +1,4 @@
-"""The event bus: many readers, and no reader can slow or break a run."""
+"""The event bus: publishes events to subscribers, none of which can slow or break a run."""
 
 import asyncio
 from collections import deque
@@ -7,15 +7,15 @@ from contextlib import contextmanager
 
 from homarus.core.event import Event, Fact, RunEnded, TextAdded, ThinkingAdded, ToolProgressed
 
-# What is told again later, whole: a slow reader loses these first.
+# A later event repeats the complete text: a slow subscriber loses these first.
 _DELTAS = (TextAdded, ThinkingAdded, ToolProgressed)
 
 
 class Subscription:
-    """One reader's bounded view of the bus. `missed` counts what it was too slow for.
+    """A bounded queue of events for one reader; `missed` counts the events it dropped.
 
-    It holds what was asked for: the facts of one run, of one session, of some kinds; without a
-    wish, everything. That of one run ends with the run.
+    It may be limited to one run, one session or some kinds of event data. A subscription to one
+    run ends with the run.
     """
 
     def __init__(
@@ -31,33 +31,33 @@ class Subscription:
         self._size = size
         self._run_id, self._session_key, self._kinds = run_id, session_key, kinds
         self._events: deque[Event] = deque()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._closed = False
         self.missed = 0
 
     def offer(self, event: Event) -> None:
-        if self._closed or not self._concerns(event):
+        if self._closed or not self._is_relevant(event):
             return
         if not self._kinds or isinstance(event.fact, self._kinds):
             if len(self._events) == self._size:
                 self._drop_one()
             self._events.append(event)
-            self._news.set()
+            self._changed.set()
         if self._run_id and isinstance(event.fact, RunEnded):
             self.close()
 
-    def _concerns(self, event: Event) -> bool:
+    def _is_relevant(self, event: Event) -> bool:
         return self._run_id in ("", event.run_id) and self._session_key in ("", event.session_key)
 
     @property
     def waiting(self) -> int:
-        """How many events lie here unread: a reader may take those together."""
+        """Return the number of unread events, which a reader may process as one batch."""
         return len(self._events)
 
     def close(self) -> None:
-        """End the iteration once what is queued has been read."""
+        """End the iteration after the queued events have been read."""
         self._closed = True
-        self._news.set()
+        self._changed.set()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         while True:
@@ -65,11 +65,11 @@ class Subscription:
                 yield self._events.popleft()
             if self._closed:
                 return
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
 
     def _drop_one(self) -> None:
-        """Make room: the oldest delta goes, or the oldest of all when there is none."""
+        """Drop the oldest delta, or the oldest event when there is no delta."""
         deltas = (i for i, event in enumerate(self._events) if isinstance(event.fact, _DELTAS))
         del self._events[next(deltas, 0)]
         self.missed += 1
@@ -94,7 +94,7 @@ class Bus:
         session_key: str = "",
         kinds: tuple[type[Fact], ...] = (),
     ) -> Iterator[Subscription]:
-        """Listen for as long as the block lasts; its end ends the reader's iteration too."""
+        """Subscribe for the length of the block, whose end also ends the reader's iteration."""
         subscription = Subscription(size, run_id=run_id, session_key=session_key, kinds=kinds)
         self._subscriptions.add(subscription)
         try:

@@ -1,4 +1,4 @@
-"""Time as a value handed in, so that tests never sleep."""
+"""The clock as a dependency, so that tests need not sleep."""
 
 import asyncio
 import time
@@ -6,21 +6,21 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What time it is, and waiting."""
+    """The current time and a sleep."""
 
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since the epoch: for stamps, never for measuring."""
+        """Return milliseconds since the epoch: for timestamps, not for durations."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only grow: for deadlines and durations."""
+        """Return monotonic seconds: for deadlines and durations."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The clock of the operating system."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

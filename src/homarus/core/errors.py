@@ -1,51 +1,51 @@
-"""The exception tree. An error's class is its policy; only an adapter reads a vendor's words.
+"""The exception tree: the class of an error decides how it is handled.
 
 HomarusError
-├── UserError              what was typed or configured is wrong: message only, exit 2
-│   ├── ConfigError        says file, line, key and fix
-│   ├── UnknownName        says the nearest names
-│   └── MissingExtra       says the pip command
-├── ProviderError          the model did not answer
-│   ├── AuthFailed         → next credential
-│   ├── BillingFailed      → next credential, long rest
-│   ├── RateLimited        → cool down, next
-│   ├── Overloaded         → retry
-│   ├── ProviderTimeout    → retry, next
-│   ├── Unreachable        → retry, next
-│   ├── StreamBroken       → retry (malformed or cut before its end)
-│   ├── ContextOverflow    → compact, retry
-│   ├── ImageTooLarge      → report with the limit
-│   ├── ContentFiltered    → report
-│   ├── BadRequest         → stop, report
-│   │   └── ThinkingRefused → think less, retry
-│   └── AllFailed          → report: every model and credential was tried
-├── ToolError              the text goes to the model
+├── UserError                    wrong input or config: message only, exit status 2
+│   ├── ConfigError              names file, line, key and fix
+│   ├── UnknownName              names the closest names
+│   └── MissingExtra             names the pip command
+├── ProviderError                a model call failed
+│   ├── AuthFailed               → next credential
+│   ├── BillingFailed            → next credential, long cooldown
+│   ├── RateLimited              → cooldown, next target
+│   ├── Overloaded               → retry
+│   ├── ProviderTimeout          → retry, next target
+│   ├── Unreachable              → retry, next target
+│   ├── StreamBroken             → retry (malformed or cut off)
+│   ├── ContextOverflow          → compact, retry
+│   ├── ImageTooLarge            → report with the limit
+│   ├── ContentFiltered          → report
+│   ├── BadRequest               → stop, report
+│   │   └── ThinkingRefused          → lower the thinking level, retry
+│   └── AllFailed                → report: every model and credential was tried
+├── ToolError                    its text is sent to the model
 │   ├── ToolDenied
 │   └── ToolTimeout
-├── ChannelError           a chat service failed
-│   ├── SendFailed         → retry when `retryable`
-│   ├── MediaTooLarge      → say so, go on without the file
-│   └── ChannelAuthFailed  → stop the channel, tell the owner
-├── StoreError             state could not be read or written
+├── ChannelError                 a chat service failed
+│   ├── SendFailed               → retry when `retryable`
+│   ├── MediaTooLarge            → report, continue without the file
+│   └── ChannelAuthFailed        → stop the channel, notify the owner
+├── StoreError                   state could not be read or written
 │   ├── NotFound
-│   ├── Conflict           → reload, retry
-│   ├── LeaseLost          → stop: somebody else has it, or it is settled
-│   ├── Corrupt            → repair
-│   ├── DiskFull           → refuse new work until there is room
-│   └── InUse              → another process holds this state directory
-├── RunBroke               a run met a bug of ours
-├── RunStopped             a limit of ours ended a run
-│   ├── WentInCircles      → report: the same calls again and again
-│   └── SpendCapped        → report, until the cap is raised or the day is over
-├── RunStuck               a run would not stop, and was given up
-└── ProtocolError          what a gateway client is told
-    ├── InvalidRequest     its request is wrong
-    ├── Forbidden          it may not ask for this
-    ├── Unavailable        it is right, and cannot be served now
-    ├── NotPaired          its device is not known
-    └── AgentTimeout       its run took too long
+│   ├── Conflict                 → reload, retry
+│   ├── LeaseLost                → stop: another worker has it, or it is settled
+│   ├── Corrupt                  → repair
+│   ├── DiskFull                 → refuse new work until there is space
+│   └── InUse                    → another process uses this state directory
+├── RunBroke                     a bug of ours ended a run
+├── RunStopped                   a limit ended a run
+│   ├── WentInCircles            → report: the same calls were repeated
+│   └── SpendCapped              → report, until the limit is raised or the day ends
+├── RunStuck                     a run ignored its cancellation and was abandoned
+└── ProtocolError                the error response to a gateway client
+    ├── InvalidRequest           the request is invalid
+    ├── Forbidden                the client lacks the scope
+    ├── Unavailable              the request is valid and cannot be served now
+    ├── NotPaired                the device is not paired
+    └── AgentTimeout             the run took too long
 
-Every message says what happened and to what; `fix` says what to do next.
+The message says what happened and to what, `fix` what to do about it.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ from typing import ClassVar
 
 
 class HomarusError(Exception):
-    """Base of every error raised on purpose."""
+    """The base of every error that is raised deliberately."""
 
     code: ClassVar[str] = "internal"
     exit_status: ClassVar[int] = 1
@@ -75,7 +75,7 @@ class UserError(HomarusError):
 
 
 class ConfigError(UserError):
-    """The configuration is wrong at a known place."""
+    """The configuration is wrong in a known file, line and key."""
 
     code = "user.config"
 
@@ -88,7 +88,7 @@ class ConfigError(UserError):
 
 
 class UnknownName(UserError):
-    """A name nobody knows; the nearest ones are offered."""
+    """An unknown name; the closest known ones are offered."""
 
     code = "user.unknown_name"
 
@@ -113,7 +113,7 @@ class MissingExtra(UserError):
 
 
 class ProviderError(HomarusError):
-    """The model did not answer."""
+    """A model call failed."""
 
     code = "provider"
 
@@ -147,31 +147,31 @@ class RateLimited(ProviderError):
 
 
 class Overloaded(ProviderError):
-    """The provider is up and cannot serve now."""
+    """The provider is reachable and overloaded."""
 
     code = "provider.overloaded"
 
 
 class ProviderTimeout(ProviderError):
-    """No answer within the deadline."""
+    """The provider did not answer within the deadline."""
 
     code = "provider.timeout"
 
 
 class Unreachable(ProviderError):
-    """No connection: wrong address, no network, or nobody listening."""
+    """The connection failed: wrong address, no network, or no server."""
 
     code = "provider.unreachable"
 
 
 class StreamBroken(ProviderError):
-    """The answer began and was malformed or cut before its end."""
+    """The response was malformed, or cut off before its end."""
 
     code = "provider.stream"
 
 
 class ContextOverflow(ProviderError):
-    """The request does not fit the model's window."""
+    """The request exceeds the model's context window."""
 
     code = "provider.context_overflow"
 
@@ -189,25 +189,27 @@ class ContentFiltered(ProviderError):
 
 
 class BadRequest(ProviderError):
-    """The provider does not accept the request as it is."""
+    """The provider rejected the request as invalid."""
 
     code = "provider.bad_request"
 
 
 class ThinkingRefused(BadRequest):
-    """The model does not think, or not that hard."""
+    """The model does not support this thinking level."""
 
     code = "provider.thinking_refused"
 
 
 class AllFailed(ProviderError):
-    """Every model and credential that could be tried was."""
+    """Every model and credential was tried, and all failed."""
 
     code = "provider.all_failed"
 
     def __init__(self, tried: tuple[ProviderError, ...]) -> None:
-        told = "; ".join(error.message for error in tried)
-        super().__init__(f"no model answered: {told}", fix=tried[-1].fix, status=tried[-1].status)
+        reasons = "; ".join(error.message for error in tried)
+        super().__init__(
+            f"no model answered: {reasons}", fix=tried[-1].fix, status=tried[-1].status
+        )
         self.tried = tried
 
 
@@ -218,13 +220,13 @@ class ToolError(HomarusError):
 
 
 class ToolDenied(ToolError):
-    """Policy or a person said no."""
+    """The tool policy or a person refused the call."""
 
     code = "tool.denied"
 
 
 class ToolTimeout(ToolError):
-    """A tool took longer than it may."""
+    """A tool call exceeded its timeout."""
 
     code = "tool.timeout"
 
@@ -236,7 +238,7 @@ class ChannelError(HomarusError):
 
 
 class SendFailed(ChannelError):
-    """A message was not taken."""
+    """A message could not be sent."""
 
     code = "channel.send_failed"
 
@@ -249,7 +251,7 @@ class SendFailed(ChannelError):
 
 
 class MediaTooLarge(ChannelError):
-    """A file is larger than it may be."""
+    """A file exceeds the size limit."""
 
     code = "channel.media_too_large"
 
@@ -261,13 +263,13 @@ class ChannelAuthFailed(ChannelError):
 
 
 class RunBroke(HomarusError):
-    """A run met a bug of ours: it is in the log, and the sender is told."""
+    """A bug of ours ended a run: the log has the details, and the sender is notified."""
 
     code = "run.broke"
 
 
 class RunStuck(HomarusError):
-    """A run was told to stop and did not: where it hangs is in the log."""
+    """A run ignored its cancellation and was abandoned: the log has its stack."""
 
     code = "run.stuck"
 
@@ -279,13 +281,13 @@ class RunStopped(HomarusError):
 
 
 class WentInCircles(RunStopped):
-    """The agent repeated the same tool calls and got no further."""
+    """The agent repeated the same tool calls without progress."""
 
     code = "run.stopped.circles"
 
 
 class SpendCapped(RunStopped):
-    """The next model call would cost more than is allowed."""
+    """The next model call would exceed the spend limit."""
 
     code = "run.stopped.spend_cap"
 
@@ -303,38 +305,38 @@ class NotFound(StoreError):
 
 
 class Conflict(StoreError):
-    """Someone else wrote first."""
+    """Another writer changed the data first."""
 
     code = "store.conflict"
 
 
 class LeaseLost(StoreError):
-    """Somebody else works on this now, or it is settled: what was done here does not count."""
+    """The lease was lost to another worker, or the record is settled: discard this work."""
 
     code = "store.lease_lost"
 
 
 class Corrupt(StoreError):
-    """What is stored cannot be read."""
+    """The stored data is corrupt."""
 
     code = "store.corrupt"
 
 
 class DiskFull(StoreError):
-    """There is no room to write."""
+    """The disk is full."""
 
     code = "store.disk_full"
 
 
 class InUse(StoreError):
-    """Another process holds this state directory."""
+    """Another process uses this state directory."""
 
     code = "store.in_use"
     exit_status = 2
 
 
 class ProtocolError(HomarusError):
-    """What a gateway client is told; `wire` is its code on the wire."""
+    """An error response to a gateway client; `wire` is its code in the protocol."""
 
     code = "protocol"
     wire: ClassVar[str] = "UNAVAILABLE"
@@ -350,12 +352,12 @@ class ProtocolError(HomarusError):
     ) -> None:
         super().__init__(message, fix=fix)
         self.details = details
-        self.close_code = close_code  # what the connection is closed with; 0: it stays open
+        self.close_code = close_code  # the WebSocket close code; 0 keeps the connection open
         self.retry_after_ms = retry_after_ms
 
 
 class InvalidRequest(ProtocolError):
-    """The request is wrong."""
+    """The request is invalid."""
 
     code = "protocol.invalid_request"
     wire = "INVALID_REQUEST"
@@ -363,20 +365,20 @@ class InvalidRequest(ProtocolError):
 
 
 class Forbidden(ProtocolError):
-    """The client may not ask for this; the newest protocol has a word of its own for it."""
+    """The client lacks the scope for this; only the newest protocol has a code for it."""
 
     code = "protocol.forbidden"
     wire = "FORBIDDEN"
 
 
 class Unavailable(ProtocolError):
-    """The request is right, and cannot be served now."""
+    """The request is valid and cannot be served now."""
 
     code = "protocol.unavailable"
 
 
 class NotPaired(ProtocolError):
-    """The device is not known here."""
+    """The device is not paired."""
 
     code = "protocol.not_paired"
     wire = "NOT_PAIRED"

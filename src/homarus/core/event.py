@@ -1,8 +1,8 @@
-"""Events: facts about a run, in the past tense, and the shape clients see them in.
+"""The events of a run, and their encoding for gateway clients.
 
-An `Event` is a fact with its place in one run. `Payloads` turns the events of a run into the
-wire's envelopes `{runId, seq, stream, ts, data, sessionKey}`; it alone knows that the wire's
-assistant events repeat the whole text with each delta.
+An `Event` is event data with its position in one run. `EventEncoder` encodes the events of a run
+as protocol payloads `{runId, seq, stream, ts, data, sessionKey}`, whose assistant events repeat
+the complete text with each delta.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from homarus.core.value import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A run left its lane and began."""
+    """A run entered its lanes and started."""
 
     provider: str = ""
     model: str = ""
@@ -22,21 +22,21 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class TextAdded:
-    """The model wrote a little more."""
+    """The model streamed more text."""
 
     delta: str
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingAdded:
-    """The model thought a little more."""
+    """The model streamed more reasoning."""
 
     delta: str
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
-    """A model or credential failed and another is tried; what was said so far is void."""
+    """A model call failed and another is tried; the text streamed so far is discarded."""
 
     provider: str
     model: str
@@ -48,14 +48,14 @@ class AttemptFailed:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool began."""
+    """A tool call started."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class ToolProgressed:
-    """A running tool has something to show."""
+    """A running tool call reported partial output."""
 
     call: ToolCall
     text: str
@@ -63,40 +63,40 @@ class ToolProgressed:
 
 @dataclass(frozen=True, slots=True)
 class ToolEnded:
-    """A tool finished."""
+    """A tool call ended."""
 
     result: ToolReturn
 
 
 @dataclass(frozen=True, slots=True)
 class MessageSaved:
-    """A message entered the transcript."""
+    """A message was appended to the transcript."""
 
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionStarted:
-    """The history is being summarised."""
+    """Compaction started."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionEnded:
-    """The history was summarised."""
+    """Compaction ended."""
 
     will_retry: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorNoted:
-    """Something went wrong that does not end the run."""
+    """An error occurred that does not end the run."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswered:
-    """A command in a chat was obeyed, or refused: `error` says why. No run was made of it."""
+    """A chat command was executed without a run, or refused for the reason in `error`."""
 
     text: str = ""
     error: str = ""
@@ -104,7 +104,7 @@ class CommandAnswered:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The run is over; `error` says why when it failed, `attempts` what failed on the way."""
+    """The run ended; `error` is set when it failed, `attempts` are its failed model calls."""
 
     error: str = ""
     aborted: bool = False
@@ -127,16 +127,16 @@ Fact: TypeAlias = (
     | RunEnded
 )
 
-# What the wire has no stream for.
-_UNSEEN = (ThinkingAdded, MessageSaved, CommandAnswered)
+# Event data that the protocol has no stream for.
+_WITHOUT_STREAM = (ThinkingAdded, MessageSaved, CommandAnswered)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One fact with its place in one run.
+    """Event data with its position in one run.
 
-    `seq` starts at 1 in each run and counts what the wire shows: to a client a gap means loss. A
-    fact with no stream of its own carries the number of the one before it.
+    `seq` starts at 1 in each run and counts the events that clients see: a gap tells a client
+    that events were lost. Event data without a stream has the number of the event before it.
     """
 
     run_id: str
@@ -147,7 +147,7 @@ class Event:
 
 
 class Emitter:
-    """Numbers and stamps the facts of one run."""
+    """Publishes the events of one run, numbered and with a timestamp."""
 
     def __init__(
         self,
@@ -161,15 +161,15 @@ class Emitter:
         self._seq = 0
 
     def __call__(self, fact: Fact) -> None:
-        if not isinstance(fact, _UNSEEN):
+        if not isinstance(fact, _WITHOUT_STREAM):
             self._seq += 1
         self._publish(Event(self.run_id, self.session_key, self._seq, self._now_ms(), fact))
 
 
 class Payloads:
-    """The wire's view of one run: feed it that run's events in order.
+    """Encodes the events of one run, in order, as protocol payloads.
 
-    A fact the wire has no stream for gives None.
+    Event data that the protocol has no stream for is encoded as None.
     """
 
     def __init__(self) -> None:
@@ -177,10 +177,10 @@ class Payloads:
         self._started_ms = 0
 
     def of(self, event: Event) -> dict[str, Json] | None:
-        view = self._view(event)
-        if view is None:
+        encoded = self._encode(event)
+        if encoded is None:
             return None
-        stream, data = view
+        stream, data = encoded
         return {
             "runId": event.run_id,
             "seq": event.seq,
@@ -190,7 +190,7 @@ class Payloads:
             "sessionKey": event.session_key,
         }
 
-    def _view(self, event: Event) -> tuple[str, dict[str, Json]] | None:
+    def _encode(self, event: Event) -> tuple[str, dict[str, Json]] | None:
         match event.fact:
             case TextAdded(delta):
                 self._text += delta
@@ -203,7 +203,7 @@ class Payloads:
             case ToolStarted() | ToolProgressed() | ToolEnded() as fact:
                 return "tool", _tool_data(fact)
             case MessageSaved():
-                self._text = ""  # the next assistant message starts afresh
+                self._text = ""  # the next assistant message starts with an empty text
                 return None
             case AttemptFailed() as failed:
                 self._text = ""
@@ -216,8 +216,8 @@ class Payloads:
                 return None
 
     def _ended(self, ts_ms: int, ended: RunEnded) -> dict[str, Json]:
-        tried = [attempt_data(failed) for failed in ended.attempts]
-        more: dict[str, Json] = {"attempts": tried} if tried else {}
+        attempts = [attempt_data(failed) for failed in ended.attempts]
+        more: dict[str, Json] = {"attempts": attempts} if attempts else {}
         if ended.error:
             times = {"startedAt": self._started_ms, "endedAt": ts_ms}
             return {"phase": "error", **times, "error": ended.error, **more}
@@ -233,7 +233,7 @@ def _compaction_data(fact: CompactionStarted | CompactionEnded) -> dict[str, Jso
 
 
 def attempt_data(failed: AttemptFailed) -> dict[str, Json]:
-    """A failed attempt as clients and `--json` see it."""
+    """Encode a failed attempt for gateway clients and for `--json`."""
     return {
         "provider": failed.provider,
         "model": failed.model,

@@ -1,8 +1,8 @@
-"""Fault points: named places where a test makes the program die, fail or wait.
+"""Fault points: named places where a test can kill, fail or delay the program.
 
-`HOMARUS_FAULT=point:action[:n][,…]` switches some on; without it a point costs one look into an
-empty dict. `n` is the pass at which it happens, the first when it is left out; `n+` is that pass
-and every later one. Actions: kill9, raise, delay (a second), slow (5 ms), enospc, eio.
+`HOMARUS_FAULT=point:action[:n][,…]` enables some; without it a point costs one lookup in an empty
+dict. The action happens when the point is passed for the `n`-th time (default 1), with `n+` then
+and every later time. Actions: kill9, raise, delay (a second), slow (5 ms), enospc, eio.
 """
 
 import errno
@@ -19,7 +19,7 @@ ACTIONS: Final = ("kill9", "raise", "delay", "slow", "enospc", "eio")
 DELAY_S: Final = 1.0
 SLOW_S: Final = 0.005
 
-# Every point there is, and what has just happened when it is passed.
+# Every fault point, with the state of the program when it is passed.
 POINTS: Final = {
     "intake.read": "a message was read from its service, and is not in the journal",
     "intake.accepted": "it is in the journal, and the service has not been told",
@@ -42,7 +42,7 @@ POINTS: Final = {
 
 
 class Injected(Exception):
-    """What the action `raise` raises: a bug, as far as the program can tell."""
+    """Raised by the action `raise`; the program treats it as a bug of its own."""
 
 
 @dataclass(slots=True)
@@ -52,20 +52,20 @@ class _Fault:
     repeats: bool
     passes: int = 0
 
-    def is_now(self) -> bool:
+    def is_due(self) -> bool:
         self.passes += 1
         return self.passes == self.first or (self.repeats and self.passes > self.first)
 
 
 def parse_faults(text: str) -> dict[str, _Fault]:
-    """The faults a variable asks for; a point or action that is not one is an error."""
+    """Parse the value of HOMARUS_FAULT. Raises UserError for an unknown point or action."""
     faults: dict[str, _Fault] = {}
-    for one in filter(None, (part.strip() for part in text.split(","))):
-        point, action, count = (*one.split(":"), "1")[:3] if ":" in one else (one, "", "1")
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        point, action, count = (*item.split(":"), "1")[:3] if ":" in item else (item, "", "1")
         number = count.removesuffix("+")
         if point not in POINTS or action not in ACTIONS or not number.isdecimal():
             raise UserError(
-                f"{VARIABLE}: {one!r} is not point:action[:n]",
+                f"{VARIABLE}: {item!r} is not point:action[:n]",
                 fix=f"points: {', '.join(POINTS)}; actions: {', '.join(ACTIONS)}",
             )
         faults[point] = _Fault(action, max(1, int(number)), count.endswith("+"))
@@ -76,12 +76,12 @@ _faults = parse_faults(os.environ.get(VARIABLE, ""))
 
 
 def fault(point: str) -> None:
-    """Pass a point; what was asked for it happens here."""
-    if (found := _faults.get(point)) is not None and found.is_now():
-        _happen(point, found.action)
+    """Pass a fault point, performing the action that is enabled for it."""
+    if (enabled := _faults.get(point)) is not None and enabled.is_due():
+        _perform(point, enabled.action)
 
 
-def _happen(point: str, action: str) -> None:
+def _perform(point: str, action: str) -> None:
     match action:
         case "kill9":
             os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Code fences in markdown: where they are, so that text is not cut or read inside them.
+"""Find code fences in markdown, so that text is not cut or parsed inside them.
 
 The rules are CommonMark's: a fence opens with three or more backticks or tildes, indented by at
 most three spaces, and closes with a line of at least as many of the same and nothing else.
@@ -15,7 +15,7 @@ _LINE = re.compile(r"^( {0,3})(`{3,}|~{3,})([^\n]*)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """One fenced block: `text[start:end]`, from its opening line to the end of its last."""
+    """A fenced block: `text[start:end]`, from its opening line to the end of its last line."""
 
     start: int
     end: int
@@ -29,7 +29,7 @@ class Fence:
 
 
 def find_fences(text: str) -> list[Fence]:
-    """Every fenced block, in order; one that is never closed reaches to the end of the text."""
+    """Return every fenced block in order; an unclosed one extends to the end of the text."""
     fences: list[Fence] = []
     opened: re.Match[str] | None = None
     for line in _LINE.finditer(text):
@@ -45,7 +45,7 @@ def find_fences(text: str) -> list[Fence]:
 
 
 def split_lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Every line, and whether it belongs to a fenced block."""
+    """Yield every line, and whether it belongs to a fenced block."""
     opener = ""
     for line in text.split("\n"):
         marker = match_marker(line)
@@ -59,25 +59,25 @@ def split_lines(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def match_marker(line: str) -> tuple[str, str] | None:
-    """The marker and what follows it, when a line could open or close a block."""
+    """Return the marker and the text after it, if the line could open or close a block."""
     found = _LINE.match(line)
     return (found[2], found[3]) if found else None
 
 
 def opens_fence(marker: str, after: str) -> bool:
-    """Whether a marker opens a block; backticks after backticks are code in a line of text."""
+    """Return whether a marker opens a block; more backticks on the line make it inline code."""
     return marker[0] == "~" or "`" not in after
 
 
 def closes_fence(opener: str, marker: str, after: str) -> bool:
-    """Whether a marker ends the block that `opener` began."""
+    """Return whether a marker closes the block that `opener` opened."""
     return marker.startswith(opener) and not after.strip()
 
 
 def fence_at(fences: Sequence[Fence], index: int) -> Fence | None:
-    """The block that a cut at `index` would cut in two."""
-    at = bisect_right(fences, index, key=lambda fence: fence.start) - 1
-    return fences[at] if at >= 0 and fences[at].start < index < fences[at].end else None
+    """Return the block that contains `index`, where a cut would split it."""
+    last = bisect_right(fences, index, key=lambda fence: fence.start) - 1
+    return fences[last] if last >= 0 and fences[last].start < index < fences[last].end else None
 
 
 def _fence(opened: re.Match[str], end: int) -> Fence:

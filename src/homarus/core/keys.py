@@ -1,17 +1,18 @@
-"""Session keys: the names of conversations, and the ids of agents and accounts inside them.
+"""Build and parse session keys, and the ids of agents and accounts in them.
 
 A key is text such as `agent:main:main` or `agent:ops:slack:channel:c1:thread:17.1`. It is
-lower-case, it starts with its agent, and it is made here and nowhere else. Keys from outside
-(a client, a file, an older version) come in through `store_key`.
+lower-case, it starts with its agent, and it is built only here. Keys from outside (a client, a
+file, an older version) are converted by `canonical_key`.
 """
 
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Literal, NewType, TypeAlias
 
+from homarus.core.channel_traits import UNKNOWN_CHANNEL, ChannelTraits
 from homarus.core.errors import UserError
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
@@ -27,9 +28,9 @@ Shape: TypeAlias = Literal["missing", "agent", "legacy_or_alias", "malformed_age
 DEFAULT_AGENT = AgentId("main")
 DEFAULT_ACCOUNT = AccountId("default")
 DEFAULT_MAIN = "main"
-LITERAL_KEYS = frozenset({"global", "unknown"})  # conversations of no agent in particular
+LITERAL_KEYS = frozenset({"global", "unknown"})  # sessions of no agent
 MAX_KEY_CHARS = 512
-_MAX_ID_CHARS = 200  # of somebody's id on a service; a longer one is told by its mark
+_MAX_ID_CHARS = 200  # of an id on a service; a longer one is replaced by a hash
 
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _NOT_ID = re.compile(r"[^a-z0-9_-]+")
@@ -38,19 +39,13 @@ _AGENT_MODEL = re.compile(rf"(?:openclaw[:/]|agent:)({_ID.pattern})", re.IGNOREC
 _THREAD_MARKS = (":thread:", ":topic:")
 _CHAT_MARKS = frozenset({"direct", "group", "channel"})
 _OWN_MARKS = frozenset({"agent", "subagent", "cron", "acp", "hook"})
-# Services whose ids are the same in any case, those that write theirs otherwise than in lower
-# case, and those that name people by telephone number.
-_CASELESS = frozenset({"bluebubbles", "email", "imessage", "irc", "nostr", "whatsapp", "xmpp"})
-_WRITTEN: Mapping[str, Callable[[str], str]] = {"slack": str.upper, "line": str.capitalize}
-_BY_PHONE = frozenset({"bluebubbles", "imessage", "signal", "sms", "voice", "whatsapp"})
-_PHONE = re.compile(r"\+?[0-9][0-9 ().-]{2,30}")
 _MARKED = re.compile(r"~[0-9a-f]{16}\Z")
 _BIDI = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 @dataclass(frozen=True, slots=True)
 class AgentKey:
-    """A key taken apart: whose it is, and the rest."""
+    """A key split into its agent and the rest."""
 
     agent: str
     rest: str
@@ -61,7 +56,7 @@ class AgentKey:
 
 
 def check_key(text: str) -> SessionKey:
-    """The text as a key, or a UserError: too long, empty, or made to deceive a reader."""
+    """Return the text as a key. Raises UserError if it is too long, empty or misleading."""
     if len(text) > MAX_KEY_CHARS:
         raise UserError(
             f"session key of {len(text)} characters: {one_line(text[:80], 40)}",
@@ -83,17 +78,17 @@ def _deceives(ch: str) -> bool:
 
 
 def normalize_agent_id(text: str | None) -> AgentId:
-    """An agent's id as keys and folders use it; what cannot be one becomes `main`."""
+    """Return an agent's id as keys and folders use it; `main` for an invalid one."""
     return AgentId(_normalize_id(text) or DEFAULT_AGENT)
 
 
 def normalize_account_id(text: str | None) -> AccountId:
-    """A channel account's id as keys use it; what cannot be one becomes `default`."""
+    """Return an account's id as keys use it; `default` for an invalid one."""
     return AccountId(_normalize_id(text) or DEFAULT_ACCOUNT)
 
 
 def normalize_main_key(text: str | None) -> str:
-    """The last part of an agent's main key; `main` unless the config renames it."""
+    """Return the last part of an agent's main key; `main` unless configured."""
     return (text or "").strip().lower() or DEFAULT_MAIN
 
 
@@ -105,14 +100,14 @@ def _normalize_id(text: str | None) -> str:
 
 
 def agent_of_model(model: str) -> AgentId | None:
-    """The agent that a client asks for by the model name `openclaw:<id>` or `agent:<id>`."""
+    """Return the agent that a client requests as model `openclaw:<id>` or `agent:<id>`."""
     found = _AGENT_MODEL.fullmatch(model.strip())
     return AgentId(found[1].lower()) if found else None
 
 
 @lru_cache(4_096)
 def parse_agent_key(key: str | None) -> AgentKey | None:
-    """The agent and the rest of a key in today's form; None for any other text."""
+    """Return agent and rest of a key in the current form; None for any other text."""
     parts = [part for part in (key or "").strip().split(":") if part]
     if len(parts) < 3 or parts[0] != "agent" or not parts[1].strip():
         return None
@@ -120,13 +115,13 @@ def parse_agent_key(key: str | None) -> AgentKey | None:
 
 
 def agent_of(key: str | None) -> str:
-    """The agent a session key names; one of another form belongs to the usual one."""
+    """Return the agent of a session key; the default agent for a key of another form."""
     parsed = parse_agent_key(key)
     return parsed.agent if parsed else DEFAULT_AGENT
 
 
 def classify(key: str | None) -> Shape:
-    """What kind of text a key is."""
+    """Return which form a key has."""
     text = (key or "").strip()
     if not text:
         return "missing"
@@ -136,7 +131,7 @@ def classify(key: str | None) -> Shape:
 
 
 def main_key(agent: str, main: str | None = None) -> SessionKey:
-    """An agent's own conversation, where direct messages meet unless told otherwise."""
+    """Return the key of an agent's main session, the default session of direct messages."""
     return check_key(f"agent:{normalize_agent_id(agent)}:{normalize_main_key(main)}")
 
 
@@ -149,17 +144,19 @@ def peer_key(
     account: str | None = None,
     scope: DmScope = "main",
     main: str | None = None,
+    traits: ChannelTraits = UNKNOWN_CHANNEL,
     identity_links: Mapping[str, Collection[str]] | None = None,
 ) -> SessionKey:
-    """The key of a chat with a person or a group.
+    """Return the key of a chat with a person or a group.
 
-    `identity_links` names people by the ids they have on several services, so that one person
-    has one direct conversation: `{"alice": ["telegram:111", "discord:222"]}`.
+    `traits` are those of the channel. `identity_links` names people by their ids on several
+    services, so that one person has one direct session: `{"alice": ["telegram:111",
+    "discord:222"]}`.
     """
     channel = channel.strip().lower() or "unknown"
     named = peer.strip().lower()
     start = f"agent:{normalize_agent_id(agent)}"
-    peer = peer_id(channel, peer)
+    peer = peer_id(peer, traits)
     if kind != "direct":
         return check_key(f"{start}:{channel}:{kind}:{peer or 'unknown'}")
     if scope == "main" or not peer:
@@ -174,26 +171,22 @@ def peer_key(
             return check_key(f"{start}:{channel}:{normalize_account_id(account)}:direct:{peer}")
 
 
-def peer_id(channel: str, text: str) -> str:
-    """A person's or group's id on a service, as keys have it: in lower case, and no two alike.
+def peer_id(text: str, traits: ChannelTraits = UNKNOWN_CHANNEL) -> str:
+    """Return the id of a person or group as keys have it: lower-case and unambiguous.
 
-    An id that would be confused with another (`Alice` with `alice`), that could be read as
-    more than an id (`1:thread:2`), that holds what no key may hold, or that is very long gets a
-    mark: `alice~3bc51062973c458d`.
+    An id that would be confused with another (`Alice` with `alice`), that could be parsed as more
+    than an id (`1:thread:2`), that contains what no key may contain, or that is very long gets a
+    suffix: `alice~3bc51062973c458d`. Spellings of one id (`ChannelTraits.canonical_id`) have one
+    key.
     """
     if len(text) > _MAX_ID_CHARS or (not text.isprintable() and any(map(_deceives, text))):
         shown = "".join(ch for ch in text[:40] if not _deceives(ch))
         return _marked(shown.strip().lower().replace(":", "_"), text)
-    if channel in _BY_PHONE and _PHONE.fullmatch(text.strip()):
-        return re.sub(r"[^+0-9]", "", text)
-    plain = text.strip().lower()
-    if channel in _CASELESS:
-        is_same = text.strip().lower() == text.lower()
-    else:
-        is_same = _WRITTEN.get(channel, str)(plain) == text
-    if not plain or (is_same and not _is_ambiguous(plain)):
+    own = traits.canonical_id(text) or text
+    plain = own.strip().lower()
+    if not plain or (traits.restore_case(plain) == own and not _is_ambiguous(plain)):
         return plain
-    return _marked(plain.replace(":", "_") if _is_ambiguous(plain) else plain, text)
+    return _marked(plain.replace(":", "_") if _is_ambiguous(plain) else plain, own)
 
 
 def _is_ambiguous(text: str) -> bool:
@@ -206,7 +199,7 @@ def _marked(text: str, original: str) -> str:
 
 
 def cron_key(agent: str, job: str, run: str = "") -> SessionKey:
-    """The conversation of a scheduled job, or of one run of it."""
+    """Return the key of a scheduled job's session, or of one run of it."""
     parts = [_marked(_normalize_id(p), p) if _normalize_id(p) != p else p for p in (job, run) if p]
     return check_key(f"agent:{normalize_agent_id(agent)}:cron:{':run:'.join(parts)}")
 
@@ -226,55 +219,55 @@ def thread_key(
     own_chat: bool = False,
     mark: Literal["thread", "topic"] = "thread",
 ) -> SessionKey:
-    """The key of a thread in a chat.
+    """Return the key of a thread in a chat.
 
-    `own_chat`: the service gives a thread a chat id of its own, so its base is its key already.
-    `mark` is what the service calls it.
+    `own_chat`: the service gives a thread its own chat id, so its base is already its key. `mark`
+    is the service's word for it.
     """
     thread = (thread or "").strip().lower()
     return check_key(base if own_chat or not thread else f"{base}:{mark}:{thread}")
 
 
 def thread_parent(key: str | None) -> SessionKey | None:
-    """The chat that a thread or forum topic hangs on; None when the key is no thread's."""
+    """Return the key of the chat that contains a thread or topic; None for other keys."""
     text = (key or "").strip()
     at = max(text.lower().rfind(mark) for mark in _THREAD_MARKS)
     return SessionKey(text[:at].strip()) if at > 0 else None
 
 
 def is_subagent(key: str | None) -> bool:
-    """Whether an agent, not a person, opened this conversation."""
+    """Return whether an agent opened this session."""
     return _starts(key, "subagent:", bare=True)
 
 
 def subagent_depth(key: str | None) -> int:
-    """How many agents stand between this conversation and a person."""
+    """Return how many agents are between this session and a person."""
     return f":{(key or '').strip().lower()}".count(":subagent:")
 
 
 def announce_key(child: str, run: str) -> str:
-    """The idempotency key of what a sub-agent's run tells its parent: it is told once."""
+    """Return the idempotency key of a sub-agent's announcement to its parent."""
     return f"announce:v1:{child}:{run}"
 
 
 def is_cron(key: str | None) -> bool:
-    """Whether a scheduled job owns this conversation."""
+    """Return whether a scheduled job owns this session."""
     return _starts(key, "cron:", bare=False)
 
 
 def is_cron_run(key: str | None) -> bool:
-    """Whether this is one run of a scheduled job."""
+    """Return whether this is one run of a scheduled job."""
     parsed = parse_agent_key(key)
     return bool(parsed and _CRON_RUN.fullmatch(parsed.rest.lower()))
 
 
 def is_hook(key: str | None) -> bool:
-    """Whether a stranger's webhook talks here, also when its key only looks like one of theirs."""
+    """Return whether the session is a webhook's, also for look-alike characters in its key."""
     return _starts(unicodedata.normalize("NFKC", key or ""), "hook:", bare=True)
 
 
 def is_acp(key: str | None) -> bool:
-    """Whether an editor talks here, by the agent client protocol."""
+    """Return whether an editor uses the session, by the agent client protocol."""
     return _starts(key, "acp:", bare=True)
 
 
@@ -293,12 +286,12 @@ def store_key(
     channels: Collection[str] = (),
     agents: Collection[str] = (),
 ) -> SessionKey:
-    """The one key under which a conversation is stored, whatever form it was asked for in.
+    """Return the key under which a session is stored, for any form of it.
 
-    Empty and `main` mean the agent's main key; a key without its agent gets `agent`; `dm` is
-    read as `direct`; `global` and `unknown` stay as they are. Two older forms are read where they
-    can be nothing else: `<channel>:<account>:<sender>` for a channel in `channels`, and
-    `<parent>::<agent>` for an agent in `agents`.
+    Empty and `main` mean the agent's main key; a key without its agent gets `agent`; `dm` becomes
+    `direct`; `global` and `unknown` are unchanged. Two legacy forms are converted where they are
+    unambiguous: `<channel>:<account>:<sender>` for a channel in `channels`, and `<parent>::<agent>`
+    for an agent in `agents`.
     """
     if not (key or "").strip():
         return main_key(agent, main)
@@ -330,11 +323,11 @@ def _no_conversation(text: str) -> UserError:
 
 def _split_agent(text: str) -> tuple[str, str]:
     parsed = parse_agent_key(text)
-    # The agent's id becomes a folder name: what is no id is refused, not guessed.
+    # The agent's id becomes a folder name: an invalid one is refused, not corrected.
     if not parsed or not _ID.fullmatch(parsed.agent):
         raise _no_conversation(text)
     head = f"agent:{parsed.agent}:"
-    # An id on a service may hold `::` (an IPv6 address): it stays as it is.
+    # An id on a service may contain `::` (an IPv6 address), which is kept.
     return head, text[len(head) :] if text.startswith(head) else parsed.rest
 
 
@@ -355,7 +348,7 @@ def _read_dm(rest: str) -> str:
 
 
 def request_key(key: str | None) -> str | None:
-    """The key as a client of one agent names it: without the agent."""
+    """Return the key without its agent, as a client of one agent names it."""
     text = (key or "").strip()
     if not text:
         return None
@@ -364,7 +357,7 @@ def request_key(key: str | None) -> str | None:
 
 
 def channel_in(key: str) -> str:
-    """The channel that a key names; "" when it names none."""
+    """Return the channel in a key; "" when it has none."""
     parsed = parse_agent_key(key)
     parts = (parsed.rest if parsed else key).lower().split(":")
     known = len(parts) > 2 and {"direct", "dm", "group", "channel"} & {*parts[1:3]}
@@ -372,6 +365,6 @@ def channel_in(key: str) -> str:
 
 
 def chat_type_in(key: str) -> PeerKind:
-    """The kind of chat that a key names; one that names none is between two."""
+    """Return the chat type in a key; `direct` when it has none."""
     marks = {*key.lower().split(":")}
     return "group" if "group" in marks else "channel" if "channel" in marks else "direct"

@@ -1,6 +1,6 @@
-"""Lanes: named FIFOs with a width. Enter the narrow one first: `enter("session:KEY", "main")`.
+"""Lanes: named FIFO concurrency limits. Enter the narrow one first: `enter("session:KEY", "main")`.
 
-Who waits in one for long is told in the log, with those inside.
+A task that waits long for a lane is logged, with the tasks that hold it.
 """
 
 import asyncio
@@ -14,46 +14,48 @@ from homarus.core.value import dataclass
 
 log = logging.getLogger(__name__)
 
-# A run that waits for a child must not wait for its own lane: each kind of work has one.
+# Each kind of work has its own lane: a run that waits for a child must not block the child.
 WIDTHS: Final[Mapping[str, int]] = {"main": 4, "subagent": 8, "cron": 1, "nested": 1}
-LONG_S: Final = 2.0
+SLOW_WAIT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who is inside a lane, and for how long."""
+    """A task that holds a place in a lane, and for how long."""
 
-    who: str
-    for_s: float
+    task_name: str
+    held_s: float
 
 
 class _Lane:
-    """First come, first served, `width` at a time."""
+    """A FIFO semaphore that admits `width` tasks at a time."""
 
     def __init__(self, width: int) -> None:
-        self._width = self._free = width  # free is below zero while too many are inside
+        self._width = self._free = (
+            width  # free is negative after the width was reduced below the number of holders
+        )
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self.inside: dict[object, tuple[str, float]] = {}  # who, and since when
+        self.holders: dict[object, tuple[str, float]] = {}  # task name, and since when
 
     @property
     def depth(self) -> int:
         return len(self._waiting)
 
-    async def acquire(self, long_s: float, told: Callable[[], None]) -> None:
-        """Wait for a place; `told` is called once when that takes long."""
+    async def acquire(self, slow_wait_s: float, on_slow_wait: Callable[[], None]) -> None:
+        """Wait for a place, calling `on_slow_wait` once when that takes `slow_wait_s`."""
         if self._free > 0 and not self._waiting:
             self._free -= 1
             return
         loop = asyncio.get_running_loop()
         place: asyncio.Future[None] = loop.create_future()
         self._waiting.append(place)
-        timer = loop.call_later(long_s, told)
+        timer = loop.call_later(slow_wait_s, on_slow_wait)
         try:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self.release()  # the place came together with the cancellation: pass it on
-            elif place in self._waiting:  # else a release has stepped over it already
+                self.release()  # admitted and cancelled at once: pass the place on
+            elif place in self._waiting:  # else a release has skipped it already
                 self._waiting.remove(place)
             raise
         finally:
@@ -64,7 +66,7 @@ class _Lane:
         self._admit()
 
     def resize(self, width: int) -> None:
-        """Nobody inside is sent away: a narrower lane fills again when enough have left."""
+        """Change the width; holders keep their places, and a narrower lane waits for them."""
         self._free += width - self._width
         self._width = width
         self._admit()
@@ -78,18 +80,20 @@ class _Lane:
 
 
 class Lanes:
-    """Every lane of the process; one that is named neither in `widths` nor above is one wide."""
+    """All lanes of the process; a lane that is neither in `widths` nor in WIDTHS has width 1."""
 
-    def __init__(self, widths: Mapping[str, int] | None = None, *, long_s: float = LONG_S) -> None:
+    def __init__(
+        self, widths: Mapping[str, int] | None = None, *, slow_wait_s: float = SLOW_WAIT_S
+    ) -> None:
         self._widths: dict[str, int] = dict(WIDTHS)
-        self._long_s = long_s
+        self._slow_wait_s = slow_wait_s
         self._lanes: dict[str, _Lane] = {}
         self._users: dict[str, int] = {}
         for name, width in (widths or {}).items():
             self.resize(name, width)
 
     def resize(self, name: str, width: int) -> None:
-        """Let this many into a lane from now on; who is inside stays."""
+        """Change how many tasks a lane admits; tasks inside keep their places."""
         if width < 1:
             raise ValueError(f"a lane must be at least one wide: {name}")
         self._widths[name] = width
@@ -97,20 +101,20 @@ class Lanes:
             lane.resize(width)
 
     def depth(self, name: str) -> int:
-        """How many wait in a lane."""
+        """Return how many tasks wait for a lane."""
         lane = self._lanes.get(name)
         return lane.depth if lane else 0
 
     def holders(self, name: str) -> tuple[Holder, ...]:
-        """Who is inside a lane, the first to enter first."""
+        """Return the tasks inside a lane, in the order in which they entered."""
         lane = self._lanes.get(name)
-        if lane is None or not lane.inside:
+        if lane is None or not lane.holders:
             return ()
         now_s = asyncio.get_running_loop().time()
-        return tuple(Holder(who, now_s - since_s) for who, since_s in lane.inside.values())
+        return tuple(Holder(task, now_s - since_s) for task, since_s in lane.holders.values())
 
     def shown(self) -> dict[str, tuple[int, int, int]]:
-        """The shared lanes: how many are inside, how many wait, how many may be inside."""
+        """Return for each shared lane how many tasks are inside, how many wait, and its width."""
         return {
             name: (len(self.holders(name)), self.depth(name), width)
             for name, width in self._widths.items()
@@ -118,35 +122,37 @@ class Lanes:
 
     @asynccontextmanager
     async def enter(self, *names: str) -> AsyncIterator[None]:
-        """Wait for a place in each lane, in the order given."""
+        """Hold a place in each lane for the length of the block, acquired in the given order."""
         async with AsyncExitStack() as stack:
             for name in names:
-                await stack.enter_async_context(self._one(name))
+                await stack.enter_async_context(self._enter_one(name))
             yield
 
     @asynccontextmanager
-    async def _one(self, name: str) -> AsyncIterator[None]:
+    async def _enter_one(self, name: str) -> AsyncIterator[None]:
         lane = self._lanes.setdefault(name, _Lane(self._widths.get(name, 1)))
         self._users[name] = self._users.get(name, 0) + 1
-        who, mark = _whoever(), object()
+        task, key = _task_name(), object()
         try:
-            await lane.acquire(self._long_s, lambda: self._tell(name, who))
+            await lane.acquire(self._slow_wait_s, lambda: self._log_slow_wait(name, task))
             try:
-                lane.inside[mark] = who, asyncio.get_running_loop().time()
+                lane.holders[key] = task, asyncio.get_running_loop().time()
                 yield
             finally:
-                del lane.inside[mark]
+                del lane.holders[key]
                 lane.release()
         finally:
             self._users[name] -= 1
-            if not self._users[name]:  # an idle session's lane costs nothing
+            if not self._users[name]:  # an idle session's lane uses no memory
                 del self._users[name], self._lanes[name]
 
-    def _tell(self, name: str, who: str) -> None:
-        inside = ", ".join(f"{one.who} for {one.for_s:.0f} s" for one in self.holders(name))
-        log.warning("%s waits for lane %s; inside: %s", who, name, inside or "nobody")
+    def _log_slow_wait(self, name: str, task: str) -> None:
+        inside = ", ".join(
+            f"{each.task_name} for {each.held_s:.0f} s" for each in self.holders(name)
+        )
+        log.warning("%s waits for lane %s; inside: %s", task, name, inside or "nobody")
 
 
-def _whoever() -> str:
+def _task_name() -> str:
     task = asyncio.current_task()
     return task.get_name() if task else "a callback"

@@ -1,7 +1,7 @@
-"""Messages: what a person, a model or a tool said, and where it came from.
+"""Messages of people, models and tools, and the chats they come from and go to.
 
-Plain frozen values. The transcript's JSON is made from them in `sessions/transcript.py`, a
-provider's in its adapter; nothing here knows a wire.
+Frozen values. `sessions/transcript.py` encodes them for the transcript, and each provider and
+channel adapter for its own wire format.
 """
 
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ from homarus.core.value import dataclass
 Json: TypeAlias = Any  # a JSON value: what json.loads returns
 Role: TypeAlias = Literal["user", "assistant", "tool"]
 StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
-# What commands in a chat may do: all, what is not for the owner alone, nothing.
+# Which commands a sender may give: all, all but the owner's, none; "": commands are not parsed.
 Authority: TypeAlias = Literal["", "owner", "authorised", "stranger"]
-StoppedBy: TypeAlias = Literal["rpc", "stop-command"]  # by a request, or by a word in the chat
+StoppedBy: TypeAlias = Literal["rpc", "stop-command"]  # a gateway request, or a command in the chat
 ChatKind: TypeAlias = Literal["direct", "group", "channel"]
 MediaKind: TypeAlias = Literal["image", "audio", "voice", "video", "document", "sticker"]
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Words; `signature` is replayed to vendors that demand it."""
+    """Text; `signature` is sent back to providers that require it."""
 
     text: str
     signature: str = ""
@@ -30,7 +30,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """A model's reasoning; `signature` is replayed to vendors that demand it."""
+    """A model's reasoning; `signature` is sent back to providers that require it."""
 
     text: str
     signature: str = ""
@@ -38,7 +38,7 @@ class Thinking:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture, base64."""
+    """An image in base64."""
 
     data: str
     mime: str
@@ -46,9 +46,10 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A model asks for a tool. `broken` holds argument text that was not a JSON object.
+    """A model's request to run a tool.
 
-    `signature` is replayed to vendors that demand it.
+    `broken` is argument text that was not a JSON object; `signature` is sent back to providers
+    that require it.
     """
 
     id: str
@@ -60,7 +61,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolReturn:
-    """What a tool gave back; `details` is for people and programs, never for the model."""
+    """The result of a tool call; `details` are for clients and are never sent to the model."""
 
     call_id: str
     name: str
@@ -78,7 +79,7 @@ Part: TypeAlias = Text | Thinking | Image | ToolCall | ToolReturn
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one model call. `input` excludes what the cache read or wrote."""
+    """The tokens of one model call; `input` excludes tokens read from or written to the cache."""
 
     input: int = 0
     output: int = 0
@@ -108,7 +109,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Which run a person stopped, and how they said so."""
+    """The run that a user stopped, and by which means."""
 
     run_id: str
     by: StoppedBy
@@ -116,7 +117,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Which model wrote an assistant message, and how it ended."""
+    """The model that wrote an assistant message, its usage, and why it stopped."""
 
     api: str
     provider: str
@@ -129,7 +130,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Message:
-    """A role and typed parts. A tool message holds exactly one ToolReturn."""
+    """A role and typed parts. A tool message holds exactly one ToolResult."""
 
     role: Role
     parts: tuple[Part, ...]
@@ -150,13 +151,13 @@ class Message:
 
 
 def user(text: str, *images: Image, at_ms: int = 0) -> Message:
-    """What a person said."""
+    """Make a user message."""
     return Message("user", (Text(text), *images), at_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a message came from and where its reply goes."""
+    """The chat that a message came from and its reply goes to."""
 
     channel: str
     chat: str
@@ -166,7 +167,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a sender asks of the one run that answers; None leaves it to session and agent."""
+    """Options for the one run that answers; None uses the session's or agent's setting."""
 
     model: str | None = None
     thinking: str | None = None
@@ -177,10 +178,10 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """A file that comes or goes with a message.
+    """A file that is received or sent with a message.
 
-    `ref` is how its service calls it, `path` where it lies on this machine; what came and could
-    not be had says why in `problem`.
+    `ref` is the service's id of it, `path` the local file, `problem` why it could not be
+    downloaded.
     """
 
     kind: MediaKind = "document"
@@ -194,14 +195,14 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
-    """What a service tells of a message beside its words: facts, judged by nobody yet.
+    """What the service reports about a message besides its text, before any access check.
 
-    Ids decide, names are for show: `title` is the group's, `name` and `handle` the sender's.
-    `mentioned`: it speaks to us by name; `elsewhere`: to others; `detects` is False where the
-    service cannot tell. `reply_to` is the message it answers, which said `quoted` and was ours
-    if `answers_us`. `forwarded` names whose words these are, `parent` the chat a thread hangs
-    under, `album` the several messages it is one of. `guild`, `team` and `roles` are what some
-    services sort people by.
+    Names are for display only; access is decided by ids. `title` is the group's name, `name` and
+    `handle` are the sender's. `mentioned`: the message mentions us; `mentions_others`: it mentions
+    others; `detects_mentions` is False where the service cannot tell. `reply_to` is the message
+    it replies to, whose text is `quoted` and which was ours if `replies_to_us`. `forwarded` is
+    the original author, `parent` the chat of a thread, `album` the id of a group of messages.
+    `guild`, `team` and `roles` are how some services group people.
     """
 
     kind: ChatKind = "direct"
@@ -225,17 +226,16 @@ class Occasion:
 
 
 DIRECT: Final = Occasion()
-# Ways in whose replies nobody has to carry: they see the run's events and its transcript.
+# Channels without an outbox: their clients see the run's events and its transcript.
 UNCARRIED: Final = frozenset({"webchat", "agent", "cli", "wake"})
 
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """A message as a channel received it; `run_id` names the run that answers, if one is asked.
+    """A message as a channel received it; `run_id` is the id that its run must have, if any.
 
-    `authority` is what its sender may do by commands; "" says that none are looked for in it.
-    `before` is what was said in the group since our last answer, for context. `copy_for` names the
-    agent when several get the same message, each a copy.
+    `authority` says which commands its sender may give. `group_history` is the text of the group
+    since our last reply. `copy_for` is the agent, when several agents each get a copy.
     """
 
     id: str
@@ -255,7 +255,7 @@ class Inbound:
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """Something to press under a message; `data` comes back as the text of a message."""
+    """A button under a message; pressing it sends `data` as a message."""
 
     label: str
     data: str
@@ -263,10 +263,10 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What a message carries beside its words.
+    """What a sent message has besides its text.
 
-    `reply_to` is the message it answers, `replaces` one of ours whose words it takes the place
-    of; `buttons` are rows of them.
+    `reply_to` is the message it replies to, `replaces` a message of ours that it edits; `buttons`
+    are rows of buttons.
     """
 
     reply_to: str = ""
@@ -282,9 +282,9 @@ NO_EXTRAS: Final = Extras()
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
-    """A message for a channel to send; `key` is the same however often it is tried.
+    """A message for a channel to send; `key` is its idempotency key, equal in every retry.
 
-    `text` is in the channel's own dialect (`Capabilities.dialect`), and fits its limit.
+    `text` is in the channel's dialect (`Capabilities.dialect`) and within its length limit.
     """
 
     address: Address

@@ -1,11 +1,11 @@
-"""Who a row belongs to: constants on a personal machine, real in a team, in every row."""
+"""The owner of a stored row: constant on a personal machine, one per user in a team."""
 
 from homarus.core.value import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A team and a user in it."""
+    """A team and one of its users."""
 
     team: str = "personal"
     user: str = "owner"

@@ -1,11 +1,10 @@
-r"""Regular expressions that somebody else wrote, searched in time that grows with the text alone.
+r"""Search untrusted regular expressions in linear time.
 
-    is_named = searcher(r"\b@?molty\b")
+    is_named = compile_search(r"\b@?molty\b")
     is_named("hey Molty, are you there?")   # True
 
-Python's `re` tries one way after the other, and for `(a+)+$` there are more ways than anybody can
-wait for. These go through RE2, which follows all ways at once; what needs a memory of the text, or
-a look around, it refuses. Case makes no difference.
+Python's `re` backtracks, and `(a+)+$` can take exponential time. RE2 runs in linear time, and
+refuses backreferences and look-arounds. Patterns are case-insensitive.
 """
 
 from collections.abc import Callable
@@ -15,33 +14,36 @@ from homarus.core.errors import UserError
 
 MAX_PATTERN_CHARS: Final = 500
 MAX_TEXT_CHARS: Final = 2_000
-MAX_BYTES: Final = 1_000_000  # of memory that one pattern may use
+MAX_BYTES: Final = 1_000_000  # memory that one pattern may use
 
 Search: TypeAlias = Callable[[str], bool]
 
 
 def searcher(pattern: str) -> Search:
-    """Whether a pattern is in a text, of which the beginning is looked at."""
+    """Return a function that searches the first MAX_TEXT_CHARS of a text for the pattern.
+
+    Raises UserError for an invalid pattern.
+    """
     if len(pattern) > MAX_PATTERN_CHARS:
         raise UserError(f"the pattern is longer than {MAX_PATTERN_CHARS} characters")
-    import re2  # 3 MB: for who has patterns
+    import re2  # 3 MB: only imported for configs with patterns
 
     options = re2.Options()
     options.case_sensitive = False
     options.max_mem = MAX_BYTES
     options.log_errors = False
     try:
-        found = re2.compile(pattern, options)
+        compiled = re2.compile(pattern, options)
     except (re2.error, UnicodeEncodeError) as exc:
-        told = exc.args[0] if exc.args else exc
-        shown = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+        detail = exc.args[0] if exc.args else exc
+        text = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
         raise UserError(
-            f"the pattern cannot be searched: {shown}",
+            f"the pattern cannot be searched: {text}",
             fix="look-arounds and backreferences are not supported",
         ) from exc
-    return lambda text: found.search(_storable(text[:MAX_TEXT_CHARS])) is not None
+    return lambda text: compiled.search(_valid_utf8(text[:MAX_TEXT_CHARS])) is not None
 
 
-def _storable(text: str) -> str:
-    """RE2 reads UTF-8, which half a surrogate pair is not."""
+def _valid_utf8(text: str) -> str:
+    """Replace lone surrogates: RE2 needs valid UTF-8."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Waiting before trying again: exponential, capped, with jitter."""
+"""Retry with exponential backoff, capped and with jitter."""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """`first_s · factor^n`, at most `most_s`; `jitter` is the share that is random."""
+    """Delays of `first_s · factor^n`, at most `max_s`; `jitter` is the share that is random."""
 
     first_s: float = 0.5
     factor: float = 2.0
@@ -20,7 +20,7 @@ class Backoff:
     jitter: float = 0.5
 
     def delay_s(self, attempt: int) -> float:
-        """How long to wait after the `attempt`-th failure (from 1)."""
+        """Return how long to wait after the `attempt`-th failure (from 1)."""
         # The exponent is bounded so that a long outage cannot overflow the float.
         delay = min(self.most_s, self.first_s * self.factor ** min(attempt - 1, 64))
         return delay * (1 - self.jitter * random.random())  # noqa: S311 - spreading load, not a secret
@@ -42,6 +42,6 @@ async def retry(
         except on as exc:
             if attempt >= attempts:
                 raise
-            asked = getattr(exc, "after_s", None)
-            await clock.sleep(backoff.delay_s(attempt) if asked is None else asked)
+            retry_after_s = getattr(exc, "after_s", None)  # what the service asked for
+            await clock.sleep(backoff.delay_s(attempt) if retry_after_s is None else retry_after_s)
         attempt += 1

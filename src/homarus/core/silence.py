@@ -1,7 +1,6 @@
-"""The words by which a model says that there is nothing to say: `NO_REPLY` and `HEARTBEAT_OK`.
+"""Recognise the tokens with which a model declines to reply: `NO_REPLY` and `HEARTBEAT_OK`.
 
-They come in from models and old transcripts; what they mean leaves here as a value. A word counts
-where it stands alone, with a little markup around it. Pure, and linear in the text.
+A token counts at the edge of a reply, with a little markup around it. Linear in the text.
 """
 
 import re
@@ -16,13 +15,13 @@ ACK_MAX_CHARS = 30
 DECORATION = " \t\r\n*_`~\"'.!"
 _MARKUP = re.compile(r"<[^<>]{0,80}>|&nbsp;")
 _LIGHT = "*`~_"
-_MOST_WORDS = 4  # at the edges of one reply
+_MAX_TOKENS = 4  # at the edges of one reply
 _BLANK_LINE = re.compile(r"\s*(?:#{1,6}(?:\s.*)?|[-*+]\s*(?:\[[ xX]?\]\s*)?)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """A reply without its `HEARTBEAT_OK`. `found`: it was there; `skip`: nothing is to be sent."""
+    """A reply without its `HEARTBEAT_OK`. `found`: it had one; `skip`: nothing is to be sent."""
 
     text: str
     found: bool
@@ -30,54 +29,54 @@ class Ack:
 
 
 def is_silent_text(text: str, word: str = SILENT_WORD) -> bool:
-    """Whether a text begins or ends with the word: enough where nobody waits for an answer."""
+    """Return whether a text starts or ends with the token."""
     return bool(word) and word in text and _edges(word).search(text) is not None
 
 
 def may_be_silent(text: str) -> bool:
-    """Whether a text that is still being written could turn out to be one of the words alone."""
-    said = text.strip(DECORATION)
-    return SILENT_WORD.startswith(said) or ACK_WORD.startswith(said)
+    """Return whether a partly streamed text could become one of the tokens alone."""
+    bare = text.strip(DECORATION)
+    return SILENT_WORD.startswith(bare) or ACK_WORD.startswith(bare)
 
 
 def strip_ack(text: str | None, *, heartbeat: bool, max_chars: int = ACK_MAX_CHARS) -> Ack:
-    """Take `HEARTBEAT_OK` off the edges of a reply.
+    """Remove `HEARTBEAT_OK` from the edges of a reply.
 
-    In a heartbeat's reply, what is left is not sent either when it is no longer than `max_chars`.
+    In a heartbeat's reply, a rest of at most `max_chars` characters is not sent either.
     """
-    said = (text or "").strip()
-    if ACK_WORD not in said:
-        return Ack(said, found=False, skip=not said)
-    left = _without_ack(said, whole=not heartbeat)
-    if left is None:
-        bare = _MARKUP.sub(" ", said).strip().strip(_LIGHT)
-        left = _without_ack(bare, whole=not heartbeat)
-        if left and not heartbeat:  # an answer keeps its markup
-            left = None
-    if left is None:
-        return Ack(said, found=False, skip=False)
-    skip = not left.strip(DECORATION) or (heartbeat and len(left) <= max_chars)
-    return Ack("" if skip else left, found=True, skip=skip)
+    reply = (text or "").strip()
+    if ACK_WORD not in reply:
+        return Ack(reply, found=False, skip=not reply)
+    rest = _without_ack(reply, whole=not heartbeat)
+    if rest is None:
+        bare = _MARKUP.sub(" ", reply).strip().strip(_LIGHT)
+        rest = _without_ack(bare, whole=not heartbeat)
+        if rest and not heartbeat:  # a reply keeps its markup
+            rest = None
+    if rest is None:
+        return Ack(reply, found=False, skip=False)
+    skip = not rest.strip(DECORATION) or (heartbeat and len(rest) <= max_chars)
+    return Ack("" if skip else rest, found=True, skip=skip)
 
 
 def is_blank_checklist(text: str | None) -> bool:
-    """Whether a HEARTBEAT.md asks for nothing: headings, blank lines and empty boxes only."""
+    """Return whether a HEARTBEAT.md has only headings, blank lines and empty boxes."""
     return text is not None and all(_BLANK_LINE.fullmatch(line) for line in text.split("\n"))
 
 
-def _without_ack(said: str, *, whole: bool) -> str | None:
-    """The text without the word at its edges; None when it stands at neither.
+def _without_ack(reply: str, *, whole: bool) -> str | None:
+    """Return the text without the token at its edges; None when it is at neither.
 
-    `whole`: only as a word of its own. `HEARTBEAT_OKAY` is none, but in a heartbeat's reply it
-    means the same.
+    With `whole`, the token must end at a word boundary: `HEARTBEAT_OKAY` only counts in a
+    heartbeat's reply.
     """
-    left = said
-    for _ in range(_MOST_WORDS):
-        found = _ack_edges(whole=whole).search(left)
+    rest = reply
+    for _ in range(_MAX_TOKENS):
+        found = _ack_edges(whole=whole).search(rest)
         if not found:
             break
-        left = (left[: found.start()] + left[found.end() :]).strip()
-    return None if left == said else left
+        rest = (rest[: found.start()] + rest[found.end() :]).strip()
+    return None if rest == reply else rest
 
 
 @lru_cache(4)

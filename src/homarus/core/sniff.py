@@ -1,8 +1,8 @@
-"""What a file is, by its first bytes: what it is called is anybody's to say. Pure."""
+"""Detect the MIME type of a file from its first bytes; its name may be wrong."""
 
 from typing import Final
 
-HEAD_BYTES: Final = 16  # enough to tell
+HEAD_BYTES: Final = 16  # enough for every signature below
 
 _STARTS: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -40,7 +40,7 @@ _EXTENSIONS: Final = {
 
 
 def file_mime(head: bytes) -> str:
-    """What begins so; "" for what cannot be told."""
+    """Return the MIME type of a file that starts with these bytes; "" if it is unknown."""
     if head[:4] == b"RIFF":
         return _RIFF.get(head[8:12], "")
     if head[4:8] == b"ftyp":
@@ -49,11 +49,11 @@ def file_mime(head: bytes) -> str:
 
 
 def image_mime(head: bytes) -> str:
-    """What sort of picture begins so; "" for none that a model can see."""
+    """Return the MIME type of an image that a model accepts; "" for any other file."""
     mime = file_mime(head)
     return mime if mime.startswith("image/") else ""
 
 
 def extension(mime: str) -> str:
-    """How a file of this kind ends; "" for one we do not know."""
+    """Return the file name extension for a MIME type; "" if it is unknown."""
     return _EXTENSIONS.get(mime, "")

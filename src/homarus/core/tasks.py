@@ -1,4 +1,4 @@
-"""Long-lived tasks: a failure is news and a restart, never the end of its neighbours."""
+"""Run long-lived tasks so that a failure is logged and does not cancel their siblings."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from homarus.core.retry import Backoff
 
 log = logging.getLogger(__name__)
 
-# A task that ran this long before it failed counts as healthy: its backoff starts over.
+# A task that ran this long before it failed was healthy: its backoff starts over.
 STEADY_S = 60.0
 
 
@@ -24,9 +24,9 @@ async def supervise(
     fatal: tuple[type[Exception], ...] = (),
     failed: Callable[[Exception], object] = lambda _exc: None,
 ) -> None:
-    """Run until it returns; restart it when it raises, except for `fatal` errors.
+    """Call `run` until it returns, restarting it with backoff when it raises.
 
-    `failed` is told of every failure that leads to a restart.
+    `fatal` errors are raised. `failed` is called with every error that leads to a restart.
     """
     failures = 0
     while True:
@@ -34,23 +34,23 @@ async def supervise(
         try:
             await run()
         except Exception as exc:
-            if _holds(exc, fatal):
+            if _is_or_contains(exc, fatal):
                 raise
             failures = 1 if clock.monotonic() - started >= STEADY_S else failures + 1
             delay_s = backoff.delay_s(failures)
-            told = (name, failures, delay_s)
-            if isinstance(exc, HomarusError):  # it says itself what happened
-                log.warning("%s failed (%d in a row); again in %.1f s: %s", *told, exc)
+            values = (name, failures, delay_s)
+            if isinstance(exc, HomarusError):  # its message suffices without a traceback
+                log.warning("%s failed (%d in a row); again in %.1f s: %s", *values, exc)
             else:
-                log.exception("%s failed (%d in a row); again in %.1f s", *told)
+                log.exception("%s failed (%d in a row); again in %.1f s", *values)
             failed(exc)
             await clock.sleep(delay_s)
         else:
             return
 
 
-def _holds(exc: Exception, kinds: tuple[type[Exception], ...]) -> bool:
-    """Whether this is one of `kinds`, or a TaskGroup's bundle with one of them in it."""
+def _is_or_contains(exc: Exception, kinds: tuple[type[Exception], ...]) -> bool:
+    """Return whether this is one of `kinds`, or an exception group that contains one."""
     if isinstance(exc, ExceptionGroup):
         return bool(kinds) and exc.subgroup(kinds) is not None
     return isinstance(exc, kinds)
@@ -59,7 +59,7 @@ def _holds(exc: Exception, kinds: tuple[type[Exception], ...]) -> bool:
 async def contain(
     name: str, run: Callable[[], Awaitable[None]], failed: Callable[[Exception], None]
 ) -> None:
-    """Run once; a failure is logged and handed to `failed`, so that siblings go on."""
+    """Call `run` once; log an error and pass it to `failed` instead of raising it."""
     try:
         await run()
     except Exception as exc:
@@ -69,7 +69,7 @@ async def contain(
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """A TaskGroup whose one error comes out as itself, so that its class can say what to do."""
+    """Open a TaskGroup that raises a single error as itself, so that its class can be caught."""
     try:
         async with asyncio.TaskGroup() as group:
             yield group

@@ -1,11 +1,11 @@
-"""Small truths about text: cutting it, measuring it, showing it safely, guessing a name."""
+"""Cut, measure and escape text; find the closest of several names."""
 
 import unicodedata
 from collections.abc import Iterable
 
 _PLAIN = " \n\t"
-_HIDING = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Zs"}
-# What draws nothing and is not in those classes: fillers, a joiner, variation selectors, tags.
+_INVISIBLE_CATEGORIES = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Zs"}
+# Invisible characters of other categories: fillers, a joiner, variation selectors, tags.
 _BLANKS = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
     + "".join(chr(code) for code in range(0xFE00, 0xFE10))
@@ -14,7 +14,7 @@ _TAGS = range(0xE0000, 0xE1000)
 
 
 def clip_middle(text: str, max_chars: int) -> str:
-    """Keep the head and the tail, and say what was left out between them."""
+    """Shorten text to its head and tail, noting how many characters were left out."""
     if len(text) <= max_chars:
         return text
     kept = max(max_chars, 0)
@@ -24,27 +24,29 @@ def clip_middle(text: str, max_chars: int) -> str:
 
 
 def utf16_len(text: str) -> int:
-    """Length in UTF-16 code units, the unit of several chat services and of JavaScript."""
+    """Return the length in UTF-16 code units, the unit of several chat services."""
     return len(text) + sum(ch > "\uffff" for ch in text)
 
 
 def reveal(text: str) -> str:
-    r"""Show characters that hide or reorder text as `\u{…}`: a person sees what is there."""
-    return "".join(f"\\u{{{ord(ch):x}}}" if ch not in _PLAIN and _hides(ch) else ch for ch in text)
+    r"""Escape invisible and reordering characters as `\u{…}`."""
+    return "".join(
+        f"\\u{{{ord(ch):x}}}" if ch not in _PLAIN and _is_invisible(ch) else ch for ch in text
+    )
 
 
-def _hides(ch: str) -> bool:
-    return ch in _BLANKS or ord(ch) in _TAGS or unicodedata.category(ch) in _HIDING
+def _is_invisible(ch: str) -> bool:
+    return ch in _BLANKS or ord(ch) in _TAGS or unicodedata.category(ch) in _INVISIBLE_CATEGORIES
 
 
 def one_line(text: str, max_chars: int = 80) -> str:
-    """The text on one line, cut with an ellipsis."""
+    """Return the text on one line, escaped and cut with an ellipsis."""
     flat = " ".join(reveal(text).split())
     return flat if len(flat) <= max_chars else flat[: max_chars - 1] + "…"
 
 
 def nearest(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
-    """The known names closest to a mistyped one, best first."""
+    """Return the known names closest to a mistyped one, best first."""
     import difflib
 
     return tuple(difflib.get_close_matches(name, list(names), n=limit, cutoff=0.6))

@@ -1,11 +1,11 @@
-"""Dataclasses that cost little to define.
+"""A `@dataclass` that is fast to define.
 
-`@dataclass` means here what it means in the standard library, which still collects the fields:
-`replace`, `fields`, `match` and type checkers see no difference. The library also writes and
-compiles up to eight methods for each class as it is defined, and with some hundred classes that
-was a quarter of the work of a start. Here classes share theirs. Only an `__init__` knows the
-names of its fields: one is compiled for each number of them, and given to a class under its own
-names. What no class here uses of the library is refused.
+It behaves like the standard one, which still collects the fields: `replace`, `fields`, `match`
+and type checkers see no difference. The standard library generates and compiles up to eight
+methods for each class; for some hundred classes that was a quarter of the start-up time. Here
+the classes share their methods. Only `__init__` depends on the fields: one is compiled for each
+number of fields, and copied to a class with its field names. Features that no class here needs
+are refused.
 """
 
 import dataclasses
@@ -29,11 +29,11 @@ def dataclass(
     eq: bool = True,
     weakref_slot: bool = False,
 ) -> Callable[[type[T]], type[T]]:
-    """As in the standard library. Each class says that it has slots, for those who read it."""
-    assert slots  # noqa: S101 - there is no other kind
+    """Define a dataclass as the standard library does; `slots=True` is required for clarity."""
+    assert slots  # noqa: S101 - nothing else is supported
 
     def define(cls: type[T]) -> type[T]:
-        cls.__doc__ = cls.__doc__ or cls.__name__  # else the library works out a signature
+        cls.__doc__ = cls.__doc__ or cls.__name__  # else the library computes a signature
         known: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
         body = _body(known, weakref_slot=weakref_slot)
         for name, method in _methods(known, frozen=frozen, eq=eq).items():
@@ -53,12 +53,12 @@ def dataclass(
 
 
 def _body(cls: Any, *, weakref_slot: bool) -> dict[str, Any]:
-    """What a class is made of, with a slot for each field that no base has one for."""
+    """Return the namespace of a class, with a slot for each field that has none in a base."""
     names = [each.name for each in fields(cls)]
-    held = {slot for base in cls.__mro__[1:-1] for slot in getattr(base, "__slots__", ())}
-    left_out = {*names, "__dict__", "__weakref__"}
-    body = {name: value for name, value in vars(cls).items() if name not in left_out}
-    own = [name for name in names if name not in held]
+    base_slots = {slot for base in cls.__mro__[1:-1] for slot in getattr(base, "__slots__", ())}
+    omitted = {*names, "__dict__", "__weakref__"}
+    body = {name: value for name, value in vars(cls).items() if name not in omitted}
+    own = [name for name in names if name not in base_slots]
     body["__slots__"] = (*own, "__weakref__") if weakref_slot else tuple(own)
     return body
 
@@ -76,12 +76,12 @@ def _methods(cls: Any, *, frozen: bool, eq: bool) -> dict[str, Any]:
 
 
 def _init(cls: Any, setters: dict[str, Any], *, frozen: bool) -> FunctionType:
-    """The `__init__` of a class; `setters` is where it will look for them."""
+    """Return the `__init__` of a class, whose globals are `setters`."""
     every = fields(cls)
     if hasattr(cls, "__post_init__") or any(not each.init or each.kw_only for each in every):
         raise TypeError(f"{cls.__qualname__} needs the dataclass of the standard library")
     names = tuple([each.name for each in every])
-    # To set an attribute is quicker, where nothing forbids it and nothing is made.
+    # Setting an attribute is faster where the class is not frozen and has no default factory.
     plain = not frozen and all(each.default_factory is MISSING for each in every)
     code = _template(len(names), plain=plain)
     code = code.replace(
@@ -104,19 +104,19 @@ def _has_default(each: Field[Any]) -> bool:
 
 @cache
 def _template(count: int, *, plain: bool) -> CodeType:
-    """An `__init__` for so many fields."""
+    """Compile an `__init__` for this number of fields."""
     params = [f"value_{number}" for number in range(count)]
     set_it = "self.name_{0} = value_{0}" if plain else "set_{0}(self, value_{0})"
     lines = [set_it.format(number) for number in range(count)] or ["pass"]
     made: dict[str, Any] = {}
     text = "\n ".join([f"def __init__({', '.join(['self', *params])}):", *lines])
-    exec(text, made)  # noqa: S102 - made of numbers
+    exec(text, made)  # noqa: S102 - the text contains only numbers
     code: CodeType = made["__init__"].__code__
     return code
 
 
 def _setter(cls: Any, each: Field[Any]) -> Callable[[Any, Any], None]:
-    """Sets a field, even of a frozen class: a slot does not ask."""
+    """Return a setter for a field, which also works in a frozen class."""
     set_it: Callable[[Any, Any], None] = getattr(cls, each.name).__set__
     make: Any = each.default_factory
     if make is MISSING:
@@ -130,9 +130,9 @@ def _setter(cls: Any, each: Field[Any]) -> Callable[[Any, Any], None]:
 
 @recursive_repr()
 def _repr(self: Any) -> str:
-    shown = (each.name for each in fields(self) if each.repr)
-    told = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
-    return f"{type(self).__qualname__}({told})"
+    names = (each.name for each in fields(self) if each.repr)
+    values = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+    return f"{type(self).__qualname__}({values})"
 
 
 def _equals(self: Any, other: Any) -> Any:

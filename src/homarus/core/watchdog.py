@@ -1,8 +1,8 @@
-"""Work that will not end: told to stop, waited for, then given up, so that its lane is free.
+"""Abandon work that ignores its cancellation, so that its lane becomes free.
 
-A tool that swallows its cancellation would hold its session, a place in `main` and, at the end,
-the whole program. `bounded` runs work in a task of its own; once that was told to stop, it has
-`grace_s` to do so. Then its stack goes to the log and whoever waits goes on without it.
+A tool that swallows its cancellation would block its session, a place in `main` and, at shutdown,
+the whole program. `run` starts work in a task of its own. After the task is cancelled it has
+`grace_s` to end; then its stack is logged and the caller continues without it.
 """
 
 import asyncio
@@ -17,21 +17,21 @@ from homarus.core.errors import RunStuck
 log = logging.getLogger(__name__)
 
 GRACE_S: Final = 10.0
-_MAX_TASKS_SHOWN = 20
+_MAX_TASKS_LOGGED = 20
 
 T = TypeVar("T")
 
 
 class Watchdog:
-    """Keeps an eye on work that can be stopped; `stuck` counts what was given up."""
+    """Runs work that can be cancelled; `stuck` counts the tasks that were abandoned."""
 
     def __init__(self) -> None:
         self.stuck = 0
-        self._left: set[asyncio.Task[Any]] = set()  # given up, and still there
+        self._left: set[asyncio.Task[Any]] = set()  # abandoned and still running
 
     @property
     def left(self) -> int:
-        """How much of what was given up has not ended since."""
+        """Return how many abandoned tasks still run."""
         return len(self._left)
 
     async def bounded(
@@ -42,13 +42,14 @@ class Watchdog:
         *,
         grace_s: float = GRACE_S,
     ) -> T:
-        """Do work inside `scope`, whose deadline stops it; RunStuck when it does not stop.
+        """Run work inside `scope`, whose deadline cancels it.
 
-        Work that does stop is the scope's TimeoutError, as without this. When the caller itself
-        is cancelled, the work has the same time, and then it is left behind.
+        Raises RunStuckError when the work does not end within `grace_s` after that; work that
+        ends leads to the scope's TimeoutError as usual. When the caller is cancelled, the work
+        has the same grace period before it is abandoned.
         """
         loop = asyncio.get_running_loop()
-        # No TaskGroup: it would wait for ever for what is given up here.
+        # No TaskGroup: it would wait for ever for an abandoned task.
         task = loop.create_task(work(), name=name)
         caught, until_s = 0, 0.0
         while not task.done() and not (caught and loop.time() >= until_s):
@@ -59,10 +60,10 @@ class Watchdog:
                 until_s = until_s or loop.time() + grace_s
                 task.cancel()
         if not task.done():
-            self._give_up(task, grace_s)
-        if caught > scope.expired():  # somebody else told us to end, too
+            self._abandon(task, grace_s)
+        if caught > scope.expired():  # the caller was cancelled too, not only by the scope
             if task.done() and not task.cancelled():
-                task.exception()  # how it ended is nobody's business any more
+                task.exception()  # retrieved, so that asyncio does not log it
             raise asyncio.CancelledError
         if not task.done():
             raise RunStuck(
@@ -72,42 +73,42 @@ class Watchdog:
         return task.result()
 
     def let_go(self) -> None:
-        """Keep `asyncio.run` from waiting for what was given up. Only when all else has ended."""
+        """Keep `asyncio.run` from waiting for abandoned tasks. Call it last, at shutdown."""
         if not self._left:
             return
-        for task in [*self._left, *_unheeding()]:
-            asyncio._unregister_task(task)  # noqa: SLF001 - documented, for who keeps own tasks
+        for task in [*self._left, *_uncancelled_tasks()]:
+            asyncio._unregister_task(task)  # noqa: SLF001 - documented for programs that track their tasks
 
-    def _give_up(self, task: asyncio.Task[Any], grace_s: float) -> None:
+    def _abandon(self, task: asyncio.Task[Any], grace_s: float) -> None:
         self.stuck += 1
         self._left.add(task)
-        task.add_done_callback(self._end)
-        shown = [task, *(other for other in _unheeding() if other is not task)]
-        stacks = "\n".join(map(describe_task, shown[:_MAX_TASKS_SHOWN]))
+        task.add_done_callback(self._on_end)
+        tasks = [task, *(other for other in _uncancelled_tasks() if other is not task)]
+        stacks = "\n".join(map(describe_task, tasks[:_MAX_TASKS_LOGGED]))
         log.error(
             "%s did not stop within %g s and is given up\n%s", task.get_name(), grace_s, stacks
         )
 
-    def _end(self, task: asyncio.Task[Any]) -> None:
+    def _on_end(self, task: asyncio.Task[Any]) -> None:
         self._left.discard(task)
-        how = "" if task.cancelled() else f": {task.exception() or 'done'}"
-        log.warning("%s ended after it was given up%s", task.get_name(), how)
+        outcome = "" if task.cancelled() else f": {task.exception() or 'done'}"
+        log.warning("%s ended after it was given up%s", task.get_name(), outcome)
 
 
-def _unheeding() -> list[asyncio.Task[Any]]:
-    """The tasks that were told to stop and go on: the one that hangs is among them."""
+def _uncancelled_tasks() -> list[asyncio.Task[Any]]:
+    """Return the tasks that were cancelled and still run; the one that hangs is among them."""
     return [task for task in asyncio.all_tasks() if task.cancelling() and not task.done()]
 
 
 def describe_task(task: asyncio.Task[Any]) -> str:
-    """A task's name, and where it waits: every frame from its start to the innermost await."""
+    """Format a task's name and its stack, from its start to the innermost await."""
     frames = [(frame, frame.f_lineno) for frame in _frames(task.get_coro())]
     stack = traceback.StackSummary.extract(iter(frames), lookup_lines=True)
     return f"task {task.get_name()}\n{''.join(stack.format())}".rstrip()
 
 
 def _frames(awaited: object) -> Iterator[FrameType]:
-    """The frames of a suspended coroutine and of what it awaits."""
+    """Yield the frames of a suspended coroutine and of what it awaits."""
     while awaited is not None:
         for kind in ("cr", "gi", "ag"):
             frame = getattr(awaited, f"{kind}_frame", None)

@@ -1,1 +1,1 @@
-"""The process people keep running: protocol 3 over WebSocket, and a little HTTP."""
+"""The gateway process: protocol 3 over WebSocket, and plain HTTP."""

@@ -1,4 +1,4 @@
-"""Pictures that come with a message: checked by their bytes, not by what is said of them."""
+"""Decode the images of a message, checked by their bytes and not by their declared type."""
 
 import base64
 import binascii
@@ -14,7 +14,7 @@ MAX_IMAGES = 20
 
 
 def read_images(attachments: Sequence[Json]) -> tuple[Image, ...]:
-    """The pictures; what is none, or too large, is refused."""
+    """Decode the images; raises InvalidRequest for other types and large files."""
     if len(attachments) > MAX_IMAGES:
         raise InvalidRequest(f"{len(attachments)} attachments: at most {MAX_IMAGES} can be sent")
     return tuple(_image(each, at) for at, each in enumerate(attachments, 1))
@@ -45,7 +45,7 @@ def _image(attachment: Json, at: int) -> Image:
 
 
 def _without_scheme(content: str) -> str:
-    """`data:image/png;base64,…` is what a browser gives."""
+    """Remove the `data:image/png;base64,` prefix that browsers send."""
     head, mark, rest = content[:200].partition(";base64,")
     if mark and head.strip().lower().startswith("data:"):
         return rest + content[200:]

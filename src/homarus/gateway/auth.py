@@ -1,7 +1,7 @@
-"""What a client must know to come in: nothing, a token, or a password.
+"""Check the shared secret of a client: none, a token, or a password.
 
-Secrets are compared as digests of the same length, in constant time. `none` is for clients of
-this machine alone, whatever the gateway is bound to.
+Secrets are compared as digests of the same length, in constant time. Mode `none` is for clients on
+this machine only, whatever address the gateway is bound to.
 """
 
 import hashlib
@@ -43,13 +43,13 @@ _SAID: dict[Reason, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """The mode, and the secret it asks for."""
+    """The authentication mode, and its secret."""
 
     mode: Mode = "none"
     secret: str = field(default="", repr=False)
 
     def judge(self, token: object, password: object, *, is_local: bool) -> Reason | None:
-        """Why the client may not come in; None when it may."""
+        """Return why the client is refused; None when the secret is right."""
         if self.mode == "none":
             return None if is_local else "local_only"
         given = token if self.mode == "token" else password
@@ -61,7 +61,7 @@ class Auth:
 
 
 def resolve_auth(gateway: Gateway, env: Mapping[str, str]) -> Auth:
-    """The mode that is named, else the one whose secret is set; the config before the variables."""
+    """Return the configured mode, else the one whose secret is set; config before environment."""
     auth = gateway.auth
     token = _first(auth.token, env, TOKEN_VARIABLES)
     password = _first(auth.password, env, PASSWORD_VARIABLES)
@@ -79,14 +79,14 @@ def resolve_auth(gateway: Gateway, env: Mapping[str, str]) -> Auth:
 
 
 def same_secret(given: str, known: str) -> bool:
-    """Equality that takes the same time wherever the two differ. An empty one equals nothing."""
+    """Compare two secrets in constant time; an empty one equals nothing."""
     if not given or not known:
         return False
     return hmac.compare_digest(_digest(given), _digest(known))
 
 
 def refused(reason: Reason, retry_after_ms: int = 0) -> InvalidRequest:
-    """What a client is told before its connection is closed."""
+    """Return the error that is sent before the connection is closed."""
     return InvalidRequest(
         f"unauthorized: {_SAID[reason]}",
         details={"code": "AUTH_RATE_LIMITED"} if reason == "rate_limited" else None,
@@ -96,9 +96,9 @@ def refused(reason: Reason, retry_after_ms: int = 0) -> InvalidRequest:
 
 
 def check_bearer(door: Door, entrance: Entrance, auth: Auth, limiter: Limiter) -> None:
-    """Let an HTTP request to something protected in, or raise Barred (401, 429).
+    """Check the bearer token of an HTTP request; raises RequestBlockedError (401, 429).
 
-    The token or the password stands in `Authorization: Bearer …`.
+    `Authorization: Bearer …` carries the token or the password.
     """
     source = Source.of(door, entrance, "shared-secret")
     wait_ms = limiter.wait_ms(source)

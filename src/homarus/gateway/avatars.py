@@ -1,21 +1,21 @@
-"""The picture an agent shows itself by, at `/avatar/<agent>`: a file of its workspace."""
+"""Serve the avatar of an agent, a file of its workspace, at `/avatar/<agent>`."""
 
 from homarus.agent.prompt.identity_file import Identity, Picture, find_identity, read_picture
 from homarus.config.resolve import agent_settings, agents
-from homarus.gateway.host import Host
+from homarus.gateway.services import GatewayServices
 
 PATH = "/avatar/"
 
 
 def avatar_url(agent: str, identity: Identity) -> str:
-    """Where a page finds an agent's picture; nothing when it has none."""
+    """Return the URL of an agent's avatar; empty when it has none."""
     if identity.picture:
         return f"{PATH}{agent}"
     return identity.avatar if identity.avatar.lower().startswith(("http", "data:")) else ""
 
 
-def find_avatar(host: Host, agent: str) -> Picture | None:
-    """An agent's picture; None when there is no such agent, or it shows none."""
+def find_avatar(host: GatewayServices, agent: str) -> Picture | None:
+    """Return an agent's avatar; None when the agent is unknown or has none."""
     config = host.loaded.config
     if agent not in agents(config):
         return None

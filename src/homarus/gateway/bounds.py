@@ -1,9 +1,10 @@
-"""Which conversations a caller may name. Pure.
+"""Check which sessions a caller may name. Pure.
 
-An operator of a personal gateway may name all. Who comes for one agent, or as one person, keeps
-to that agent, or to their own conversation with it: a key in a request is a wish, not a right.
+An operator of a personal gateway may name all. A caller that is bound to one agent, or to one
+person, may name only that agent's sessions, or that person's direct sessions.
 """
 
+from homarus.channels.roster import find_traits
 from homarus.core.errors import InvalidRequest
 from homarus.core.keys import LITERAL_KEYS, parse_agent_key, peer_id
 from homarus.core.text import one_line
@@ -12,13 +13,13 @@ from homarus.core.value import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """One agent, one person's direct conversations, or both; empty is no bound."""
+    """The agent and the person that a caller is bound to; empty means unbound."""
 
     agent: str = ""
     peer: str = ""
 
     def check(self, key: str) -> None:
-        """Refuse a key, as it is stored, that lies outside."""
+        """Raise InvalidRequest for a stored session key outside of the bounds."""
         parsed = parse_agent_key(key)
         owner = parsed.agent if parsed else ""
         if self.agent and owner != self.agent and key not in LITERAL_KEYS:
@@ -31,4 +32,4 @@ class Bounds:
 
 def _is_own(rest: str, peer: str) -> bool:
     channel, _, own = f":{rest}".rpartition(":direct:")
-    return bool(own) and own == peer_id(channel.strip(":").partition(":")[0], peer)
+    return bool(own) and own == peer_id(peer, find_traits(channel.strip(":").partition(":")[0]))

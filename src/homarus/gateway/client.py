@@ -1,9 +1,9 @@
-"""One connection: the handshake, then requests side by side, answers and events out.
+"""One WebSocket connection: the handshake, concurrent requests, responses and events.
 
-Requests of one connection run concurrently and may be answered out of order. What goes out waits
-in a bounded buffer: a client that does not read loses what it can do without, and is told how
-much; when that is not enough, it is closed. This is the one place of the gateway where a bug in
-one request is kept from the rest.
+Requests of one connection run concurrently and may be answered out of order. Outgoing frames wait
+in a bounded buffer: a client that does not read loses the events it can do without and is sent
+their number; when the buffer still grows, the connection is closed. An exception in one request is
+caught here and answers only that request.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SLOW_BYTES = 8 * 1024 * 1024  # of events: answers, which the client asked for, may be more
+SLOW_BYTES = 8 * 1024 * 1024  # of events; responses, which the client requested, may exceed it
 MAX_IN_FLIGHT = 256
 _BATCH_BYTES = 64 * 1024
 POLICY, TOO_OLD, RESTART, NO_BINARY = 1008, 1002, 1012, 1003
-# What a node may ask for, and nobody else.
+# Methods for nodes only.
 _OF_NODES = frozenset({"node.invoke.result", "node.event", "skills.bins"})
 _STARTS_RUNS = frozenset({"agent", "chat.send", "wake", "send"})
 
@@ -49,23 +49,23 @@ Sent: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Wire(Protocol):
-    """The socket below: what ASGI has no words for."""
+    """The socket operations that ASGI does not offer."""
 
     async def write(self, texts: Sequence[str]) -> None:
-        """Send frames; waits while the client is behind, OSError when it is gone."""
+        """Send frames, waiting while the client is behind. Raises OSError when it is gone."""
         ...
 
     def allow(self, max_bytes: int) -> None:
-        """Take messages up to this size from now on."""
+        """Accept messages up to this size from now on."""
         ...
 
     def hang_up(self, code: int, reason: str) -> None:
-        """Close now, whatever is still to be sent."""
+        """Close now and discard what is buffered."""
         ...
 
 
 class Connection:
-    """A client at the other end of a WebSocket."""
+    """The gateway's side of a client's WebSocket."""
 
     def __init__(
         self,
@@ -83,20 +83,20 @@ class Connection:
         self._gateway, self._wire = gateway, wire
         self._receive, self._send = receive, send
         self._out: deque[str] = deque()
-        self._goodbye: tuple[int, str] | None = None  # how to close when all of it is sent
+        self._goodbye: tuple[int, str] | None = None  # the close frame to send when all is sent
         self._news = asyncio.Event()
-        self._in_flight: set[str] = set()  # ids of requests not answered yet
+        self._in_flight: set[str] = set()  # ids of requests that are not answered yet
         self._closing = False
         self.buffered_bytes = 0
-        self.dropped = 0  # since the client was last told
+        self.dropped = 0  # events dropped since the last `gap` event
 
     @property
     def is_newest(self) -> bool:
-        """Whether the client asked for the newest protocol."""
+        """Whether the client requested the newest protocol."""
         return self.caller is not None and self.caller.protocol >= NEWEST_PROTOCOL
 
     async def serve(self) -> None:
-        """Until the client leaves or is sent away. What it asked for last is still done."""
+        """Serve until the connection is closed by either side; requests in flight are completed."""
         await self._receive()
         await self._send({"type": "websocket.accept"})
         async with asyncio.TaskGroup() as group:
@@ -109,14 +109,14 @@ class Connection:
                 self._leave()
 
     def answer(self, text: str) -> None:
-        """Send what the client asked for."""
+        """Send a response frame."""
         if self.buffered_bytes > MAX_BUFFERED_BYTES:
             self.hang_up(POLICY, "slow consumer")
         else:
             self._put(text)
 
     def tell(self, text: str, *, drop_if_slow: bool = False) -> None:
-        """Send an event. To a client that does not keep up, only what it must know."""
+        """Send an event; a client that does not keep up loses those marked `drop_if_slow`."""
         if self.buffered_bytes <= SLOW_BYTES:
             self._put(text)
         elif drop_if_slow:
@@ -126,7 +126,7 @@ class Connection:
             self.hang_up(POLICY, "slow consumer")
 
     def close(self, code: int, reason: str) -> None:
-        """Close once everything before has been sent."""
+        """Close once everything buffered has been sent."""
         if not self._closing:
             self._closing = True
             # A close frame holds 123 bytes of reason, and the reason may quote the client.
@@ -134,7 +134,7 @@ class Connection:
             self._news.set()
 
     def hang_up(self, code: int, reason: str) -> None:
-        """Close now."""
+        """Close now and discard what is buffered."""
         if not self._closing:
             log.warning("connection %s closed: %s", self.id, reason)
         self._closing = True
@@ -168,11 +168,11 @@ class Connection:
                     continue
                 self._news.clear()
                 await self._news.wait()
-        except OSError:  # the client is gone; the reader hears of it too
+        except OSError:  # the client is gone; the reader sees it too
             self._closing = True
 
     def _batch(self) -> list[str]:
-        """What goes out next in one piece: several small frames, or a large one."""
+        """Return the frames to write next: several small ones, or a large one."""
         batch: list[str] = []
         size = 0
         while self._out and size < _BATCH_BYTES:
@@ -181,7 +181,7 @@ class Connection:
         return batch
 
     async def _next(self) -> str | None:
-        """The next frame; None when the client is gone or is being sent away."""
+        """Return the next frame; None when the connection is closed or closing."""
         message = await self._receive()
         if message["type"] != "websocket.receive" or self._closing:
             return None
@@ -194,7 +194,7 @@ class Connection:
         return {"nonce": self.nonce, "ts": self._gateway.clock.now_ms()}
 
     async def _greeted(self) -> bool:
-        """Whether the client has shown who it is, in time."""
+        """Return whether the client authenticated within the time limit."""
         self._gateway.strangers += 1
         try:
             async with asyncio.timeout(HANDSHAKE_S):
@@ -254,7 +254,7 @@ class Connection:
             group.create_task(self._serve_one(request))
 
     def _no_room(self, request: Request) -> ProtocolError | None:
-        """Why a request is not even begun: too many at once, or one of that id is under way."""
+        """Return why a request is not started: too many in flight, or its id is in use."""
         if request.id in self._in_flight:
             return InvalidRequest(f"request id {request.id!r} is in use")
         if len(self._in_flight) >= MAX_IN_FLIGHT:
@@ -262,14 +262,14 @@ class Connection:
         return None
 
     def _is_welcome(self) -> bool:
-        """Whether the device's token still holds; another process may have revoked it."""
+        """Return whether the device's token is still valid; another process may have revoked it."""
         who = self.caller
         if who is None or not who.device_id:
             return who is not None
         return self._gateway.gate.devices.holds(who.device_id, who.role, self.token_issued_ms)
 
     async def _serve_one(self, request: Request) -> None:
-        """Answer one request; whatever goes wrong is its answer."""
+        """Answer one request; any failure becomes its error response."""
         assert self.caller is not None  # noqa: S101 - requests are read after the handshake
         self._gateway.counts.requests += 1
         call = Call(
@@ -303,7 +303,7 @@ class Connection:
 
 
 def as_protocol_error(exc: HomarusError) -> ProtocolError:
-    """An error as a client is told it: its own mistake is INVALID_REQUEST, with what to do."""
+    """Return an error as clients receive it: a user's mistake is INVALID_REQUEST, with the fix."""
     if isinstance(exc, ProtocolError):
         return exc
     return InvalidRequest(str(exc)) if isinstance(exc, UserError) else Unavailable(str(exc))

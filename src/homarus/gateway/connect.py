@@ -1,4 +1,4 @@
-"""The params of `connect`: what a client says when it comes in. Strict, and only its word."""
+"""The params of `connect`, strictly parsed. They are claims of the client, not verified here."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
@@ -19,16 +19,16 @@ ClientId: TypeAlias = Literal[
 ClientMode: TypeAlias = Literal["webchat", "cli", "ui", "backend", "node", "probe", "test"]
 
 Word: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
-# Joined by `,` and `|` in what a device signs: neither may stand in one.
+# A device signs these joined by `,` and `|`, so they must contain neither.
 ScopeName: TypeAlias = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_.:-]+\z")]
-# JSON has lists only; Strict(False) lets one become a tuple, its entries stay strict.
+# JSON has only lists; Strict(False) lets one become a tuple while its items stay strict.
 Words: TypeAlias = Annotated[tuple[Word, ...], Strict(strict=False), Field(max_length=256)]
 ScopeNames: TypeAlias = Annotated[tuple[ScopeName, ...], Strict(strict=False), Field(max_length=64)]
 Version: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class ClientParams(Params):
-    """The program at the other end, as it describes itself."""
+    """The client program, as it describes itself."""
 
     id: ClientId
     display_name: Word | None = None
@@ -41,7 +41,7 @@ class ClientParams(Params):
 
 
 class DeviceParams(Params):
-    """A device's key, and its signature over this very connection."""
+    """A device's public key and its signature over this connection."""
 
     id: Annotated[str, Field(min_length=1, max_length=128)]
     public_key: Annotated[str, Field(min_length=1, max_length=1_000)]
@@ -51,7 +51,7 @@ class DeviceParams(Params):
 
 
 class AuthParams(Params):
-    """What the client knows. `device_token` is a newer client's name for a token of its own."""
+    """The client's secrets. `device_token` is the name newer clients use for a device token."""
 
     token: str | None = Field(None, repr=False)
     device_token: str | None = Field(None, repr=False)
@@ -77,7 +77,7 @@ class ConnectParams(Params):
 
 
 def read_params(raw: Json) -> ConnectParams:
-    """The params of a connect request, if the protocol fits."""
+    """Return the params of a connect request; raises when the protocol range does not fit."""
     try:
         params = ConnectParams.model_validate({} if raw is None else raw)
     except ValidationError as exc:
@@ -93,5 +93,5 @@ def read_params(raw: Json) -> ConnectParams:
 
 
 def refuse(message: str) -> InvalidRequest:
-    """What a client is told before its connection is closed."""
+    """Return the error that is sent before the connection is closed."""
     return InvalidRequest(message, close_code=POLICY_VIOLATION)

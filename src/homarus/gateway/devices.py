@@ -1,8 +1,8 @@
 """The devices that may connect: `devices/paired.json` and `devices/pending.json`.
 
-A program of this machine that nobody knows yet is approved silently; everybody else waits for
-an approval, and so does whoever asks for more than was approved. A token that is rotated or
-revoked is worth nothing from that moment on, also for the connections that are open.
+An unknown device on this machine is approved silently; any other waits for an approval, and so does
+a device that requests more than was approved. A rotated or revoked token is void at once, also for
+open connections.
 """
 
 from collections.abc import Callable, Collection
@@ -33,10 +33,10 @@ _USED_STEP_MS = 60_000
 
 
 class Devices:
-    """Who is paired, who asks to be.
+    """The paired devices and the pending pairing requests.
 
-    `tell` is called with an event's name and payload, `drop` with a device, a role and the id
-    of a connection to spare: whoever serves connections puts itself there.
+    `tell` is called with the name and payload of an event, `drop` with a device, a role and the id
+    of a connection to keep; the gateway sets both.
     """
 
     def __init__(self, folder: Path, clock: Clock) -> None:
@@ -47,11 +47,11 @@ class Devices:
         self.drop: Callable[[str, str, str], None] = lambda _device, _role, _spare: None
 
     def get(self, device_id: str) -> Device | None:
-        """A paired device."""
+        """Return a paired device, or None."""
         return read_device(device_id, self._paired.read().get(device_id))
 
     def listing(self) -> dict[str, Json]:
-        """Both lists as clients see them, the newest first."""
+        """Return both lists as clients receive them, newest first."""
         paired = [read_device(name, entry) for name, entry in self._paired.read().items()]
         shown = [show_device(device) for device in paired if device]
         return {
@@ -60,18 +60,18 @@ class Devices:
         }
 
     def pair(self, ask: Ask) -> Device:
-        """Approve a device without asking anybody: a new one, of this machine."""
+        """Approve a new device of this machine without a person."""
         now_ms = self._clock.now_ms()
         return self._put(merged({}, ask.fields(), now_ms), ask.role, ask.scopes, now_ms)
 
     def request(self, ask: Ask) -> str:
-        """Wait for an approval; the request's id. The same ask again is the same request."""
+        """Store a pairing request and return its id; an equal pending request keeps its id."""
         now_ms, pending = self._clock.now_ms(), self._alive()
         fields = ask.fields()
         for request_id, entry in list(pending.items()):
             if entry.get("deviceId") != ask.device_id or entry.get("role") != ask.role:
                 continue
-            # Another ask is another request: what is approved is what was shown.
+            # A different request gets a new id: what is approved is what was shown.
             if all(entry.get(name) == value for name, value in fields.items()):
                 return request_id
             del pending[request_id]
@@ -84,7 +84,7 @@ class Devices:
         return request_id
 
     def approve(self, request_id: str, by: Collection[str]) -> Device:
-        """Let a waiting device in. Nobody can give more than they have: `by` are their scopes."""
+        """Approve a pending device; `by` are the approver's scopes, which it cannot exceed."""
         entry = self._asked(request_id)
         scopes = texts(entry.get("scopes"))
         beyond = missing(scopes, by)
@@ -101,13 +101,13 @@ class Devices:
         return device
 
     def reject(self, request_id: str) -> str:
-        """Send a waiting device away; its id."""
+        """Reject a pending device and return its id."""
         entry = self._asked(request_id)
         self._resolve(entry, "rejected")
         return str(entry["deviceId"])
 
     def ensure_token(self, device: Device, role: str, scopes: tuple[str, ...]) -> Token:
-        """The device's token for a role; one that covers these scopes, which were approved."""
+        """Return the device's token for a role, issuing one that covers these approved scopes."""
         token = device.token(role)
         if token is None or missing(scopes, token.scopes):
             wider = tuple({*(token.scopes if token else ()), *scopes})
@@ -116,7 +116,7 @@ class Devices:
         return token
 
     def find_token(self, device_id: str, role: str, secret: str) -> Token | None:
-        """The token that this is, if it may be used."""
+        """Return the record of a token, if it may be used."""
         device = self.get(device_id)
         token = device.token(role) if device else None
         if device is None or token is None or not same_secret(secret, token.secret):
@@ -125,7 +125,7 @@ class Devices:
         return token
 
     def holds(self, device_id: str, role: str, issued_ms: int) -> bool:
-        """Whether a token that a connection was given then is still the one."""
+        """Return whether the token issued to a connection at that time is still the current one."""
         device = self.get(device_id)
         if device is None or role not in device.roles:
             return False
@@ -140,7 +140,7 @@ class Devices:
         by: Collection[str],
         spare: str = "",
     ) -> Token:
-        """Give a device a new token, for these scopes or those it had; the old one is void."""
+        """Issue a new token for these or the previous scopes; the old one is void."""
         device = self._known(device_id, role)
         before = device.tokens.get(role)
         wanted = tuple(scopes) if scopes is not None else before.scopes if before else ()
@@ -154,7 +154,7 @@ class Devices:
         return rotated.tokens[role]
 
     def revoke(self, device_id: str, role: str) -> int:
-        """Void a device's token for a role; when. To come back it must be approved again."""
+        """Void a device's token for a role and return when; the device must be approved again."""
         device = self._known(device_id, role)
         now_ms = self._clock.now_ms()
         entry = device.raw if role in device.tokens else with_token(device.raw, role, (), now_ms)
@@ -193,7 +193,7 @@ class Devices:
         )
 
     def _note_use(self, device: Device, role: str) -> None:
-        """Written now and then, not with every connection."""
+        """Save the last use at intervals, not at every connection."""
         tokens = dict(device.raw["tokens"])
         now_ms, last_ms = self._clock.now_ms(), tokens[role].get("lastUsedAtMs")
         if isinstance(last_ms, int) and 0 <= now_ms - last_ms < _USED_STEP_MS:

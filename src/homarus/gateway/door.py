@@ -1,9 +1,9 @@
-"""The door: the facts of one HTTP request or WebSocket upgrade, and whether it may come in.
+"""The facts of an HTTP request or WebSocket upgrade, and whether its origin is allowed.
 
-A web page anywhere can make its reader's browser call a gateway on the reader's own machine. So
-every request must name, as its Host, an address that is ours (a foreign name that was made to
-resolve here is refused), and what a browser sends must come from a page that we served or that
-the config names (its Origin). Programs send no Origin.
+A web page anywhere can make its reader's browser call a gateway on the reader's machine. So every
+request must name one of the gateway's own addresses as its Host (a foreign name that resolves to
+this machine is refused), and what a browser sends must come from a page that the gateway served or
+that the config names (its Origin). Other programs send no Origin.
 """
 
 import re
@@ -20,12 +20,12 @@ Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 Place: TypeAlias = tuple[str, int]  # a host and a port, as a URL names them
 
-# What a proxy adds. Who sends one is not the machine it seems to be.
+# Headers that a proxy adds: a request with one did not come straight from its peer.
 FORWARDING = frozenset(
     {"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"}
 )
 _SINGLE = ("host", "origin", "authorization")
-_TWO_LENGTHS = frozenset({"content-length", "transfer-encoding"})  # a proxy may believe the other
+_TWO_LENGTHS = frozenset({"content-length", "transfer-encoding"})  # a proxy may trust the other
 _SECRETS = frozenset(
     {"token", "accesstoken", "authtoken", "devicetoken", "gatewaytoken", "password", "secret"}
     | {"apikey", "authorization"}
@@ -39,19 +39,19 @@ _MAX_TARGET_BYTES = 8 * 1024
 
 
 class Barred(HomarusError):
-    """A request that may not come in; `status` is the HTTP answer."""
+    """A request that is refused; `status` is the HTTP status."""
 
     code = "gateway.barred"
 
     def __init__(self, status: int, message: str, *, fix: str = "", after_s: int = 0) -> None:
         super().__init__(message, fix=fix)
         self.status = status
-        self.after_s = after_s  # Retry-After, when waiting helps
+        self.after_s = after_s  # value of Retry-After, when waiting helps
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Who knocks. `peer` and `own` are the two ends of the socket; the rest is what they say."""
+    """The facts of a request: `peer` and `own` are the socket's two ends, the rest are headers."""
 
     peer: str
     own: str = ""
@@ -68,7 +68,7 @@ class Door:
 
     @classmethod
     def from_scope(cls, scope: Mapping[str, Any]) -> "Door":
-        """The facts of an ASGI request or upgrade."""
+        """Return the facts of an ASGI request or upgrade."""
         client, server = scope.get("client"), scope.get("server")
         return cls.read(
             client[0] if client else "",
@@ -88,7 +88,7 @@ class Door:
         path: bytes = b"/",
         query: bytes = b"",
     ) -> "Door":
-        """The facts of a request, from its raw headers."""
+        """Return the facts of a request from its raw headers."""
         found: dict[str, list[str]] = {}
         for name, value in headers:
             found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
@@ -113,7 +113,7 @@ class Door:
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """What the gateway answers to: its port, names beside its own, foreign pages, its proxies."""
+    """The hosts and origins that the gateway accepts: its port, extra names, pages, proxies."""
 
     port: int
     origins: frozenset[tuple[str, str, int]] = frozenset()
@@ -124,7 +124,7 @@ class Entrance:
     def make(
         cls, port: int, allowed_origins: Collection[str] = (), proxies: Collection[str] = ()
     ) -> "Entrance":
-        """From the config's words; a ConfigError for those that say nothing."""
+        """Return the policy of the config; raises ConfigError for an invalid origin or proxy."""
         return cls(
             port=port,
             origins=frozenset(_allowed(text) for text in allowed_origins),
@@ -132,7 +132,7 @@ class Entrance:
         )
 
     def admit(self, door: Door) -> None:
-        """Let the request in, or raise Barred."""
+        """Check the host and origin of a request; raises RequestBlockedError."""
         self.check_shape(door)
         place = read_host(door.host, self.scheme)
         if place is None or not self._is_ours(place, door):
@@ -149,7 +149,7 @@ class Entrance:
             )
 
     def check_shape(self, door: Door) -> None:
-        """What holds for every request, whoever sends it and by what name; or raise Barred."""
+        """Check what every request must fulfil, whatever its host; raises RequestBlockedError."""
         if door.is_malformed:
             raise Barred(400, "a header stands twice, or the body has two lengths")
         if door.target_bytes > _MAX_TARGET_BYTES:
@@ -172,13 +172,13 @@ class Entrance:
         return found is not None and (found == (self.scheme, *place) or found in self.origins)
 
     def client_ip(self, door: Door) -> str:
-        """The client's address. Only what our own proxies say of it is believed."""
+        """Return the client's address; forwarded addresses count only from trusted proxies."""
         if not self._is_proxy(door.peer):
             return plain_ip(door.peer)
         last = plain_ip(door.peer)
         for hop in reversed(door.forwarded_for[-_MAX_HOPS:]):
             ip = _hop_ip(hop)
-            if not ip:  # beyond it nothing is known
+            if not ip:  # hops beyond it cannot be verified
                 return last
             last = ip
             if not self._is_proxy(ip):
@@ -186,7 +186,7 @@ class Entrance:
         return last
 
     def is_local(self, door: Door) -> bool:
-        """Whether a program of this machine calls, directly. What a proxy passes on never is."""
+        """Return whether a program on this machine calls directly, not through a proxy."""
         place = read_host(door.host, self.scheme)
         return (
             not door.is_forwarded
@@ -203,7 +203,7 @@ class Entrance:
 
 
 def read_host(text: str, scheme: str = "http") -> Place | None:
-    """A Host header taken apart; None when it is not one."""
+    """Parse a Host header; None when it is invalid."""
     found = _HOST.fullmatch(text.lower())
     if not found:
         return None
@@ -217,7 +217,7 @@ def read_host(text: str, scheme: str = "http") -> Place | None:
 
 
 def read_origin(text: str) -> tuple[str, str, int] | None:
-    """An Origin header taken apart: scheme, host, port; None for `null` and whatever is no page."""
+    """Parse an Origin header into scheme, host, port; None for `null` and for what is no page."""
     found = _ORIGIN.fullmatch(text.lower())
     if not found or found[1] not in _PORTS:
         return None
@@ -226,18 +226,18 @@ def read_origin(text: str) -> tuple[str, str, int] | None:
 
 
 def is_local_name(host: str) -> bool:
-    """Whether a host, as `read_host` gives it, is this machine for everybody: no DNS is asked."""
+    """Return whether a host from `parse_host` always means this machine, without DNS."""
     return host == "localhost" or is_loopback(host)
 
 
 def is_loopback(ip: str) -> bool:
-    """Whether an address never leaves the machine."""
+    """Return whether an address is a loopback address."""
     address = _address(ip)
     return address is not None and address.is_loopback
 
 
 def plain_ip(text: str) -> str:
-    """An address in its usual form, without port and zone; empty when it is none."""
+    """Return an address in canonical form, without port and zone; empty when it is invalid."""
     address = _address(text)
     return str(address) if address else ""
 
@@ -257,7 +257,7 @@ def _same_address(host: str, own: str) -> bool:
 
 
 def _hop_ip(text: str) -> str:
-    """One entry of X-Forwarded-For: an address, perhaps with a port."""
+    """Return the address of one entry of X-Forwarded-For, which may have a port."""
     if text.startswith("["):
         return plain_ip(text[1:].partition("]")[0])
     return plain_ip(text.partition(":")[0] if text.count(":") == 1 else text)

@@ -1,9 +1,9 @@
-"""Events: what runs do, as clients see it. One reader of the bus serves every connection.
+"""Broadcast the events of runs to clients; one subscriber of the bus serves all connections.
 
-A run becomes `agent` events, one for each fact, and `chat` events: the text so far at most once
-per 150 ms, then exactly one `final`, `aborted` or `error`. Pieces of text that wait together go
-out together: a client gets the same text in fewer frames, numbered without a gap. Tool events go
-only to the connections that started or joined the run and said they want them.
+A run becomes `agent` events, one for each event of the bus, and `chat` events: the text so far at
+most once per 150 ms, then exactly one `final`, `aborted` or `error`. Buffered pieces of text are
+sent together: a client gets the same text in fewer frames, numbered without a gap. Tool events go
+only to connections that started or joined the run and asked for them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,18 +29,18 @@ from homarus.core.value import dataclass
 from homarus.sessions.transcript import write_message
 
 DELTA_S = 0.150
-# The reader turns as often as the loop does: what it could miss is one turn's worth.
+# The subscriber runs once per loop turn: its buffer needs to hold one turn's events.
 BUS_SIZE = 100_000
-# Runs somebody waits for. One whose message a live run took never starts, so these are bounded.
+# Bounded: a run whose message steered another run never starts, and its waiters stay.
 _MAX_JOINED = 2_000
 _ONLY_VERBOSE = ("result", "partialResult")
-# A long text is repeated whole in each frame: the longer it is, the fewer frames.
+# Each frame repeats the complete text: the longer it is, the fewer frames are sent.
 _PACED_CHARS = 4_000
 _PACE_S_PER_CHAR = 1e-5
 
 
 class Sender(Protocol):
-    """Where events go: `server.Gateway` is one."""
+    """Where events are sent; `server.Gateway` implements it."""
 
     def broadcast(
         self,
@@ -58,27 +58,27 @@ class Sender(Protocol):
 
 @dataclass(slots=True)
 class LiveRun:
-    """A run under way, with what a client who comes late needs to catch up."""
+    """A run under way, with what a client that connects late needs to catch up."""
 
     run_id: str
     session_key: str
-    text: str = ""  # of the message being written
-    said: str = ""  # the last whole message
+    text: str = ""  # of the message being streamed
+    said: str = ""  # the last complete message
     seq: int = 0  # of the last event sent
-    heard: int = 0  # the bus's number of the last event taken
+    heard: int = 0  # the bus's number of the last event processed
     started_ms: int = 0
-    waiting: list[Event] = field(default_factory=list)  # pieces of text not sent yet
+    waiting: list[Event] = field(default_factory=list)  # pieces of text that are not sent yet
     payloads: Payloads = field(default_factory=Payloads)
-    text_at_s: float = float("-inf")  # when text was last sent: in `agent`, in `chat`
+    text_at_s: float = float("-inf")  # when text was last sent, in `agent` and in `chat`
     delta_at_s: float = float("-inf")
     delta_text: str = ""
-    told_text: str = ""  # in the last delta that went out
-    alarm: bool = False  # something will be sent a little later
+    told_text: str = ""  # in the last delta that was sent
+    alarm: bool = False  # a flush is scheduled
     verbose: bool | None = None
 
 
 class Events:
-    """The view of every live run. `later` calls a function after some seconds."""
+    """Turn bus events into client events. `later` calls a function after some seconds."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Events:
         self._joined: dict[str, set[str]] = {}
 
     async def follow(self, news: Subscription) -> None:
-        """Send what the bus tells, until it is closed."""
+        """Send the events of the bus until it is closed."""
         unsent: dict[str, LiveRun] = {}
         async for event in news:
             if isinstance(event.fact, CommandAnswered):
@@ -112,7 +112,7 @@ class Events:
                 unsent.clear()
 
     def join(self, run_id: str, conn_id: str) -> None:
-        """A connection wants a run's tool events; what was said so far it is told at once."""
+        """Subscribe a connection to a run's tool events, and send it the text so far."""
         if run_id not in self._joined and len(self._joined) >= _MAX_JOINED:
             del self._joined[next(iter(self._joined))]
         self._joined.setdefault(run_id, set()).add(conn_id)
@@ -120,19 +120,19 @@ class Events:
             self._catch_up(run, conn_id)
 
     def catch_up(self, session_key: str, conn_id: str, *, tools: bool = False) -> None:
-        """A client that looks at a session gets what its live runs have said so far."""
+        """Send a client that opens a session the text so far of its active runs."""
         for run in self.live(session_key):
             if tools:
                 self._joined.setdefault(run.run_id, set()).add(conn_id)
             self._catch_up(run, conn_id)
 
     def leave(self, conn_id: str) -> None:
-        """A connection ended."""
+        """Forget a connection that ended."""
         for who in self._joined.values():
             who.discard(conn_id)
 
     def live(self, session_key: str | None = None) -> Sequence[LiveRun]:
-        """The runs under way, of one session or of all."""
+        """Return the active runs, of one session or of all."""
         return [run for run in self._runs.values() if session_key in (None, run.session_key)]
 
     def _begin(self, event: Event) -> LiveRun:
@@ -141,7 +141,7 @@ class Events:
         return run
 
     async def _take(self, run: LiveRun, event: Event) -> None:
-        """Anything but text. What was said before it is sent before it."""
+        """Process an event other than text, after sending the text before it."""
         self._tell_text(run, now=True)
         self._check_order(run, event, event.seq - run.heard <= 1)
         payload = run.payloads.of(event)
@@ -162,7 +162,7 @@ class Events:
                 pass
 
     def _tell_text(self, run: LiveRun, *, now: bool = False) -> None:
-        """Send the pieces that wait as one, and the text so far when it is time for that."""
+        """Send the buffered pieces as one event, and the text so far when it is due."""
         at_s = self._clock.monotonic()
         if run.waiting and (now or at_s >= run.text_at_s + _pace_s(run.text)):
             last = run.waiting[-1]
@@ -199,7 +199,7 @@ class Events:
 
     def _catch_up(self, run: LiveRun, conn_id: str) -> None:
         if run.text and not _may_be_silence(run.text):
-            newest = _newest(run.told_text, replaces=True)  # the next piece goes on from there
+            newest = _newest(run.told_text, replaces=True)  # the next piece continues from there
             self._sender.send(conn_id, "chat", self._delta(run), newest=newest)
 
     async def _tell_tools(self, run: LiveRun, payload: dict[str, Json]) -> None:
@@ -221,7 +221,7 @@ class Events:
         self._sender.broadcast("chat", _last_word(run, ended, at_ms))
 
     def _answer(self, event: Event, fact: CommandAnswered) -> None:
-        """What a command said; there is no run to tell of."""
+        """Send the output of a command, which has no run."""
         self._joined.pop(event.run_id, None)
         told = _chat(LiveRun(event.run_id, event.session_key, seq=1), "final")
         if fact.error:
@@ -236,7 +236,7 @@ class Events:
         return {**payload, "seq": run.seq}
 
     def _check_order(self, run: LiveRun, event: Event, whole: bool) -> None:  # noqa: FBT001 - the finding
-        """A hole in the bus's numbers means that this reader was too slow: clients are told."""
+        """Report a gap in the bus's numbers: this subscriber was too slow and lost events."""
         expected, run.heard = run.heard + 1, event.seq
         if whole:
             return
@@ -260,7 +260,7 @@ def _chat(run: LiveRun, state: str) -> dict[str, Json]:
 
 
 def _newest(delta: str, *, replaces: bool) -> dict[str, Json]:
-    """What the newest protocol says of a piece of text; `replace` when it is the whole anew."""
+    """Return the newest protocol's fields for a piece of text; `replace` restarts the text."""
     told: dict[str, Json] = {"deltaText": delta}
     return {**told, "replace": True} if replaces else told
 
@@ -270,7 +270,7 @@ def _message(text: str, at_ms: int) -> dict[str, Json]:
 
 
 def _last_word(run: LiveRun, ended: RunEnded, at_ms: int) -> dict[str, Json]:
-    """The one chat event that ends a run."""
+    """Return the one chat event that ends a run."""
     if ended.error:
         return {**_chat(run, "error"), "errorMessage": ended.error}
     text = run.said or run.text
@@ -283,10 +283,10 @@ def _last_word(run: LiveRun, ended: RunEnded, at_ms: int) -> dict[str, Json]:
 
 
 def _may_be_silence(text: str) -> bool:
-    """Whether this could still become the word for silence, which nobody should see."""
+    """Return whether the text may still become the silence token, which is never shown."""
     return SILENT_WORD.startswith(text.strip())
 
 
 def _pace_s(text: str) -> float:
-    """How long to wait between two frames that repeat this text."""
+    """Return the seconds between two frames that repeat this text."""
     return min(DELTA_S, len(text) * _PACE_S_PER_CHAR) if len(text) > _PACED_CHARS else 0.0

@@ -1,7 +1,7 @@
 """Frames: requests, responses and events, one JSON object each. Strict on the way in.
 
-`read_request` is the only door for bytes from outside; whatever is wrong with them is an
-InvalidRequest, and no input makes it fail in any other way.
+`parse_request` alone reads bytes from outside; whatever is wrong with them is an InvalidRequest,
+and no input makes it fail in any other way.
 """
 
 import json
@@ -16,19 +16,19 @@ from homarus.core.message import Json
 from homarus.core.text import one_line
 
 PROTOCOL = 3
-NEWEST_PROTOCOL = 4  # whose additions a client that asks for it gets
+NEWEST_PROTOCOL = 4  # clients that request it get its additions
 MAX_FRAME_BYTES = 25 * 1024 * 1024
-MAX_HELLO_BYTES = 64 * 1024  # before a client has shown who it is
+MAX_HELLO_BYTES = 64 * 1024  # before the client has authenticated
 MAX_BUFFERED_BYTES = 50 * 1024 * 1024
 TICK_S = 30.0
 HANDSHAKE_S = 10.0
 MAX_ID_CHARS = 256
 MAX_METHOD_CHARS = 128
-MAX_DEPTH = 64  # of values inside one another, the frame itself included
+MAX_DEPTH = 64  # of nested values, including the frame itself
 
 
 class Request(BaseModel):
-    """A client asks."""
+    """A request frame."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -36,7 +36,7 @@ class Request(BaseModel):
     id: str = Field(min_length=1, max_length=MAX_ID_CHARS)
     method: str = Field(min_length=1, max_length=MAX_METHOD_CHARS)
     params: Json = None
-    # Newer clients join requests to a trace of their own by this; nobody here follows one.
+    # Newer clients send a trace id; the gateway ignores it.
     traceparent: str | None = Field(None, max_length=MAX_ID_CHARS)
 
 
@@ -44,7 +44,7 @@ _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 
 
 def read_request(text: str | bytes) -> Request:
-    """A frame from outside."""
+    """Parse a request frame from outside; raises InvalidRequest."""
     try:
         request = _REQUEST.validate_json(text)
     except ValidationError as exc:
@@ -54,7 +54,7 @@ def read_request(text: str | bytes) -> Request:
 
 
 def _check_values(params: Json) -> None:
-    """Refuse what is nested too deeply to walk, and numbers that no JSON can say again."""
+    """Refuse values that are nested too deeply, and numbers that JSON cannot represent."""
     level, depth = [params], 1
     while level:
         depth += 1
@@ -71,7 +71,7 @@ def _check_values(params: Json) -> None:
 
 
 def request_id(text: str | bytes) -> str:
-    """The id of a frame that could not be read, for the answer; `invalid` when it has none."""
+    """Return the id of a frame that cannot be parsed, or `invalid` when it has none."""
     try:
         frame = json.loads(text)
     except (ValueError, RecursionError):
@@ -81,25 +81,25 @@ def request_id(text: str | bytes) -> str:
 
 
 def first_error(exc: ValidationError) -> str:
-    """What is wrong, in one line, without the value: it may be a secret."""
+    """Describe the first error in one line, without the value, which may be a secret."""
     error = exc.errors(include_url=False, include_input=False, include_context=False)[0]
-    # A key that should not be there is the client's own text, on its way to a log.
+    # The name of an unknown key is untrusted text, and this goes to a log.
     where = one_line("/".join(str(part) for part in error["loc"]), 80)
     return f"at {where or 'root'}: {error['msg']}"[:500]
 
 
 def encode(frame: Mapping[str, Json]) -> str:
-    """A frame for outside. A lone surrogate is escaped by JSON, so every string can go."""
+    """Encode a frame. JSON escapes lone surrogates, so every string can be sent."""
     return json.dumps(frame, separators=(",", ":"))
 
 
 def response(request_id: str, payload: Json = None) -> str:
-    """A request went well. "Nothing" is an answer too: the payload is always there."""
+    """Encode a successful response; its payload is always present, even if null."""
     return encode({"type": "res", "id": request_id, "ok": True, "payload": payload})
 
 
 def failure(request_id: str, error: HomarusError, payload: Json = None) -> str:
-    """A request did not."""
+    """Encode an error response."""
     shown: dict[str, Json] = {"code": "UNAVAILABLE", "message": error.message}
     if isinstance(error, ProtocolError):
         shown["code"] = error.wire
@@ -119,7 +119,7 @@ def event(
     seq: int | None = None,
     state_version: Mapping[str, int] | None = None,
 ) -> str:
-    """Something happened."""
+    """Encode an event frame."""
     frame: dict[str, Json] = {"type": "event", "event": name}
     if payload is not None:
         frame["payload"] = payload

@@ -1,8 +1,8 @@
-"""The handshake: from a connect request to a Caller, or a refusal that closes the connection.
+"""The handshake: from a connect request to a Caller, or an error that closes the connection.
 
-The checks stand in the protocol's order: its range, the role, where a browser comes from, the
-shared secret, the device and its signature, the device's own token, the pairing. What a client
-may do is decided by what was approved for its device; without a device it may do nothing.
+The checks follow the protocol's order: protocol range, role, browser origin, shared secret, device
+and signature, device token, pairing. A client's scopes are those approved for its device; a client
+without a device has none.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _DEVICE_REASON: Reason = "device_token_mismatch"
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A client that may stay. `auth` is what its hello says about its own token."""
+    """A client that is authenticated. `auth` is what its hello says about its device token."""
 
     caller: Caller
     method: Literal["none", "token", "password", "device-token"]
@@ -44,7 +44,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Everything that decides who comes in."""
+    """Authenticates connections: origin policy, shared secret, rate limit and devices."""
 
     entrance: Entrance
     auth: Auth
@@ -54,7 +54,7 @@ class Gate:
 
     @classmethod
     def make(cls, gateway: Gateway, auth: Auth, port: int, state: Path, clock: Clock) -> "Gate":
-        """From the config; a ConfigError when it says something that cannot be."""
+        """Build it from the config; raises ConfigError for an invalid one."""
         return cls(
             Entrance.make(port, gateway.control_ui.allowed_origins, gateway.trusted_proxies),
             auth,
@@ -64,21 +64,21 @@ class Gate:
         )
 
     def admit(self, door: Door) -> None:
-        """Let a request or an upgrade in as far as the door, or raise Barred. For every one."""
+        """Check the origin of every request or upgrade; raises RequestBlockedError."""
         self.entrance.admit(door)
 
     def check_bearer(self, door: Door) -> None:
-        """Let an HTTP request to something protected in, or raise Barred."""
+        """Check the bearer token of a protected HTTP request; raises RequestBlockedError."""
         check_bearer(door, self.entrance, self.auth, self.limiter)
 
     def accept(self, raw: Json, door: Door, nonce: str, conn_id: str) -> Accepted:
-        """The handshake; InvalidRequest or NotPaired, with a close code, when it fails."""
+        """Run the handshake; raises InvalidRequest or NotPaired with a close code."""
         params = read_params(raw)
         return _Handshake(self, params, read_role(params), door, nonce, conn_id).run()
 
 
 def read_role(params: ConnectParams) -> Role:
-    """As what the client connects."""
+    """Return the role that the client requests."""
     match params.role:
         case "operator" | "node":
             return params.role
@@ -87,7 +87,7 @@ def read_role(params: ConnectParams) -> Role:
 
 @dataclass(frozen=True, slots=True)
 class _Handshake:
-    """One client's, from the role on."""
+    """The handshake of one client, once its role is known."""
 
     gate: Gate
     params: ConnectParams
@@ -105,7 +105,7 @@ class _Handshake:
         key = self._check_device(device)
         token = self._judge_token(key, reason, wait_ms) if reason else None
         paired = self._pair(key, token)
-        # A node is told what to do and does not ask: it has no scopes.
+        # A node receives requests and sends none: it has no scopes.
         scopes = tuple(self.params.scopes) if self.role == "operator" else ()
         own = self.gate.devices.ensure_token(paired, self.role, scopes)
         allowed = granted(scopes, paired.scopes)
@@ -140,7 +140,7 @@ class _Handshake:
             raise refuse(f"origin not allowed: {exc.message}") from None
 
     def _judge_secret(self) -> tuple[Reason | None, int]:
-        """Why the shared secret does not let the client in, and how long it must wait."""
+        """Return why the shared secret is refused, and how long the client must wait."""
         source = Source.of(self.door, self.gate.entrance, "shared-secret")
         wait_ms = self.gate.limiter.wait_ms(source)
         if wait_ms and self._mode != "none":
@@ -152,7 +152,7 @@ class _Handshake:
         return reason, 0
 
     def _fail(self, reason: Reason, wait_ms: int) -> InvalidRequest:
-        """Count a wrong guess; one without any secret is none."""
+        """Count a wrong secret and return the error; a missing secret does not count."""
         if reason in {"token_mismatch", "password_mismatch"}:
             self.gate.limiter.fail(Source.of(self.door, self.gate.entrance, "shared-secret"))
         return refused(reason, wait_ms)
@@ -191,7 +191,7 @@ class _Handshake:
         return key
 
     def _judge_token(self, key: PublicKey, reason: Reason, wait_ms: int) -> Token:
-        """The device's own token in place of the shared secret."""
+        """Check the device token that replaces the shared secret."""
         given = self.params.auth.device_token or self.params.auth.token
         if not given:
             raise self._fail(reason, wait_ms)

@@ -1,20 +1,20 @@
-"""How things are: the picture that `health` answers with and clients get every minute."""
+"""The health summary that `health` returns and that clients receive every minute."""
 
 from homarus.config.resolve import agents, default_agent
 from homarus.core.message import Json
 from homarus.core.pulse import Pulse
-from homarus.gateway.host import Host
 from homarus.gateway.lines import describe
 from homarus.gateway.rows import index_path
+from homarus.gateway.services import GatewayServices
 
 FRESH_MS = 60_000
 _RECENT = 5
 
 
-async def look(host: Host, pulse: Pulse) -> dict[str, Json]:
-    """Counts and the newest sessions; no transcript is read, no service is asked.
+async def look(host: GatewayServices, pulse: Pulse) -> dict[str, Json]:
+    """Return counts and the newest sessions, without reading transcripts or calling services.
 
-    It is not `ok` while, and for a minute after, something blocked the event loop.
+    It is not `ok` while, and for a minute after, the event loop was blocked.
     """
     started = host.clock.monotonic()
     config = host.loaded.config
@@ -34,8 +34,8 @@ async def look(host: Host, pulse: Pulse) -> dict[str, Json]:
     }
 
 
-def _channels(host: Host) -> dict[str, Json]:
-    """Every channel and its accounts, as they were when somebody last looked."""
+def _channels(host: GatewayServices) -> dict[str, Json]:
+    """Return every channel and its accounts, as of the last probe."""
     told = describe(host, {}, host.clock.now_ms())
     for name, row in told["channels"].items():
         accounts = {each["accountId"]: each for each in told["channelAccounts"][name]}
@@ -44,7 +44,7 @@ def _channels(host: Host) -> dict[str, Json]:
 
 
 def loop_figures(pulse: Pulse) -> dict[str, Json]:
-    """How late the event loop ran in the last minutes, and how often it was blocked."""
+    """Return the lag of the event loop in the last minutes, and how often it was blocked."""
     return {
         "lagP99Ms": round(pulse.p99_ms, 1),
         "lagMaxMs": round(pulse.max_ms, 1),
@@ -53,11 +53,11 @@ def loop_figures(pulse: Pulse) -> dict[str, Json]:
 
 
 def heartbeat() -> dict[str, Json]:
-    """Of one agent, as `status` shows it: nothing beats yet."""
+    """Return an agent's heartbeat as `status` shows it; none is implemented yet."""
     return {"enabled": False, "every": "disabled", "everyMs": None}
 
 
-async def _agent(host: Host, agent: str, *, is_default: bool) -> dict[str, Json]:
+async def _agent(host: GatewayServices, agent: str, *, is_default: bool) -> dict[str, Json]:
     now_ms = host.clock.now_ms()
     records = await host.store.sessions(agent=agent, limit=_RECENT)
     return {

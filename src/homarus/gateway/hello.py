@@ -1,4 +1,4 @@
-"""The first answer: what the server is, what it can do, and how things stand now."""
+"""The response to `connect`: server, features, and a snapshot of the current state."""
 
 import socket
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ EVENTS = (
 
 
 def hello(gateway: "Gateway", accepted: "Accepted") -> dict[str, Json]:
-    """The payload of the answer to `connect`."""
+    """Return the payload of the response to `connect`."""
     methods = sorted(name for name, method in gateway.methods.items() if method.advertised)
     told: dict[str, Json] = {
         "type": "hello-ok",
@@ -46,7 +46,7 @@ def hello(gateway: "Gateway", accepted: "Accepted") -> dict[str, Json]:
 
 
 def _add_newest(told: dict[str, Json], gateway: "Gateway", accepted: "Accepted") -> None:
-    """What a client of the newest protocol is told beside."""
+    """Add what a client of the newest protocol receives."""
     caller = accepted.caller
     told.setdefault("auth", {"role": caller.role, "scopes": sorted(caller.scopes)})
     told["policy"]["attachments"] = {"maxBytes": MAX_BYTES, "maxImageBytes": MAX_BYTES}
@@ -55,7 +55,7 @@ def _add_newest(told: dict[str, Json], gateway: "Gateway", accepted: "Accepted")
 
 
 def _snapshot(gateway: "Gateway", accepted: "Accepted") -> dict[str, Json]:
-    """How things stand; what only somebody who may read should know, is left out for others."""
+    """Return the snapshot; fields that need the read scope are left out for other clients."""
     caller, host = accepted.caller, gateway.host
     reads = caller.may("read")
     agent = default_agent(host.loaded.config)
@@ -67,7 +67,7 @@ def _snapshot(gateway: "Gateway", accepted: "Accepted") -> dict[str, Json]:
         "sessionDefaults": {
             "defaultAgentId": agent,
             "mainKey": "main",
-            "mainSessionKey": host.key(agent=agent),
+            "mainSessionKey": host.control.resolve_key(agent=agent),
             "scope": "per-sender",
         },
         "authMode": gateway.gate.auth.mode,

@@ -1,6 +1,6 @@
-"""A session's past as clients see it: the newest part, every piece of it bounded.
+"""The newest part of a session's transcript as clients see it, with bounded sizes.
 
-Transcripts are read from their end, and only as far as asked. What was stored is not trusted: a
+Transcripts are read from their end, only as far as requested. Stored content is not trusted: a
 message of any shape, from any program, becomes something small that can be shown.
 """
 
@@ -25,12 +25,12 @@ _KEPT = (
     "idempotencyKey",
 )  # fmt: skip
 _OF_AN_ABORT = {"aborted": bool, "origin": str, "runId": str}
-_READ_AT_ONCE = 50  # entries beside the messages asked for
+_READ_AT_ONCE = 50  # entries read in addition to the requested messages
 _MAX_READ = 50_000
 
 
 async def newest_path(store: Store, session_id: str, messages: int) -> list[Entry]:
-    """The end of the conversation's path, with this many messages in it if there are so many."""
+    """Return the end of the session's path, with up to this many messages in it."""
     leaf = await store.leaf(session_id)
     count = messages * 2 + _READ_AT_ONCE
     while True:
@@ -44,7 +44,7 @@ async def newest_path(store: Store, session_id: str, messages: int) -> list[Entr
 
 
 def show_history(path: Sequence[Entry], limit: int) -> list[Json]:
-    """The newest messages of a path, oldest first, together within the budget."""
+    """Return the newest messages of a path, oldest first, within the budget."""
     shown: list[Json] = []
     left = MAX_BYTES
     for entry in reversed(path):
@@ -64,7 +64,7 @@ def show_history(path: Sequence[Entry], limit: int) -> list[Json]:
 
 
 def show_entry(entry: Entry) -> dict[str, Json] | None:
-    """One entry for a client; None when it is nothing a person said or got."""
+    """Return one entry for a client; None when it is no message."""
     if entry.type == "compaction":
         said = {"role": "system", "content": [{"type": "text", "text": "Compaction"}]}
         return {**said, "timestamp": entry.at_ms, "__openclaw": {"kind": "compaction"}}
@@ -91,14 +91,14 @@ def show_entry(entry: Entry) -> dict[str, Json] | None:
 
 
 def text_of(entry: Entry) -> str:
-    """The words of an entry's message; images and calls are named."""
+    """Return the text of an entry's message; images and calls are named."""
     shown = show_entry(entry)
     told = [_told(part) for part in shown["content"]] if shown else []
     return "\n".join(text for text in told if text).strip()
 
 
 def role_of(entry: Entry) -> str:
-    """Who spoke, in the words of `sessions.preview`."""
+    """Return the role of an entry's message, as `sessions.preview` names it."""
     message = entry.data.get("message")
     role = message.get("role") if isinstance(message, dict) else None
     if role == "toolResult":
@@ -107,7 +107,7 @@ def role_of(entry: Entry) -> str:
 
 
 def clip(text: str, max_chars: int) -> str:
-    """The text cut to a length, with dots for the rest."""
+    """Return the text cut to a length, with an ellipsis."""
     return text if utf16_len(text) <= max_chars else text[: max(0, max_chars - 3)] + "..."
 
 
@@ -174,7 +174,7 @@ def _str(value: Json) -> str:
 
 
 def _stamp(value: Json) -> int:
-    """A time that somebody else may have written."""
+    """Return a time that another program may have written, or None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
     return int(value) if 0 <= value <= MAX_INT else 0

@@ -1,7 +1,7 @@
-"""Webhooks from outside: what they may say, and which conversation they reach. All pure.
+"""Parse webhook requests, and decide which session and agent they may reach. All pure.
 
-A hook's text comes from a stranger. It reaches a session and an agent of its own unless the
-config opens more; its own wishes about either are checked here.
+The text of a hook comes from an unknown sender. It reaches a session and an agent of its own unless
+the config allows more; the session key and agent that it requests are checked here.
 """
 
 import unicodedata
@@ -19,7 +19,7 @@ WakeMode: TypeAlias = Literal["now", "next-heartbeat"]
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Something the main session should hear of: at once, or when it next looks up."""
+    """A message for the main session: at once, or at the next heartbeat."""
 
     text: str
     mode: WakeMode
@@ -35,7 +35,7 @@ class KeyRules:
 
 
 def read_wake(payload: Mapping[str, Json]) -> Wake:
-    """The body of `/hooks/wake`."""
+    """Parse the body of `/hooks/wake`."""
     text = payload.get("text")
     if not isinstance(text, str) or not text.strip():
         raise InvalidRequest("text required")
@@ -46,7 +46,7 @@ def read_wake(payload: Mapping[str, Json]) -> Wake:
 def session_key(
     rules: KeyRules, source: Literal["request", "mapping"], asked: str | None = None
 ) -> str:
-    """The session of a hook: the one it names if it may, else the configured or a new one."""
+    """Return a hook's session key: the requested one if allowed, else the default or a new one."""
     key = (asked or "").strip()
     if not key:
         return rules.default or f"hook:{uuid4()}"
@@ -55,7 +55,7 @@ def session_key(
             "sessionKey is disabled for external /hooks/agent payloads; "
             "set hooks.allowRequestSessionKey=true to enable"
         )
-    # What looks like a prefix is not it: a full-width letter may be a lower-case one elsewhere.
+    # A full-width letter may be folded to a plain one elsewhere, so the prefix is compared folded.
     folded = unicodedata.normalize("NFKC", key).lower()
     if rules.prefixes and not folded.startswith(tuple(p.lower() for p in rules.prefixes)):
         told = ", ".join(rules.prefixes)
@@ -66,7 +66,7 @@ def session_key(
 def is_agent_allowed(
     allowed: Collection[str] | None, asked: str | None, known: Collection[str], default: str
 ) -> bool:
-    """Whether a hook may run this agent. One that is not known means the default one."""
+    """Return whether a hook may run this agent; an unknown one means the default agent."""
     if not (asked or "").strip() or allowed is None or "*" in allowed:
         return True
     agent = normalize_agent_id(asked)

@@ -1,7 +1,7 @@
-"""HTTP: one port for the WebSocket, for chat services that call us, and for plain requests.
+"""HTTP: one port for the WebSocket, for webhooks, and for plain requests.
 
-Every request passes the door first, `webhooks` answers services and `pages` the rest. A request
-that does not come whole within the time for a handshake is not waited for.
+The origin policy checks every request first; `webhooks` answers chat services and `http_routes` the
+rest. A request that is not complete within the handshake timeout is dropped.
 """
 
 import asyncio
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
 _WIRE = "homarus.wire"
 MAX_STRANGERS = 2_000
-MAX_SPILT_BYTES = 8 << 20  # of a body whose request was answered without it
-_LINGER_S = 2.0  # for a client that was hung up on to take the reason
+MAX_SPILT_BYTES = 8 << 20  # of a body whose request was answered before it came
+_LINGER_S = 2.0  # for an aborted client to receive the close reason
 
 
 class Plain(H11Protocol):
-    """uvicorn's HTTP, which would wait for ever for the rest of a request."""
+    """uvicorn's HTTP protocol with a timeout for incomplete requests."""
 
     patience_s: ClassVar[float] = HANDSHAKE_S
-    max_waiting: ClassVar[int] = MAX_STRANGERS  # for the rest of a request; each is an open file
+    max_waiting: ClassVar[int] = MAX_STRANGERS  # for the rest of a request, an open file
     _waiting: ClassVar[WeakSet["Plain"]] = WeakSet()
     _alarm: asyncio.TimerHandle | None = None
     _spilt = 0
@@ -65,28 +65,28 @@ class Plain(H11Protocol):
                 return
         super().data_received(data)
         whole = self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}
-        if whole or self.transport.get_protocol() is not self:  # else it became a WebSocket
+        if whole or self.transport.get_protocol() is not self:  # otherwise it became a WebSocket
             self._stop_alarm()
         elif self._alarm is None:
             self._set_alarm()
 
     def _is_spilling(self) -> bool:
-        """Whether a request was answered before its body came, and the body goes on."""
+        """Return whether a request was answered while its body is still arriving."""
         cycle: RequestResponseCycle | None = self.cycle  # there is none before the first request
         return bool(cycle and cycle.response_complete) and self.conn.their_state is h11.SEND_BODY
 
     def eof_received(self) -> None:
-        """The client says no more; half a request is none."""
+        """Handle the client's end of input; half a request is dropped."""
         if self.conn.their_state is h11.SEND_BODY:
             self.send_400_response("The request ended before its body did.")
 
     def send_400_response(self, msg: str) -> None:
-        """Tell it once: nonsense after an answer only ends the connection."""
+        """Answer once: invalid bytes after a response only close the connection."""
         if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
             self.transport.close()
             return
         super().send_400_response(msg)
-        if self.cycle is not None:  # what answers the request must not answer too
+        if self.cycle is not None:  # the application must not answer it too
             self.cycle.disconnected = True
             self.cycle.message_event.set()
 
@@ -106,7 +106,7 @@ class Plain(H11Protocol):
 
 
 class Wire(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket; its size limit can be raised, and a slow reader can be hung up on."""
+    """uvicorn's WebSocket, with an adjustable size limit and an abort for slow readers."""
 
     def handle_connect(self, event: "Upgrade") -> None:
         self.allow(MAX_HELLO_BYTES)
@@ -118,7 +118,7 @@ class Wire(WebSocketsSansIOProtocol):
         self.conn.max_message_size = max_bytes
 
     async def write(self, texts: Sequence[str]) -> None:
-        """Send frames in one go, once the client has taken most of what was sent before."""
+        """Send frames in one write, once the client has read most of the previous ones."""
         await self.writable.wait()
         if self.disconnected or self.close_sent:
             raise ClientDisconnected
@@ -127,7 +127,7 @@ class Wire(WebSocketsSansIOProtocol):
         self.transport.write(b"".join(self.conn.data_to_send()))
 
     def hang_up(self, code: int, reason: str) -> None:
-        """Close now. `send` would wait for a reader who may never read."""
+        """Close now. `send` would wait for a client that may never read."""
         if self.transport.is_closing():
             return
         if not self.close_sent:
@@ -147,7 +147,7 @@ class Site:
 
     @cached_property
     def _pages(self) -> "Pages":
-        # Most gateways never see a plain request; who has none need not load what answers it.
+        # Imported with the first plain request, which most gateways never see.
         from homarus.gateway.pages import Pages
 
         return Pages(self._gateway, page=self._page, metrics=self._metrics)
@@ -177,15 +177,15 @@ class Site:
             self._gateway.counts.refused += 1
             await self._pages.refuse(barred, scope, receive, send)
             if scope["type"] == "websocket":
-                # uvicorn takes a refusal for an unfinished handshake: it would log an error.
+                # uvicorn would log a refused upgrade as an unfinished handshake.
                 scope["extensions"][_WIRE]["wire"].handshake_complete = True
 
     def _listener(self, scope: "Scope") -> "Listens | None":
-        """The account that this request is for; it may be known by any name."""
+        """Return the account that a webhook is for; its Host may be any name."""
         if scope["type"] != "http" or scope["method"] != "POST":
             return None
         try:
-            switchboard = self._gateway.host.switchboard
+            switchboard = self._gateway.host.channels
         except Unavailable as exc:
             raise Barred(503, exc.message, after_s=2) from None
         path: bytes = scope.get("raw_path") or scope["path"].encode()
@@ -193,19 +193,19 @@ class Site:
 
 
 def open_sockets(listen: Listen) -> list[socket.socket]:
-    """Take the port; a UserError says who cannot have it."""
+    """Bind the port; raises UserError when it cannot be bound."""
     first = _listening(listen.host, listen.port)
     sockets = [first]
     port = first.getsockname()[1]
     for other in listen.others:
-        with suppress(OSError, UserError):  # no IPv6 on this machine
+        with suppress(OSError, UserError):  # this machine has no IPv6
             sockets.append(_listening(other, port))
     return sockets
 
 
 def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named as TCP, so that asyncio knows it: else small frames wait for the client's receipts.
+    # With an explicit TCP protocol asyncio sets TCP_NODELAY; else small frames wait for ACKs.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -222,7 +222,7 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 class Listener:
-    """uvicorn on sockets of ours; signals and the main loop are not its business."""
+    """uvicorn on our own sockets, without its signal handling and main loop."""
 
     def __init__(self, site: Site, sockets: list[socket.socket]) -> None:
         config = Config(
@@ -237,7 +237,7 @@ class Listener:
             log_config=None,
             log_level="warning",
             access_log=False,
-            proxy_headers=False,  # the door alone decides whose word about an address counts
+            proxy_headers=False,  # the origin policy alone decides which forwarded address counts
             server_header=False,
             date_header=False,
             timeout_graceful_shutdown=1,
@@ -253,12 +253,12 @@ class Listener:
         await self._server.startup(self._sockets)
 
     def refuse_more(self) -> None:
-        """No new connections from now on."""
+        """Stop accepting connections."""
         for server in self._server.servers:
             server.close()
 
     async def stop(self) -> None:
-        """Close what is left of the connections; once is enough."""
+        """Close the remaining connections; calling it again does nothing."""
         if not self._stopped:
             self._stopped = True
             await self._server.shutdown(self._sockets)

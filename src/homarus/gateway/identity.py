@@ -1,7 +1,7 @@
 """A device's identity: an Ed25519 key, its id, and what it signs when it connects.
 
-Both ends are here: `Identity` is a client's own key, in the original's `identity/device.json`;
-`PublicKey` is what the gateway knows of somebody else's.
+`DeviceIdentity` is a client's own key pair, in OpenClaw's `identity/device.json`; `PublicKey` is
+the gateway's view of a client's key.
 """
 
 import base64
@@ -40,7 +40,7 @@ def auth_payload(
     token: str | None = None,
     nonce: str | None = None,
 ) -> str:
-    """The text a device signs. The scopes stand in the client's order."""
+    """Return the text that a device signs, with the scopes in the client's order."""
     fields = [
         "v2" if nonce else "v1",
         device_id,
@@ -62,7 +62,7 @@ class PublicKey:
 
     @classmethod
     def read(cls, text: str) -> "PublicKey | None":
-        """From base64url of the raw key, or PEM; None when it is neither."""
+        """Parse base64url of the raw key, or PEM; None when it is neither."""
         if len(text) > _MAX_CHARS:
             return None
         raw = _from_pem(text) if "BEGIN" in text else from_base64url(text)
@@ -74,11 +74,11 @@ class PublicKey:
 
     @property
     def text(self) -> str:
-        """As it stands on the wire and in the pairing files."""
+        """Return the key as sent on the wire and stored in the pairing files."""
         return to_base64url(self.raw)
 
     def verify(self, signature: str, payload: str) -> bool:
-        """Whether the holder of the private key signed exactly this text."""
+        """Return whether the holder of the private key signed exactly this text."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -103,10 +103,10 @@ class Identity:
 
     @classmethod
     def load_or_create(cls, path: Path, at_ms: int) -> "Identity":
-        """The identity in this file; a new one when there is none.
+        """Load the identity from this file, or create the file.
 
-        A file that is there and holds none is an error: a new key would have to be paired anew,
-        and the old one could not be told from a mistake.
+        A file without a valid key is an error: a new key would need a new pairing, and the old one
+        would be lost.
         """
         tree = JsonFile(path).read()
         if tree:
@@ -116,7 +116,7 @@ class Identity:
         return cls._create(path, at_ms)
 
     def sign(self, payload: str) -> str:
-        """The signature of a text, as it goes on the wire."""
+        """Return the signature of a text, encoded for the wire."""
         return to_base64url(self._private.sign(payload.encode()))
 
     def device_params(
@@ -130,7 +130,7 @@ class Identity:
         token: str | None = None,
         nonce: str | None = None,
     ) -> dict[str, Json]:
-        """The `device` object of a connect request."""
+        """Return the `device` object of a connect request."""
         payload = auth_payload(
             device_id=self.device_id,
             client_id=client_id,
@@ -189,12 +189,12 @@ class Identity:
 
 
 def to_base64url(raw: bytes) -> str:
-    """Without padding, as the wire has it."""
+    """Encode without padding, as on the wire."""
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
 
 
 def from_base64url(text: str) -> bytes | None:
-    """Strictly: no other alphabet, no spaces, no bits left over; padding may be there or not."""
+    """Decode strictly: no other alphabet, no spaces, no spare bits; padding is optional."""
     bare = text.rstrip("=")
     try:
         raw = base64.b64decode(

@@ -1,7 +1,7 @@
-"""The gateway as something the machine keeps running: what systemd and launchd are told. Pure.
+"""The systemd unit and the launchd agent that keep the gateway running. Pure.
 
-Secrets have no place in these files: of the environment only what is listed here is taken along,
-and the gateway reads keys and tokens from its own configuration and its `.env`.
+These files contain no secrets: only the listed environment variables are copied, and the gateway
+reads keys and tokens from its configuration and its `.env`.
 """
 
 import plistlib
@@ -14,20 +14,20 @@ from homarus.core.errors import UserError
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
 
-# What the gateway must find as the shell had it; a name that may hold a secret is not among them.
+# Copied from the shell; no name that may hold a secret is among them.
 KEPT: Final = (
     "PATH", "LANG", "LC_ALL", "TZ", "XDG_CACHE_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR",
     "OPENCLAW_OAUTH_DIR", "OPENCLAW_GATEWAY_PORT",
 )  # fmt: skip
-STOP_S: Final = 30  # a live answer has ten seconds to end, then all is put in order
+STOP_S: Final = 30  # an active run has ten seconds to end, then the shutdown completes
 _RESTART_S: Final = 5
-_WRONG: Final = 2  # how a wrong configuration ends: to try again changes nothing
+_WRONG: Final = 2  # the exit status of an invalid config, which a restart cannot fix
 _SH: Final = ("/bin/sh", "-c", 'exec "$0" "$@"')
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is to be kept running, and with which environment."""
+    """The service's command and environment."""
 
     python: str
     state: str
@@ -37,25 +37,25 @@ class Program:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        # -P: a file in the directory we are started in is nobody's module.
+        # -P: a file in the working directory must not shadow a module.
         port = ("--port", str(self.port)) if self.port is not None else ()
         return (self.python, "-P", "-m", "homarus", "gateway", "run", *port)
 
 
 def unit_name(profile: str) -> str:
-    """What systemd calls it."""
+    """Return the name of the systemd unit."""
     return f"homarus-gateway-{profile}.service" if profile else "homarus-gateway.service"
 
 
 def label(profile: str) -> str:
-    """What launchd calls it."""
+    """Return the launchd label."""
     return f"ai.homarus.gateway.{profile}" if profile else "ai.homarus.gateway"
 
 
 def make_program(
     python: str, paths: Paths, env: Mapping[str, str], port: int | None = None
 ) -> Program:
-    """The gateway of these places, as this environment would run it."""
+    """Return the service for these paths, as this environment would run it."""
     kept = {name: env[name] for name in KEPT if env.get(name, "").strip()}
     folders = [folder for folder in kept.pop("PATH", "").split(":") if folder.startswith("/")]
     if folders:
@@ -72,7 +72,7 @@ def make_program(
 
 
 def unit_text(program: Program) -> str:
-    """The user unit for systemd."""
+    """Return the text of the systemd user unit."""
     which = f" ({program.profile})" if program.profile else ""
     return "\n".join(
         (
@@ -87,7 +87,7 @@ def unit_text(program: Program) -> str:
             "Restart=always",
             f"RestartSec={_RESTART_S}",
             f"RestartPreventExitStatus={_WRONG}",
-            # Programs that an agent started end with the gateway, not before it.
+            # Processes that an agent started end with the gateway, not before it.
             "KillMode=mixed",
             "KillSignal=SIGTERM",
             f"TimeoutStopSec={STOP_S}",
@@ -100,7 +100,7 @@ def unit_text(program: Program) -> str:
 
 
 def plist_text(program: Program) -> str:
-    """The agent for launchd. It knows no exit status to stay down for, and waits instead."""
+    """Return the launchd agent, throttled: launchd has no exit status that prevents restarts."""
     log = f"{program.state}/logs/launchd.log"
     tree = {
         "Label": label(program.profile),
@@ -117,7 +117,7 @@ def plist_text(program: Program) -> str:
 
 
 def _command(argv: tuple[str, ...]) -> Iterator[str]:
-    """The words of a command. What systemd takes for no program's name is run by way of `sh`."""
+    """Return the quoted command; what systemd refuses as a program's name runs through `sh`."""
     program, *rest = argv
     if any(ch in "\\\"'$\n\t" for ch in program):
         program, *rest = (*_SH, program, *rest)
@@ -126,14 +126,14 @@ def _command(argv: tuple[str, ...]) -> Iterator[str]:
 
 
 def _word(text: str) -> str:
-    """One word as systemd reads it: quoted, with escapes, and no specifier in it."""
+    """Quote one word for systemd, with escapes and without specifiers."""
     for plain, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("%", "%%")):
         text = text.replace(plain, written)
     return f'"{text}"'
 
 
 def _check(text: str) -> None:
-    """Refuse what neither of the two can carry."""
+    """Refuse text that neither systemd nor launchd can represent."""
     if any(ch not in "\n\t" and unicodedata.category(ch) in {"Cc", "Cs"} for ch in text):
         raise UserError(
             f"{one_line(text)!r} holds a character that no unit file can",

@@ -1,7 +1,7 @@
-"""A small file that holds one JSON object, which other programs may read and write too.
+"""A small file with one JSON object, which other programs may read and write too.
 
-It is read again when its stamp has changed, replaced in one step, and readable by its owner
-alone. What cannot be read counts as empty, is told of, and is kept aside before the first write.
+It is read again when its stamp has changed, replaced atomically, and readable by its owner alone.
+Unreadable content counts as empty, is logged, and is archived before the first write.
 """
 
 import errno
@@ -20,16 +20,16 @@ _log = logging.getLogger(__name__)
 
 
 class JsonFile:
-    """One file, there or not."""
+    """One file, which may not exist."""
 
     def __init__(self, path: Path) -> None:
-        self.path = Path(os.path.realpath(path))  # a linked file stays linked
+        self.path = Path(os.path.realpath(path))  # a symbolic link stays one
         self._stamp: Stamp | None = None
         self._tree: dict[str, Json] = {}
         self._is_damaged = False
 
     def read(self) -> dict[str, Json]:
-        """The object. It is the caller's own, down to the entries, which are not to be changed."""
+        """Return a copy of the object; its entries are shared and must not be changed."""
         stamp = stamp_of(self.path)
         if stamp is None:
             self._tree, self._is_damaged = {}, os.path.lexists(self.path)
@@ -39,7 +39,7 @@ class JsonFile:
         return dict(self._tree)
 
     def write(self, tree: dict[str, Json]) -> None:
-        """Put this object in the file's place; it is on disk when this returns."""
+        """Replace the file atomically with this object, fsynced before returning."""
         self.read()
         data = (json.dumps(tree, indent=2) + "\n").encode("ascii")
         try:
@@ -61,7 +61,7 @@ class JsonFile:
             if stamp.size > MAX_BYTES:
                 raise ValueError("it is too large")
             tree = json.loads(self.path.read_bytes())
-        except FileNotFoundError:  # it went in this moment
+        except FileNotFoundError:  # the file disappeared meanwhile
             self._is_damaged = False
             return {}
         except (OSError, ValueError, RecursionError) as exc:

@@ -1,9 +1,8 @@
-"""The last config a gateway ran with: what it starts with when the file cannot be read.
+"""The last config that a gateway ran with, used when the config file cannot be loaded.
 
-A gateway that was started by the system at night should answer in the morning, whatever an editor
-or an upgrade did to the file meanwhile. It says so wherever somebody looks, and goes back to the
-file as soon as that is mended. It is never a way around a refusal: who may come in is decided by
-a config that once was in use.
+A gateway that the system started at night should answer in the morning, whatever an editor or an
+upgrade did to the file. Status and logs report it, and the gateway returns to the file as soon as
+that is valid. It never bypasses an access check: access is decided by a config that was in use.
 """
 
 import logging
@@ -23,7 +22,7 @@ FILE = "openclaw.last-good.json"  # in the state directory
 
 
 def keep(state: Path, loaded: Loaded) -> None:
-    """Remember a config that is in use, as written: variables stay variables."""
+    """Save the config in use as written: references to variables stay."""
     file = JsonFile(state / FILE)
     try:
         if file.read() != loaded.raw:
@@ -33,7 +32,7 @@ def keep(state: Path, loaded: Loaded) -> None:
 
 
 def recall(paths: Paths, env: Mapping[str, str]) -> Loaded | None:
-    """The config that was in use last; None when there is none, or it does not hold any more."""
+    """Return the config that was last in use; None when there is none or it is no longer valid."""
     try:
         text = read_text(paths.state / FILE)
         return None if text is None else load_text(paths, env, text)
@@ -42,7 +41,7 @@ def recall(paths: Paths, env: Mapping[str, str]) -> Loaded | None:
 
 
 def load_or_recall(paths: Paths, env: Mapping[str, str]) -> tuple[Loaded, ConfigError | None]:
-    """The config, or the last good one and what is wrong with the file."""
+    """Return the config, or the last good one and the file's error."""
     try:
         return load(paths, env), None
     except ConfigError as exc:
@@ -52,7 +51,7 @@ def load_or_recall(paths: Paths, env: Mapping[str, str]) -> tuple[Loaded, Config
 
 
 def sound_backup(paths: Paths, env: Mapping[str, str]) -> Path | None:
-    """The newest backup of the config file that could be used as it is."""
+    """Return the newest backup of the config file that is valid."""
     for file in backups(paths.config):
         try:
             text = read_text(file)
@@ -65,7 +64,7 @@ def sound_backup(paths: Paths, env: Mapping[str, str]) -> Path | None:
 
 
 def bring_back(paths: Paths, env: Mapping[str, str]) -> str:
-    """The command that puts a sound backup in the file's place; empty when there is none."""
+    """Return the command that restores a valid backup; empty when there is none."""
     backup = sound_backup(paths, env)
     if backup is None:
         return ""

@@ -1,9 +1,8 @@
-"""How often somebody may guess wrong: per client address and kind of secret.
+"""Limit failed authentications per client address and kind of secret.
 
-After too many failures within the window the source is locked out for a while, and a right
-answer does not help it then. Programs of this machine are exempt; its browsers are not, for any
-page they show can make them guess. Memory is bounded: of too many sources, those that were quiet
-the longest are forgotten.
+After too many failures within the window the source is locked out for a while, and the right secret
+does not help it then. Programs on this machine are exempt; browsers are not, because any page can
+make them guess. Memory is bounded: the sources that were quiet the longest are dropped.
 """
 
 from collections import OrderedDict
@@ -21,7 +20,7 @@ MAX_SOURCES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Who guesses what."""
+    """Identify a client address and the kind of secret whose failed attempts are counted."""
 
     ip: str
     kind: Literal["shared-secret", "device-token", "hook-token"]
@@ -36,7 +35,7 @@ class Source:
         kind: Literal["shared-secret", "device-token", "hook-token"],
     ) -> "Source":
         ip = entrance.client_ip(door)
-        # Behind a proxy that we do not know, everybody has the proxy's address: not exempt.
+        # Behind an unknown proxy every client has the proxy's address: not exempt.
         is_local = is_loopback(ip) and not door.is_forwarded
         return cls(_block(ip), kind, door.is_browser, is_local)
 
@@ -48,7 +47,7 @@ class _Failures:
 
 
 class Limiter:
-    """Counts failures; asked before a secret is compared."""
+    """Counts failed attempts; queried before a secret is compared."""
 
     def __init__(
         self, clock: Clock, limits: RateLimit | None = None, max_sources: int = MAX_SOURCES
@@ -60,11 +59,11 @@ class Limiter:
 
     @property
     def sources(self) -> int:
-        """How many are remembered."""
+        """Return how many sources are tracked."""
         return len(self._sources)
 
     def wait_ms(self, source: Source) -> int:
-        """How long the source is locked out still; 0 when it may try."""
+        """Return how long the source is still locked out; 0 when it may try."""
         found = self._sources.get(_key(source))
         if found is None or self._is_exempt(source):
             return 0
@@ -72,7 +71,7 @@ class Limiter:
         return max(0, round(left_s * 1000))
 
     def fail(self, source: Source) -> int:
-        """Note a failure; how long the source must wait now."""
+        """Record a failure and return how long the source must wait now."""
         if self._is_exempt(source):
             return 0
         now_s = self._clock.monotonic()
@@ -89,7 +88,7 @@ class Limiter:
         return self.wait_ms(source)
 
     def forget(self, source: Source) -> None:
-        """The source showed that it knows the secret."""
+        """Clear the failures of a source that sent the right secret."""
         self._sources.pop(_key(source), None)
 
     def _is_exempt(self, source: Source) -> bool:
@@ -101,7 +100,7 @@ def _key(source: Source) -> tuple[str, str, bool]:
 
 
 def _block(ip: str) -> str:
-    """An IPv6 host has a whole network of addresses to guess from: it counts as one."""
+    """Return the network of an IPv6 address: one host can use all of its addresses."""
     try:
         address = ip_address(ip)
     except ValueError:

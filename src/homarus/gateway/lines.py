@@ -1,6 +1,6 @@
-"""The chat channels as clients are shown them: by channel, and each account of it.
+"""The chat channels as clients see them: each channel and its accounts.
 
-What knows channels is loaded when there are some: who has none pays nothing.
+What knows channels is imported only when some are configured.
 """
 
 import asyncio
@@ -14,16 +14,16 @@ from homarus.core.keys import DEFAULT_ACCOUNT
 from homarus.core.message import Json
 from homarus.core.tasks import contain, task_group
 from homarus.core.text import one_line
-from homarus.gateway.host import Host
+from homarus.gateway.services import GatewayServices
 
 if TYPE_CHECKING:
     from homarus.channels.switchboard import LineStatus
 
-Key: TypeAlias = tuple[str, str]  # a channel and an account
+Key: TypeAlias = tuple[str, str]  # channel and account
 
 
 def by_channel(lines: "Sequence[LineStatus]") -> "dict[str, list[LineStatus]]":
-    """The accounts of each channel, in the config's order."""
+    """Return the accounts of each channel, in the config's order."""
     found: dict[str, list[LineStatus]] = {}
     for line in lines:
         found.setdefault(line.channel, []).append(line)
@@ -31,14 +31,14 @@ def by_channel(lines: "Sequence[LineStatus]") -> "dict[str, list[LineStatus]]":
 
 
 def usual_account(lines: "Sequence[LineStatus]") -> str:
-    """The account of a channel that is meant when none is named."""
+    """Return the account that is used when none is named."""
     names = [line.account for line in lines]
     return DEFAULT_ACCOUNT if DEFAULT_ACCOUNT in names else names[0]
 
 
-def describe(host: Host, probes: Mapping[Key, Json], at_ms: int) -> dict[str, Json]:
-    """Every channel of the config and its accounts, as `channels.status` answers."""
-    channels = by_channel(host.switchboard.status())
+def describe(host: GatewayServices, probes: Mapping[Key, Json], at_ms: int) -> dict[str, Json]:
+    """Return every configured channel and its accounts, as `channels.status` sends them."""
+    channels = by_channel(host.channels.status())
     labels = {name: _label(name) for name in channels}
     accounts = {
         name: [_account(host.loaded.config, line, probes, at_ms) for line in lines]
@@ -63,18 +63,18 @@ def describe(host: Host, probes: Mapping[Key, Json], at_ms: int) -> dict[str, Js
 
 
 def summary(account: Mapping[str, Json]) -> dict[str, Json]:
-    """A channel in short: how its usual account is."""
+    """Return a channel's summary: the state of its default account."""
     said = ("configured", "running", "connected", "lastStartAt", "lastError", "probe")
     return {key: account[key] for key in said if key in account}
 
 
 def summarize(lines: "Sequence[LineStatus]") -> list[str]:
-    """A line for each account."""
+    """Return a line of text for each account."""
     return [f"{_label(line.channel)} {line.account}: {state_of(line)}" for line in lines]
 
 
 def state_of(line: "LineStatus") -> str:
-    """How an account is, in a few words."""
+    """Return an account's state in a few words."""
     if not line.enabled:
         return "off"
     if line.problem:
@@ -107,7 +107,7 @@ def _account(
         "lastOutboundAt": line.last_out_ms,
         "lastError": redact(line.problem),
     }
-    row |= {key: value for key, value in said.items() if value}  # null is no text and no time
+    row |= {key: value for key, value in said.items() if value}  # null is neither a text nor a time
     if line.configured and line.channel in config.channels:
         from homarus.config.channels import common
 
@@ -118,8 +118,8 @@ def _account(
     return row
 
 
-async def probe_all(host: Host, timeout_s: float) -> dict[Key, Json]:
-    """Ask every service that can be asked, all at once, whether it lets us in."""
+async def probe_all(host: GatewayServices, timeout_s: float) -> dict[Key, Json]:
+    """Check the login of every account that supports it, concurrently."""
     found: dict[Key, Json] = {}
 
     async def ask(key: Key) -> None:
@@ -129,7 +129,7 @@ async def probe_all(host: Host, timeout_s: float) -> dict[Key, Json]:
         async def probe() -> None:
             try:
                 async with asyncio.timeout(timeout_s):
-                    who = await host.switchboard.probe(*key)
+                    who = await host.channels.probe(*key)
             except HomarusError as exc:
                 told["error"] = redact(str(exc))
             except TimeoutError:
@@ -143,7 +143,7 @@ async def probe_all(host: Host, timeout_s: float) -> dict[Key, Json]:
         found[key] = {**told, "elapsedMs": elapsed_ms}
 
     async with task_group() as group:
-        for line in host.switchboard.status():
+        for line in host.channels.status():
             if line.enabled and line.configured:
                 group.create_task(ask((line.channel, line.account)))
     return found

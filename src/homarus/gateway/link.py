@@ -45,7 +45,7 @@ _ERRORS: dict[str, type[ProtocolError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """What the gateway asks for."""
+    """The gateway's token or password."""
 
     token: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
@@ -57,11 +57,11 @@ class Running:
 
     pid: int
     url: str
-    config: str = ""  # the file it goes by
+    config: str = ""  # the config file it uses
 
 
 def find_running(paths: Paths) -> Running | None:
-    """The gateway of this state directory; None when there is none, or only another program."""
+    """Return the gateway of this state directory; None when none runs, or another program."""
     pid = holder(paths.state)
     post = JsonFile(paths.post).read() if pid else {}
     if not pid or post.get("pid") != pid or not isinstance(post.get("url"), str):
@@ -70,7 +70,7 @@ def find_running(paths: Paths) -> Running | None:
 
 
 class Link:
-    """An open connection. `hello` is what the gateway said first."""
+    """An open connection; `hello` is the gateway's response to connect."""
 
     def __init__(self, socket: "ClientConnection", url: str) -> None:
         self._socket, self._url = socket, url
@@ -88,7 +88,7 @@ class Link:
         final: bool = False,
         timeout_s: float | None = 30.0,
     ) -> Json:
-        """Ask; the answer's payload. With `final` a first answer that only accepts is passed by."""
+        """Send a request and return its payload; `final` skips a response that only accepts."""
         done: asyncio.Future[Mapping[str, Json]] = asyncio.get_running_loop().create_future()
 
         def hear(frame: Mapping[str, Json]) -> None:
@@ -112,7 +112,7 @@ class Link:
         return answer.get("payload")
 
     async def events(self) -> AsyncIterator[tuple[str, Json]]:
-        """What the gateway tells: name and payload, until the connection ends."""
+        """Yield the gateway's events, name and payload, until the connection ends."""
         while (frame := await self._events.get()) is not None:
             yield str(frame.get("event")), frame.get("payload")
 
@@ -125,7 +125,7 @@ class Link:
             raise self._gone() from None
 
     async def _hear_on(self) -> None:
-        """Sort what comes in, until the other end closes."""
+        """Dispatch incoming frames until the gateway closes the connection."""
         from websockets.exceptions import ConnectionClosed
 
         with suppress(ConnectionClosed):
@@ -153,7 +153,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """Who connects, with what, and for what."""
+    """The client's identity, secret, role and scopes."""
 
     secret: Secret = Secret()
     identity: "Identity | None" = None
@@ -163,7 +163,7 @@ class Guest:
     caps: Sequence[str] = ("tool-events",)
 
     def connect_params(self, nonce: str, signed_at_ms: int) -> dict[str, Json]:
-        """The params of `connect`, as an answer to the gateway's challenge."""
+        """Return the params of `connect` that answer the gateway's challenge."""
         auth = {"token": self.secret.token, "password": self.secret.password}
         client = {"id": self.client_id, "mode": self.mode, "instanceId": str(uuid4())}
         params: dict[str, Json] = {
@@ -194,7 +194,7 @@ class Guest:
 
 @asynccontextmanager
 async def open_link(url: str, guest: Guest) -> AsyncIterator[Link]:
-    """Connect and show who we are; the connection is closed when the block ends."""
+    """Connect and authenticate; the connection is closed when the block ends."""
     from websockets.asyncio.client import connect
     from websockets.exceptions import WebSocketException
 

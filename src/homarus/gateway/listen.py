@@ -1,7 +1,7 @@
-"""Where the gateway listens, and that it does not stand open.
+"""The address that the gateway listens on.
 
-`resolve_listen` is asked before a socket is opened: beyond this machine, nobody listens without
-a token or a password.
+`resolve_listen_address` runs before a socket is opened: beyond this machine the gateway listens
+only with a token or a password.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _FIX = "set gateway.auth.token (homarus config set gateway.auth.token …), or b
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """An address to listen on; `others` are tried too and may be missing on this machine."""
+    """An address to listen on; `others` are also tried and may be missing on this machine."""
 
     host: str
     port: int
@@ -32,7 +32,7 @@ class Listen:
 
 
 def resolve_port(gateway: Gateway, env: Mapping[str, str], port: int | None = None) -> int:
-    """The flag, the environment, the config, the default: the first that says something."""
+    """Return the port: from the flag, the environment, the config, or the default."""
     if port is not None:
         return port
     for name in _PORT_VARIABLES:
@@ -53,7 +53,7 @@ def resolve_listen(
     port: int | None = None,
     bind: str | None = None,
 ) -> Listen:
-    """Where to listen, or a ConfigError: the address is wrong, or it would stand open."""
+    """Return the listen address; raises ConfigError when it is invalid or would be unprotected."""
     listen = _address(gateway, bind or gateway.bind, resolve_port(gateway, env, port))
     if not listen.is_loopback and auth.mode == "none":
         raise ConfigError(

@@ -24,8 +24,8 @@ from homarus.core.value import dataclass
 from homarus.gateway.frames import NEWEST_PROTOCOL, first_error
 
 if TYPE_CHECKING:
-    from homarus.gateway.host import Host
     from homarus.gateway.server import Gateway
+    from homarus.gateway.services import GatewayServices
 
 Scope: TypeAlias = Literal["read", "write", "admin", "approvals", "pairing", "none"]
 
@@ -39,12 +39,12 @@ class Params(BaseModel):
         strict=True,
         alias_generator=to_camel,
         populate_by_name=False,
-        defer_build=True,  # at a method's first call: a start has no time for all of them
+        defer_build=True,  # built at a method's first call, which keeps the start fast
     )
 
 
 class NoParams(Params):
-    """Nothing to say."""
+    """The params of a method without any."""
 
 
 P = TypeVar("P", bound=Params)
@@ -52,7 +52,7 @@ P = TypeVar("P", bound=Params)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, as the handshake established it. Nothing here is the client's own word alone."""
+    """The authenticated client of a request; no field is an unverified claim."""
 
     conn_id: str
     client_id: str
@@ -70,7 +70,7 @@ class Caller:
     is_local: bool = False
 
     def may(self, scope: Scope) -> bool:
-        """Whether the caller's scopes cover this one: admin covers all, write covers read."""
+        """Return whether the caller's scopes cover this one: admin covers all, write read."""
         if scope == "none" or "operator.admin" in self.scopes:
             return True
         wanted = {f"operator.{scope}"} | ({"operator.write"} if scope == "read" else set())
@@ -81,11 +81,11 @@ class Caller:
 class Call:
     """One request being answered.
 
-    `host` is the program behind the gateway, `gateway` the other connections. `accept` sends a
-    first answer when the final one will take long.
+    `host` are the services behind the gateway, `gateway` the other connections. `accept` sends a
+    first response when the final one will take long.
     """
 
-    host: "Host"
+    host: "GatewayServices"
     gateway: "Gateway"
     caller: Caller
     request_id: str
@@ -94,7 +94,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """Something a client may ask for. `advertised` methods stand in hello-ok."""
+    """A method that clients may call; hello-ok lists those that are `advertised`."""
 
     name: str
     scope: Scope
@@ -113,7 +113,7 @@ class Method:
 
 
 def missing_scope(caller: Caller, scope: str) -> ProtocolError:
-    """What a caller is told who may not ask for this, in the words of its protocol."""
+    """Return the error for a caller without the scope, in the protocol's words."""
     message = f"missing scope: {scope}"
     if caller.protocol < NEWEST_PROTOCOL:
         return InvalidRequest(message)
@@ -133,6 +133,6 @@ def method(
 
 
 def find_methods(*modules: object) -> Mapping[str, Method]:
-    """Every Method at the top level of these modules, by name."""
+    """Return every Method at the top level of these modules, by name."""
     found = (each for module in modules for each in vars(module).values())
     return {each.name: each for each in found if isinstance(each, Method)}

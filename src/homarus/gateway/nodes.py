@@ -1,4 +1,4 @@
-"""Nodes: which commands a device may be asked to run, by what kind of device it is. Pure."""
+"""Which commands a node may be asked to run, by the kind of its device. Pure."""
 
 from collections.abc import Collection
 from typing import Literal, TypeAlias
@@ -18,7 +18,7 @@ _PERSONAL = _SEEING | {
     "photos.latest", "motion.activity", "motion.pedometer",
 }  # fmt: skip
 _SYSTEM = frozenset({"system.run", "system.which", "system.notify", "browser.proxy"})
-# What takes pictures, records, sends or changes somebody's data must be allowed by name.
+# Commands that take pictures, record, send or change personal data must be allowed by name.
 COMMANDS: dict[Kind, frozenset[str]] = {
     "ios": _PERSONAL | {"system.notify"},
     "android": _PERSONAL,
@@ -34,7 +34,7 @@ _NAMES: tuple[tuple[str, Kind], ...] = (
 
 
 def kind_of(platform: str = "", family: str = "") -> Kind:
-    """What a device is, by what it says of itself."""
+    """Return the kind of a device from its platform and family."""
     for text in (platform.strip().lower(), family.strip().lower()):
         for start, kind in _NAMES:
             if text.startswith(start):
@@ -45,6 +45,6 @@ def kind_of(platform: str = "", family: str = "") -> Kind:
 def allowed_commands(
     kind: Kind, allow: Collection[str] = (), deny: Collection[str] = ()
 ) -> frozenset[str]:
-    """What may be asked of such a device: the kind's own, what is allowed besides, less denied."""
+    """Return the commands allowed on a device: those of its kind and `allow`, without `deny`."""
     named = {name.strip() for name in allow if name.strip()}
     return (COMMANDS[kind] | named) - {name.strip() for name in deny}

@@ -1,7 +1,7 @@
-"""What plain HTTP gets: a page, `/health` and, when asked for, `/metrics`.
+"""The plain HTTP routes: the chat page, `/health` and, when enabled, `/metrics`.
 
-The page's files are a fixed list, and what a browser may do with them is said in the strictest
-words it knows. This is loaded with the first request that is not for a WebSocket.
+The page's files are a fixed list, served with the strictest content security policy. Imported with
+the first request that is not for a WebSocket.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _HEADERS: Final = {
 
 
 class Pages:
-    """The ASGI application behind the door."""
+    """The ASGI application behind the origin policy."""
 
     def __init__(self, gateway: Gateway, *, page: bool, metrics: bool) -> None:
         self._gateway = gateway
@@ -51,13 +51,13 @@ class Pages:
         await self._router(scope, receive, send)
 
     async def refuse(self, barred: Barred, scope: Scope, receive: Receive, send: Send) -> None:
-        """Say no, to a plain request or to one for a WebSocket."""
+        """Send an error to a plain request or to a WebSocket upgrade."""
         headers = {**_HEADERS, **({"Retry-After": str(barred.after_s)} if barred.after_s else {})}
         kind = "unauthorized" if barred.status == 401 else "forbidden"
         body = {"error": {"message": str(barred), "type": kind}}
         response = JSONResponse(body, barred.status, headers)
         if scope["type"] == "http":
-            if barred.status == 400:  # who knows what else stands in what it sends
+            if barred.status == 400:  # the rest of its input cannot be trusted
                 response.headers["Connection"] = "close"
             await response(scope, receive, send)
             return
@@ -95,13 +95,13 @@ class Pages:
         return Response(picture.data, headers=_HEADERS, media_type=picture.mime)
 
     async def _elsewhere(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Any other address: protected, whatever it is spelled like, and then not there."""
+        """Answer any other path: protected, whatever its spelling, and then 404."""
         self._gateway.gate.check_bearer(Door.from_scope(scope))
         await PlainTextResponse("Not Found", 404, _HEADERS)(scope, receive, send)
 
 
 def page_files() -> list[str]:
-    """The files of the page that may be asked for."""
+    """Return the files of the page that may be requested."""
     folder = files("homarus.gateway").joinpath("static")
     if not folder.is_dir():
         return []
@@ -109,7 +109,7 @@ def page_files() -> list[str]:
 
 
 def metrics_text(gateway: Gateway) -> str:
-    """The gateway's figures as Prometheus reads them."""
+    """Return the gateway's counters in Prometheus format."""
     counts = gateway.counts
     figures: Iterable[tuple[str, str, str, float]] = (
         ("connections", "gauge", "Clients connected now.", len(gateway.connections)),

@@ -1,6 +1,6 @@
-"""Devices as the pairing files have them: entries read tolerantly, and written back whole.
+"""Device records of the pairing files, read tolerantly and written back completely.
 
-Fields that we do not know stay where they are; an entry that makes no sense is passed over.
+Unknown fields are kept; an invalid entry is skipped.
 """
 
 import secrets
@@ -19,7 +19,7 @@ PENDING_TTL_MS = 5 * 60_000
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a device wants to be paired for. Shown to whoever approves it."""
+    """A device's pairing request, shown to the approver."""
 
     device_id: str
     public_key: str
@@ -32,7 +32,7 @@ class Ask:
     remote_ip: str = ""
 
     def fields(self) -> dict[str, Json]:
-        """As the files have it; what is empty is left out."""
+        """Return the fields as stored; empty ones are left out."""
         told: dict[str, Json] = {
             "deviceId": self.device_id,
             "publicKey": self.public_key,
@@ -62,7 +62,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device that somebody approved."""
+    """A device that was approved."""
 
     id: str
     roles: frozenset[str]
@@ -71,18 +71,18 @@ class Device:
     raw: Mapping[str, Json] = field(repr=False)
 
     def token(self, role: str) -> Token | None:
-        """Its token for a role, unless that was revoked."""
+        """Return its token for a role, unless that was revoked."""
         found = self.tokens.get(role)
         return None if found is None or found.is_revoked else found
 
     def lacks(self, role: str, scopes: tuple[str, ...]) -> bool:
-        """Whether this goes beyond what was approved. A role that was revoked is not."""
+        """Return whether the request exceeds what was approved; a revoked role does."""
         revoked = (found := self.tokens.get(role)) is not None and found.is_revoked
         return role not in self.roles or revoked or bool(missing(scopes, self.scopes))
 
 
 def read_device(device_id: str, entry: Json) -> Device | None:
-    """An entry of `paired.json`; None when it is not one."""
+    """Parse an entry of `paired.json`; None when it is invalid."""
     if not isinstance(entry, dict) or entry.get("deviceId") != device_id:
         return None
     tokens = entry.get("tokens")
@@ -108,7 +108,7 @@ def _read_token(role: str, value: Json) -> Token | None:
 
 
 def is_alive(entry: Json, now_ms: int) -> bool:
-    """Whether an entry of `pending.json` can still be approved."""
+    """Return whether an entry of `pending.json` can still be approved."""
     if not isinstance(entry, dict) or not isinstance(entry.get("deviceId"), str):
         return False
     age_ms = now_ms - _stamp(entry, "ts")
@@ -116,7 +116,7 @@ def is_alive(entry: Json, now_ms: int) -> bool:
 
 
 def merged(entry: Mapping[str, Json], ask: Mapping[str, Json], now_ms: int) -> dict[str, Json]:
-    """A paired device's entry after one more request of it was approved."""
+    """Return a paired device's entry after one more of its requests was approved."""
     before = read_device(str(ask["deviceId"]), entry)
     roles = sorted({*(before.roles if before else ()), str(ask["role"])})
     scopes = dict.fromkeys((*(before.scopes if before else ()), *texts(ask.get("scopes"))))
@@ -137,7 +137,7 @@ def with_token(
     *,
     new_secret: bool = False,
 ) -> dict[str, Json]:
-    """The entry with a token for a role: the one it has, unless it is revoked or to be new."""
+    """Return the entry with a token for a role, issued anew when revoked or to be replaced."""
     tokens = entry.get("tokens")
     tokens = tokens if isinstance(tokens, dict) else {}
     before = _read_token(role, tokens.get(role))
@@ -152,7 +152,7 @@ def with_token(
 
 
 def show_device(device: Device) -> dict[str, Json]:
-    """A device as clients see it: what its tokens are for, and never the tokens."""
+    """Return a device for clients: what its tokens are for, never the tokens."""
     shown = {name: value for name, value in device.raw.items() if name != "tokens"}
     raw = device.raw.get("tokens")
     tokens = [
@@ -163,7 +163,7 @@ def show_device(device: Device) -> dict[str, Json]:
 
 
 def texts(value: Json) -> tuple[str, ...]:
-    """The texts in a list; what else is there says nothing."""
+    """Return the strings of a list, ignoring other values."""
     return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list) else ()
 
 

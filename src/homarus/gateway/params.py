@@ -1,18 +1,18 @@
-"""Types of parameters that many methods share. Every one of them is bounded.
+"""Parameter types that many methods share. Each is bounded.
 
-Lists are lists: a request's JSON was already read when a method checks it, strictly.
+Lists stay lists: a method validates JSON that is already parsed, strictly.
 """
 
 from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-MAX_INT = 2**53 - 1  # beyond it, JavaScript's numbers have gaps
+MAX_INT = 2**53 - 1  # the largest integer that JavaScript represents exactly
 
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=512)]
 Names: TypeAlias = Annotated[list[Name], Field(max_length=64)]
 Words: TypeAlias = Annotated[str, Field(min_length=1, max_length=100_000)]
-# Ids that clients make up; they stand in events, logs and caches.
+# Ids chosen by clients; they appear in events, logs and caches.
 Id: TypeAlias = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[!-~]+$")]
 Seconds: TypeAlias = Annotated[int, Field(ge=0, le=MAX_INT)]
 Ms: TypeAlias = Annotated[int, Field(ge=0, le=MAX_INT)]

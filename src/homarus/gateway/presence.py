@@ -1,7 +1,7 @@
-"""Presence: who is connected or was a moment ago, as other clients see it.
+"""Presence: the clients that are connected or were recently, as other clients see them.
 
-An entry outlives its connection by a few minutes, so that a device that comes and goes stays in
-the list. Command-line clients are not listed: each of their commands would be one.
+An entry outlives its connection by a few minutes, so that a device that reconnects stays in the
+list. Command-line clients are not listed: every command would add one.
 """
 
 import os
@@ -15,28 +15,28 @@ from homarus.gateway.method import Caller
 
 TTL_MS = 5 * 60_000
 MAX_ENTRIES = 200
-_MAX_CHARS = 200  # of any text a client gave
+_MAX_CHARS = 200  # of any text that a client sent
 
 
 class Presence:
-    """The list, and a version that grows with every change."""
+    """The presence list, and a version that grows with every change."""
 
     def __init__(self, clock: Clock, version: str) -> None:
         self._clock = clock
         self._own = _own_entry(version)
-        self._entries: dict[str, dict[str, Json]] = {}  # by who, the oldest change first
-        self._connected: dict[str, set[str]] = {}  # by who, its connections
+        self._entries: dict[str, dict[str, Json]] = {}  # by client, oldest change first
+        self._connected: dict[str, set[str]] = {}  # by client, its connections
         self.version = 1
 
     def entries(self) -> list[Json]:
-        """The gateway itself first, then the others, the newest first."""
+        """Return the gateway first, then the others, newest first."""
         self._expire()
         now_ms = self._clock.now_ms()
         shown = [dict(entry) for entry in reversed(self._entries.values())]
         return [{**self._own, "ts": now_ms}, *shown]
 
     def join(self, caller: Caller) -> bool:
-        """A client connected; False when it is not one that is listed."""
+        """Add a connected client; False when it is not listed."""
         if not is_listed(caller):
             return False
         who = _who(caller)
@@ -45,7 +45,7 @@ class Presence:
         return True
 
     def leave(self, caller: Caller) -> bool:
-        """A client's connection ended; False when nothing is different for the others."""
+        """Remove a client's connection; False when the list does not change."""
         who = _who(caller)
         connections = self._connected.get(who, set())
         connections.discard(caller.conn_id)
@@ -55,21 +55,21 @@ class Presence:
         return True
 
     def note(self, who: str, fields: Mapping[str, Json]) -> None:
-        """What a client says about itself or a device it stands for; absent fields stay."""
+        """Update what a client reports about itself or a device; absent fields stay."""
         told = {name: value for name, value in fields.items() if value is not None}
         key = who.strip().lower()[:_MAX_CHARS]
         self._put(key, {**self._entries.get(key, {}), **_cut(told)})
 
     def _put(self, who: str, entry: Mapping[str, Json]) -> None:
-        self._entries.pop(who, None)  # to the end: it is the newest
+        self._entries.pop(who, None)  # moved to the end: it is the newest
         self._entries[who] = {**entry, "ts": self._clock.now_ms()}
         self.version += 1
         self._expire()
 
     def _expire(self) -> None:
-        """Forget the oldest that are gone; those connected stay whatever their age."""
+        """Drop the oldest disconnected entries; connected ones stay whatever their age."""
         limit_ms = self._clock.now_ms() - TTL_MS
-        over = len(self._entries) - (MAX_ENTRIES - 1)  # one place is the gateway's own
+        over = len(self._entries) - (MAX_ENTRIES - 1)  # one entry is the gateway's own
         for who, entry in list(self._entries.items()):
             ts = entry["ts"]
             old = isinstance(ts, int) and ts < limit_ms and who not in self._connected
@@ -79,7 +79,7 @@ class Presence:
 
 
 def is_listed(caller: Caller) -> bool:
-    """Whether others see this client."""
+    """Return whether other clients see this client."""
     return caller.mode != "cli" and caller.client_id != "cli"
 
 

@@ -1,8 +1,8 @@
-"""A changed config in a running gateway: what it touches decides what happens.
+"""Apply a changed config to a running gateway; the changed paths decide how.
 
-The files are looked at twice a second (a file in the state directory cannot be watched cheaper:
-the database beside it changes with every message) and read once they have been quiet for a
-moment. A config that is wrong changes nothing: the last good one stays, and everybody is told.
+The files are polled twice a second (watching the state directory costs more: its database changes
+with every message) and read once they have been quiet for a moment. An invalid config changes
+nothing: the last good one stays, and clients are notified.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ Rule: TypeAlias = Literal["none", "hot", "restart"]
 LOOK_S = 0.5
 _GONE = "put it back, or restart the gateway to go on without one"
 
-# The first that the path begins with. `none`: read anew by the next run; `hot`: a part that runs
-# is told; whatever is not here needs a restart.
+# The first prefix that matches. `none`: the next run reads it; `hot`: a running part is
+# notified; any other path needs a restart.
 RULES: tuple[tuple[str, Rule], ...] = (
     ("gateway.remote", "none"),
     ("gateway.reload", "none"),
@@ -40,7 +40,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     *((name, "none") for name in (
         "meta", "identity", "wizard", "logging", "models", "agents", "agent", "tools", "bindings",
         "audio", "routing", "messages", "session", "talk", "skills", "ui",
-        "auth", "env", "$schema", "memory",  # ours: connections and indexes are opened anew
+        "auth", "env", "$schema", "memory",  # our own: connections and indexes are reopened
     )),
     ("plugins", "restart"),
     ("gateway", "restart"),
@@ -50,13 +50,13 @@ RULES: tuple[tuple[str, Rule], ...] = (
 
 
 def rule_of(path: str) -> Rule:
-    """What a change at this path asks for."""
+    """Return what a change at this path requires."""
     found = (rule for start, rule in RULES if path == start or path.startswith(f"{start}."))
     return next(found, "restart")
 
 
 def changed(before: Mapping[str, Value], after: Mapping[str, Value], at: str = "") -> Iterator[str]:
-    """The paths that differ, as deep as both sides are objects."""
+    """Return the paths that differ, as deep as both sides are objects."""
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
@@ -67,16 +67,16 @@ def changed(before: Mapping[str, Value], after: Mapping[str, Value], at: str = "
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A new config, what differs in it, and what to do."""
+    """A new config, its changed paths, and the action."""
 
     loaded: Loaded
     paths: tuple[str, ...]
     action: Literal["apply", "restart", "ignore"]
-    ignored: tuple[str, ...] = ()  # needed a restart that the mode does not allow
+    ignored: tuple[str, ...] = ()  # needed a restart that the reload mode does not allow
 
 
 def judge(before: Loaded, after: Loaded) -> Change:
-    """What the new config's own reload mode says of the difference."""
+    """Return the change that the new config's own reload mode allows."""
     paths = tuple(changed(before.raw, after.raw))
     needing = tuple(path for path in paths if rule_of(path) == "restart")
     mode = after.config.gateway.reload.mode
@@ -88,10 +88,10 @@ def judge(before: Loaded, after: Loaded) -> Change:
 
 
 class Watch:
-    """Looks at the config's files, and tells what came of a change.
+    """Watches the config files and reports each change.
 
-    `take` may raise a ConfigError: that change is refused too. `able` raises one for a config
-    that the gateway could not start with.
+    `take` may raise a ConfigError, which refuses the change. `able` raises one for a config that
+    the gateway could not start with.
     """
 
     def __init__(
@@ -107,13 +107,13 @@ class Watch:
     ) -> None:
         self._paths, self._env, self._clock = paths, env, clock
         self._loaded, self._take, self._refuse, self._able = loaded, take, refuse, able
-        self._turn = asyncio.Lock()  # one change after the other
+        self._turn = asyncio.Lock()  # changes are applied one at a time
         self._latest: Change | ConfigError | None = None
         self._files = self._sources()
         self._seen = self._stamps()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Poll until cancelled."""
         while True:
             await self._clock.sleep(LOOK_S)
             if self._stamps() != self._seen:
@@ -123,9 +123,9 @@ class Watch:
                         await self._read()
 
     async def look(self) -> Change | None:
-        """Read a change now rather than soon; the latest, None when there was none.
+        """Read a change now and return the latest, None when there was none.
 
-        A ConfigError says that it is not in use.
+        Raises the ConfigError of a change that is not in use.
         """
         async with self._turn:
             if (now := self._stamps()) != self._seen:
@@ -136,11 +136,11 @@ class Watch:
         return self._latest
 
     def check(self, text: str) -> None:
-        """Raise a ConfigError if the gateway could not go on with this text as its config."""
+        """Raise a ConfigError if the gateway could not run with this text as its config."""
         self._able(load_text(self._paths, self._env, text))
 
     async def _settle(self) -> None:
-        """Wait until nobody has written for a moment."""
+        """Wait until the files have not changed for a moment."""
         while (now := self._stamps()) != self._seen:
             self._seen = now
             await self._clock.sleep(self._loaded.config.gateway.reload.debounce_ms / 1000)
@@ -150,7 +150,7 @@ class Watch:
             loaded = await asyncio.to_thread(load, self._paths, self._env)
             self._files = self._sources()
             self._seen = self._stamps()
-            if self._loaded.exists and not loaded.exists:  # no file, no token: nobody meant that
+            if self._loaded.exists and not loaded.exists:  # a deleted file would remove the token
                 raise ConfigError("the file is gone", file=str(self._paths.config), fix=_GONE)
             change = judge(self._loaded, loaded)
             await self._take(change)
@@ -159,7 +159,7 @@ class Watch:
             self._refuse(exc)
             raise
         self._latest = change
-        if change.action != "ignore":  # else the old one is still in use, and compared with
+        if change.action != "ignore":  # otherwise the old one stays in use, and is compared with
             self._loaded = loaded
         return change
 
@@ -167,7 +167,7 @@ class Watch:
         return tuple(_stamp(file) for file in self._files)
 
     def _sources(self) -> tuple[Path, ...]:
-        """The config, what it includes, and the variables beside it."""
+        """Return the config, the files it includes, and the environment file."""
         files = [self._paths.config, self._paths.state / ".env"]
         try:
             sources = gather(self._paths.config, self._paths.config.read_text(encoding="utf-8"))
@@ -177,7 +177,7 @@ class Watch:
 
 
 def _stamp(file: Path) -> Stamp:
-    """What tells one state of a file from another; a link is followed."""
+    """Return what identifies a file's state, following a link."""
     try:
         found = file.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Sessions as clients see them in lists: rows made of records alone, never of transcripts."""
+"""Sessions as rows of lists, built from session records, never from transcripts."""
 
 from collections.abc import Mapping
 
@@ -6,12 +6,12 @@ from homarus.config.resolve import agent_settings, default_agent
 from homarus.core.errors import UserError
 from homarus.core.message import Json
 from homarus.core.value import dataclass
-from homarus.gateway.host import Host
 from homarus.gateway.params import MAX_INT
+from homarus.gateway.services import GatewayServices
 from homarus.store.base import SessionRecord
 from homarus.store.place import INDEX
 
-# Fields of a record that a row shows as they are, where they have the type they should.
+# Fields of a record that a row shows unchanged, if they have the right type.
 _TEXTS = (
     "label", "displayName", "channel", "subject", "groupChannel", "space", "chatType",
     "thinkingLevel", "verboseLevel", "reasoningLevel", "elevatedLevel", "sendPolicy",
@@ -26,7 +26,7 @@ _MAX_CHARS = 500
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What answers a session that chose nothing; None when nothing can."""
+    """The model of a session that chose none; None when there is no model."""
 
     provider: str | None
     model: str | None
@@ -34,24 +34,24 @@ class Defaults:
     reasoning: bool = False
 
 
-async def find_defaults(host: Host, agent: str | None = None) -> Defaults:
-    """The model of an agent, as configured or as this machine offers."""
+async def find_defaults(host: GatewayServices, agent: str | None = None) -> Defaults:
+    """Return an agent's model, as configured or as available on this machine."""
     config = host.loaded.config
     try:
         named = agent_settings(config, host.paths, agent or default_agent(config)).model
         model = host.models.check(named or (await host.models.choice()).ref)
-    except UserError:  # a config that names a model nobody knows: lists are shown all the same
+    except UserError:  # the config names an unknown model: lists are shown all the same
         return Defaults(None, None, None)
     return Defaults(model.provider, model.id, model.window, model.reasoning)
 
 
-def index_path(host: Host, agent: str) -> str:
-    """The file that lists an agent's sessions."""
+def index_path(host: GatewayServices, agent: str) -> str:
+    """Return the file that lists an agent's sessions."""
     return str(host.paths.sessions_dir(agent) / INDEX)
 
 
 def kind_of(record: SessionRecord) -> str:
-    """What sort of conversation it is."""
+    """Return the kind of a session."""
     if record.key in {"global", "unknown"}:
         return record.key
     marks = record.key.split(":")
@@ -60,7 +60,7 @@ def kind_of(record: SessionRecord) -> str:
 
 
 def row(record: SessionRecord, defaults: Defaults) -> dict[str, Json]:
-    """One line of `sessions.list`."""
+    """Return one row of `sessions.list`."""
     data = record.data
     shown: dict[str, Json] = {"key": record.key, "kind": kind_of(record)}
     shown |= {name: text[:_MAX_CHARS] for name in _TEXTS if (text := _text(data, name))}
@@ -76,7 +76,7 @@ def row(record: SessionRecord, defaults: Defaults) -> dict[str, Json]:
 
 
 def status_row(record: SessionRecord, defaults: Defaults, now_ms: int) -> dict[str, Json]:
-    """One line of `status`."""
+    """Return one row of `status`."""
     figures = _figures(record, defaults)
     used, window = figures.pop("totalTokens", None), figures["contextTokens"]
     left = max(0, window - used) if used is not None and window else None
@@ -127,7 +127,7 @@ def _text(data: Mapping[str, Json], name: str) -> str | None:
 
 
 def _count(data: Mapping[str, Json], name: str) -> int | None:
-    """A number that somebody else may have written."""
+    """Return a number that another program may have written, or None."""
     value = data.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

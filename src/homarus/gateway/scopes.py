@@ -1,6 +1,6 @@
-"""Scopes: what an operator may do, and which of them include others.
+"""Scopes: what an operator may do, and which scopes include others.
 
-What a client gets is what it asks for *and* was approved for; its own word is never enough.
+A client is granted what it requests *and* was approved for.
 """
 
 from collections.abc import Collection
@@ -14,7 +14,7 @@ SCOPES = (ADMIN, READ, WRITE, APPROVALS, PAIRING)
 
 
 def implied(scopes: Collection[str]) -> frozenset[str]:
-    """These scopes and those they include: admin all of them, write read."""
+    """Return these scopes and those they include: admin includes all, write includes read."""
     if ADMIN in scopes:
         return frozenset(SCOPES)
     known = frozenset(SCOPES).intersection(scopes)
@@ -22,10 +22,10 @@ def implied(scopes: Collection[str]) -> frozenset[str]:
 
 
 def missing(asked: Collection[str], approved: Collection[str]) -> tuple[str, ...]:
-    """The scopes that are asked for and not approved. Words that are no scope give nothing."""
+    """Return the requested scopes that are not approved; unknown words are ignored."""
     return tuple(sorted(frozenset(SCOPES).intersection(asked) - implied(approved)))
 
 
 def granted(asked: Collection[str], approved: Collection[str]) -> frozenset[str]:
-    """What a client that asks gets."""
+    """Return the scopes that a requesting client is granted."""
     return implied(approved).intersection(asked)

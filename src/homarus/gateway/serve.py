@@ -1,7 +1,7 @@
-"""The gateway process: listen first, put the program behind it, serve, and leave in order.
+"""The gateway process: listen, start the services, serve, and shut down in order.
 
-The first SIGTERM or Ctrl-C lets live runs end; the second does not wait for them. SIGUSR1 asks
-for a restart. While it serves, `gateway.json` in the state directory says where.
+The first SIGTERM or Ctrl-C lets active runs end; the second does not wait for them. SIGUSR1
+requests a restart. While it serves, `gateway.json` in the state directory contains its address.
 """
 
 import asyncio
@@ -27,7 +27,6 @@ from homarus.core.tasks import supervise, task_group
 from homarus.core.value import dataclass
 from homarus.gateway.auth import Auth, resolve_auth
 from homarus.gateway.handshake import Gate
-from homarus.gateway.host import Host
 from homarus.gateway.http import Listener, Site, open_sockets
 from homarus.gateway.json_file import JsonFile
 from homarus.gateway.last_good import keep
@@ -35,6 +34,7 @@ from homarus.gateway.listen import Listen, resolve_listen
 from homarus.gateway.method import Method
 from homarus.gateway.reload import Change, Watch
 from homarus.gateway.server import Gateway
+from homarus.gateway.services import GatewayServices
 from homarus.store.lock import holder
 
 log = logging.getLogger(__name__)
@@ -44,11 +44,11 @@ _RESTART_MS = 1_500
 
 
 class _Left(Exception):
-    """Every client is gone."""
+    """All clients have disconnected."""
 
 
 class Bell:
-    """Rings when the process should end; a second ring means: at once."""
+    """Set when the process should end; a second signal means at once."""
 
     def __init__(self) -> None:
         self.ending: Ending = "stop"
@@ -100,10 +100,10 @@ class Plan:
 
 async def serve(
     plan: Plan,
-    open_program: Callable[[], AbstractAsyncContextManager[Host]],
+    open_program: Callable[[], AbstractAsyncContextManager[GatewayServices]],
     ready: Callable[[str], None],
 ) -> Ending:
-    """Serve until told to end. `ready` gets the address when requests can be answered."""
+    """Serve until a shutdown is requested; `ready` gets the address once requests are answered."""
     settings = plan.loaded.config.gateway
     auth, listen = _prepare(plan)
     sockets = _open(listen, plan.paths)
@@ -121,14 +121,14 @@ async def serve(
             async with open_program() as program:
                 url = _url(listen, port)
                 await _attend(plan, gateway, listener, program, bell=bell, url=url, ready=ready)
-                raise _Left  # a run that is still live is cancelled, not waited for
+                raise _Left  # an active run is cancelled, not waited for
     finally:
         await listener.stop()
     return bell.ending
 
 
 def _prepare(plan: Plan) -> tuple[Auth, Listen]:
-    """What the config says about who comes in and where; a ConfigError when that cannot be."""
+    """Return the access rules and address of the config; raises ConfigError."""
     settings, env = plan.loaded.config.gateway, plan.loaded.env
     auth = resolve_auth(settings, env)
     listen = resolve_listen(settings, env, auth, port=plan.port, bind=plan.bind)
@@ -140,13 +140,13 @@ async def _attend(
     plan: Plan,
     gateway: Gateway,
     listener: Listener,
-    program: Host,
+    program: GatewayServices,
     *,
     bell: Bell,
     url: str,
     ready: Callable[[str], None],
 ) -> None:
-    """From the moment there is a program until every client is gone."""
+    """Serve from the start of the services until every client is gone."""
     watch = Watch(
         plan.paths, plan.env, plan.loaded, plan.clock,
         take=lambda change: _take(plan, gateway, program, bell, change),
@@ -154,7 +154,7 @@ async def _attend(
         able=lambda loaded: _check(plan, loaded),
     )  # fmt: skip
     gateway.watch = watch
-    program.restart = lambda: bell.ring("restart", "a person asked for a restart")
+    program.set_restart(lambda: bell.ring("restart", "a person asked for a restart"))
     if plan.problem:
         _reject(gateway, plan.problem)
     async with task_group() as group:
@@ -163,15 +163,15 @@ async def _attend(
         port = gateway.gate.entrance.port
         with _posted(plan.paths, gateway, url):
             await gateway.ready.wait()
-            gc.collect()  # of what the start left behind, nothing stays
-            gc.freeze()  # what is here now stays: the collector need not look at it again
+            gc.collect()  # drop the garbage of the start
+            gc.freeze()  # what is alive now stays: the collector need not scan it again
             gc.enable()
             ready(url)
             log.info("the gateway is ready on port %d", port)
             await program.hooks.gateway_start(port)
             await program.hooks.gateway_startup()
-            await program.boot()
-            running.append(group.create_task(program.warm()))
+            await program.run_boot()
+            running.append(group.create_task(program.preload()))
             if plan.problem is None:
                 await asyncio.to_thread(keep, plan.paths.state, plan.loaded)
             await bell.wait()
@@ -185,7 +185,7 @@ async def _attend(
 
 
 async def _leave(gateway: Gateway, bell: Bell) -> None:
-    """Stop in order; in haste when the bell rings again."""
+    """Stop in order, or at once when a second signal comes."""
     restart_ms = _RESTART_MS if bell.ending == "restart" else None
     async with asyncio.TaskGroup() as group:
         stopping = group.create_task(gateway.stop(bell.reason, restart_ms=restart_ms))
@@ -198,8 +198,10 @@ async def _leave(gateway: Gateway, bell: Bell) -> None:
         hurry.cancel()
 
 
-async def _take(plan: Plan, gateway: Gateway, program: Host, bell: Bell, change: Change) -> None:
-    """A new config that can be read. One the gateway could not start with is refused."""
+async def _take(
+    plan: Plan, gateway: Gateway, program: GatewayServices, bell: Bell, change: Change
+) -> None:
+    """Apply a new config that is readable; one the gateway could not start with is refused."""
     if change.action == "restart":
         _check(plan, change.loaded)
     gateway.config_problem = ""
@@ -243,7 +245,7 @@ def _open(listen: Listen, paths: Paths) -> list[socket.socket]:
 
 
 def _url(listen: Listen, port: int) -> str:
-    """How a program of this machine gets here."""
+    """Return the URL for programs of this machine."""
     every = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - told from it, not listened on
     host = every.get(listen.host, listen.host)
     return f"ws://[{host}]:{port}" if ":" in host else f"ws://{host}:{port}"
@@ -251,7 +253,7 @@ def _url(listen: Listen, port: int) -> str:
 
 @contextmanager
 def _posted(paths: Paths, gateway: Gateway, url: str) -> Iterator[None]:
-    """Say where the gateway is, for commands of this machine."""
+    """Publish the gateway's address in a file for commands of this machine."""
     post: dict[str, Json] = {
         "pid": os.getpid(),
         "port": gateway.gate.entrance.port,
@@ -270,7 +272,7 @@ def _posted(paths: Paths, gateway: Gateway, url: str) -> Iterator[None]:
 
 
 def _allow_many_files() -> None:
-    """Each client is an open file; many systems begin with room for a thousand."""
+    """Raise the limit of open files: each client is one, and many systems allow a thousand."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(hard, 65_536) if hard != resource.RLIM_INFINITY else 65_536
     if soft < wanted:

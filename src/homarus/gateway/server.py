@@ -1,7 +1,7 @@
-"""The gateway: every connection, what all of them are told, and the state they share.
+"""The gateway: every connection, the events for all of them, and their shared state.
 
-It exists from the moment the port is open; the program behind it (`host`) comes a little later.
-A client that connects in between is challenged at once and greeted when there is one.
+It exists as soon as the port is open; the services behind it (`host`) start a little later. A
+client that connects in between is challenged at once and greeted when they are ready.
 """
 
 import asyncio
@@ -28,17 +28,19 @@ from homarus.gateway.frames import TICK_S
 from homarus.gateway.handshake import Accepted, Gate
 from homarus.gateway.health import FRESH_MS, look
 from homarus.gateway.hello import hello
-from homarus.gateway.host import Host
-from homarus.gateway.memo import Memo
+from homarus.gateway.idempotency import IdempotencyCache
 from homarus.gateway.method import Caller, Method, Scope
 from homarus.gateway.presence import Presence
 from homarus.gateway.reload import Watch
+from homarus.gateway.run_tracker import RunTracker
+from homarus.gateway.services import GatewayServices
+from homarus.gateway.spending import Spending
 
 log = logging.getLogger(__name__)
 
 DRAIN_S = 10.0
 _BACKOFF = Backoff(first_s=0.05, most_s=5.0)
-# Which scope an event needs, by how its name begins. What is not here is for everybody.
+# The scope that an event needs, by the prefix of its name; any other is for every client.
 _GUARDS: tuple[tuple[str, Scope], ...] = (
     ("exec.approval.", "approvals"),
     ("device.pair.", "pairing"),
@@ -51,7 +53,7 @@ _GUARDS: tuple[tuple[str, Scope], ...] = (
 
 @dataclass(slots=True)
 class Counts:
-    """What happened since the start, for `/metrics`."""
+    """Counters since the start, for `/metrics`."""
 
     connections: int = 0
     refused: int = 0
@@ -61,7 +63,7 @@ class Counts:
 
 
 class Gateway:
-    """The middle of the star. Made once per process."""
+    """The connections and what they share. Created once per process."""
 
     def __init__(
         self,
@@ -78,24 +80,25 @@ class Gateway:
         self.ready = asyncio.Event()
         self.stopping = False
         self.counts = Counts()
-        self.strangers = 0  # connections that have not shown who they are
+        self.strangers = 0  # connections that are not authenticated
         self.started_ms = self.clock.now_ms()
         self.presence = Presence(self.clock, __version__)
         self.events = Events(self, self.clock, later=self._later, verbose=self._is_verbose)
-        self.memo = Memo(self.clock)
+        self.runs, self.answers = RunTracker(self.clock), IdempotencyCache(self.clock)
+        self.spending = Spending()
         self.health: Mapping[str, Json] = {}
         self.pulse = Pulse()
-        self.config_problem = ""  # why the file on disk is not the one in use
+        self.config_problem = ""  # why the file on disk is not the config in use
         self.watch: Watch | None = None  # of the config
         self._connections: dict[str, Connection] = {}
         self._seq = 0
         self._health_version = 1
-        self._host: Host | None = None
+        self._host: GatewayServices | None = None
         self._group: asyncio.TaskGroup | None = None
 
     @property
-    def host(self) -> Host:
-        """The program behind; Unavailable until it is there."""
+    def host(self) -> GatewayServices:
+        """Return the services; raises Unavailable until they have started."""
         if self._host is None:
             raise Unavailable("the gateway is starting", retry_after_ms=500)
         return self._host
@@ -106,40 +109,40 @@ class Gateway:
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """Those that have shown who they are."""
+        """Return the authenticated connections."""
         return tuple(self._connections.values())
 
     @property
     def state_version(self) -> dict[str, int]:
         return {"presence": self.presence.version, "health": self._health_version}
 
-    async def run(self, host: Host) -> None:
-        """Serve with this program behind, until cancelled."""
+    async def run(self, host: GatewayServices) -> None:
+        """Serve with these services until cancelled."""
         with host.bus.subscribe(BUS_SIZE) as news:
             async with task_group() as group:
                 self._group = group
-                await self._recover(host)  # before any new message could be taken for an old one
+                await self._recover(host)  # before a new message could be taken for an old one
                 self._host = host
                 self.ready.set()
                 try:
                     group.create_task(self._keep_up("tick", self._tick))
                     group.create_task(self.pulse.run(), name="pulse")
-                    group.create_task(self._keep_up("maintenance", host.maintain))
+                    group.create_task(self._keep_up("maintenance", host.run_maintenance))
                     await self._keep_up("events", lambda: self.events.follow(news))
                 finally:
                     self._host = self._group = None
 
-    async def _recover(self, host: Host) -> None:
-        """Go on with what an earlier process left; who asks again finds it going."""
+    async def _recover(self, host: GatewayServices) -> None:
+        """Resume what an earlier process left; a client that asks again finds its run active."""
         for row, outcome in await host.recover():
-            self.memo.runs.follow(row.id, row.session, outcome, lambda _outcome: None)
+            self.runs.track(row.id, row.session, outcome, lambda _outcome: None)
 
     async def _keep_up(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        """What every client depends on goes on after a bug, and says so in the log."""
+        """Restart a task that every client depends on after an exception, which is logged."""
         await supervise(name, run, clock=self.clock, backoff=_BACKOFF)
 
     def greet(self, params: Json, connection: Connection) -> tuple[Accepted, dict[str, Json]]:
-        """Let a client in, or raise; and what it is told first."""
+        """Authenticate a client and return its hello; raises when it is refused."""
         if self.stopping:
             raise Unavailable("the gateway is shutting down", retry_after_ms=2_000)
         door = Door.from_scope(connection.scope)
@@ -147,7 +150,7 @@ class Gateway:
         return accepted, hello(self, accepted)
 
     def method(self, name: str) -> Method:
-        """What a client asks for by this name."""
+        """Return the method of this name."""
         if found := self.methods.get(name):
             return found
         if why := self.unbuilt.get(name):
@@ -162,9 +165,9 @@ class Gateway:
         drop_if_slow: bool = False,
         newest: Mapping[str, Json] | None = None,
     ) -> None:
-        """Tell every client that may know; each such event has the next number.
+        """Send an event, with the next number, to every client with the scope for it.
 
-        `newest` is what clients of the newest protocol are told beside.
+        `newest` are additional fields for clients of the newest protocol.
         """
         self._seq += 1
         version = self.state_version if event in {"presence", "health"} else None
@@ -184,7 +187,7 @@ class Gateway:
     def send(
         self, conn_id: str, event: str, payload: Json, *, newest: Mapping[str, Json] | None = None
     ) -> None:
-        """Tell one client; such an event has no number."""
+        """Send an event without a number to one client."""
         if connection := self._connections.get(conn_id):
             self.counts.events += 1
             if newest is not None and connection.is_newest:
@@ -192,34 +195,34 @@ class Gateway:
             connection.tell(frames.event(event, payload))
 
     def start(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do something that outlives the request it came with. Its failure is logged."""
+        """Start a task that outlives its request; its failure is logged."""
         if self._group is None:
             raise Unavailable("the gateway is starting", retry_after_ms=500)
         self._group.create_task(contain(name, run, lambda _exc: None), name=name)
 
     def join_run(self, run_id: str, caller: Caller) -> None:
-        """The caller started this run or came to it: it gets the run's tool events too."""
+        """Subscribe the caller to the tool events of a run that it started or joined."""
         if "tool-events" in caller.caps:
             self.events.join(run_id, caller.conn_id)
 
     def catch_up(self, session_key: str, caller: Caller) -> None:
-        """The caller looks at a session: after its answer it gets what live runs said so far."""
+        """Send the caller, after its response, the text so far of the session's active runs."""
         tools = "tool-events" in caller.caps
         tell = partial(self.events.catch_up, session_key, caller.conn_id, tools=tools)
         asyncio.get_running_loop().call_soon(tell)
 
     def note_health(self, health: Mapping[str, Json]) -> None:
-        """A new picture of how things are."""
+        """Save and broadcast a new health summary."""
         self.health = health
         self._health_version += 1
         self.broadcast("health", dict(health), drop_if_slow=True)
 
     def tell_presence(self) -> None:
-        """Something in the list of clients changed."""
+        """Broadcast a change of the presence list."""
         self.broadcast("presence", {"presence": self.presence.entries()}, drop_if_slow=True)
 
     def joined(self, connection: Connection, caller: Caller) -> None:
-        """A client has shown who it is."""
+        """Register an authenticated client."""
         self._connections[connection.id] = connection
         self.counts.connections += 1
         log.info(
@@ -231,21 +234,21 @@ class Gateway:
         self.start("health", self._refresh_health)
 
     def left(self, connection: Connection, caller: Caller) -> None:
-        """A client is gone."""
+        """Remove a client that disconnected."""
         self._connections.pop(connection.id, None)
         self.events.leave(connection.id)
         if self.presence.leave(caller) and not self.stopping:
             self.tell_presence()
 
     def disconnect(self, which: Callable[[Caller], bool], reason: str) -> int:
-        """Close the connections of these clients at once; how many there were."""
+        """Close the connections of these clients at once and return their number."""
         found = [c for c in self._connections.values() if c.caller and which(c.caller)]
         for connection in found:
             connection.hang_up(POLICY, reason)
         return len(found)
 
     def _drop_device(self, device_id: str, role: str, spare: str) -> None:
-        """A device's token is void: whoever came in with it is out, but for one connection."""
+        """Disconnect the clients of a voided device token, except one connection."""
 
         def meant(caller: Caller) -> bool:
             same = caller.device_id == device_id and caller.role == role
@@ -254,7 +257,7 @@ class Gateway:
         self.disconnect(meant, "device token revoked")
 
     async def stop(self, reason: str, *, restart_ms: int | None = None) -> None:
-        """Say goodbye, let live runs end, close every connection."""
+        """Announce the shutdown, let active runs end, close every connection."""
         self.stopping = True
         expected: dict[str, Json] = {} if restart_ms is None else {"restartExpectedMs": restart_ms}
         self.broadcast("shutdown", {"reason": reason, **expected})
@@ -263,27 +266,27 @@ class Gateway:
         self.close_all()
 
     def close_all(self) -> None:
-        """Send every client away, after what it is still to be told."""
+        """Close every connection once its buffer is sent."""
         for connection in self.connections:
             connection.close(RESTART, "service restart")
 
-    async def _let_runs_end(self, host: Host) -> None:
-        """Wait for live runs, and until their last word is on its way to the clients.
+    async def _let_runs_end(self, host: GatewayServices) -> None:
+        """Wait for active runs, and until their last event is on its way to the clients.
 
-        What takes longer is not stopped, which would be its outcome: the end of the program cuts
-        it off, and the next start goes on with it.
+        A run that takes longer is not stopped, which would be its outcome: the end of the process
+        interrupts it, and the next start resumes it.
         """
         deadline_s = self.clock.monotonic() + DRAIN_S
         if self._are_live(host):
             fault("drain.begun")
         while self._are_live(host) and self.clock.monotonic() < deadline_s:
             await self.clock.sleep(0.05)
-        for run_id in host.live_runs():
+        for run_id in host.control.active_runs():
             told = "run %s did not end within %.0f s: the next start goes on with it"
             log.warning(told, run_id, DRAIN_S)
 
-    def _are_live(self, host: Host) -> bool:
-        return bool(host.live_runs() or self.events.live())
+    def _are_live(self, host: GatewayServices) -> bool:
+        return bool(host.control.active_runs() or self.events.live())
 
     async def _tick(self) -> None:
         while True:
@@ -293,7 +296,7 @@ class Gateway:
                 await self._refresh_health()
 
     async def _refresh_health(self) -> None:
-        """Look anew when the picture is old."""
+        """Collect the health summary again when it is old."""
         if self.clock.now_ms() - int(self.health.get("ts", 0)) >= FRESH_MS:
             self.note_health(await look(self.host, self.pulse))
 
@@ -311,7 +314,7 @@ class Gateway:
 
 
 def memory_bytes() -> int:
-    """How much memory this process holds now; 0 where the system does not tell."""
+    """Return the memory of this process; 0 where the system does not report it."""
     try:
         with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - not a file
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

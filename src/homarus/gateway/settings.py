@@ -1,4 +1,4 @@
-"""Settings of a session that clients change: what each may be, and what it is stored as."""
+"""The settings of a session that clients may patch: their values and how they are stored."""
 
 from collections.abc import Mapping
 
@@ -13,13 +13,13 @@ from homarus.sessions.settings import check_thinking, to_field
 
 
 async def set_label(call: Call, session_key: str, text: str) -> None:
-    """Name a session; no two have the same name."""
+    """Set a session's label; raises when another session has it."""
     label = await check_label(call, session_key, text)
-    await (await call.host.session(session_key)).set_label(label)
+    await (await call.host.control.load(session_key)).set_label(label)
 
 
 async def check_label(call: Call, session_key: str, text: str) -> str:
-    """The label, when no other session has it."""
+    """Return the label, if no other session has it."""
     label = parse_session_label(text)
     found = await call.host.store.sessions(where={"label": label}, limit=2)
     if any(record.key != session_key for record in found):
@@ -28,7 +28,7 @@ async def check_label(call: Call, session_key: str, text: str) -> str:
 
 
 async def read_patch(call: Call, session: Session, patch: Mapping[str, Json]) -> dict[str, Json]:
-    """The fields to store for what a client wants changed. None takes a field away."""
+    """Return the fields to store for a patch; None removes a field."""
     fields: dict[str, Json] = {}
     for name, value in patch.items():
         if name in {"spawnedBy", "spawnDepth"}:
@@ -47,7 +47,7 @@ async def read_patch(call: Call, session: Session, patch: Mapping[str, Json]) ->
 
 
 def _origin(session: Session, name: str, value: Json) -> dict[str, Json]:
-    """Who opened a conversation is said once, and only of those that agents open."""
+    """The origin is set once, and only for sessions that agents open."""
     stored = session.record.data.get(name)
     if value == stored:
         return {}
@@ -59,7 +59,7 @@ def _origin(session: Session, name: str, value: Json) -> dict[str, Json]:
 
 
 async def _model(call: Call, session: Session, value: str | None) -> dict[str, Json]:
-    """The choice of a model; the one that would be used anyway is no choice."""
+    """Return the model choice; the default model is stored as no choice."""
     cleared: dict[str, Json] = {"providerOverride": None, "modelOverride": None}
     if value is None:
         return cleared
@@ -71,7 +71,7 @@ async def _model(call: Call, session: Session, value: str | None) -> dict[str, J
 
 
 async def _model_then(call: Call, session: Session, fields: Mapping[str, Json]) -> str:
-    """The model that answers once these fields are stored."""
+    """Return the model that is used once these fields are stored."""
     chosen = session.model
     if "modelOverride" in fields:
         named = fields["modelOverride"]

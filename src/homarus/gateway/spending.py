@@ -1,4 +1,4 @@
-"""What sessions cost, kept while they do not change: a transcript is summed up once."""
+"""The cost of sessions, cached until their transcript grows."""
 
 from collections import OrderedDict
 from datetime import datetime
@@ -10,13 +10,13 @@ MAX_KEPT = 2_000
 
 
 class Spending:
-    """Summaries by session."""
+    """Usage summaries by session."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, tuple[int, str | None, Summary]] = OrderedDict()
 
     async def of(self, store: Store, record: SessionRecord) -> Summary:
-        """What a session cost. Its transcript is read when it has grown since."""
+        """Return a session's summary, reading its transcript only when it has grown."""
         if not record.session_id:
             return Summary()
         leaf = await store.leaf(record.session_id)
@@ -32,8 +32,8 @@ class Spending:
 
 
 def day_of(at_ms: int) -> str:
-    """The day, where this machine is."""
+    """Return the day in this machine's time zone."""
     try:
         return str(datetime.fromtimestamp(at_ms / 1000).astimezone().date())
-    except (OverflowError, OSError, ValueError):  # a time that nobody lives in
+    except (OverflowError, OSError, ValueError):  # a time outside the calendar
         return "1970-01-01"

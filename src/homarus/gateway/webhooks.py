@@ -1,10 +1,10 @@
-"""Webhooks: chat services that call us, on the gateway's own port.
+"""Webhooks: requests of chat services, on the gateway's own port.
 
 A path belongs to the account that listens there (channels/base.Listens), and that account's own
-secret is what lets a request in: the gateway's token is not asked for, and the Host may be the
-name a proxy serves us under. Who calls is judged before a byte of the body is read; a body has a
-largest size and a deadline, and counts only when it is whole. What can not be kept is answered
-with 503, so that the service offers it again.
+secret authenticates a request: the gateway's token is not needed, and the Host may be the name of a
+proxy. The secret is checked before a byte of the body is read; a body has a maximum size and a
+deadline, and counts only when it is complete. What cannot be stored is answered with 503, so that
+the service sends it again.
 """
 
 import asyncio
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 1_000_000
-BODY_S: Final = 8.0  # for the body; the connection itself is not waited for much longer
-HEAR_S: Final = 30.0  # for the account to keep what was said
-MAX_LIVE: Final = 64  # requests whose body is being read or heard
+BODY_S: Final = 8.0  # for the body; the connection closes soon after
+HEAR_S: Final = 30.0  # for the account to store the message
+MAX_LIVE: Final = 64  # requests whose body is being read or handled
 MAX_LIVE_EACH: Final = 32  # of one account
-_QUIET_S: Final = 60.0  # between two lines in the log about the same path
+_QUIET_S: Final = 60.0  # between two log lines about the same path
 _KINDS: Final = frozenset({"application/json", "application/x-www-form-urlencoded"})
 
 
 class Webhooks:
-    """The requests under way."""
+    """The webhook requests under way."""
 
     def __init__(self, clock: Clock, *, body_s: float = BODY_S, hear_s: float = HEAR_S) -> None:
         self._clock, self._body_s, self._hear_s = clock, body_s, hear_s
         self._live: Counter[str] = Counter()
-        self._told_s: dict[str, float] = {}  # by path, of those that listen
+        self._told_s: dict[str, float] = {}  # by path, of accounts that listen
 
     @property
     def live(self) -> int:
-        """How many requests are being read or heard."""
+        """Return how many requests are being read or handled."""
         return self._live.total()
 
     async def answer(
         self, listener: Listens, door: Door, scope: "Scope", receive: "Receive", send: "Send"
     ) -> None:
-        """Let the account hear one request; Barred says why it does not."""
+        """Pass one request to the account; raises RequestBlockedError when it is refused."""
         headers = _headers(scope)
         path = listener.path
         self._admit(listener, door, headers)
@@ -64,7 +64,7 @@ class Webhooks:
             self._live[path] -= 1
             if not self._live[path]:
                 del self._live[path]
-        if status:  # else nobody is there to be answered
+        if status:  # otherwise the connection is gone
             await _say(send, status)
 
     def _admit(self, listener: Listens, door: Door, headers: Mapping[str, str]) -> None:
@@ -79,7 +79,7 @@ class Webhooks:
         raise Barred(401, "unauthorized")
 
     async def _read(self, receive: "Receive") -> bytes | None:
-        """The whole body; None when the other end is gone before it was."""
+        """Return the complete body; None when the client disconnects before its end."""
         pieces, size = list[bytes](), 0
         try:
             async with asyncio.timeout(self._body_s):
@@ -98,7 +98,7 @@ class Webhooks:
             raise Barred(408, "the body did not come in time") from None
 
     async def _hear(self, listener: Listens, headers: Mapping[str, str], body: bytes) -> int:
-        status = 500  # unless it says otherwise: a bug of ours is in the log
+        status = 500  # unless the account says otherwise: the exception is in the log
 
         async def hear() -> None:
             nonlocal status
@@ -115,7 +115,7 @@ class Webhooks:
 
 
 def _headers(scope: "Scope") -> dict[str, str]:
-    """By lower-case name. What stands twice is joined, and so is no secret and no signature."""
+    """Return headers by lower-case name; a repeated one is joined, so it matches no secret."""
     found: dict[str, str] = {}
     for raw, value in scope["headers"]:
         name, text = raw.decode("latin-1").lower(), value.decode("latin-1")

@@ -1,1 +1,1 @@
-"""What was written down, found again: an index of Markdown notes and a search that cites lines."""
+"""Memory: an index of Markdown notes, and a search that cites lines."""

@@ -1,12 +1,12 @@
-"""The seam of memory: what is asked of it, what it answers, and what a backend does.
+"""The interface of memory: search options, responses, and what a backend implements.
 
-A backend blocks. One thread may sync while another searches; `keeper` has both, and gives
-everybody else something to await.
+A backend blocks. One thread may sync while another searches; `AgentMemory` has both threads and an
+async interface.
 """
 
 from collections.abc import Callable
 from datetime import date
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from homarus.core.value import dataclass
 from homarus.memory.index import Report
@@ -14,20 +14,21 @@ from homarus.memory.results import MAX_RESULTS, Result
 from homarus.memory.search import Mode
 from homarus.memory.view import EVERYTHING, View
 
-# Done so far, in all, and what is being done (a path, or a word for it).
+# Called with the steps done, all steps, and what is being done (a path, or a word for it).
 Progress: TypeAlias = Callable[[int, int, str], None]
-Backing: TypeAlias = Literal["builtin", "qmd"]
+DEFAULT_BACKEND: Final = "builtin"  # every other backend fails over to it
 
 
 def unseen(_done: int, _all: int, _what: str) -> None:
-    """Nobody watches."""
+    """Ignore the progress of a sync."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """How a question is asked. `now` is today, for `last week`; None leaves it to the backend.
+    """The options of a search. `now` is today, for `last week`; None leaves it to the backend.
 
-    `min_score` is a chance from 0 to 1. After `timeout_ms` an answer by words is given, or none.
+    `min_score` is a probability. After `timeout_ms` the search returns what matches by words, or
+    raises.
     """
 
     mode: Mode = "lines"
@@ -42,7 +43,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """What should have answered, and why something else did."""
+    """What should have been used, and why something else was."""
 
     wanted: str
     why: str
@@ -50,13 +51,13 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found, and by what. `provider` is `none` where words alone were compared.
+    """The results, and what produced them; `provider` is `none` if words alone were compared.
 
-    `notes` are for people: what was made anew, what could not be read.
+    `notes` are for people: what was rebuilt, what could not be read.
     """
 
     results: tuple[Result, ...]
-    backend: Backing = "builtin"
+    backend: str = DEFAULT_BACKEND
     provider: str = "none"
     model: str = ""
     fallback: Fallback | None = None
@@ -65,12 +66,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a memory is doing; `problem` when it cannot do what the config asks of it."""
+    """The state of a memory; `problem` is set when it cannot do what the config asks for."""
 
     agent: str
     workspace: str
     database: str
-    backend: Backing
+    backend: str
     provider: str
     model: str
     files: int
@@ -80,22 +81,22 @@ class Status:
     generation: int
     sources: tuple[str, ...]
     dirty: bool
-    tested: bool  # a word of the index was looked for after it was made, and found
+    tested: bool  # a word of the index was searched for after it was made, and found
     fallback: Fallback | None = None
     problem: str = ""
     notes: tuple[str, ...] = ()
-    why: str = ""  # this provider, and no other
+    why: str = ""  # why this provider was selected
 
 
 class Backend(Protocol):
-    """One agent's index, whoever keeps it."""
+    """One agent's index, in whatever form."""
 
     def sync(self, *, force: bool = False, progress: Progress = unseen) -> Report:
-        """Bring the index to what the files say; `force` reads everything again."""
+        """Update the index from the files; `force` reads all of them again."""
         ...
 
     def search(self, text: str, ask: Ask) -> Answer:
-        """The best results first. HomarusError when it cannot be answered at all."""
+        """Return the best results first. Raises HomarusError when there can be no answer."""
         ...
 
     def status(self) -> Status: ...
@@ -105,16 +106,16 @@ class Backend(Protocol):
 
 @runtime_checkable
 class Stops(Protocol):
-    """A backend whose work can be cut short from another thread."""
+    """A backend whose work can be stopped from another thread."""
 
     def stop(self) -> None:
-        """Begin nothing more, and end soon what runs; `close` follows."""
+        """Start nothing more, and end soon what is running; `close` follows."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Lines of a note, word for word; `more` says that others follow."""
+    """Lines of a note, verbatim; `more` says that others follow."""
 
     path: str
     text: str
@@ -125,7 +126,7 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Where words were written; `added` is false when they stood there already."""
+    """Where text was written; `added` is false when the note had it already."""
 
     path: str
     start_line: int

@@ -1,13 +1,14 @@
-"""Vectors that were made once: kept by provider, model, key and text, whatever becomes of notes.
+"""A durable cache of vectors, by provider, model, key and text.
 
     cache = VectorCache(database, embedder, most=50_000)
-    cache.wish("- Ada: hello")
-    cache.make()                 # before anything is locked: it may take minutes
+    cache.request("- Ada: hello")
+    cache.embed_requested()  # before anything is locked: it may take minutes
     cache.close()
 
-They cost time or money, so they are in a file of their own (`<agent>.sqlite-vectors`), which stays
-when the index is damaged and made anew. A damaged one is thrown away: its vectors are made again.
-What cannot be made is no reason to lose the words: the first failure ends it, and is told.
+Vectors cost time or money, so they are in a file of their own (`<agent>.sqlite-vectors`), which
+survives when the index is damaged and rebuilt. A damaged cache is deleted, and its vectors are made
+again. An embedding failure does not lose the words: the first one ends the embedding, and is
+reported.
 """
 
 import logging
@@ -43,7 +44,7 @@ _PRUNE = (
 
 
 class VectorCache:
-    """The vectors of one model, and those that are wished for."""
+    """The cached vectors of one model, and the texts that are requested."""
 
     def __init__(self, database: Path, embedder: Embedder, most: int | None = None) -> None:
         self._path = beside(database, _SUFFIX)
@@ -65,11 +66,11 @@ class VectorCache:
             self._db = None
 
     def get(self, text: str) -> bytes | None:
-        """The vector of a line, when there is one."""
+        """Return the vector of a line, or None."""
         return self._held(text_key(text).hex())
 
     def wish(self, text: str) -> None:
-        """A line that needs a vector; many are made at once."""
+        """Request a vector for a line; many are embedded at once."""
         key = text_key(text).hex()
         if self.problem or key in self._wanted or self._held(key) is not None:
             return
@@ -78,7 +79,7 @@ class VectorCache:
             self.make()
 
     def make(self) -> None:
-        """Make what was wished for."""
+        """Embed what was requested."""
         wanted, self._wanted = self._wanted, {}
         if not wanted or self.problem:
             return
@@ -98,7 +99,7 @@ class VectorCache:
         self.made += len(rows)
 
     def prune(self) -> None:
-        """Forget the oldest beyond what may be kept."""
+        """Delete the oldest vectors beyond the limit."""
         if self._most is not None:
             self._run(partial(_prune, self._most))
 
@@ -110,7 +111,7 @@ class VectorCache:
         return vector if isinstance(vector, bytes) and len(vector) == model.dims else None
 
     def _run(self, work: Callable[[apsw.Connection], Any]) -> Any:
-        """Do something with the file; one that is damaged is thrown away, and made anew."""
+        """Use the file; a damaged one is deleted and created again."""
         try:
             return self._try(work)
         except Corrupt as exc:
@@ -145,7 +146,7 @@ class VectorCache:
         return db
 
     def _embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """A vector for each; a text without a word has one of zeros."""
+        """Return a vector for each text; zeros for a text without a word."""
         said = [text for text in texts if text]
         made = self._embedder.embed(said) if said else []
         model = self._embedder.model

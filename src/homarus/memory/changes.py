@@ -1,4 +1,4 @@
-"""Which notes changed: by their size and times, or by their hash when those say nothing."""
+"""Find the notes that changed: by size and times, or by hash when those are inconclusive."""
 
 import os
 import time
@@ -10,12 +10,12 @@ from homarus.core.value import dataclass
 from homarus.memory.source import Content, Note, Skipped, read_note
 from homarus.store.query import select
 
-_RECENT_NS = 2_000_000_000  # a file written this shortly before a look may change within its time
+_RECENT_NS = 2_000_000_000  # a newer file may change again within its timestamp
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the index knows of a note without reading it."""
+    """What the index stores about a file, to detect changes."""
 
     hash: str
     size: int
@@ -28,7 +28,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A note that is not in the index as it is now."""
+    """A note whose text is not in the index."""
 
     note: Note
     content: Content
@@ -37,7 +37,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """A file whose times changed and whose bytes did not."""
+    """A file whose times changed but not its bytes."""
 
     path: str
     mtime_ns: int
@@ -46,7 +46,7 @@ class Touched:
 
 
 def read_known(db: apsw.Connection) -> dict[str, Known]:
-    """Every note in the index, by its path."""
+    """Return every note of the index by its path."""
     rows = select(
         db,
         "SELECT path, hash, size, mtime_ns, ctime_ns, looked_ns, owner, audience"
@@ -56,7 +56,7 @@ def read_known(db: apsw.Connection) -> dict[str, Known]:
 
 
 class Changes:
-    """What a look at the files found; only those that may have changed are read."""
+    """The difference between files and index; only files that may have changed are read."""
 
     def __init__(self, known: Mapping[str, Known], found: Sequence[Note | Skipped]) -> None:
         self._known = known
@@ -67,7 +67,7 @@ class Changes:
         self.suspects = [note for note in self.notes if not _is_same(note, known.get(note.path))]
 
     def read(self, note: Note) -> Change | Touched | Skipped:
-        """One of the suspects, as it is now."""
+        """Read one of the suspects as it is now."""
         looked_ns = time.time_ns()
         content = read_note(note)
         if isinstance(content, Skipped):
@@ -78,7 +78,7 @@ class Changes:
         return Change(note, content, looked_ns)
 
     def changed(self) -> Iterator[Change]:
-        """The suspects that are notes with other words than the index has."""
+        """Yield the suspects that are notes with other text than in the index."""
         for note in self.suspects:
             found = self.read(note)
             if isinstance(found, Change):

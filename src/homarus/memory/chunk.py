@@ -1,7 +1,7 @@
-"""A note cut two ways: overlapping chunks as the original cuts them, and lines that are cited.
+"""Split a note in two ways: OpenClaw's overlapping chunks, and lines that are cited.
 
-A chunk is what is embedded and shown as a passage. A line is the unit of recall: a bullet, a turn
-of a dialogue, a paragraph. A paragraph too long to show is several pieces of one line.
+A chunk is what is shown as a passage. A line is the unit of recall: a bullet, a turn of a dialogue,
+a paragraph. A paragraph too long to show is several pieces of one line.
 """
 
 import re
@@ -29,7 +29,7 @@ _BREAK = re.compile(r"(?<=[.!?。！？;])\s+|(?<=[。！？])")
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Whole lines, first and last counted from 1."""
+    """Complete lines; first and last are counted from 1."""
 
     start_line: int
     end_line: int
@@ -38,7 +38,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A line that says something, or a part of a long one; `start` counts its characters."""
+    """A line with content, or a piece of a long one; `start` is its offset in the line."""
 
     line: int
     start: int
@@ -50,7 +50,7 @@ class Piece:
 def cut_chunks(
     text: str, tokens: int = CHUNK_TOKENS, overlap_tokens: int = CHUNK_OVERLAP
 ) -> list[Chunk]:
-    """Chunks of so many tokens, each beginning with the end of the one before."""
+    """Return chunks of a number of tokens, each starting with the end of the previous one."""
     most = max(_LEAST_CHUNK_CHARS, tokens * _CHARS_PER_TOKEN)
     overlap = max(0, overlap_tokens * _CHARS_PER_TOKEN)
     chunks: list[Chunk] = []
@@ -70,10 +70,10 @@ def cut_chunks(
 
 
 def whole_lines(chunk: Chunk) -> Chunk | None:
-    """The same chunk with one line of text for each of its lines, as they can be cited.
+    """Return the chunk with one line of text for each of its lines, so that it can be cited.
 
-    The parts of a line longer than a chunk stand on lines of their own in it. They are as long as
-    a chunk; None where a whole line is just as long, and nobody can tell which is which.
+    The pieces of a line longer than a chunk are separate lines in it, each as long as a chunk.
+    Returns None if a complete line is just as long, as the two cannot be told apart.
     """
     parts = chunk.text.split("\n")
     joins = len(parts) - (chunk.end_line - chunk.start_line + 1)
@@ -106,7 +106,7 @@ def _tail(held: list[tuple[int, str, int]], overlap: int) -> list[tuple[int, str
 
 
 def cut_lines(text: str, max_chars: int = MAX_PIECE_CHARS) -> Iterator[Piece]:
-    """Lines that say something, in order; `text[start:…]` of that line is the piece."""
+    """Return the lines with content in order; `text[start:…]` of the line is the piece."""
     for number, raw in enumerate(text.split("\n"), 1):
         line = raw.removesuffix("\r")
         if not line.strip():
@@ -120,14 +120,14 @@ def cut_lines(text: str, max_chars: int = MAX_PIECE_CHARS) -> Iterator[Piece]:
 
 
 def speaker_of(line: str) -> str:
-    """Who says a line such as `- Ada: hello`, in lower case; empty when nobody does."""
+    """Return the speaker of a line such as `- Ada: hello`, in lower case; empty without one."""
     mark = _MARK.match(line)
     found = _SPEAKER.match(line, mark.end() if mark else 0)
     return found[1].lower().lstrip("@") if found else ""
 
 
 def _pieces(line: str, most: int) -> Iterator[tuple[int, str]]:
-    """Parts no longer than `most`, cut after a sentence where there is one."""
+    """Yield pieces of at most `most` characters, cut after a sentence where possible."""
     start, last = 0, len(line.rstrip())
     while len(line) - start > most:
         cuts = [found.end() for found in _BREAK.finditer(line, start + most // 2, start + most)]

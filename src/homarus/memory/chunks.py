@@ -1,7 +1,7 @@
-"""The original's search over our index: chunks by vectors and by words, weighed and summed.
+"""OpenClaw's hybrid search over our index: chunks by vectors and by words, in a weighted sum.
 
-Asked for as `query.hybrid`. We keep vectors of lines, so the vector of a chunk is the mean of its
-lines'. Its keyword query wants every word; without vectors any word will do, as there.
+It is enabled by `query.hybrid`. We store vectors of lines, so the vector of a chunk is the mean of
+its lines'. The keyword query requires every word; without vectors any word matches, as in OpenClaw.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ _COLUMNS = "chunks.id, chunks.path, chunks.start_line, chunks.end_line, chunks.t
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question: its words, its vector where there is one, who asks, and today."""
+    """A query: its text, its vector if there is one, the view, and today."""
 
     text: str
     vector: Sequence[float] | None
@@ -37,7 +37,7 @@ class Asked:
 def search_chunks(
     db: apsw.Connection, snapshot: Snapshot, asked: Asked, ranking: Ranking, room: Room
 ) -> list[Result]:
-    """The best chunks by the weighted sum, with their words around what was looked for."""
+    """Return the best chunks by the weighted sum, cut around the matched words."""
     formula = ranking.formula
     assert formula is not None  # noqa: S101 - the caller looked
     most = min(compatible.MOST_CANDIDATES, room.max_results * formula.candidates)
@@ -62,10 +62,10 @@ def _shown(hits: Sequence[Hit], room: Room, words: Collection[str]) -> Iterator[
 
 
 def _result(hit: Hit, words: Collection[str], most: int) -> Result:
-    """Only the lines that are shown are cited."""
+    """Return a result that cites only the lines it shows."""
     score = max(0.0, min(1.0, hit.score))
     parts = hit.snippet.split("\n")
-    if len(parts) != hit.end_line - hit.start_line + 1:  # parts of one long line are no lines
+    if len(parts) != hit.end_line - hit.start_line + 1:  # pieces of one long line are no lines
         best = max(parts, key=lambda part: sum(word in part.lower() for word in words))
         shown = centre(best, words, most)
         return Result(hit.path, hit.start_line, hit.end_line, shown, score, hit.source)
@@ -80,7 +80,7 @@ def _newest(snapshot: Snapshot) -> date:
 
 
 def _near(db: apsw.Connection, snapshot: Snapshot, asked: Asked, most: int) -> Iterator[Hit]:
-    """Chunks that have a line near the question."""
+    """Yield chunks that have a line near the query."""
     vectors = snapshot.vectors
     if vectors is None or asked.vector is None:
         return
@@ -108,7 +108,7 @@ def _by_path(
 
 
 def _span(db: apsw.Connection, at: int, row: tuple[Any, ...]) -> tuple[int, int]:
-    """The first and last line, as the index counts them, of a chunk that has the line `at`."""
+    """Return the first and last line id of a chunk that contains the line `at`."""
     rows = select(
         db,
         "SELECT min(id), max(id) FROM lines WHERE line BETWEEN ? AND ?"
@@ -134,7 +134,7 @@ def _worded(db: apsw.Connection, asked: Asked, most: int) -> Iterator[Hit]:
         (query, *values, most),
     )
     for row in rows:
-        # FTS5 counts downwards: -8 is a better match than -2.
+        # FTS5 ranks are negative: -8 is a better match than -2.
         yield _hit(row, text=1 - compatible.rank_to_score(-float(row[6])))
 
 

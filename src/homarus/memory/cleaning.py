@@ -1,7 +1,7 @@
-"""The words of a message as they were said: without what programs put around them. Pure.
+"""Reduce a message to what was written: without what programs add around it. Pure.
 
-Envelopes, notices, words of silence, names of files that came along, and whatever looks like a
-secret are taken out. What a program asked (a heartbeat, a flush) is nobody's message.
+Envelopes, notices, silent-reply tokens, names of attached files, and whatever looks like a secret
+are removed. Prompts by programs (a heartbeat, a memory flush) are dropped.
 """
 
 import re
@@ -13,7 +13,7 @@ from homarus.config.log import redact
 from homarus.core.silence import ACK_WORD, SILENT_WORD, is_silent_text, strip_ack
 from homarus.core.wrapping import strip
 
-MAX_MESSAGE_CHARS: Final = 200_000  # of one message; a longer one is a file that was pasted
+MAX_MESSAGE_CHARS: Final = 200_000  # of one message; a longer one is a pasted file
 
 _SYSTEM = re.compile(r"System:? ?\[[^\]\n]{1,80}\].*")
 _MEDIA = re.compile(
@@ -26,7 +26,7 @@ _TAG = re.compile(
     r"\[\[\s{0,4}(?:reply_to_current|reply_to:[^\]\n]{0,200}|audio_as_voice)\s{0,4}\]\]"
 )
 _REASONING = re.compile(r"\s*<(think|thinking|thought)>.*?</\1>\s*", re.DOTALL | re.IGNORECASE)
-# How programs ask for silence, in our words and in the original's.
+# How programs ask for silence, in our prompts and in OpenClaw's.
 _PROMPT = re.compile(
     rf"\b(?:reply|respond|answer|say|is)\b[^\n]{{0,80}}\b(?:{ACK_WORD}|{SILENT_WORD})\b"
     r"|\A(?:Pre-compaction memory flush|Read HEARTBEAT\.md|A new session was started via /)",
@@ -35,7 +35,7 @@ _PROMPT = re.compile(
 
 
 def clean_user(text: str) -> str:
-    """What a person said; empty when it was a program that spoke."""
+    """Return what a user wrote; empty when the message came from a program."""
     told = "\n".join(line for line in text[:MAX_MESSAGE_CHARS].split("\n") if not _is_notice(line))
     told = strip(told.strip())
     if _PROMPT.search(told):
@@ -44,9 +44,9 @@ def clean_user(text: str) -> str:
 
 
 def clean_assistant(text: str) -> str:
-    """What the agent answered; empty when it chose to say nothing."""
+    """Return what the agent answered; empty when it chose to send nothing."""
     told = text[:MAX_MESSAGE_CHARS]
-    if thought := _REASONING.match(told):  # at its head, where models put it
+    if thought := _REASONING.match(told):  # at the start, where models put it
         told = told[thought.end() :]
     if is_silent_text(told):
         return ""
@@ -59,7 +59,7 @@ def _is_notice(line: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Without secrets, and without characters that draw nothing or hide something."""
+    """Return the text without secrets, and without invisible characters."""
     told = redact(text)
     if not (told.isascii() and told.isprintable()):
         told = "".join(ch for ch in told if ch == "\n" or _is_shown(ch))
@@ -71,4 +71,4 @@ def _is_shown(ch: str) -> bool:
     return ch == "\t" or unicodedata.category(ch) not in {"Cc", "Cf", "Cs", "Co"} or ch in _JOINERS
 
 
-_JOINERS: Final = "\u200c\u200d"  # some scripts, and many emoji, are wrong without them
+_JOINERS: Final = "\u200c\u200d"  # some scripts, and many emoji, need them

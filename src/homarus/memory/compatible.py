@@ -1,6 +1,6 @@
-"""The original's pure parts of memory: paths, its query, its weighted sum, spread and decay.
+"""OpenClaw's hybrid scoring of memory: paths, keyword query, weighted sum, diversity and decay.
 
-Selectable as `query.hybrid`, and what its figures are compared by. `search` does better.
+It is selectable as `query.hybrid`, and the baseline of our figures. `ranker` does better.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ _DAY_FILE = re.compile(r"(?:^|/)memory/(\d{4}-\d{2}-\d{2})\.md$")
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk that one side, or both, found."""
+    """A chunk that the vector search, the keyword search, or both returned."""
 
     id: str
     path: str
@@ -45,7 +45,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How the two sides count; with `half_life_days` old notes count less, with `spread` alike."""
+    """The weights of both searches; `half_life_days` and `spread` enable decay and diversity."""
 
     vector: float = VECTOR_WEIGHT
     text: float = TEXT_WEIGHT
@@ -54,48 +54,48 @@ class Weights:
 
 
 def hash_text(text: str) -> str:
-    """SHA-256 in hex, of the text as UTF-8."""
+    """Return the SHA-256 of the text as UTF-8, in hex."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def normalize_path(path: str) -> str:
-    """A path from the workspace on: no leading dots and slashes."""
+    """Return a path relative to the workspace: without leading dots and slashes."""
     return path.replace("\\", "/").lstrip("./")
 
 
 def is_memory_path(path: str) -> bool:
-    """Whether a path names a memory file. Not a permission: it does not look at the disk."""
+    """Return whether a path names a memory file. No permission check: the disk is not read."""
     normal = normalize_path(path.strip())
     return normal in {"MEMORY.md", "memory.md"} or normal.startswith("memory/")
 
 
 def cosine_similarity(one: Sequence[float], other: Sequence[float]) -> float:
-    """0 when one of them has no direction."""
+    """Return the cosine; 0 when a vector has length 0."""
     norms = sum(x * x for x in one) * sum(y * y for y in other)
     return sum(x * y for x, y in zip(one, other, strict=False)) / math.sqrt(norms) if norms else 0.0
 
 
 def build_query(text: str) -> str | None:
-    """All words, each of them required: the original's keyword query."""
+    """Return OpenClaw's keyword query: every word is required."""
     words = _WORD.findall(text)
     return " AND ".join(f'"{word}"' for word in words) or None
 
 
 def extract_keywords(text: str) -> list[str]:
-    """The words of a question that say what it is about, each once: for a mode without vectors."""
+    """Return the content words of a question, each once, for searches without vectors."""
     words = dict.fromkeys(word.lower() for word in _WORD.findall(text))
     return [word for word in words if word not in STOP_WORDS and (len(word) > 1 or word > "\x7f")]
 
 
 def rank_to_score(rank: float) -> float:
-    """A rank of FTS5, 0 the best, as a score of at most 1."""
+    """Convert an FTS5 rank, 0 the best, into a score of at most 1."""
     return 1 / (1 + max(0.0, rank if math.isfinite(rank) else 999.0))
 
 
 def merge(
     vector: Iterable[Hit], keyword: Iterable[Hit], weights: Weights, now_ms: int = 0
 ) -> list[Hit]:
-    """The weighted sum of both sides, best first. The words of a keyword hit are shown."""
+    """Return the weighted sum of both searches, best first, with the text of the keyword hit."""
     found = {hit.id: hit for hit in vector}
     for hit in keyword:
         seen = found.get(hit.id, hit)
@@ -121,7 +121,7 @@ def _scored(hit: Hit, weights: Weights, now_ms: int) -> Hit:
 
 
 def day_of(path: str) -> date | None:
-    """The day a daily note is of; None for what does not age."""
+    """Return the day of a daily note; None for notes that do not decay."""
     found = _DAY_FILE.search(path)
     try:
         return date.fromisoformat(found[1]) if found else None
@@ -130,14 +130,14 @@ def day_of(path: str) -> date | None:
 
 
 def decay(age_days: float, half_life_days: float) -> float:
-    """What is left of a score after some days: half after each half-life."""
+    """Return a score after some days: it halves with each half-life."""
     if half_life_days <= 0:
         return 1.0
     return math.exp(-math.log(2) / half_life_days * max(0.0, age_days))
 
 
 def text_similarity(one: str, other: str) -> float:
-    """Words in common, of all words of both."""
+    """Return the Jaccard similarity of the words of two texts."""
     return _overlap(_words(one), _words(other))
 
 
@@ -152,12 +152,12 @@ def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def mmr_score(relevance: float, most_alike: float, balance: float) -> float:
-    """How good a result is beside those already chosen."""
+    """Return the marginal relevance of a hit beside those already selected."""
     return balance * relevance - (1 - balance) * most_alike
 
 
 def spread(hits: Sequence[Hit], balance: float = MMR_LAMBDA) -> list[Hit]:
-    """The same results in an order that repeats itself less. 1 changes nothing."""
+    """Return the same hits in a less repetitive order; a lambda of 1 changes nothing."""
     if balance >= 1 or len(hits) < 2:
         return list(hits)
     low, high = min(hit.score for hit in hits), max(hit.score for hit in hits)

@@ -1,14 +1,15 @@
-"""The file an index is in: opened, sealed, judged, and put away when it is damaged.
+"""The file of an index: open it, seal it with a checksum, verify it, replace it if damaged.
 
-SQLite notices damage only where it trips over it, and a changed byte in a word, a number or a list
-of lines trips nobody: the answer is wrong, or empty. So a database has a *seal* beside it
+SQLite notices damage only where it reads it, and a changed byte in a word, a number or a list of
+lines goes unnoticed: the result is wrong, or empty. Therefore a database has a *seal* next to it
 (`<agent>.sqlite-seal`): its size and the checksum of every byte, written when a sync is done and
-its log is empty, and broken before the next commit, since only what was committed goes from the
-log into the file. The file is compared with its seal when it is opened, and when its size or time
-changed under us: 15 ms for 56 MB. Without a seal (somebody was killed after a commit) SQLite looks
-at its own structure.
+the WAL is empty, and deleted before the next commit, since only committed pages move from the WAL
+into the file. The file is compared with its seal when it is opened, and when its size or time
+changed meanwhile: 15 ms for 56 MB. Without a seal (the process was killed after a commit) SQLite
+checks its own structure.
 
-What is damaged, deleted or not ours is Corrupt. It held nothing that its files do not.
+A file that is damaged, deleted or not ours raises CorruptDataError. It held nothing that the notes
+do not.
 """
 
 import os
@@ -37,7 +38,7 @@ class Database:
 
     def __init__(self, path: Path, busy_ms: int = BUSY_MS) -> None:
         self.path = path
-        self.rebuilt = ""  # why it was made anew, until somebody is told
+        self.rebuilt = ""  # why it was rebuilt, until a sync reports it
         self.opened = 0
         self._busy_ms = busy_ms
         self._is_sealed = False
@@ -50,7 +51,7 @@ class Database:
         self.db.close()
 
     def _open(self) -> apsw.Connection:
-        """Open it, or make it; one that cannot be read is made anew."""
+        """Open or create it; an unreadable one is replaced."""
         try:
             return self._connect()
         except Corrupt as exc:
@@ -58,7 +59,7 @@ class Database:
         return self._connect()
 
     def renew(self, exc: Corrupt) -> None:
-        """Open it again, from nothing when it is damaged."""
+        """Reopen it; replace it by an empty one if it is damaged."""
         self.db.close()
         if isinstance(exc, _Replaced):
             self.db = self._open()
@@ -96,11 +97,11 @@ class Database:
         if schema.is_made(db):
             return
         with _transaction(db):
-            if not schema.is_made(db):  # another process was here first
+            if not schema.is_made(db):  # another process was faster
                 schema.make(db)
 
     def look(self) -> None:
-        """See that this is still the file, and that nobody changed a byte of it. Costs a stat."""
+        """Check that the file is the same and unchanged. Costs a stat. Raises CorruptDataError."""
         now = self._identity()
         if now == self._seen:
             return
@@ -121,7 +122,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
-        """Everything read inside is of one generation."""
+        """Read one generation: everything inside is one snapshot."""
         with Translated(self.path), self._suspicious():
             self.look()
             self.db.execute("BEGIN")
@@ -133,15 +134,15 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
-        """One transaction, taken at its beginning: two writers wait for each other."""
+        """Write in one transaction that locks at its start: two writers wait for each other."""
         with Translated(self.path), self._suspicious(), _transaction(self.db):
             yield self.db
             self._break_seal()
 
-    # The seal. It is written and broken by who holds the write lock.
+    # The seal is written and deleted by the holder of the write lock.
 
     def seal(self) -> None:
-        """Say what the file's bytes are. Left for later while somebody reads from the log."""
+        """Write the seal. Postponed while a reader uses the WAL."""
         self.db.set_busy_timeout(0)
         try:
             self.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
@@ -149,7 +150,7 @@ class Database:
                 if self._log_bytes() == 0:
                     self._write_seal(_sum(self.path))
         except (apsw.Error, OSError):
-            return  # what was committed is; the next sync seals it
+            return  # the commit is durable; the next sync writes the seal
         finally:
             self.db.set_busy_timeout(self._busy_ms)
             self._seen = self._identity()
@@ -181,9 +182,9 @@ class Database:
 
     @contextmanager
     def _suspicious(self) -> Iterator[None]:
-        """Text that is none, a day that is none, a table without a column: damage, or a bug.
+        """Return whether invalid text, an invalid day or a missing column is damage and not a bug.
 
-        It is a bug when every byte is as we left it; then nothing is thrown away.
+        It is a bug when every byte is as we left it; then nothing is discarded.
         """
         try:
             yield
@@ -198,11 +199,11 @@ class Database:
         self._is_sealed = bool(told)
         if not told or _sum(self.path) == told:
             return
-        if self._read_seal() == told:  # nobody wrote meanwhile
+        if self._read_seal() == told:  # no other process wrote meanwhile
             raise Corrupt(f"{self.path} is not as it was left")
 
     def _judge_structure(self, db: apsw.Connection) -> None:
-        """As far as can be told without a seal: the pages, and the numbers that lead to lines."""
+        """Check what is possible without a seal: the pages, and the references to lines."""
         if self._is_sealed:
             return
         told = str(select(db, "PRAGMA quick_check(1)")[0][0])
@@ -213,16 +214,16 @@ class Database:
 
 
 class _Replaced(Corrupt):
-    """There is another file of that name: not ours to throw away."""
+    """Another file has this name: it is not ours to replace."""
 
 
 def beside(path: Path, suffix: str) -> Path:
-    """A file that belongs to another, under its name and more."""
+    """Return the path of a file that belongs to another: its name with a suffix."""
     return path.with_name(path.name + suffix)
 
 
 def _sum(path: Path) -> str:
-    """The size and checksum of a file; those of nothing when it is not there."""
+    """Return the size and checksum of a file; those of an empty one if it is missing."""
     size = crc = 0
     try:
         with path.open("rb", buffering=0) as file:
@@ -236,7 +237,7 @@ def _sum(path: Path) -> str:
 
 @contextmanager
 def on_disk(path: Path) -> Iterator[None]:
-    """The system's errors as ours."""
+    """Translate OSErrors into StoreErrors."""
     try:
         yield
     except PermissionError as exc:
@@ -255,6 +256,6 @@ def _transaction(db: apsw.Connection) -> Iterator[None]:
         yield
         db.execute("COMMIT")
     except BaseException:
-        if db.in_transaction:  # SQLite ends it itself when the disk is full
+        if db.in_transaction:  # SQLite itself ends it when the disk is full
             db.execute("ROLLBACK")
         raise

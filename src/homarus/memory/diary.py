@@ -1,9 +1,9 @@
-"""Writing things down: lines at the end of a note, once.
+"""Append lines to notes, each once.
 
-    written = write_note(place, "Ann moved to Kiel.", audience=audience)
+    written = write_note(spec, "Ann moved to Kiel.", audience=audience)
 
-Words that stand in the note already are not written again: whoever does not know whether they
-were can simply do it again. What others write at the same time is kept.
+Lines that the note already has are not written again, so a write can be retried. Concurrent changes
+by others are preserved.
 """
 
 import fcntl
@@ -34,17 +34,17 @@ _TRIES = 20
 _WAIT_S = 5.0
 _WRITING = threading.Lock()
 _MARK = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s+")
-_OWN_FORM = re.compile(r"(?:\s*(?:[-*+]|\d{1,9}[.)])|#{1,6})\s|\s{2,}\S")  # an item, a heading
+_OWN_FORM = re.compile(r"(?:\s*(?:[-*+]|\d{1,9}[.)])|#{1,6})\s|\s{2,}\S")  # a list item, a heading
 _KEY_BLOCK = "-----BEGIN"
 
 
 def write_note(
     place: Place, text: str, path: str = "", day: date | None = None, audience: str = PRIVATE
 ) -> Written:
-    """Add lines to the day's note, or to the one that is named; what is missing is made.
+    """Add lines to the daily note, or to the named one, and create it if needed.
 
-    A conversation that is not private writes in its own folder only: what others are shown, and
-    what stands in the shared notes, is the agent's own person's to say.
+    A session that is not private writes in its own folder only: the shared notes, and those of
+    other audiences, are written by the agent's owner.
     """
     items = _items(text)
     today = day.isoformat() if day else day_in(place.timezone, time.time_ns() // 1_000_000)
@@ -61,7 +61,7 @@ def write_note(
 
 
 def _target(place: Place, path: str, today: str, audience: str) -> str:
-    """The note that is meant, if this audience may write there."""
+    """Return the note to write, if this audience may write there."""
     if not path:
         return day_note(today, audience)
     spot = locate(place, path, writing=True)
@@ -74,7 +74,7 @@ def _target(place: Place, path: str, today: str, audience: str) -> str:
 
 
 def _items(text: str) -> list[str]:
-    """What is noted, one item a line."""
+    """Return the lines to write, one for each item."""
     if len(text) > MAX_TEXT_CHARS:
         raise ToolError(f"{len(text)} characters are too many for a note: {MAX_TEXT_CHARS} fit")
     try:
@@ -98,7 +98,7 @@ def _visible(line: str) -> str:
 
 
 def _words(line: str) -> str:
-    """A line as it is compared: without its list mark, whatever the white space."""
+    """Return a line as it is compared: without its list marker, with normalised white space."""
     plain = unicodedata.normalize("NFC", line)
     return " ".join((_MARK.sub("", plain, count=1) if _MARK.match(plain) else plain).split())
 
@@ -137,7 +137,7 @@ def _append(
 
 
 def _lines_by_words(data: bytes) -> dict[str, int]:
-    """Where each line of a file stands first."""
+    """Return the first line number of each line of a file."""
     found: dict[str, int] = {}
     for number, line in enumerate(data.decode("utf-8-sig", "replace").split("\n"), 1):
         found.setdefault(_words(line), number)
@@ -146,10 +146,10 @@ def _lines_by_words(data: bytes) -> dict[str, int]:
 
 @contextmanager
 def _alone(workspace: Path) -> Iterator[None]:
-    """One writer at a time, also of several programs.
+    """Hold the lock of a note, also against other processes.
 
-    Who waits too long, or has a disk without locks, goes on: a note that changed meanwhile is
-    noticed.
+    After a timeout, or on a disk without locks, the writer continues: a concurrent change is
+    detected when the file is replaced.
     """
     until = time.monotonic() + _WAIT_S
     with _WRITING:

@@ -1,8 +1,8 @@
-"""Past conversations written out as Markdown, for a program that indexes files.
+"""Export transcripts as Markdown files, for a program that indexes files.
 
-One is `<sessionId>.md`, or `<sessionId>-topic-<topicId>.md`, in `<agent>/qmd/sessions/`: the text
-that the transcript's source makes of it, written when enough was said since. `exported.json`
-beside that folder tells who may see each, and which files are ours to remove.
+A file is `<sessionId>.md`, or `<sessionId>-topic-<topicId>.md`, in `<agent>/qmd/sessions/`: the
+rendered transcript, written when it has grown enough. `exported.json` next to that folder records
+the audience of each, and which files are ours to remove.
 """
 
 import json
@@ -26,7 +26,7 @@ _RECORD: Final = "exported.json"
 
 
 class _Exported(BaseModel):
-    """One of the files: who may see it, and the transcript that it was made of."""
+    """An exported file: its audience, and the version of the transcript it was made of."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -45,7 +45,7 @@ class _Record(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Exports:
-    """What an export did, by names of files."""
+    """The file names that an export wrote, removed and failed to write."""
 
     written: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -54,19 +54,19 @@ class Exports:
 
 
 def exports_folder(place: Place) -> Path:
-    """Where they are."""
+    """Return the folder of the exports."""
     written = place.settings.qmd.sessions.export_dir
     return place.file(written) if written else place.agent_folder / "qmd" / FOLDER
 
 
 def export_sessions(place: Place, now_ms: int | None = None) -> Exports:
-    """Write out what is new, remove what is gone or too old; StoreError when nothing can be."""
+    """Write new exports, and remove outdated ones. Raises StoreError if the folder is unusable."""
     folder, record = exports_folder(place), _read_record(_record_file(place))
     before = dict(record.files)
     if record.folder != str(folder):
         _remove(Path(record.folder), before)
         before = {}
-    # The key of a conversation is known while it goes on, and forgotten when it is reset.
+    # The key of a session is known until it is reset.
     remembered = {f"{FOLDER}/{name}": one.audience for name, one in before.items()}
     notes = Transcripts(place).notes(remembered, now_ms)
     try:
@@ -95,7 +95,7 @@ def export_sessions(place: Place, now_ms: int | None = None) -> Exports:
 
 
 def _export(note: Note, file: Path, before: _Exported | None) -> _Exported | None:
-    """What is there afterwards; None when nothing is said in the conversation."""
+    """Return the record after writing one; None when the transcript has no messages."""
     if note.made is None:
         return None
     if before and stamp_of(file) and note.made.is_same(before.size, before.mtime_ns):
@@ -111,7 +111,7 @@ def _export(note: Note, file: Path, before: _Exported | None) -> _Exported | Non
 
 
 def audience_of_export(place: Place, name: str) -> str:
-    """Who may see one of the files; what we did not write is for the agent's own person alone."""
+    """Return the audience of a file; files that we did not write are private."""
     file = _record_file(place)
     stamp = stamp_of(file)
     record = _record_at(file, stamp.mtime_ns, stamp.inode) if stamp else _Record()
@@ -130,7 +130,7 @@ def _record_file(place: Place) -> Path:
 
 
 def _read_record(file: Path) -> _Record:
-    """The record; one that cannot be read counts as none: everything is written again."""
+    """Load the record; an unreadable one counts as empty, and everything is written again."""
     try:
         return _Record.model_validate_json(file.read_bytes())
     except (OSError, ValidationError):
@@ -150,7 +150,7 @@ def _write_record(place: Place, record: _Record, before: _Record) -> None:
 
 
 def _remove(folder: Path, files: Mapping[str, _Exported]) -> None:
-    """Only plain names: a record is a file that others could have written."""
+    """Remove files by plain names only: the record could have been forged."""
     for name in files:
         if "/" not in name and name.endswith(".md"):
             with suppress(OSError):

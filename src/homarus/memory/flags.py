@@ -1,4 +1,4 @@
-"""What kind of line it is, as bits: what the ranking asks of a line besides its words."""
+"""The kind of a line, as bits: what the ranking needs to know besides its words."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,7 +13,7 @@ HEADING: Final = 8
 _FIRST = frozenset(
     ["i", "my", "me", "mine", "we", "our", "us", "ich", "wir", "mein", "je", "nous", "yo", "mi"]
 )
-# As the stemmer leaves them.
+# In stemmed form.
 _TIMES = frozenset(
     [
         *("yesterdai", "todai", "tonight", "tomorrow", "ago", "last", "next", "recent", "sinc"),
@@ -25,7 +25,7 @@ _TIMES = frozenset(
 
 
 def flags_of(piece: Piece, stems: Sequence[str]) -> int:
-    """The bits of a line; `stems` are all of its stems."""
+    """Return the flags of a line; `stems` are all of its stems."""
     flags = HEADING if piece.is_heading else 0
     if piece.text.rstrip().endswith(("?", "？")):
         flags |= QUESTION

@@ -1,11 +1,11 @@
-"""The index of an agent's notes: `memory/<agentId>.sqlite`, derived from files, never their record.
+"""The index of an agent's notes, `memory/<agentId>.sqlite`: derived from the files.
 
     with open_index(path) as index:
         report = index.sync(find_notes(workspace))
 
 A note is read again only when its file changed (size, times, then SHA-256). All changes of one
-`sync` are one transaction: a search sees the old generation until the new one is whole. A damaged
-database is put away and made anew; the files it came from are never written.
+`sync` are one transaction: a search sees the previous generation until the new one is complete. A
+damaged database is replaced and rebuilt; the notes themselves are never written.
 """
 
 import json
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a sync did. `rebuilt` says why everything was made anew, when it was.
+    """What a sync did; `rebuilt` says why everything was indexed again, if it was.
 
     `unembedded` lines are found by their words only, until a later sync: `problem` says why.
     """
@@ -57,7 +57,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much an index holds."""
+    """The number of rows in an index."""
 
     files: int
     lines: int
@@ -73,7 +73,7 @@ def open_index(
     max_cached: int | None = None,
     busy_ms: int = BUSY_MS,
 ) -> "Index":
-    """Open the index, or make it. One that cannot be read is made anew, and the next sync says so.
+    """Open or create the index; a damaged one is replaced, and the next sync reports it.
 
     `max_cached` vectors outlive their notes; a sync waits `busy_ms` for another one.
     """
@@ -81,7 +81,7 @@ def open_index(
 
 
 class Index:
-    """One open index, used by one thread at a time; any number of processes may have it open."""
+    """One open index, used by one thread at a time; several processes may have it open."""
 
     def __init__(
         self, database: Database, embedder: Embedder | None = None, max_cached: int | None = None
@@ -109,21 +109,21 @@ class Index:
 
     @property
     def opened(self) -> int:
-        """How often a file was opened: generations of two files are not comparable."""
+        """Return how often a file was opened: generations of two files are not comparable."""
         return self._database.opened
 
     @property
     def rebuilt(self) -> str:
-        """Why it was made anew, until a sync tells it."""
+        """Return why the index was replaced, until a sync reports it."""
         return self._database.rebuilt
 
     @property
     def generation(self) -> int:
-        """Larger after every change, of this process or another; 0 before the first sync."""
+        """Return a number that grows with every change by any process; 0 before the first sync."""
         return int(schema.read_meta(self.db, "generation") or 0)
 
     def is_made(self) -> bool:
-        """Whether there was a first sync. A damaged one is not: it is made anew."""
+        """Return whether there was a first sync; a damaged index is replaced, and has none."""
         try:
             with self.reading():
                 return bool(self.generation)
@@ -133,16 +133,16 @@ class Index:
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
-        """Everything read inside is of one generation. Corrupt when the file is damaged or gone."""
+        """Read one generation. Raises CorruptDataError when the file is damaged or gone."""
         with self._database.reading() as db:
             yield db
 
     def renew(self, exc: Corrupt) -> None:
-        """After such a Corrupt: an index that the next sync fills."""
+        """Replace the index after a CorruptDataError by an empty one for the next sync."""
         self._database.renew(exc)
 
     def count(self) -> Counts:
-        """How much there is; of vectors, those of the embedder's model, or else of any."""
+        """Count the rows; vectors of the embedder's model, or of any without one."""
         if not self.is_made():
             return Counts(0, 0, 0, 0, 0)
         with self.reading() as db:
@@ -157,7 +157,7 @@ class Index:
         return int(select(db, asked, (model,))[0][0])
 
     def has_vectors(self, model: Model) -> bool:
-        """Whether any line has a vector of a model: those of another say nothing."""
+        """Return whether any line has a vector of this model."""
         if not self.is_made():
             return False
         with self.reading() as db:
@@ -171,11 +171,14 @@ class Index:
         force: bool = False,
         progress: "Progress | None" = None,
     ) -> Report:
-        """Bring the index to what the files say now; `force` reads every file again."""
+        """Update the index from the files; `force` reads every file again."""
         found = list(found)
         try:
             return self._sync(found, progress, force=force)
-        except (Corrupt, Conflict) as exc:  # a conflict: what another process made is looked at
+        except (
+            Corrupt,
+            Conflict,
+        ) as exc:  # after a conflict, what the other process wrote is compared again
             if isinstance(exc, Corrupt):
                 self._database.renew(exc)
         return self._sync(found, progress, force=force)
@@ -225,8 +228,8 @@ class Index:
         return VectorCache(self.path, self.embedder, self._max_cached)
 
 
-# What makes two indexes comparable; another shape means a new generation of everything. Which
-# model makes vectors is no part of it: processes with different ones share the words.
+# What makes two indexes comparable; another format means a new generation of everything. The
+# embedding model is no part of it: processes with different ones share the words.
 _SHAPE = json.dumps(
     {
         "model": WORDS_ONLY,
@@ -240,19 +243,19 @@ _SHAPE = json.dumps(
 )
 
 
-_STEP_LINES = 64  # without a vector, for which progress is told once
+_STEP_LINES = 64  # lines without a vector for each step of the progress
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What a sync is for: everything anew, vectors that are missing, or just what changed."""
+    """What a sync does: a full rebuild, missing vectors, or just the changes."""
 
     is_anew: bool
     is_vector_due: bool = False
 
 
 class _Sync:
-    """One sync: the vectors ahead of the lock, then the one transaction."""
+    """One sync: embed before the lock is taken, then write in one transaction."""
 
     def __init__(
         self,
@@ -273,12 +276,12 @@ class _Sync:
         self._all = len(changes.suspects) * (2 if cache else 1)
 
     def is_needed(self) -> bool:
-        """Whether there is anything to do: without, nothing is locked and nothing written."""
+        """Return whether there is anything to do; if not, nothing is locked or written."""
         plan, changes = self._plan, self._changes
         return bool(plan.is_anew or plan.is_vector_due or changes.gone or changes.suspects)
 
     def embed_ahead(self) -> None:
-        """Vectors for what is new, before anything is locked: it may take minutes."""
+        """Embed what is new before anything is locked: it may take minutes."""
         if self.cache is None:
             return
         if self._plan.is_vector_due:
@@ -304,7 +307,7 @@ class _Sync:
         self._done += 1
 
     def write(self) -> None:
-        """The new generation, whole or not at all."""
+        """Write the new generation atomically."""
         plan = self._plan
         with self._database.writing() as db:
             before = {str(path) for (path,) in select(db, "SELECT path FROM notes")}

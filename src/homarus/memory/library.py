@@ -1,11 +1,11 @@
-"""Memory as a library: an agent's notes, indexed and searched, without the gateway.
+"""Search the index of a workspace's notes; also usable as a library, without the gateway.
 
-with Memory(workspace, state / "memory" / "main.sqlite") as memory:
-    memory.sync()
-    for result in memory.search("When did Ada move?"):
+with NoteSearch(workspace, state / "memory" / "main.sqlite") as notes:
+    notes.sync()
+    for result in notes.search("When did Ada move?"):
         print(result.citation, result.snippet)
 
-`find` says besides whether vectors were compared, and why not.
+`find` also says whether vectors were compared, and why not.
 """
 
 import math
@@ -22,7 +22,7 @@ from homarus.memory.base import Ask, Progress, unseen
 from homarus.memory.chunk import Chunk, whole_lines
 from homarus.memory.chunks import Asked, search_chunks
 from homarus.memory.embed.base import Embedder, embed_question
-from homarus.memory.index import Counts, Report, open_index
+from homarus.memory.index import Index, Report, open_index
 from homarus.memory.pool import Snapshot, gather, read_snapshot
 from homarus.memory.question import Question, read_question
 from homarus.memory.ranking import Ranking
@@ -44,22 +44,22 @@ from homarus.memory.vectors import Vectors
 from homarus.memory.view import View
 from homarus.store.query import select
 
-_PASSAGE_NOTES = 60  # notes whose chunks are looked at
-_PASSAGE_LINES = 160  # lines that may bring one
-_WHOLE_CHARS = 300
-_VIEWS_HELD = 8
-_SPREAD_OVER = 3  # times as many results as are asked for
+_PASSAGE_NOTES = 60  # notes whose chunks are read
+_PASSAGE_LINES = 160  # best lines whose notes are considered
+_PREFIX_CHARS = 300
+_MAX_SNAPSHOTS = 8  # one for each view
+_DIVERSITY_FACTOR = 3  # times as many results as requested are ranked before they are diversified
 
 
 class TooSlow(StoreError):
-    """A search took longer than it may."""
+    """A search exceeded its timeout."""
 
     code = "store.too_slow"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found. Where vectors were not compared, though there are some, `why` says it."""
+    """The results of a search; `why` says why vectors were not compared though there are some."""
 
     results: tuple[Result, ...]
     by_vectors: bool = False
@@ -67,7 +67,7 @@ class Finding:
 
 
 class _Clock:
-    """How long a search may still take."""
+    """The deadline of one search."""
 
     def __init__(self, timeout_ms: int | None, monotonic: Callable[[], float]) -> None:
         self._monotonic, self._timeout_ms = monotonic, timeout_ms
@@ -79,12 +79,18 @@ class _Clock:
 
     def check(self) -> None:
         if self.is_over:
-            told = f"memory was searched for longer than {self._timeout_ms} ms"
-            raise TooSlow(told, fix="Ask with fewer words, or raise memory.qmd.limits.timeoutMs.")
+            raise TooSlow(
+                f"memory was searched for longer than {self._timeout_ms} ms",
+                fix="Ask with fewer words, or raise memory.qmd.limits.timeoutMs.",
+            )
 
 
 class Memory:
-    """The notes of one workspace. Blocks: to be used from a thread."""
+    """Search the notes of one workspace. It blocks: use it from a thread.
+
+    An index that is missing or damaged is made by `rebuild` before it is searched; by default, by
+    `sync`.
+    """
 
     def __init__(
         self,
@@ -95,17 +101,19 @@ class Memory:
         ranking: Ranking | None = None,
         *,
         max_cached: int | None = None,
+        rebuild: Callable[[Index], Report] | None = None,
     ) -> None:
         self._workspace = workspace
         self._extra = tuple(extra)
-        self._embedder = embedder
+        self._rebuild_index = rebuild
         self._ranking = ranking or Ranking()
-        self._index = open_index(database, embedder, max_cached=max_cached)
         self._snapshots: dict[View, Snapshot] = {}
         self._opened = 0
         self._vectors: tuple[int, Vectors | None] = (-1, None)
         self._monotonic: Callable[[], float] = time.monotonic
-        self.rebuilt = ""  # why a search had to make the index anew, the last time it had to
+        self.embedder = embedder
+        self.index = open_index(database, embedder, max_cached=max_cached)
+        self.rebuilt = ""  # why the last rebuild by a search was necessary
 
     def __enter__(self) -> Self:
         return self
@@ -114,74 +122,71 @@ class Memory:
         self.close()
 
     def close(self) -> None:
-        self._index.close()
+        self.index.close()
 
     def sync(self, *, force: bool = False, progress: Progress = unseen) -> Report:
-        """Bring the index to what the files say."""
-        found = find_notes(self._workspace, self._extra)
-        return self._index.sync(found, force=force, progress=progress)
-
-    def count(self) -> Counts:
-        """How much is in the index."""
-        return self._index.count()
+        """Update the index from the files."""
+        notes = find_notes(self._workspace, self._extra)
+        return self.index.sync(notes, force=force, progress=progress)
 
     def search(self, text: str, ask: Ask | None = None) -> list[Result]:
-        """The lines or passages that answer a question, best first."""
+        """Return the lines or passages that answer a query, best first."""
         return list(self.find(text, ask).results)
 
     def find(self, text: str, ask: Ask | None = None) -> Finding:
-        """The same, and by what: when the question cannot be embedded, words alone are compared.
+        """Search; when the query cannot be embedded, words alone are compared.
 
-        An index that is damaged, or was never made, is made first. TooSlow when it takes too long.
+        A missing or damaged index is rebuilt first. Raises SearchTimeoutError.
         """
         ask = ask or Ask()
-        if not self._index.is_made():
-            self._make_anew()
+        if not self.index.is_made():
+            self._rebuild()
         try:
             return self._search(text, ask)
         except Corrupt as exc:
-            self._index.renew(exc)
-        self._make_anew()
+            self.index.renew(exc)
+        self._rebuild()
         return self._search(text, ask)
 
-    def _make_anew(self) -> None:
-        self.rebuilt = self.sync().rebuilt
+    def _rebuild(self) -> None:
+        report = self._rebuild_index(self.index) if self._rebuild_index else self.sync()
+        self.rebuilt = report.rebuilt
 
     def _search(self, text: str, ask: Ask) -> Finding:
         clock = _Clock(ask.timeout_ms, self._monotonic)
-        with self._index.reading():
+        with self.index.reading():
             snapshot = self._snapshot(ask.view)
             question = read_question(text, snapshot.speakers, snapshot.years, ask.now)
             clock.check()
-            asked, why = self._embed(text, snapshot, clock)
+            vector, why = self._embed(text, snapshot, clock)
             if self._ranking.formula:
-                shown = self._by_formula(snapshot, Asked(text, asked, ask.view, ask.now), ask)
+                shown = self._by_formula(snapshot, Asked(text, vector, ask.view, ask.now), ask)
             else:
-                pool = gather(self._index.db, snapshot, question, asked, ask.view)
+                pool = gather(self.index.db, snapshot, question, vector, ask.view)
                 if not why:
                     clock.check()
                 shown = self._ranked(question, pool, ask)
-        return Finding(tuple(shown), asked is not None, why)
+        return Finding(tuple(shown), vector is not None, why)
 
     def _embed(
         self, text: str, snapshot: Snapshot, clock: _Clock
     ) -> tuple[Sequence[float] | None, str]:
-        """The question as a vector; or none, and why."""
-        if self._embedder is None or snapshot.vectors is None:
+        """Return the vector of the query; or None and the reason."""
+        if self.embedder is None or snapshot.vectors is None:
             return None, ""
         try:
-            asked = embed_question(self._embedder, text)
+            vector = embed_question(self.embedder, text)
         except (HomarusError, OSError) as exc:
             return None, str(exc) or type(exc).__name__
         if clock.is_over:
-            return None, f"{self._embedder.model.provider} took too long to embed the question"
-        return asked, ""
+            return None, f"{self.embedder.model.provider} took too long to embed the question"
+        return vector, ""
 
     def _by_formula(self, snapshot: Snapshot, asked: Asked, ask: Ask) -> list[Result]:
-        least = compatible.MIN_SCORE if ask.min_score is None else ask.min_score
+        min_score = compatible.MIN_SCORE if ask.min_score is None else ask.min_score
         chars = ask.max_snippet_chars or compatible.MAX_SNIPPET_CHARS
-        room = Room(ask.max_results, chars, ask.max_injected_chars, least)
-        return search_chunks(self._index.db, snapshot, asked, self._ranking, room)
+        room = Room(ask.max_results, chars, ask.max_injected_chars, min_score)
+        return search_chunks(self.index.db, snapshot, asked, self._ranking, room)
 
     def _ranked(self, question: Question, pool: Pool, ask: Ask) -> list[Result]:
         weights, spread = self._weights(pool), self._ranking.spread
@@ -198,9 +203,9 @@ class Memory:
         chars = results.MAX_LINE_CHARS if lines else results.MAX_PASSAGE_CHARS
         chars = ask.max_snippet_chars or chars
         room = Room(ask.max_results, chars, ask.max_injected_chars, ask.min_score)
-        if spread is not None:  # more than are shown, each of which there is room for
+        if spread is not None:  # more than are shown, each of a size that fits alone
             fitting = int(min(chars, room.budget))
-            room = Room(ask.max_results * _SPREAD_OVER, fitting, None, ask.min_score)
+            room = Room(ask.max_results * _DIVERSITY_FACTOR, fitting, None, ask.min_score)
         if lines:
             words = (*question.phrases, *question.terms, *question.names)
             scale = partial(_chance, weights, attainable(question, pool, weights))
@@ -215,73 +220,73 @@ class Memory:
         return results.keep(results.spread(shown, spread), spare)
 
     def _gather(self, view: View, question: Question) -> Pool:
-        """Candidates by words."""
-        return gather(self._index.db, self._snapshot(view), question, None, view)
+        """Return the candidates by words alone."""
+        return gather(self.index.db, self._snapshot(view), question, None, view)
 
     def _weights(self, pool: Pool) -> Weights:
         if self._ranking.weights:
             return self._ranking.weights
-        if not self._embedder or not pool.cosines:
+        if not self.embedder or not pool.cosines:
             return LEXICAL
-        return LEXICAL.towards(WITH_VECTORS, self._embedder.model.weight)
+        return LEXICAL.towards(WITH_VECTORS, self.embedder.model.weight)
 
     def _snapshot(self, view: View) -> Snapshot:
-        generation = self._index.generation
-        if self._opened != self._index.opened:  # another file: its generations are others
-            self._opened, self._vectors = self._index.opened, (-1, None)
+        generation = self.index.generation
+        if self._opened != self.index.opened:  # generations of two files are not comparable
+            self._opened, self._vectors = self.index.opened, (-1, None)
             self._snapshots.clear()
-        held = self._snapshots.get(view)
-        if held is None or held.generation != generation:
+        snapshot = self._snapshots.get(view)
+        if snapshot is None or snapshot.generation != generation:
             vectors = self._read_vectors(generation)
-            held = read_snapshot(self._index.db, generation, view, vectors)
-            kept = [one for one in self._snapshots.items() if one[1].generation == generation]
-            self._snapshots = dict(kept[1 - _VIEWS_HELD :]) | {view: held}
-        return held
+            snapshot = read_snapshot(self.index.db, generation, view, vectors)
+            current = [one for one in self._snapshots.items() if one[1].generation == generation]
+            self._snapshots = dict(current[1 - _MAX_SNAPSHOTS :]) | {view: snapshot}
+        return snapshot
 
     def _read_vectors(self, generation: int) -> Vectors | None:
-        """All vectors of a generation, whoever may see them; read once."""
-        if self._embedder is None:
+        """Return all vectors of a generation, whatever their audience; they are cached."""
+        if self.embedder is None:
             return None
         if self._vectors[0] != generation:
-            read = Vectors.read(self._index.db, self._embedder.model)
+            read = Vectors.read(self.index.db, self.embedder.model)
             self._vectors = (generation, read if len(read) else None)
         return self._vectors[1]
 
     def _passages(self, ranked: Sequence[Ranked], pool: Pool) -> list[Passage]:
-        """The chunks around the best lines, and what each line of them is worth."""
+        """Return the chunks around the best lines, with the weight of each line in them."""
         by_note: dict[int, list[Ranked]] = {}
         for one in ranked:
             by_note.setdefault(one.line.note, []).append(one)
         best = dict.fromkeys(one.line.note for one in ranked[:_PASSAGE_LINES])
         passages: list[Passage] = []
         for note in list(best)[:_PASSAGE_NOTES]:
-            found = pool.notes[note]
+            info = pool.notes[note]
             rows = select(
-                self._index.db,
+                self.index.db,
                 "SELECT start_line, end_line, text FROM chunks WHERE path = ? ORDER BY rowid",
-                (found.path,),
+                (info.path,),
             )
             for row in rows:
                 if chunk := whole_lines(Chunk(*row)):
-                    passages += _passage(found, chunk, by_note[note], ranked[0].score)
+                    passages += _passage(info, chunk, by_note[note], ranked[0].score)
         return passages
 
 
-def _chance(weights: Weights, most: float, score: float) -> float:
-    return chance(most - score, weights)
+def _chance(weights: Weights, max_score: float, score: float) -> float:
+    return chance(max_score - score, weights)
 
 
-def _passage(found: Found, chunk: Chunk, lines: Sequence[Ranked], top: float) -> Iterator[Passage]:
-    """A chunk as a passage, when it has one of the lines; `lines` are the best first."""
-    worth: dict[int, float] = {}
+def _passage(info: Found, chunk: Chunk, lines: Sequence[Ranked], top: float) -> Iterator[Passage]:
+    """Yield a chunk as a passage if it contains any of the lines; `lines` are the best first."""
+    line_weights: dict[int, float] = {}
     best = ""
     for one in lines:
         line = one.line
         if not chunk.start_line <= line.line <= chunk.end_line:
             continue
-        if len(line.text) > _WHOLE_CHARS and line.text[:_WHOLE_CHARS] not in chunk.text:
-            continue  # another part of a long line
+        if len(line.text) > _PREFIX_CHARS and line.text[:_PREFIX_CHARS] not in chunk.text:
+            continue  # the chunk holds another piece of this long line
         best = best or line.text
-        worth[line.line] = worth.get(line.line, 0.0) + math.exp(one.score - top)
-    if worth:
-        yield Passage(found, chunk, worth, best)
+        line_weights[line.line] = line_weights.get(line.line, 0.0) + math.exp(one.score - top)
+    if line_weights:
+        yield Passage(info, chunk, line_weights, best)

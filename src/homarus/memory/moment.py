@@ -1,7 +1,7 @@
-"""Times a question speaks of, as spans of days: `on 3 May`, `in June 2023`, `last week`.
+"""Parse the time expressions of a query into spans of days: `on 3 May`, `last week`.
 
-A note is usually written on the day it speaks of or some days later, so days around a span count
-too, less than those inside it.
+A note is usually written on the day it is about or some days later, so days around a span count as
+well, but less than those inside it.
 """
 
 import re
@@ -50,7 +50,7 @@ _RELATIVE: tuple[tuple[re.Pattern[str], Callable[[date], tuple[date, date]]], ..
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Days, first and last; days just before and after count as `near` says."""
+    """A range of days, first and last inclusive; `near` is how far days around it count."""
 
     first: date
     last: date
@@ -59,7 +59,7 @@ class Span:
     before: tuple[tuple[int, float], ...] = ()
 
     def score(self, day: date) -> float:
-        """How well a note of a day fits."""
+        """Return how well a note of this day matches."""
         if self.first <= day <= self.last:
             return self.weight
         for days, weight in self.after:
@@ -73,7 +73,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What times a question speaks of, and the question without them."""
+    """The time expressions of a query, and the query text without them."""
 
     spans: tuple[Span, ...]
     rest: str
@@ -83,7 +83,7 @@ class Moments:
 
 
 def read_moments(question: str, years: Iterable[int], now: date | None = None) -> Moments:
-    """`years` are tried for a day without one; without `now`, `last week` means nothing."""
+    """Parse the expressions; `years` complete a day without one, `now` relative ones."""
     low = question.lower()
     spans: list[Span] = []
     taken: list[tuple[int, int]] = []
@@ -97,7 +97,7 @@ def read_moments(question: str, years: Iterable[int], now: date | None = None) -
 
 
 def low_without(text: str, taken: Iterable[tuple[int, int]]) -> str:
-    """The text with some places blank; left whole where lower case is longer than upper."""
+    """Return the text in lower case with some ranges blanked; unchanged if its length changes."""
     if len(text) != len(text.lower()):
         return text
     letters = list(text)
@@ -110,7 +110,7 @@ _Found = Iterator[tuple[int, int, list[Span]]]
 
 
 def _read(low: str, years: list[int], now: date | None) -> _Found:
-    """Every reading, the most exact first."""
+    """Yield every reading, the most exact first."""
     for found in _ISO.finditer(low):
         yield *found.span(), _days([int(found[1])], int(found[2]), int(found[3]))
     for found in _DAY_FIRST.finditer(low):
@@ -143,7 +143,7 @@ def _days(years: Iterable[int], month: int, day: int) -> list[Span]:
     for year in years:
         try:
             when = date(year, month, day)
-        except ValueError:  # no such day
+        except ValueError:  # there is no such day
             continue
         spans.append(Span(when, when, after=_AFTER_DAY, before=_BEFORE_DAY))
     return spans
@@ -162,7 +162,7 @@ _DATED = re.compile(r"(?<!\d)((?:19|20)\d\d-\d\d-\d\d)(?!\d)")
 
 
 def day_in(path: str) -> str | None:
-    """The day in a file's name, as `2023-05-08`."""
+    """Return the date in a file name such as `2023-05-08.md`."""
     found = _DATED.search(path.rsplit("/", 1)[-1])
     try:
         return date.fromisoformat(found[1]).isoformat() if found else None

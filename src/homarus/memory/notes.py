@@ -1,8 +1,8 @@
-"""Notes by name: which of them there are, and what stands in one. Never through a link.
+"""Read notes by name, never through a link.
 
-    excerpt = read_excerpt(place, "memory/2026-01-31.md", from_line=3, lines=5, view=view)
+    excerpt = read_excerpt(spec, "memory/2026-01-31.md", from_line=3, lines=5, view=view)
 
-A name is taken literally. What somebody may not see is answered as what is not there.
+Names are literal. A note that the view does not show is reported like a missing one.
 """
 
 import io
@@ -28,7 +28,7 @@ _SNIFFED = 8192
 _MAX_NEAR = 1_000  # names that a mistyped one is compared with
 _WHAT = "memory is MEMORY.md, and .md files in memory/ and bank/"
 
-# What is behind `sessions/` or `qmd/` of a name: its text, or None where this view has none.
+# Reads `<prefix>/<name>` of another source; None if there is none, or the view does not show it.
 Lookup: TypeAlias = Callable[[str, View], bytes | None]
 _NO_OTHERS: Final[Mapping[str, Lookup]] = {}
 _NOTHING = Window(b"", 0, cut=False, more=0, counted=True)
@@ -36,7 +36,7 @@ _NOTHING = Window(b"", 0, cut=False, more=0, counted=True)
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a name leads: a path beneath a root, and the one spelling of the name."""
+    """The location of a note: a path below a root, and its canonical name."""
 
     root: Path
     path: str
@@ -56,10 +56,10 @@ def read_excerpt(
     *,
     others: Mapping[str, Lookup] = _NO_OTHERS,
 ) -> Excerpt:
-    """Lines of a note, from 1; a ToolError says why there are none.
+    """Return lines of a note, from 1. Raises ToolError.
 
-    `others` finds what is not a file of memory, by the first part of its name. From beyond the
-    end on there is nothing: an excerpt of no lines.
+    `others` reads what is not a file of memory, by the first part of its name. Beyond the end, the
+    excerpt is empty.
     """
     first = max(1, from_line or 1)
     most = MAX_LINES if lines is None else max(1, min(lines, MAX_LINES))
@@ -85,7 +85,7 @@ def _read(
     others: Mapping[str, Lookup],
     look: Callable[[BinaryIO], Window],
 ) -> tuple[str, Window]:
-    """A note's own name, and what is seen of it."""
+    """Return the canonical name of a note, and what `look` returns for its file."""
     check_text(path)
     head, _, rest = path.removeprefix("./").partition("/")
     if head in others:
@@ -116,9 +116,9 @@ def _read_file(spot: Spot, look: Callable[[BinaryIO], Window]) -> Window:
 
 
 def locate(place: Place, path: str, *, writing: bool = False) -> Spot:
-    """What a name means; ToolError or ToolDenied when it means no file of memory.
+    """Resolve a name without reading the disk. Raises ToolError, ToolDeniedError.
 
-    Nothing is looked at. What is written is in the workspace.
+    With `writing`, only files of the workspace are allowed.
     """
     check_text(path)
     for extra in () if writing else place.extra():
@@ -142,7 +142,7 @@ def _checked(spot: Spot) -> Spot:
 
 
 def _parts(path: str, rest: str) -> list[str]:
-    """The components of a name beneath its root: all of them lead down."""
+    """Return the components of a name below its root; none of them leads upwards."""
     if rest.startswith("/"):
         raise ToolDenied(f"{shown(path)} is not memory", fix=_WHAT)
     parts = [part for part in rest.split("/") if part not in ("", ".")]
@@ -154,7 +154,7 @@ def _parts(path: str, rest: str) -> list[str]:
 
 
 def _missing(place: Place, name: str, view: View) -> ToolError:
-    """The same words for what is not there and for what is not shown."""
+    """Return the same error for a missing note and for one that the view does not show."""
     found = find_notes(place.workspace, place.extra())
     seen = [one.path for one in found if isinstance(one, Note) and view.shows(one.audience)]
     folder = name.rpartition("/")[0]

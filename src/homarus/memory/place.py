@@ -1,4 +1,4 @@
-"""Where one agent's memory is, and what the config says of it: all that a backend needs."""
+"""Where the files of an agent's memory are, and its settings: all that a backend needs."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -17,7 +17,7 @@ _AGENT = "{agentId}"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One agent's memory. `agent_folder` is `agents/<id>`, where its conversations are."""
+    """The files and settings of one agent's memory; `agent_folder` is `agents/<id>`."""
 
     agent: str
     workspace: Path
@@ -37,21 +37,21 @@ class Place:
 
     @property
     def max_results(self) -> int:
-        """How many results, unless more are asked for: the agent's own number, else the limit."""
+        """Return the default number of results: the agent's own setting, else the limit."""
         query, limits = self.search.query, self.settings.qmd.limits
         return query.max_results if "max_results" in query.model_fields_set else limits.max_results
 
     def extra(self) -> tuple[Path, ...]:
-        """Folders and files beside the workspace's own; relative ones are in the workspace."""
+        """Return the configured extra folders and files."""
         return tuple(map(self.file, self.search.extra_paths))
 
     def file(self, written: str) -> Path:
-        """A path of the config: from home with a `~`, from the workspace when it is relative."""
+        """Resolve a path of the config: `~` is home, a relative path is in the workspace."""
         return expand(written, self.home) if written.startswith("~") else self.workspace / written
 
 
 def find_place(config: Config, paths: Paths, env: Mapping[str, str], agent: str) -> Place:
-    """The memory of an agent; UnknownName when there is none of that name."""
+    """Return the memory spec of an agent. Raises UnknownNameError, ConfigError."""
     own = agent_settings(config, paths, agent)
     search = memory_search(config, own.id)
     written = search.store.path

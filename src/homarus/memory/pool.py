@@ -1,7 +1,7 @@
-"""Candidates for a question, out of the index: what shares its words, its days, its meaning.
+"""Gather the candidates for a query from the index: lines that match its words, dates or meaning.
 
-FTS5 gives the lines that have a word; which of them are worth a closer look is decided here by
-how rare their words are, and how many of them are near each other.
+FTS5 finds the lines that have a word. Which of them are ranked is decided by how rare their words
+are, and how many of the words are near each other.
 """
 
 import json
@@ -16,8 +16,8 @@ import apsw
 
 from homarus.core.errors import Corrupt
 from homarus.core.value import dataclass
-from homarus.memory.kin import kin_of
 from homarus.memory.question import Question, speakers_by_word
+from homarus.memory.related_words import related_stems
 from homarus.memory.search import REACH, Found, Line, Pool, Term
 from homarus.memory.vectors import Seen, Vectors
 from homarus.memory.view import EVERYTHING, View
@@ -26,18 +26,18 @@ from homarus.store.query import select
 
 MOST_LINES: Final = 450
 MOST_BESIDE_VECTORS: Final = 350
-WHOLE_UP_TO: Final = 1_000  # lines; a small index is ranked whole
-_COMMON: Final = 20_000  # lines; a word in more of them says little, and costs much
+WHOLE_UP_TO: Final = 1_000  # lines; a smaller index is ranked completely
+_COMMON: Final = 20_000  # lines; a word in more of them says little, and is expensive
 _ENOUGH = 3_000  # lines that have a word
 _SEEDS = 250
 _LINES_PER_PLACE = 20
-_COMMON_KIN = 6_000  # lines; a family of words in more of them says nothing
-_KIN_SHARE = 0.3
+_MAX_RELATED = 6_000  # lines; related words in more of them are ignored
+_RELATED_SHARE = 0.3
 _AKIN_CHARS: Final = 4
 _AKIN_SHARE: Final = 0.7
 _VOCABULARY = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.words USING fts5vocab(main, postings, row)"
 _ALIKE = "SELECT term FROM temp.words WHERE term >= ? AND term < ? LIMIT 64"
-# As one list in text, which is quicker than a row for each line.
+# As one list in text, which is faster than one row for each line.
 _HAVING = (
     "SELECT json_group_array(rowid)"
     " FROM (SELECT rowid FROM postings WHERE postings MATCH ? LIMIT ?)"
@@ -55,10 +55,10 @@ _DAY_AT_LEAST = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is known of a whole generation for one view, read once.
+    """What every search of one generation needs for one view; it is read once.
 
-    `seen` are the rows of `vectors` that may be seen, `mask` the lines, a bit each; None when all
-    of them may.
+    `seen` are the visible rows of `vectors`, `mask` the visible lines, one bit each; both are None
+    when all are visible.
     """
 
     generation: int
@@ -75,7 +75,7 @@ class Snapshot:
 def read_snapshot(
     db: apsw.Connection, generation: int, view: View = EVERYTHING, vectors: Vectors | None = None
 ) -> Snapshot:
-    """Read what every search of a generation needs."""
+    """Read the snapshot of a generation for a view."""
     where, values = view.condition()
     columns = "note, path, source, day, first, last, speakers"
     rows = select(db, f"SELECT {columns} FROM notes WHERE {where or 'TRUE'}", tuple(values))  # noqa: S608 - columns of ours
@@ -107,7 +107,7 @@ def _mask(spans: Sequence[tuple[int, int]]) -> bytearray:
 
 @dataclass(slots=True)
 class _Promise:
-    """What speaks for a line, and for the eight lines of its block."""
+    """Accumulate the scores of lines, and of the blocks of eight lines around them."""
 
     own: dict[int, float]
     blocks: dict[int, float]
@@ -119,7 +119,7 @@ class _Promise:
                 own[at] = own.get(at, 0.0) + idf
             for block in {at >> _BLOCK_BITS for at in ids}:
                 blocks[block] = blocks.get(block, 0.0) + idf
-        else:  # a common word alone brings nobody in; it only raises those who are
+        else:  # a common word alone adds no candidate; it only raises the others
             for at in own.keys() & ids:
                 own[at] += idf
 
@@ -131,7 +131,7 @@ def gather(
     asked: Sequence[float] | None = None,
     view: View = EVERYTHING,
 ) -> Pool:
-    """The lines worth ranking. `asked` is the question as a vector."""
+    """Return the lines to rank; `asked` is the vector of the query."""
     reader = _Postings(db, view, snapshot.mask)
     found = {stem: reader.lines_with((stem,)) for stem in question.terms}
     promise = _Promise({}, {})
@@ -163,32 +163,33 @@ def _terms(
     found: Mapping[str, Sequence[int]],
     promise: _Promise,
 ) -> Iterator[Term]:
-    """The words of a question, the rarest first, and what goes with each of them."""
+    """Yield the words of a query, the rarest first, each with its related lines."""
     rare = {stem: ids for stem, ids in found.items() if len(ids) <= _COMMON}
     if not any(rare.values()):
         rare = dict(found)
     for stem, ids in sorted(rare.items(), key=lambda one: len(one[1])):
         idf = _rarity(snapshot.lines, len(ids))
-        kin = reader.lines_with({*kin_of(stem), *reader.akin(stem)}, _COMMON_KIN)
-        if len(kin) > _COMMON_KIN:
-            kin = []
-        if not ids and not kin:
+        related = reader.lines_with({*related_stems(stem), *reader.akin(stem)}, _MAX_RELATED)
+        if len(related) > _MAX_RELATED:
+            related = []
+        if not ids and not related:
             continue
         promise.add(ids, idf)
-        others = sorted({*kin}.difference(ids))
+        others = sorted({*related}.difference(ids))
         if not others:
             yield Term(stem, idf, _bits(ids, snapshot.last))
             continue
-        kin_idf = min(idf, _rarity(snapshot.lines, len(others)))
-        promise.add(others, _KIN_SHARE * kin_idf)
+        related_idf = min(idf, _rarity(snapshot.lines, len(others)))
+        promise.add(others, _RELATED_SHARE * related_idf)
         bits, beside = _bits(ids, snapshot.last), _bits(others, snapshot.last)
-        yield Term(stem, idf, bits, kin_idf, beside)
+        yield Term(stem, idf, bits, related_idf, beside)
 
 
 class _Postings:
-    """Lines that have a word, of those that may be seen.
+    """Find the visible lines that have a word.
 
-    Which those are is known from SQL (`mask`); the lines themselves are read with the view again.
+    Visibility is known from `mask`; the candidate lines themselves are read with the view once
+    more.
     """
 
     def __init__(self, db: apsw.Connection, view: View, mask: bytearray | None) -> None:
@@ -202,7 +203,7 @@ class _Postings:
         db.execute(_VOCABULARY)
 
     def lines_with(self, stems: Collection[str], most: int = _COMMON) -> list[int]:
-        """Lines that have any of the words; one more than `most` says that there are others."""
+        """Return the lines that have any of the words; one more than `most` if there are more."""
         if not stems:
             return []
         quoted = " OR ".join('"' + stem.replace('"', '""') + '"' for stem in stems)
@@ -210,14 +211,14 @@ class _Postings:
         mask = self._mask
         if mask is None:
             return ids
-        if len(ids) > most:  # too many, but how many of them may be seen?
+        if len(ids) > most:  # too many, but only the visible ones count
             rows = self._db.execute(self._seen, (*self._values, quoted, most + 1))
             return [at for (at,) in rows]
         last = len(mask)
         return [at for at in ids if at >> 3 < last and mask[at >> 3] >> (at & 7) & 1]
 
     def akin(self, stem: str) -> list[str]:
-        """Other words of the notes that begin alike: `photo` and `photograph`."""
+        """Return other words of the notes with the same beginning: `photo` and `photograph`."""
         if len(stem) < _AKIN_CHARS or not stem.isalpha():
             return []
         first = stem[: max(min(len(stem), 5), math.ceil(_AKIN_SHARE * len(stem)))]
@@ -228,7 +229,7 @@ class _Postings:
 
 
 def is_akin(one: str, other: str) -> bool:
-    """Whether two stems begin so much alike that they are of one word."""
+    """Return whether two stems share so long a prefix that they belong to one word."""
     short, long = sorted((len(one), len(other)))
     pairs = zip(one, other, strict=False)
     alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
@@ -252,7 +253,7 @@ def _bits(ids: Iterable[int], last: int) -> bytearray:
 
 
 def _promising(promise: _Promise, most: int) -> set[int]:
-    """Lines with rare words, lines beside them, and places where many words meet."""
+    """Return lines with rare words, lines next to them, and blocks where many words meet."""
     own, blocks = promise.own, promise.blocks
     worth = {at: idf + _BLOCK_SHARE * blocks[at >> _BLOCK_BITS] for at, idf in own.items()}
     best = sorted(worth, key=worth.__getitem__, reverse=True)[:_SEEDS]
@@ -274,7 +275,7 @@ def _all(snapshot: Snapshot) -> set[int]:
 
 
 def _on_days(snapshot: Snapshot, question: Question) -> set[int]:
-    """Lines of notes of the days a question speaks of."""
+    """Return lines of notes of the dates in the query."""
     wanted: set[int] = set()
     if question.moments.spans:
         for found in snapshot.notes.values():
@@ -288,7 +289,7 @@ def _on_days(snapshot: Snapshot, question: Question) -> set[int]:
 def _with_phrases(
     db: apsw.Connection, question: Question, found: Mapping[str, Sequence[int]]
 ) -> set[int]:
-    """Lines that have what stands in quotation marks, or at least every word of it."""
+    """Return lines that contain a quoted phrase, or at least all of its words."""
     wanted: set[int] = set()
     for phrase in question.phrases:
         lists = [{*found[stem]} for stem in content_stems(phrase) if stem in found]
@@ -303,7 +304,7 @@ def _with_phrases(
 
 
 def _lines(db: apsw.Connection, wanted: Iterable[int], view: View) -> dict[int, Line]:
-    """The lines themselves: of these, and of these alone, is anything shown."""
+    """Read the candidate lines themselves; only these can be shown."""
     where, values = view.condition()
     columns = "id, note, line, start, speaker, flags, section, text"
     ids = json.dumps(sorted(wanted))
@@ -317,7 +318,7 @@ def _lines(db: apsw.Connection, wanted: Iterable[int], view: View) -> dict[int, 
 
 
 def _sections(db: apsw.Connection, wanted: set[int]) -> dict[int, int]:
-    """Each heading above the lines, with the one above it."""
+    """Return each heading above the lines with the heading above it."""
     known: dict[int, int] = {}
     ask = wanted - {0}
     while ask:

@@ -1,4 +1,4 @@
-"""A question as the ranking sees it: stems that matter, people it names, times it speaks of."""
+"""Parse a query for the ranking: content stems, names, dates."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,9 +27,9 @@ _MOST_PHRASES = 8
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`speakers` are who it names of those who speak in the notes, the first named first.
+    """A parsed query; `speakers` are those of the notes that it names, in its order.
 
-    `phrases` stand in quotation marks, `pairs` are words that stand side by side; both folded.
+    `phrases` are in quotation marks, `pairs` are adjacent words; both are folded.
     """
 
     text: str
@@ -44,14 +44,14 @@ class Question:
 
 
 def fold(text: str) -> str:
-    """A text as phrases are compared: no case, one space between words."""
+    """Return a text as phrases are compared: lowercase, one space between words."""
     return " ".join(text.casefold().split())
 
 
 def read_question(
     text: str, speakers: Mapping[str, frozenset[str]], years: Iterable[int], now: date | None = None
 ) -> Question:
-    """`speakers` as `speakers_by_word` gives them."""
+    """Parse a query; `speakers` as `speakers_by_word` returns them."""
     moments = read_moments(text, years, now)
     words = [word[0].lower() for word in _WORD.finditer(moments.rest)]
     bare = [word.removesuffix("'s").removesuffix("’s") for word in words]
@@ -60,7 +60,7 @@ def read_question(
     hidden = {part for name in names for part in stem(name)}
     stems = dict.fromkeys(content_stems(moments.rest))
     terms = [part for part in stems if part not in hidden] or list(stems)
-    if not terms:  # nothing but words that say nothing, or a time: better those than nothing
+    if not terms:  # only stop words, or a date: better those than nothing
         terms = [part for part in dict.fromkeys(stem(text)) if part not in stop_stems()]
     return Question(
         text,
@@ -76,20 +76,20 @@ def read_question(
 
 
 def _phrases(text: str) -> tuple[str, ...]:
-    """What stands in quotation marks, where there is a word in it."""
+    """Return the quoted phrases that contain a word."""
     found = (fold(next(filter(None, one.groups()))) for one in _QUOTED.finditer(text))
     return tuple(dict.fromkeys(one for one in found if _WORD.search(one)))[:_MOST_PHRASES]
 
 
 def _pairs(words: list[str], silent: set[str]) -> Iterator[str]:
-    """Two words in a row that both say something."""
+    """Return the adjacent pairs of content words."""
     for one, other in pairwise(words):
         if one not in silent and other not in silent:
             yield f"{one} {other}"
 
 
 def speakers_by_word(spoken: Mapping[str, int]) -> dict[str, frozenset[str]]:
-    """Who is meant by a word: whole names, and the first word of one."""
+    """Return the speakers that a word may mean: by their full name, and by its first word."""
     found: dict[str, set[str]] = {}
     for name, lines in spoken.items():
         if lines >= SPEAKS_AT_LEAST:

@@ -1,4 +1,4 @@
-"""How an agent's memory is ranked, as its settings say: our own way, or the original's formula."""
+"""The ranking settings of an agent's memory: our own ranking, or OpenClaw's formula."""
 
 from homarus.config.memory import Hybrid
 from homarus.core.value import dataclass
@@ -8,7 +8,7 @@ from homarus.memory.search import Weights
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """The original's weighted sum of two lists of chunks, each so much longer than the answer."""
+    """OpenClaw's weighted sum of two lists of chunks, each longer than the response by a factor."""
 
     vector: float = compatible.VECTOR_WEIGHT
     text: float = compatible.TEXT_WEIGHT
@@ -17,16 +17,16 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """With `half_life_days` old notes count less; with `spread`, results that are alike."""
+    """How results are ranked; `half_life_days` enables decay, `spread` diversity."""
 
     half_life_days: float = 0.0
     spread: float | None = None
     formula: Formula | None = None
-    weights: Weights | None = None  # others than the fitted ones, to measure what they do
+    weights: Weights | None = None  # instead of the fitted ones, for measurements
 
 
 def ranking_of(hybrid: Hybrid) -> Ranking:
-    """What `memorySearch.query.hybrid` asks for."""
+    """Return the ranking that `memorySearch.query.hybrid` asks for."""
     decay, spread = hybrid.temporal_decay, hybrid.mmr
     formula = Formula(hybrid.vector_weight, hybrid.text_weight, hybrid.candidate_multiplier)
     return Ranking(

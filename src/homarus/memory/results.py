@@ -1,4 +1,4 @@
-"""Results as they are shown: exact lines of a file, no more of them than there is room for."""
+"""Turn ranked lines into results: verbatim lines of a file within the limits of a response."""
 
 import math
 import re
@@ -14,19 +14,19 @@ from homarus.memory.compatible import Hit
 from homarus.memory.search import Found, Line, Ranked
 
 MAX_RESULTS: Final = 6
-MAX_LINE_CHARS: Final = 1_400  # of a result in the mode of lines
+MAX_LINE_CHARS: Final = 1_400  # of a result in the mode `lines`
 MAX_PASSAGE_CHARS: Final = 1_400  # six of them are 8,400
-MOST_CHARS: Final = 1_500  # of a result, whatever is asked for
-_MERGE_BACK = 2  # a line joins its neighbour when that is one of the last so many results
-_AGAIN = 0.7  # what a second passage of one note is worth less, as a log-odds
+MOST_CHARS: Final = 1_500  # of a result, whatever the caller asks for
+_MERGE_BACK = 2  # a line joins its neighbour if that is one of the last so many results
+_AGAIN = 0.7  # log-odds that a second passage of the same note loses
 _LEAST = 1e-9
 _MOST_PLACES = 40  # of one word in one line
-_LEAST_CHARS = 80  # of a last result that is cut for want of room
+_LEAST_CHARS = 80  # of a last result that is cut to fit
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many results there may be, how long, and how good at least."""
+    """The limits of a response: number, size and minimum score of results."""
 
     max_results: int = MAX_RESULTS
     max_chars: int = MAX_LINE_CHARS
@@ -45,12 +45,12 @@ class Room:
         return self.min_score is None or score >= self.min_score
 
 
-Scale: TypeAlias = Callable[[float], float]  # a log-odds as a score from 0 to 1
+Scale: TypeAlias = Callable[[float], float]  # maps a log-odds to a score from 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`snippet` is text of those lines of the file, word for word."""
+    """A search result; `snippet` is verbatim text of those lines of the file."""
 
     path: str
     start_line: int
@@ -66,7 +66,7 @@ class Result:
 
 
 def centre(text: str, words: Collection[str], most: int) -> str:
-    """As much of a text as there is room for, around the words that were looked for."""
+    """Return as much of a text as fits, around the matched words."""
     if len(text) <= most:
         return text
     low = text.lower() if len(text.lower()) == len(text) else text
@@ -88,7 +88,7 @@ def _places(word: str, low: str) -> Iterator[re.Match[str]]:
 
 @dataclass(slots=True)
 class _Run:
-    """Neighbouring lines, on their way to be one result."""
+    """Adjacent lines that become one result."""
 
     lines: list[Line]
     score: float
@@ -96,7 +96,7 @@ class _Run:
     cut: str = ""
 
     def takes(self, line: Line, most: float) -> bool:
-        """Put the line at one end, if it is the next one there and there is room."""
+        """Add the line at one end if it is adjacent and fits."""
         if self.cut or self.chars + 1 + len(line.text) > most:
             return False
         if _follows(self.lines[-1], line):
@@ -124,7 +124,7 @@ def show_lines(
     scale: Scale,
     words: Collection[str] = (),
 ) -> list[Result]:
-    """The best lines, neighbours joined, until there are enough of them."""
+    """Return the best lines with neighbours joined, up to the limits."""
     runs: list[_Run] = []
     left = room.budget
     for one in ranked:
@@ -156,7 +156,7 @@ def _result(run: _Run, found: Found) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk of a note that may be shown, what its lines are worth, and the best of them."""
+    """A candidate passage: a chunk, the weights of its lines, and the best line."""
 
     found: Found
     chunk: Chunk
@@ -165,7 +165,7 @@ class Passage:
 
 
 def show_passages(passages: Iterable[Passage], room: Room, scale: Scale) -> list[Result]:
-    """The best passages; what one has shown, and its note, count less for the next."""
+    """Return the best passages; lines already shown, and further passages of a note, count less."""
     waiting = list(passages)
     shown: set[tuple[str, int]] = set()
     seen: Counter[str] = Counter()
@@ -193,18 +193,18 @@ def _value(passage: Passage, shown: set[tuple[str, int]]) -> float:
 
 
 def _cut(passage: Passage, score: float, most: int) -> Result:
-    """The whole chunk, or of a long one those lines in a row that are worth most."""
+    """Return the chunk, or of a long one the consecutive lines of most weight."""
     lines = passage.chunk.text.split("\n")
     start = passage.chunk.start_line
     if len(lines) != passage.chunk.end_line - start + 1:
-        # Parts of one long line, which are no lines: the one that was found, in all of their range.
+        # Pieces of one long line are no lines: show the matching piece, cite the full range.
         text = next((one for one in lines if passage.best in one), lines[0])
         text, found = centre(text, (passage.best,), most), passage.found
         return Result(found.path, start, passage.chunk.end_line, text, score, found.source)
     worth = [passage.worth.get(start + number, 0.0) for number in range(len(lines))]
     first, last = _window(lines, worth, most)
     text = "\n".join(lines[first : last + 1])
-    if len(text) > most:  # one line: around what was found in it
+    if len(text) > most:  # a single line: around the match
         at = max(0, text.find(passage.best))
         at = max(0, min(at - (most - len(passage.best)) // 2, len(text) - most))
         text = text[at : at + most]
@@ -230,7 +230,7 @@ def _window(lines: Sequence[str], worth: Sequence[float], most: int) -> tuple[in
 
 
 def spread(found: Sequence[Result], balance: float) -> list[Result]:
-    """The same results in an order that repeats itself less."""
+    """Return the same results in a less repetitive order."""
     hits = [
         Hit(str(at), one.path, one.start_line, one.end_line, one.snippet, score=one.score)
         for at, one in enumerate(found)
@@ -239,7 +239,7 @@ def spread(found: Sequence[Result], balance: float) -> list[Result]:
 
 
 def keep(found: Iterable[Result], room: Room) -> list[Result]:
-    """As many whole results as there is room for."""
+    """Return as many complete results as fit."""
     kept: list[Result] = []
     left = room.budget
     for one in found:

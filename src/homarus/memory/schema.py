@@ -1,15 +1,15 @@
-"""The tables of a memory index: the original's under its names, and ours for lines.
+"""The tables of a memory index: OpenClaw's under its names, and ours for lines.
 
-Everything here is derived from files and can be made anew. `lines.id` runs through a note without
-a gap, and a gap wider than any window lies between two notes.
+Everything here is derived from files and can be rebuilt. `lines.id` is consecutive within a note,
+with a gap wider than any window of the ranking between two notes.
 
-Two things can change. *What is in the tables*: raise `VERSION`, and the next sync makes a new
-generation of all of it, with the vectors it has. *The tables*: they are one set, as written in
-`TABLES`; a database with some of them missing or otherwise is not ours and is made anew. Nothing
-that costs money is in here: vectors that were made are in a file of their own (`cache.py`). A later
-part that keeps something else here (facts, links between entities) gets a set of its own, made
-where it is missing and never cleared by a sync: databases of today stay as they are. The original
-finds its tables with its columns, sees another model in `meta`, and makes its own index.
+Two things can change. *The content of the tables*: raise `VERSION`, and the next sync makes a new
+generation of all of it, reusing the vectors. *The tables*: they are one set, as written in
+`TABLES`; a database in which some are missing or different is not ours and is rebuilt. Nothing that
+costs money is in here: vectors are cached in a file of their own (`vector_cache.py`). A later part
+that stores something else here (facts, links between entities) gets a set of its own, created where
+it is missing and never cleared by a sync: existing databases stay as they are. OpenClaw finds its
+tables with its columns, sees another model in `meta`, and makes its own index.
 """
 
 from typing import Final
@@ -20,13 +20,13 @@ from homarus.core.errors import Corrupt
 from homarus.store.query import select
 
 VERSION: Final = 3
-META_KEY: Final = "memory_index_meta_v1"  # the original's: which model, which chunks
+META_KEY: Final = "memory_index_meta_v1"  # OpenClaw's: which model, which chunks
 
-# `notes` is what the original's `files` has no room for. `postings` holds stems without their
-# places: FTS5 is used as an inverted index, and the ranking is ours. `chunks_fts` has the words of
-# `chunks` and not their text again. A vector is bytes where the original's is a list of numbers in
-# text; it never meets ours, which are of lines. `embedding_cache` is empty here: ours is a file of
-# its own. `line_vectors` may be of several models; `missing` lines have none of a model.
+# `notes` has what does not fit into OpenClaw's `files`. `postings` has stems without their
+# positions: FTS5 is used as an inverted index, and the ranking is ours. `chunks_fts` has the words
+# of `chunks` without their text. A vector is bytes where OpenClaw's is a list of numbers in text;
+# the two never meet, as ours are of lines. `embedding_cache` is empty here: ours is a file of its
+# own. `line_vectors` may have several models; `missing` counts lines without a vector of a model.
 TABLES: Final = {
     "meta": "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "files": """CREATE TABLE files (
@@ -80,7 +80,7 @@ _OF_A_GENERATION = ("files", "chunks", "notes", "lines", "line_vectors", "vector
 
 
 def is_made(db: apsw.Connection) -> bool:
-    """Whether the tables are there. Corrupt when there are others, or some of them only."""
+    """Return whether the tables exist. Raises CorruptDataError for other or incomplete tables."""
     found = {str(name): sql for name, sql in select(db, "SELECT name, sql FROM sqlite_schema")}
     if all(found.get(name) == sql for name, sql in TABLES.items()):
         return True
@@ -90,7 +90,7 @@ def is_made(db: apsw.Connection) -> bool:
 
 
 def is_sound(db: apsw.Connection) -> bool:
-    """Whether every note has the lines it says it has, in order."""
+    """Return whether every note has the lines it claims, in order."""
     rows = select(
         db,
         "SELECT COALESCE(SUM(last - first + 1), 0), COALESCE(MAX(last), 0),"
@@ -102,13 +102,13 @@ def is_sound(db: apsw.Connection) -> bool:
 
 
 def make(db: apsw.Connection) -> None:
-    """Make the tables, inside a transaction."""
+    """Create the tables, inside a transaction."""
     for sql in TABLES.values():
         db.execute(sql)
 
 
 def clear(db: apsw.Connection) -> None:
-    """Forget every note."""
+    """Delete every note."""
     for name in ("chunks_fts", "postings"):
         db.execute(f"INSERT INTO {name} ({name}) VALUES ('delete-all')")  # noqa: S608 - names above
     for name in _OF_A_GENERATION:
@@ -116,6 +116,6 @@ def clear(db: apsw.Connection) -> None:
 
 
 def read_meta(db: apsw.Connection, key: str) -> str | None:
-    """A word the index keeps of itself."""
+    """Return a value of the index's metadata."""
     rows = select(db, "SELECT value FROM meta WHERE key = ?", (key,))
     return str(rows[0][0]) if rows else None

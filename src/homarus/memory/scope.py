@@ -1,6 +1,6 @@
-"""Which conversations have a memory to search. Pure.
+"""Decide in which sessions memory can be searched. Pure.
 
-What a conversation then finds is another matter: its view is its own, whatever stands here.
+What a search then finds depends on the session's view.
 """
 
 from typing import TYPE_CHECKING
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from homarus.core.keys import chat_type_in
 from homarus.policy.conversation import judge
 
-if TYPE_CHECKING:  # who has nothing configured does not load what it could be
+if TYPE_CHECKING:  # not imported where it is not configured
     from homarus.config.memory import Scope
 
 
 def may_search(scope: "Scope | None", key: str, channel: str = "", chat_type: str = "") -> bool:
-    """Whether memory is searched in a conversation; without a scope, in direct chats only."""
+    """Return whether a session can search memory; without a scope, only direct chats can."""
     if scope is None:
         return (chat_type or chat_type_in(key)) in {"direct", "dm"}
     found = judge(scope.rules, scope.default, key, channel=channel.lower(), chat_type=chat_type)

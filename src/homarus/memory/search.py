@@ -1,10 +1,9 @@
-"""The ranking: candidates in, lines or passages out. Pure; every constant is in ADR 14.
+"""Rank candidates into lines or passages. Pure; every constant is explained in ADR 14.
 
-A line is scored by the question's words in it and around it (an answer follows its question, so
-lines before count most), by words that go with those, by who says it, by the day it is of, by what
-kind of line it is, and by vectors where there are any. The score is a log-odds, fitted on
-conversations: so a line's worth for its length is the score less the logarithm of its length, and a
-passage's is the sum of its lines.
+A line is scored by the query's words in it and around it (an answer follows its question, so lines
+before count most), by related words, by its speaker, its date and its kind, and by vectors where
+there are any. The score is a log-odds, fitted on conversations: the value of a line for its length
+is the score less the logarithm of its length, and that of a passage is the sum over its lines.
 """
 
 import math
@@ -20,7 +19,7 @@ from homarus.memory.question import Question, fold
 
 Mode: TypeAlias = Literal["lines", "passages"]
 
-REACH: Final = 6  # lines to either side that count
+REACH: Final = 6  # lines on either side that count
 _WINDOW = 2 * REACH + 1
 _MASK = (1 << _WINDOW) - 1
 _SELF = 1 << REACH
@@ -31,14 +30,14 @@ _SATURATION: Final = 1.2
 _SHORT_CHARS: Final = 20
 _RUN_LINES = 24
 _TINY = 1e-6
-_ABSENT: Final = 0.5  # what words count that no line has, for the scale of scores
-LEAST_COSINE: Final = 0.3  # of a line that nothing else speaks for
-_RECENT_DAYS: Final = 30.0  # half of what being new counts, when a question asks for what is new
+_ABSENT: Final = 0.5  # share of the words that no line has, in the scale of scores
+LEAST_COSINE: Final = 0.3  # of a line without any other evidence
+_RECENT_DAYS: Final = 30.0  # the half-life of recency, when a question asks for recent notes
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What each ingredient counts."""
+    """The weight of each feature."""
 
     near: float
     around: float
@@ -51,38 +50,38 @@ class Weights:
     first_person: float
     time: float
     length: float
-    kin: float
-    kin_around: float
+    related: float
+    related_around: float
     phrase: float = 0.2
-    quoted: float = 30.0  # a phrase in quotation marks comes before anything else
+    quoted: float = 30.0  # a quoted phrase ranks before everything else
     recent: float = 0.5
     heading: float = -3.0
     vector: float = 0.0
     vector_beside: float = 0.0
     vector_around: float = 0.0
-    slope: float = 1.0  # what makes a chance of a score: see `chance`
+    slope: float = 1.0  # of the logistic in `score_to_probability`
     offset: float = 0.0
 
     def towards(self, other: "Weights", share: float) -> "Weights":
-        """Weights between these and others: 0 is these, 1 is the others."""
+        """Interpolate between these weights (0) and others (1)."""
         pairs = [(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)]
         return Weights(*(mine + share * (theirs - mine) for mine, theirs in pairs))
 
 
 LEXICAL: Final = Weights(
     near=7.8, around=3.0, wide=4.0, rare=0.13, speaker=2.7, first_of_two=1.05, day=5.5,
-    question=-0.8, first_person=0.65, time=2.4, length=-0.75, kin=0.25, kin_around=2.0,
+    question=-0.8, first_person=0.65, time=2.4, length=-0.75, related=0.25, related_around=2.0,
     slope=0.56, offset=6.9,
 )  # fmt: skip
 WITH_VECTORS: Final = Weights(
     near=7.2, around=1.7, wide=3.3, rare=0.07, speaker=2.45, first_of_two=1.0, day=5.3,
-    question=-0.65, first_person=0.65, time=2.4, length=-0.3, kin=0.18, kin_around=1.2,
+    question=-0.65, first_person=0.65, time=2.4, length=-0.3, related=0.18, related_around=1.2,
     vector=4.4, vector_beside=0.45, vector_around=5.4, slope=0.64, offset=4.2,
 )  # fmt: skip
 
 
 class Line(NamedTuple):
-    """A candidate, as the index has it. A tuple: some hundred are made for every question."""
+    """A candidate line of the index. A tuple, because hundreds are made for every query."""
 
     id: int
     note: int
@@ -96,7 +95,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The note a line is of."""
+    """The note of a line."""
 
     path: str
     source: str
@@ -107,19 +106,19 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word of the question: how rare it is, and the lines that have it, a bit each.
+    """A word of the query: how rare it is, and the lines that have it, one bit each.
 
-    `kin` are the lines that have not the word but one that goes with it.
+    `related` are the lines that have a related word instead.
     """
 
     stem: str
     idf: float
     bits: bytearray
-    kin_idf: float = 0.0
-    kin: bytearray | None = None
+    related_idf: float = 0.0
+    related: bytearray | None = None
 
     def around(self, at: int) -> int:
-        """Which of the lines around one have the word: the line itself is the middle bit."""
+        """Return which of the lines around one have the word; the line itself is the middle bit."""
         low = at - REACH
         first = low >> 3
         return int.from_bytes(self.bits[first : first + 3], "little") >> (low & 7) & _MASK
@@ -127,18 +126,18 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Candidates, and what is known about the lines around them."""
+    """The candidates, and what is known about the lines around them."""
 
     terms: Sequence[Term]
     lines: Mapping[int, Line]
     notes: Mapping[int, Found]
-    sections: Mapping[int, int]  # a heading, and the one above it
+    sections: Mapping[int, int]  # heading → the heading above it
     cosines: Mapping[int, float]
-    missing: float = 0.0  # how rare the words of the question are together that no line has
+    missing: float = 0.0  # the rarity of all query words that no line has
 
 
 class Ranked(NamedTuple):
-    """A line and its worth; whether anything but its kind speaks for it."""
+    """A line, its score, and whether anything but its kind speaks for it."""
 
     score: float
     line: Line
@@ -146,7 +145,7 @@ class Ranked(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Candidates in a row: their places in the order, and where their bits are.
+    """Consecutive candidates: their positions in the order, and where their bits are.
 
     The bits are those of the lines and of `REACH` more before and after, the first one's lowest.
     """
@@ -160,7 +159,7 @@ class _Run(NamedTuple):
 
 
 def attainable(question: Question, pool: Pool, weights: Weights) -> float:
-    """What a line would have that has every word of the question, in it and all around it.
+    """Return the score of a line with every word of the query, in it and all around it.
 
     Words are weighed among those that some line has: half the share of the others is added here.
     """
@@ -180,9 +179,9 @@ def attainable(question: Question, pool: Pool, weights: Weights) -> float:
 
 
 def chance(short: float, weights: Weights) -> float:
-    """How likely a line is what was asked for, from 0 to 1: by how far it is below the attainable.
+    """Return the probability that a line is the answer, by its distance from the maximum score.
 
-    One scale for all questions, so that one least score can hold for them.
+    The scale is the same for all queries, so that one minimum score can hold for them.
     """
     return 1 / (1 + math.exp(-max(-60.0, min(60.0, weights.offset - weights.slope * short))))
 
@@ -190,11 +189,11 @@ def chance(short: float, weights: Weights) -> float:
 def rank(
     question: Question, pool: Pool, weights: Weights, half_life_days: float = 0.0
 ) -> list[Ranked]:
-    """Every candidate, best first. Equal ones stay in the order of the notes.
+    """Return every candidate, best first; equal ones in the order of the notes.
 
-    `is_told` where something speaks for it: a word in it or near it, a word that goes with one, a
-    phrase, the day, the person, a vector that is near. The others are no answer.
-    With a half-life, the chance of an old line is that much smaller.
+    `is_told` says that there is evidence: a word in the line or near it, a related word, a phrase,
+    the date, the person, a near vector. Lines without it are no answer. A half-life lowers the
+    probability of old lines.
     """
     asked = pool.terms or question.phrases or question.speakers or question.moments.spans
     if not (asked or pool.cosines):
@@ -221,7 +220,7 @@ def rank(
         if pool.cosines:
             score += _meaning(at, pool.cosines, weights)
             is_told = is_told or pool.cosines.get(at, 0.0) >= LEAST_COSINE
-        if line.flags & HEADING:  # alone it answers nothing, unless it has the very word
+        if line.flags & HEADING:  # a heading alone is an answer only if it has the very word
             is_told = inside > 0
         ranked.append(Ranked(score, line, is_told))
     ranked.sort(key=lambda one: -one.score)
@@ -231,7 +230,7 @@ def rank(
 def _count_words(
     pool: Pool, order: Sequence[int], weights: Weights, total: float
 ) -> tuple[list[float], list[float]]:
-    """For each line, what the words in and around it count, and how rare those in it are."""
+    """Return for each line the score of the words in and around it, and the rarity of its own."""
     words, own = [0.0] * len(order), [0.0] * len(order)
     tables = _tables(weights.near, weights.around, weights.wide)
     headed = {0: 0}
@@ -243,14 +242,18 @@ def _count_words(
             has = [bits >> number & 1 for bits in under]
             _count_headed(term, order, tables, has, words)
         _count(term, runs, tables[0], (words, own))
-        if term.kin is not None:
-            inside = term.kin_idf * weights.kin * total  # the sum is divided by the total later
-            _count_kin(term.kin, runs, (inside, term.kin_idf * weights.kin_around), words)
+        if term.related is not None:
+            inside = (
+                term.related_idf * weights.related * total
+            )  # the sum is divided by the total later
+            _count_related(
+                term.related, runs, (inside, term.related_idf * weights.related_around), words
+            )
     return words, own
 
 
 def _runs(order: Sequence[int]) -> Iterator[_Run]:
-    """Lines in a row, so that the bits of a word are read once for all of them."""
+    """Return runs of consecutive lines, so that the bits of a word are read once for each run."""
     start = 0
     for place in range(1, len(order) + 1):
         whole = place == len(order) or order[place] != order[place - 1] + 1
@@ -266,14 +269,14 @@ def _count(
     table: Sequence[float],
     sums: tuple[list[float], list[float]],
 ) -> None:
-    """Add what one word counts for each line."""
+    """Add the score of one word to each line."""
     words, own = sums
     idf = term.idf
     bits, read = term.bits, int.from_bytes
     for start, end, first, last, shift, mask in runs:
         held = read(bits[first:last], "little") >> shift & mask
         place = start
-        while held and place < end:  # the inmost loop
+        while held and place < end:  # the innermost loop
             pattern = held & _MASK
             if pattern:
                 words[place] += idf * table[pattern]
@@ -290,7 +293,7 @@ def _count_headed(
     told: Sequence[int],
     words: list[float],
 ) -> None:
-    """Add what more a word counts where a heading above the line has it."""
+    """Add what a word counts more where a heading above the line has it."""
     plain, headed = tables
     for place, at in enumerate(order):
         if told[place]:
@@ -298,10 +301,10 @@ def _count_headed(
             words[place] += term.idf * (headed[pattern] - plain[pattern])
 
 
-def _count_kin(
+def _count_related(
     bits: bytearray, runs: Iterable[_Run], worth: tuple[float, float], words: list[float]
 ) -> None:
-    """Add what words count that go with one of the question: in the line, and around it."""
+    """Add the score of related words: in the line, and around it."""
     inside, around = worth
     table = [around * _filled(few) for few in range(2 * _AROUND + 2)]
     read = int.from_bytes
@@ -321,7 +324,7 @@ def _count_kin(
 def _days(
     question: Question, pool: Pool, weights: Weights, half_life_days: float
 ) -> dict[int, tuple[float, float]]:
-    """What the day of each note counts: is it asked for; and is it recent, has it aged."""
+    """Return the score of each note's date: whether the query asks for it, and its age."""
     newest = None
     if question.asks_recent or half_life_days:
         newest = max((found.day for found in pool.notes.values() if found.day), default=None)
@@ -339,7 +342,7 @@ def _days(
 
 
 def _phrased(line: Line, question: Question, weights: Weights) -> float:
-    """Words in the order of the question; in quotation marks they decide."""
+    """Score words in the order of the query; quoted phrases decide."""
     score = 0.0
     if question.phrases:
         text = fold(line.text)
@@ -352,7 +355,7 @@ def _phrased(line: Line, question: Question, weights: Weights) -> float:
 
 
 def _under(section: int, pool: Pool, headed: dict[int, int]) -> int:
-    """Which words of the question are in the headings above a line, a bit each."""
+    """Return which query words are in the headings above a line, one bit each."""
     known = headed.get(section)
     if known is not None:
         return known
@@ -383,7 +386,7 @@ def _log_length(chars: int) -> float:
 
 
 def _person(line: Line, question: Question, weights: Weights) -> float:
-    """Whom the question is about says it; in a line that nobody says, is named in it."""
+    """Score a line that the person in question speaks, or that names them if it has no speaker."""
     weight = weights.speaker if len(question.speakers) == 1 else weights.first_of_two
     if line.speaker:
         return weight if line.speaker in question.speakers[0] else 0.0
@@ -403,7 +406,7 @@ def _meaning(at: int, cosines: Mapping[int, float], weights: Weights) -> float:
 
 @cache
 def _tables(near: float, around: float, wide: float) -> tuple[list[float], list[float]]:
-    """What each pattern of a word around a line counts; the second: a heading has it too."""
+    """Return the score of each pattern of a word around a line, without and with a heading."""
     plain: list[float] = []
     headed: list[float] = []
     for pattern in range(1 << _WINDOW):

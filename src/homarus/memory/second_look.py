@@ -1,8 +1,8 @@
-"""A second look, for questions whose answer stands in several places.
+"""Relevance feedback for questions with several answers.
 
-What two people share, or all of something, is told in lines that have little in common with the
-question and more with each other. So the names in the first hits are looked for, and lines that
-have them come a little earlier; never before what is shown first anyway.
+What two people share, or a complete list of something, is told in lines that have little in common
+with the question and more with each other. Therefore lines with the names in the first hits are
+ranked somewhat higher; never above the first results.
 """
 
 import re
@@ -15,12 +15,12 @@ from homarus.memory.question import Question
 from homarus.memory.search import LEXICAL, Pool, Ranked, rank
 from homarus.memory.words import stemmer, stop_stems
 
-KEPT_CHARS: Final = 1_500  # of the first hits, which stay where they are
+KEPT_CHARS: Final = 1_500  # of the first hits, which keep their ranks
 FIRST_HITS: Final = 8
 MOST_NAMES: Final = 8
 WEIGHT: Final = 1.0
-_FADES_OVER: Final = 8.0  # how far below the best a line has nothing of it any more
-_TELLS_FROM: Final = 0.7  # of the weight: enough for a line that nothing else speaks for
+_FADES_OVER: Final = 8.0  # distance below the best score at which the bonus is zero
+_TELLS_FROM: Final = 0.7  # share of the weight that suffices for a line without other evidence
 _LEAST_CHARS: Final = 3
 
 _PLURAL = r"(?!(?:is|was|does|has|this)\b)\w{3,}s\b"
@@ -33,7 +33,7 @@ _NAME = re.compile(r"(?<=[\w,;:'’)] )[^\W\d_a-z][\w'’-]+")  # not the first 
 
 
 def asks_for_many(question: Question) -> bool:
-    """Whether several lines may be the answer: two people, or all of something."""
+    """Return whether several lines may be the answer: two people, or a list of something."""
     return len(question.speakers) > 1 or bool(_MANY.search(question.text))
 
 
@@ -43,9 +43,9 @@ def look_again(
     order: Callable[[Pool], list[Ranked]],
     gather: Callable[[Question], Pool],
 ) -> list[Ranked]:
-    """The ranking (`order`) with what the names in its first hits lead to.
+    """Rank with `order`, then raise lines with the names in the first hits.
 
-    `gather` finds candidates for another question.
+    `gather` returns the candidates for another query.
     """
     ranked = order(pool)
     names = _names(ranked[:FIRST_HITS], question)
@@ -75,7 +75,7 @@ def _raised(one: Ranked, bonus: float) -> Ranked:
 
 
 def _kept(ranked: Sequence[Ranked]) -> int:
-    """How many of the first are shown whatever a second look finds."""
+    """Return how many of the first results keep their ranks."""
     chars = 0
     for number, one in enumerate(ranked):
         chars += len(one.line.text)
@@ -85,12 +85,12 @@ def _kept(ranked: Sequence[Ranked]) -> int:
 
 
 def _names(ranked: Sequence[Ranked], question: Question) -> tuple[str, ...]:
-    """Stems of the names in some lines, the most frequent first; not those of the question."""
+    """Return the stems of names in some lines, the most frequent first, without the query's own."""
     stem = stemmer()
     known = {*question.terms, *stop_stems(), *stem(" ".join(question.names))}
     found = Counter[str]()
     for one in ranked:
-        said = one.line.text.split(":", 1)[-1]  # who says it is not what is said
+        said = one.line.text.split(":", 1)[-1]  # without the speaker
         names = " ".join(name[0] for name in _NAME.finditer(said))
         found.update(part for part in stem(names) if len(part) >= _LEAST_CHARS)
     return tuple(part for part, _ in found.most_common() if part not in known)[:MOST_NAMES]

@@ -1,7 +1,7 @@
-"""Whether an index finds what it was made of: words of a note are looked for, and must be there.
+"""Check that an index finds what it was made of, by searching for words of a note.
 
-A search that finds nothing looks like a memory that holds nothing. So after an index was made,
-it is asked for what stands in the newest of its notes.
+A search that finds nothing looks like an empty memory. Therefore an index is searched for words of
+its newest notes after it was made.
 """
 
 import re
@@ -14,15 +14,15 @@ from homarus.memory.source import Content, Note, Skipped, read_note
 from homarus.memory.words import content_stems
 
 _WORD = re.compile(r"\w{3,40}")
-_LONGEST = 12  # longer ones are rarely words
+_LONGEST = 12  # chars; longer ones are rarely words
 _TRIES: Final = 3
 _NOTES: Final = 5
-_LOOKED_AT: Final = 20_000  # characters
-_ASK = Ask(max_results=50, min_score=0.0)  # what has a word of many lines is not always first
+_LOOKED_AT: Final = 20_000  # chars
+_ASK = Ask(max_results=50, min_score=0.0)  # a line with a common word may rank low
 
 
 def newest(found: Iterable[Note | Skipped], paths: Iterable[str] | None = None) -> list[Note]:
-    """The notes that were written last, the newest first; of `paths` alone, when they are given."""
+    """Return the notes modified last, the newest first; only those in `paths`, if given."""
     wanted = None if paths is None else frozenset(paths)
     notes = (one for one in found if isinstance(one, Note))
     dated = [(_written_ns(one), one) for one in notes if wanted is None or one.path in wanted]
@@ -31,9 +31,9 @@ def newest(found: Iterable[Note | Skipped], paths: Iterable[str] | None = None) 
 
 
 def check(memory: Memory, notes: Iterable[Note]) -> str | None:
-    """The name of a note that is not found by its own words; empty when one was found.
+    """Return the path of a note that is not found by its own words; empty if one was found.
 
-    None when there is nothing to look for.
+    Returns None when there is nothing to search for.
     """
     for note in notes:
         content = read_note(note)
@@ -49,7 +49,7 @@ def check(memory: Memory, notes: Iterable[Note]) -> str | None:
 
 
 def pick_words(text: str) -> Iterator[str]:
-    """A few words that say something, the most telling first."""
+    """Yield a few content words, the most specific first."""
     seen = dict.fromkeys(word.casefold() for word in _WORD.findall(text[:_LOOKED_AT]))
     told = sorted(seen, key=lambda word: (len(word) <= _LONGEST, len(word)), reverse=True)
     for number, word in enumerate(word for word in told if content_stems(word)):
@@ -59,13 +59,13 @@ def pick_words(text: str) -> Iterator[str]:
 
 
 def _finds(memory: Memory, word: str) -> bool:
-    """Whether one of the first results has the word, in whatever form."""
+    """Return whether one of the first results contains the word in any form."""
     wanted = set(content_stems(word))
     return any(wanted.intersection(content_stems(one.snippet)) for one in memory.search(word, _ASK))
 
 
 def _is_still(note: Note, content: Content) -> bool:
-    """Whether the file is as it was: one that is being written is no proof."""
+    """Return whether the file is unchanged: a file that is being written proves nothing."""
     again = read_note(note)
     return isinstance(again, Content) and again.hash == content.hash
 

@@ -1,7 +1,7 @@
-"""Which files are memory, and their text: what cannot be read as a note is skipped by name.
+"""Find the files of memory and read their text; files that are not notes are skipped by name.
 
-Files are somebody else's: they grow while they are read, vanish after they were listed, are pipes,
-links in a circle or a disk's worth of zeros. None of that raises here, and nothing waits.
+The files are not ours: they grow while they are read, vanish after they were listed, are pipes,
+circular links or gigabytes of zeros. None of that raises or blocks here.
 """
 
 import hashlib
@@ -23,16 +23,16 @@ MAX_FILE_LINES: Final = 1_000_000
 ROOTS: Final = ("MEMORY.md", "memory.md")
 FOLDERS: Final = ("memory", "bank")
 _SNIFFED = 8192
-# What would break a line of a list of results, or turn the rest of it round.
+# Characters that would break a line of a list of results, or reverse its direction.
 _UNPRINTED = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A file of memory: `path` is its name in results, `owner` and `audience` who may see it.
+    """A file of memory: its name in results, its owner and its audience.
 
-    `made` makes a note of a file that is none.
+    `made` derives the text of a note from a file that is not one itself.
     """
 
     path: str
@@ -41,12 +41,12 @@ class Note:
     owner: str = ""
     audience: str = ""
     made: "Made | None" = None
-    day: str | None = None  # what it is about, where its name does not say so
+    day: str | None = None  # the day it is about, if its name does not say
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a note holds, and what it is known by."""
+    """The text of a note, and what identifies its version."""
 
     text: str
     hash: str
@@ -57,14 +57,14 @@ class Content:
 
 
 class Made(Protocol):
-    """A note whose text is not its file's."""
+    """A note whose text is derived from its file."""
 
     def read(self) -> "Content | Skipped":
-        """Its text; neither waits nor raises. `size` and `mtime_ns` are the file's, as read."""
+        """Return its text, with the size and time of the file. Neither blocks nor raises."""
         ...
 
     def is_same(self, size: int, mtime_ns: int) -> bool:
-        """Whether what was made of a file of this size and time will do."""
+        """Return whether the text made of a file of this size and time is still good enough."""
         ...
 
 
@@ -77,7 +77,7 @@ class Skipped:
 
 
 def find_notes(workspace: Path, extra: Iterable[Path] = ()) -> list[Note | Skipped]:
-    """The notes of a workspace in the order of their paths, links and other kinds by name."""
+    """Return the notes of a workspace and its skipped files, in the order of their paths."""
     found: list[Note | Skipped] = []
     seen: set[tuple[int, int]] = set()
     for name in ROOTS:
@@ -92,7 +92,7 @@ def find_notes(workspace: Path, extra: Iterable[Path] = ()) -> list[Note | Skipp
 
 
 def _root(file: Path, shown: str, seen: set[tuple[int, int]]) -> Iterator[Note | Skipped]:
-    """One file; on a disk that ignores case both root names may be the same one."""
+    """Return one root file; if the disk ignores case, both root names may be the same file."""
     try:
         status = file.lstat()
     except OSError:
@@ -124,7 +124,7 @@ def _walk(folder: Path, shown: str) -> Iterator[Note | Skipped]:
                     waiting.append((entry.path, path))
                 elif entry.name.endswith(".md"):
                     yield _entry(entry, path)
-            except OSError as exc:  # a disk that does not say with the name what it is the name of
+            except OSError as exc:  # a file system that does not return the type with the name
                 yield Skipped(printable(path), exc.strerror or "cannot be read")
 
 
@@ -147,7 +147,7 @@ def _judged(file: Path, shown: str, mode: int) -> Note | Skipped:
 
 
 def _named(file: Path, shown: str) -> Note | Skipped:
-    """A name that is not UTF-8, or would not stay on its line, cannot be cited."""
+    """Return the note, unless its name is not UTF-8 or breaks a line and cannot be cited."""
     told = printable(shown)
     if told == shown:
         return Note(shown, file, owner=OWNER.user, audience=audience_of_path(shown))
@@ -157,14 +157,14 @@ def _named(file: Path, shown: str) -> Note | Skipped:
 
 
 def printable(name: str) -> str:
-    """A name as it can be shown: on one line, and as UTF-8."""
+    """Return a name as it can be shown: on one line, and as UTF-8."""
     if name.isascii() and name.isprintable():
         return name
     return _UNPRINTED.sub("\ufffd", name.encode("utf-8", "replace").decode())
 
 
 def shown_name(path: Path, workspace: Path) -> str:
-    """What a file or folder is called in results: from the workspace, if it is in there."""
+    """Return the name of a file or folder in results: relative to the workspace if it is inside."""
     try:
         return path.relative_to(workspace).as_posix()
     except ValueError:
@@ -172,7 +172,7 @@ def shown_name(path: Path, workspace: Path) -> str:
 
 
 def read_note(note: Note) -> Content | Skipped:
-    """The text of a note. Whatever the file is, this neither waits nor raises."""
+    """Read the text of a note. Whatever the file is, this neither blocks nor raises."""
     if note.made:
         return note.made.read()
     try:
@@ -210,7 +210,7 @@ def _read(note: Note, descriptor: int) -> Content | Skipped:
 
 
 def _read_bytes(descriptor: int, size: int) -> bytes:
-    """Everything, or just more than is allowed: a file may grow while it is read."""
+    """Read all bytes, or one more than allowed: a file may grow while it is read."""
     parts: list[bytes] = []
     held = 0
     while held <= MAX_FILE_BYTES:

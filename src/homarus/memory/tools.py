@@ -1,8 +1,8 @@
-"""Memory as a model uses it: `memory_search`, `memory_get`, `memory_write`.
+"""The memory tools of the model: `memory_search`, `memory_get`, `memory_write`.
 
-Whoever asks is known by the session key of the run, and sees what that conversation may see; no
-argument says otherwise. What is found is given as JSON, so that nothing in a note can be mistaken
-for anything but a note. Nothing of the index is loaded before the first call.
+The session key of the run determines what the model sees; no argument can change that. Results are
+JSON, so that the text of a note cannot be mistaken for anything else. The index code is imported
+with the first call.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from homarus.memory.results import Result
 
 MAX_RESULTS = 50
-_MAX_TEXT_CHARS = 26_000  # of a JSON that no tool's result is cut in
+_MAX_TEXT_CHARS = 26_000  # of JSON, below the limit at which tool results are cut
 _DENIED = "memory may not be used in this conversation"
 
 
 class Remembers(Protocol):
-    """One agent's memory: `keeper.AgentMemory` is one."""
+    """What the tools need of an `AgentMemory`."""
 
     @property
     def place(self) -> "Place": ...
@@ -60,10 +60,10 @@ def tools(context: ToolSourceContext) -> Sequence[Tool]:
 
 
 def memory_tools(memory: Callable[[], Remembers]) -> list[Tool]:
-    """The tools of one agent. `memory` is asked for with the first call."""
+    """Return the tools of one agent; `memory` is called at the first use."""
 
     async def of(ctx: ToolContext) -> Remembers:
-        # Some megabytes of code, once: the loop does not wait for them.
+        # Some megabytes of code, once: they are imported beside the loop.
         await asyncio.to_thread(importlib.import_module, "homarus.memory.keeper")
         found = memory()
         channel = ctx.here.channel if ctx.here else ""
@@ -94,7 +94,7 @@ def memory_tools(memory: Callable[[], Remembers]) -> list[Tool]:
         try:
             found = await of(ctx)
             return await _search(found, ctx.session_key, query, max_results, min_score)
-        except HomarusError as exc:  # the answer can be given without it
+        except HomarusError as exc:  # the model can answer without it
             return _told({"results": [], "disabled": True, "error": str(exc)})
 
     @tool(group="memory", idempotent=True)
@@ -160,14 +160,14 @@ async def _search(
 
 
 def shows_source(settings: "MemorySettings", key: str) -> bool:
-    """Whether results say where they stand: by default where two talk, not in groups."""
+    """Return whether results name their source: by default in direct chats, not in groups."""
     if settings.citations == "auto":
         return chat_type_in(key) == "direct"
     return settings.citations == "on"
 
 
 def _results(found: Sequence["Result"], limits: "Limits", *, cited: bool) -> list[Json]:
-    """Results within the limits. Where there is no room for it, a source stands beside only."""
+    """Return results within the limits; a source that does not fit in the text is a field only."""
     from homarus.memory.wire import result_json
 
     rows: list[Json] = []
@@ -188,7 +188,7 @@ def _results(found: Sequence["Result"], limits: "Limits", *, cited: bool) -> lis
 
 
 def _shown(excerpt: "Excerpt") -> str:
-    """Lines of a note as JSON; those that would make it too long are left for the next call."""
+    """Return lines of a note as JSON; lines that do not fit are left for the next call."""
     lines = excerpt.text.split("\n") if excerpt.lines else []
     more = excerpt.more
     while True:
@@ -201,7 +201,7 @@ def _shown(excerpt: "Excerpt") -> str:
         if len(text) <= _MAX_TEXT_CHARS:
             return text
         half, more = len(lines) // 2, True
-        lines = lines[:half] or [lines[0][: len(lines[0]) // 2]]  # one line of signs, escaped
+        lines = lines[:half] or [lines[0][: len(lines[0]) // 2]]  # one line of escaped characters
 
 
 def _told(value: Mapping[str, Json]) -> str:

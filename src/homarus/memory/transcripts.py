@@ -1,11 +1,11 @@
-"""Past conversations as a source of memory: transcripts, rendered as Markdown that can be cited.
+"""Render session transcripts as Markdown notes that can be searched and cited.
 
-`<agent>/sessions/<id>.jsonl` is read as `sessions/<id>.md`: what people and the agent said, one
-line for each of theirs, nothing of tools and thoughts. A transcript only ever grows, and so does
-what is made of it: a line that was cited stays where it was, also when the talk goes on.
+`<agent>/sessions/<id>.jsonl` becomes `sessions/<id>.md`: the messages of users and of the agent,
+without tool calls and thinking. A transcript only grows, and so does its rendering: a cited line
+keeps its number when the session continues.
 
-Who may see one is told by its key in `sessions.json`. One that has no key there, or several that
-disagree, is shown in the agent's own conversations alone.
+The audience of a transcript follows from its session key in `sessions.json`. A transcript without a
+key there, or with several that disagree, is shown in the agent's own sessions alone.
 """
 
 import hashlib
@@ -30,13 +30,13 @@ from homarus.store.line import load, read_ms
 from homarus.store.place import INDEX, Stamp, is_session_id, stamp_of
 
 FOLDER: Final = "sessions"
-UNCLAIMED: Final = "unclaimed"  # an audience that no chat is
-MAX_LINE_BYTES: Final = 16 << 20  # a picture of some megabytes is a usual line
+UNCLAIMED: Final = "unclaimed"  # an audience that no chat has
+MAX_LINE_BYTES: Final = 16 << 20  # an image of some megabytes is a normal line
 MAX_CHARS: Final = 32 << 20
 MAX_INDEX_BYTES: Final = 64 << 20
 
 _DAY_MS = 86_400_000
-_QUIET_MS = 3_600_000  # a conversation that rested this long is read to its end
+_QUIET_MS = 3_600_000  # a session that was idle this long is read to its end
 _EDGE_BYTES = 64 << 10
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _FILE = re.compile(
@@ -44,15 +44,15 @@ _FILE = re.compile(
 )
 _TOPIC = "-topic-"
 _TEXTS = frozenset({"text", "input_text", "output_text"})
-_Span: TypeAlias = tuple[Stamp, int, int]  # when the first and the last message were, if told
+_Span: TypeAlias = tuple[Stamp, int, int]  # times of the first and the last message, if known
 _SPEAKERS = {"user": "User", "assistant": "Assistant"}
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A transcript as Markdown. `stamp` is the file's as it was read.
+    """A transcript as Markdown; `stamp` identifies the version of the file that was read.
 
-    `unread` counts lines that nobody can read.
+    `unread` counts the lines that could not be parsed.
     """
 
     text: str
@@ -61,12 +61,12 @@ class Rendered:
     ctime_ns: int
     messages: int = 0
     unread: int = 0
-    is_whole: bool = True  # false: the rest was too much
+    is_whole: bool = True  # false: it was cut at the size limit
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A past conversation: its file, its name in results, and who may see it."""
+    """A transcript file, its name in results, and its audience."""
 
     file: Path
     path: str
@@ -77,7 +77,7 @@ class Transcript:
 
 
 def wants_sessions(place: Place) -> bool:
-    """Whether past conversations are searched."""
+    """Return whether transcripts are searched."""
     search = place.search
     asked = "sessions" in search.sources and search.experimental.session_memory
     return asked or place.settings.qmd.sessions.enabled
@@ -87,7 +87,7 @@ def wants_sessions(place: Place) -> bool:
 
 
 def render_transcript(file: Path, *, timezone: str = "") -> Rendered:
-    """What was said in a conversation; OSError when the file cannot be read."""
+    """Render the messages of a transcript. Raises OSError when the file cannot be read."""
     with _opened(file) as source:
         status = os.fstat(source.fileno())
         page = _Page(_stem(file.name), timezone)
@@ -110,7 +110,7 @@ def render_transcript(file: Path, *, timezone: str = "") -> Rendered:
 
 
 class _Page:
-    """Lines of Markdown, made message by message: the day, who speaks, the words."""
+    """Collect lines of Markdown, message by message: day, speaker, text."""
 
     def __init__(self, title: str, timezone: str) -> None:
         self._lines = [f"# Conversation {title}"]
@@ -125,7 +125,7 @@ class _Page:
         return "\n".join(self._lines) + "\n"
 
     def take(self, data: bytes) -> None:
-        """One line of the file, whatever it is."""
+        """Add one line of the file."""
         stripped = data.strip(b"\0 \t\r\n")
         if not stripped:
             return
@@ -144,7 +144,7 @@ class _Page:
             self._say(_SPEAKERS[role], said, _at_ms(value))
 
     def _is_known(self, value: Mapping[str, Any]) -> bool:
-        """A line that two programs appended is one."""
+        """Return whether the line is a repetition: two programs may have appended the same one."""
         name = value.get("id")
         if not isinstance(name, str) or not name:
             return False
@@ -163,12 +163,12 @@ class _Page:
         if day and day != self._day:
             self._day = day
             self._lines += ["", f"## {day}", ""]
-        # Who speaks stands on every line: each can be cited alone, and none can be forged.
+        # The speaker is on every line, so that each can be cited alone and none can be forged.
         self._lines += [f"{who}: {line.strip()}" for line in said.split("\n") if line.strip()]
 
 
 def _message(value: Any) -> dict[str, Any] | None:
-    """What a person or the agent said; bare rows of a role are an older format."""
+    """Return a message of a user or the agent; rows with a role but no type are an older format."""
     if not isinstance(value, dict):
         return None
     kind = value.get("type")
@@ -188,7 +188,7 @@ def _words(content: Any) -> str:
 
 
 def _at_ms(value: Any) -> int:
-    """When an entry was made; 0 when it does not say so."""
+    """Return when an entry was made; 0 if it does not say."""
     if not isinstance(value, dict):
         return 0
     message = value.get("message")
@@ -201,12 +201,12 @@ def _day(zone: str, at_ms: int) -> str:
         return ""
     try:
         return day_in(zone, at_ms)
-    except (OverflowError, OSError, ValueError):  # a transcript may say anything
+    except (OverflowError, OSError, ValueError):  # a transcript is untrusted input
         return ""
 
 
 def _lines(source: BinaryIO) -> Iterator[tuple[bytes, bool]]:
-    """The lines of a file, and whether each is whole: of one too long there are only parts."""
+    """Yield the lines of a file, and whether each is complete: overlong ones come in parts."""
     within = False
     while data := source.readline(MAX_LINE_BYTES):
         ends = data.endswith(b"\n")
@@ -216,7 +216,7 @@ def _lines(source: BinaryIO) -> Iterator[tuple[bytes, bool]]:
 
 
 def _opened(file: Path) -> BinaryIO:
-    """A regular file, open; a link is not followed, and a pipe is not waited for."""
+    """Open a regular file; links are not followed, and pipes do not block."""
     descriptor = os.open(file, _OPEN)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -231,7 +231,7 @@ def _opened(file: Path) -> BinaryIO:
 
 
 class Transcripts:
-    """The past conversations of one agent. What files say is kept while they stay the same."""
+    """The transcripts of one agent. What was read of a file is cached while it is unchanged."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -239,14 +239,14 @@ class Transcripts:
         self._spans: Mapping[str, _Span] = {}
 
     def find(self, now_ms: int | None = None, only: str = "") -> list[Transcript]:
-        """Those within retention, by name. Of those that were reset, too; of deleted ones, none.
+        """Return the transcripts within retention, also of reset sessions, not of deleted ones.
 
-        `only` is the path of the one that is wanted.
+        `only` is the path of a single transcript to return.
         """
         now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         days = self._place.settings.qmd.sessions.retention_days
         oldest_ms = now_ms - days * _DAY_MS if days else 0
-        spans: dict[str, _Span] = {}  # another thread may be at the old ones
+        spans: dict[str, _Span] = {}  # another thread may be using the previous dict
         found = [one for one in self._list(now_ms, spans, only) if one.last_ms >= oldest_ms]
         self._spans = spans
         return found
@@ -254,10 +254,10 @@ class Transcripts:
     def notes(
         self, remembered: Mapping[str, str] | None = None, now_ms: int | None = None
     ) -> list[Note]:
-        """The same as notes for the index.
+        """Return the transcripts as notes for the index.
 
-        `remembered` is the audience of each path as it was when its key was known: a conversation
-        that was reset has none any more.
+        `remembered` maps paths to the audience they had when their key was known: a reset session
+        has none any more.
         """
         now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         return [self._note(one, remembered or {}, now_ms) for one in self.find(now_ms)]
@@ -315,7 +315,7 @@ class Transcripts:
 
 
 def shown_path(name: str) -> str | None:
-    """A transcript file's name in results; None for a file that is none, or was deleted."""
+    """Return a transcript's name in results; None for other files and deleted sessions."""
     found = _FILE.fullmatch(name)
     if not found or ".reset." in found[1] or not is_session_id(found[1].split(_TOPIC)[0]):
         return None
@@ -323,7 +323,7 @@ def shown_path(name: str) -> str | None:
 
 
 def find_transcript(place: Place, path: str) -> Transcript | None:
-    """The conversation that is called so in results; None when there is none."""
+    """Return the transcript of this name in results, or None."""
     return next(iter(Transcripts(place).find(only=path)), None)
 
 
@@ -333,9 +333,9 @@ def read_session(
     view: View,
     recall: Callable[[str], str | None] = lambda _path: None,
 ) -> bytes | None:
-    """What stands behind `sessions/<name>` for a view; None when that is nothing.
+    """Return the text of `sessions/<name>` for a view, or None.
 
-    `recall` says who could see a conversation that has no key any more.
+    `recall` returns the audience of a transcript that has no key any more.
     """
     if not wants_sessions(place):
         return None
@@ -354,7 +354,7 @@ def read_session(
 
 
 def read_claims(file: Path, agent: str) -> dict[str, frozenset[str]]:
-    """Which conversations say that a transcript is theirs, by its name without `.jsonl`."""
+    """Return which session keys claim a transcript, by its file name without `.jsonl`."""
     claims: dict[str, set[str]] = {}
     for key, entry in _read_index(file).items():
         try:
@@ -379,7 +379,7 @@ def _read_index(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def _claimed(entry: Mapping[str, Any]) -> str | None:
-    """The transcript of a conversation: the one of its id, or of a forum's topic."""
+    """Return the transcript name of a session: that of its id, or of a forum topic."""
     session_id, named = entry.get("sessionId"), entry.get("sessionFile")
     if not is_session_id(session_id):
         return None
@@ -398,7 +398,7 @@ def _stem(name: str) -> str:
 
 
 def _span_by(held: _Span, now_ms: int) -> tuple[int, int]:
-    """When it began, and when the last message was: by its edges, else by the file's time."""
+    """Return the times of the first and the last message, or the file's time if unknown."""
     stamp, first_ms, last_ms = held
     last_ms = last_ms if 0 < last_ms <= now_ms else stamp.mtime_ns // 1_000_000
     return first_ms if 0 < first_ms <= last_ms else last_ms, last_ms
@@ -425,7 +425,7 @@ def _stamped(line: bytes) -> int:
 
 
 class _Made:
-    """A transcript as a note: read again when enough was said since."""
+    """A transcript as a note; it is rendered again once it has grown enough."""
 
     def __init__(self, transcript: Transcript, place: Place, now_ms: int) -> None:
         self._transcript, self._place, self._now_ms = transcript, place, now_ms
@@ -454,7 +454,7 @@ class _Made:
 
 
 def _count_after(file: Path, start: int) -> int:
-    """How many lines were added since."""
+    """Count the lines that were added after an offset."""
     try:
         with _opened(file) as source:
             source.seek(start)

@@ -1,7 +1,7 @@
-"""One embedder for two threads: notes are embedded as they are indexed, questions come between.
+"""Share one embedder between the thread that indexes and the thread that searches.
 
-A question goes first, and does not wait for long: when its turn does not come, it is answered
-without a vector. What was not used for a while lets go of its weights and connections.
+A query has priority, and waits only briefly: when the embedder stays busy, the search goes without
+a vector. An idle embedder is closed, which frees its weights and connections.
 """
 
 import threading
@@ -19,11 +19,11 @@ IDLE_S: Final = 300.0
 
 
 class NoTurn(StoreError):
-    """The embedder is busy, or gone."""
+    """The embedder is busy or stopped."""
 
 
 class Turns:
-    """An embedder as the index and the search share it; both may ask at the same time."""
+    """An embedder that the index and the search may call at the same time."""
 
     def __init__(
         self, embedder: Steady, patience_s: float = PATIENCE_S, idle_s: float = IDLE_S
@@ -33,17 +33,17 @@ class Turns:
         self._model: Model | None = None
         self._is_stopped = False
         self._used_s = 0.0
-        self._idle: threading.Timer | None = None  # only while something may be held
+        self._idle: threading.Timer | None = None  # set only while resources may be open
 
     @property
     def model(self) -> Model:
-        """What the vectors are of; NoTurn when it has to be asked for and somebody else does."""
+        """Return the model. Raises EmbedderBusyError while another thread requests it."""
         return self.ask_model(self._patience_s)
 
     def ask_model(self, within_s: float = -1) -> Model:
-        """The same: asked for until it is known, then the same for good.
+        """Return the model; it is requested until it is known, and then cached.
 
-        Waits for its turn so many seconds at most; -1 for as long as it takes.
+        Waits at most so many seconds for the embedder; -1 waits without limit.
         """
         if self._model is None:
             if not self._use.acquire(timeout=within_s):
@@ -57,17 +57,17 @@ class Turns:
 
     @property
     def failure(self) -> HomarusError | None:
-        """Why the last call failed; None when it did not."""
+        """Return why the last call failed; None if it succeeded."""
         return self._embedder.failure
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Vectors of notes."""
-        with self._gate:  # a question that waits is before us
+        """Return the vectors of notes."""
+        with self._gate:  # a waiting query goes first
             self._use.acquire()
         return self._do(lambda: self._embedder.embed(texts))
 
     def embed_question(self, text: str) -> list[float]:
-        """The vector of a question; NoTurn when it would have to wait."""
+        """Return the vector of a query. Raises EmbedderBusyError when it would have to wait."""
         if not self._gate.acquire(timeout=self._patience_s):
             raise NoTurn("the embedder is busy")
         try:
@@ -94,7 +94,7 @@ class Turns:
         self._idle.start()
 
     def _let_go(self) -> None:
-        """Close what was not used for a while: it opens again by itself."""
+        """Close the idle embedder; it reopens when it is used."""
         with self._use:
             left_s = self._used_s + self._idle_s - time.monotonic()
             self._idle = None
@@ -106,12 +106,12 @@ class Turns:
                 self._embedder.close()
 
     def stop(self) -> None:
-        """Begin nothing more, and end soon what runs."""
+        """Start nothing more, and end soon what is running."""
         self._is_stopped = True
         self._embedder.stop()
 
     def close(self) -> None:
-        """Let go of what it holds, for good."""
+        """Close the embedder for good."""
         self.stop()
         with self._use:
             if self._idle:

@@ -1,7 +1,8 @@
-"""Vectors of lines, eight bits a number, and how near a question is to them.
+"""Store and compare the vectors of lines, quantised to eight bits a dimension.
 
-A vector is kept as signed bytes. One bit of each number, its sign, is enough to find the nearest
-few hundred of many; those are then compared by their bytes. numpy is loaded when it is needed.
+A vector is stored as signed bytes. One bit of each dimension, its sign, is enough to find the
+nearest few hundred of many; those are then compared by their bytes. numpy is loaded when it is
+needed.
 """
 
 import hashlib
@@ -15,23 +16,23 @@ from homarus.memory.embed.base import Model
 from homarus.memory.flags import HEADING
 from homarus.store.query import select
 
-Seen: TypeAlias = Any  # rows of the table of vectors, as numpy has them
+Seen: TypeAlias = Any  # row numbers of the vector table, as a numpy array
 
 EXACT_UP_TO: Final = 5_000
 NEAREST: Final = 200
 
 
-MOST_MODELS: Final = 3  # whose vectors are side by side
+MOST_MODELS: Final = 3  # that an index has vectors of
 
 
 def number_of(db: apsw.Connection, model: Model) -> int:
-    """The number a model has in an index; 0 when it has none."""
+    """Return the number of a model in an index; 0 if it has none."""
     rows = select(db, "SELECT number FROM vector_models WHERE model = ?", (model.id,))
     return int(rows[0][0]) if rows else 0
 
 
 def add_model(db: apsw.Connection, model: Model) -> int:
-    """The same, with a number for a new one; the vectors of one that came long before it go."""
+    """Return a model's number, adding it if it is new; the oldest model's vectors are dropped."""
     if known := number_of(db, model):
         return known
     ((number,),) = select(db, "SELECT COALESCE(MAX(number), 0) + 1 FROM vector_models")
@@ -43,7 +44,7 @@ def add_model(db: apsw.Connection, model: Model) -> int:
 
 
 def count_missing(db: apsw.Connection) -> None:
-    """Note for every model how many lines have no vector of it."""
+    """Record for every model how many lines have no vector of it."""
     db.execute(
         "UPDATE vector_models SET missing = (SELECT count(*) FROM lines WHERE NOT flags & ?)"
         " - (SELECT count(*) FROM line_vectors WHERE line_vectors.model = number)",
@@ -52,30 +53,30 @@ def count_missing(db: apsw.Connection) -> None:
 
 
 def missing_of(db: apsw.Connection, model: Model) -> int | None:
-    """How many lines have no vector of a model; None when it is not known here."""
+    """Return how many lines have no vector of a model; None if the model is unknown."""
     rows = select(db, "SELECT missing FROM vector_models WHERE model = ?", (model.id,))
     return int(rows[0][0]) if rows else None
 
 
 def text_key(text: str) -> bytes:
-    """What the vector of a text is kept under."""
+    """Return the cache key of a text."""
     return hashlib.blake2b(embedded_text(text).encode("utf-8", "replace"), digest_size=16).digest()
 
 
 def embedded_text(text: str) -> str:
-    """What is embedded of a line: its words without the mark of a list."""
+    """Return what is embedded of a line: its text without a list marker."""
     return text.strip().lstrip("-*+•> \t")
 
 
 def pack(vector: Sequence[float]) -> bytes:
-    """A vector as signed bytes; its length is lost, and was 1."""
+    """Quantise a unit vector to signed bytes."""
     largest = max((abs(float(number)) for number in vector), default=0.0)
     scale = 127 / largest if largest else 0.0
     return array("b", [round(float(number) * scale) for number in vector]).tobytes()
 
 
 class Vectors:
-    """All vectors of one generation in memory: a byte a number, a bit a number besides."""
+    """All vectors of one generation in memory: a byte, and a bit, for each dimension."""
 
     def __init__(self, rows: Iterable[tuple[int, bytes]], dims: int) -> None:
         import numpy as np
@@ -88,7 +89,7 @@ class Vectors:
 
     @staticmethod
     def read(db: apsw.Connection, model: Model) -> "Vectors":
-        """All there are of a model."""
+        """Read all vectors of a model."""
         asked = "SELECT id, vector FROM line_vectors WHERE model = ? ORDER BY id"
         return Vectors(db.execute(asked, (number_of(db, model),)), model.dims)
 
@@ -105,7 +106,7 @@ class Vectors:
         return np.ascontiguousarray(whole.T)  # 64 signs of every line together
 
     def within(self, spans: Iterable[tuple[int, int]]) -> Seen:
-        """The rows of the lines in some spans, first and last, for `nearest`."""
+        """Return the rows of the lines in some ranges, for `nearest`."""
         import numpy as np
 
         ends = np.array(sorted(spans), np.int64).reshape(-1, 2)
@@ -117,7 +118,7 @@ class Vectors:
     def nearest(
         self, question: Sequence[float], most: int = NEAREST, within: Seen | None = None
     ) -> list[int]:
-        """The lines nearest to a question; of many, those nearest by their signs."""
+        """Return the lines nearest to a query; among many, those nearest by their signs."""
         import numpy as np
 
         rows = np.arange(len(self._ids)) if within is None else within
@@ -134,7 +135,7 @@ class Vectors:
         return [int(at) for at in self._ids[rows[np.argpartition(distance, most)[:most]]]]
 
     def cosine_of(self, question: Sequence[float], first: int, last: int) -> float:
-        """How near the lines of a span are, taken as one."""
+        """Return the cosine of the mean vector of a range of lines."""
         import numpy as np
 
         low, high = np.searchsorted(self._ids, (first, last + 1))
@@ -146,7 +147,7 @@ class Vectors:
         return float(self._compare(held.sum(0, keepdims=True), asked)[0])
 
     def cosines(self, question: Sequence[float], ids: Iterable[int]) -> Mapping[int, float]:
-        """How near each of these lines is, of those that have a vector."""
+        """Return the cosine of each of these lines that has a vector."""
         import numpy as np
 
         asked = np.fromiter(sorted(set(ids)), np.int64)

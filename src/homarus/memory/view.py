@@ -1,12 +1,10 @@
-"""Who may see which notes: every row has an owner and an audience, and SQL keeps to them.
+"""Who may see which notes: every row has an owner and an audience, which SQL filters by.
 
-An audience is `private` (the agent's own person), `shared` (everybody it talks to), or one chat's,
-as `chat:telegram-group-7-<hash>`: its past, and the notes in `memory/chats/<name>/`. A session key
-says which chat that is, and what is shown there:
-
-- the agent's own conversations: everything;
-- a person's direct chat, and scheduled jobs: what is private, what is shared, what is its own;
-- a group, a webhook, a sub-agent, and whatever nobody knows: what is shared, and what is its own.
+An audience is `private` (the agent's owner), `shared` (everybody the agent talks to), or that of
+one chat, as `chat:telegram-group-7-<hash>`: its transcripts, and the notes in
+`memory/chats/<name>/`. The session key determines the chat, and what is shown there: the agent's
+own sessions see everything; a person's direct chat and scheduled jobs see private, shared and their
+own notes; a group, a webhook, a sub-agent and every unknown session see shared and their own notes.
 """
 
 import hashlib
@@ -35,7 +33,7 @@ CHATS_FOLDER: Final = "memory/chats"
 
 _CHAT = "chat:"
 _SLUG_CHARS = 48
-_HASH_CHARS = 16  # as many as nobody finds a second key for
+_HASH_CHARS = 16  # enough to make collisions infeasible
 _NOT_SLUG = re.compile(r"[^a-z0-9]+")
 _OTHERS = frozenset({"group", "channel"})
 _PEOPLE = frozenset({"direct", "dm"})
@@ -45,20 +43,20 @@ _HEARD = "notes.audience IN (SELECT value FROM json_each(?))"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Who asks: None sees everything, else notes of these owners and of these audiences."""
+    """What a session sees: None is everything, else notes of these owners and audiences."""
 
     owners: frozenset[str] | None = None
     audiences: frozenset[str] | None = None
 
     def condition(self) -> tuple[str, list[str]]:
-        """What stands after WHERE, over `notes`."""
+        """Return the SQL condition over `notes`, for WHERE."""
         asked = ((_OWNED, self.owners), (_HEARD, self.audiences))
         parts = [(sql, wanted) for sql, wanted in asked if wanted is not None]
         values = [json.dumps(sorted(wanted)) for _, wanted in parts]
         return " AND ".join(sql for sql, _ in parts), values
 
     def shows(self, audience: str, owner: str = OWNER.user) -> bool:
-        """Whether a note of that audience may be seen: the same, for one that is at hand."""
+        """Return whether a note of this audience is visible: the same condition in Python."""
         asked = ((self.owners, owner), (self.audiences, audience))
         return all(wanted is None or name in wanted for wanted, name in asked)
 
@@ -68,7 +66,7 @@ EVERYTHING: Final = View()
 
 @lru_cache(1_024)
 def view_for(session_key: str) -> View:
-    """What a conversation may see."""
+    """Return the view of a session."""
     match _sort_of(session_key):
         case "own":
             return EVERYTHING
@@ -80,46 +78,46 @@ def view_for(session_key: str) -> View:
 
 
 def audience_of(session_key: str) -> str:
-    """Who may see what is said in a conversation, and what is noted there."""
+    """Return the audience of what is said and noted in a session."""
     return PRIVATE if _sort_of(session_key) in {"own", "job"} else chat_of(session_key)
 
 
 def audience_of_path(path: str) -> str:
-    """Who may see a file of memory, by its path from the workspace.
+    """Return the audience of a memory file by its path in the workspace.
 
-    Some disks take `Chats` for `chats`: so a chat's folder is its own in every spelling, and the
-    shared one is shared in one.
+    Some disks do not distinguish `Chats` from `chats`: a chat's folder is its own in every
+    spelling, and the shared folder is shared in one spelling only.
     """
     if path.isascii() and "chats" not in path.lower() and "shared" not in path:
         return PRIVATE
     parts = path.removeprefix("./").split("/")
     folded = [fold(part) for part in parts]
-    for at in range(len(parts) - 3):  # also in a folder that has the whole workspace in it
+    for at in range(len(parts) - 3):  # also below a folder that contains the workspace
         if folded[at : at + 2] == ["memory", "chats"]:
             return f"{_CHAT}{folded[at + 2]}"
     return SHARED if parts[:2] == ["memory", "shared"] and len(parts) > 2 else PRIVATE
 
 
 def folder_of(audience: str) -> str:
-    """Where the notes of an audience are, from the workspace."""
+    """Return the folder of an audience's notes, relative to the workspace."""
     if audience.startswith(_CHAT):
         return f"{CHATS_FOLDER}/{audience.removeprefix(_CHAT)}"
     return SHARED_FOLDER if audience == SHARED else "memory"
 
 
 def day_note(day: str, audience: str = PRIVATE) -> str:
-    """The note of a day, as 2026-01-31, from the workspace."""
+    """Return the daily note of a day (2026-01-31), relative to the workspace."""
     return f"{folder_of(audience)}/{day}.md"
 
 
 def chat_of(session_key: str) -> str:
-    """A chat as an audience. Who is in a thread is in the chat that it hangs on."""
+    """Return the audience of a chat. Members of a thread are members of its chat."""
     return f"{_CHAT}{slug_of(_chat_key(session_key))}"
 
 
 @lru_cache(1_024)
 def slug_of(key: str) -> str:
-    """A key as the name of a folder: what can be read of it, and a mark that is its own."""
+    """Return the folder name of a key: a readable part and a unique hash."""
     parsed = parse_agent_key(key)
     words = _NOT_SLUG.sub("-", parsed.rest if parsed else key)[:_SLUG_CHARS].strip("-")
     mark = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
@@ -134,7 +132,7 @@ def _chat_key(session_key: str) -> str:
 
 
 def _sort_of(session_key: str) -> str:
-    """Whose conversation a key names; in doubt, one where strangers listen."""
+    """Classify the session of a key; unknown ones count as visible to unknown people."""
     key = unicodedata.normalize("NFKC", session_key).strip().lower()
     parsed = parse_agent_key(key)
     if parsed is None or is_subagent(key) or is_hook(key):
@@ -150,6 +148,6 @@ def _sort_of(session_key: str) -> str:
 
 
 def _is_plain(key: str) -> bool:
-    """A name that the agent's own person gave: `main`, `work`; a heartbeat beside it, a thread."""
+    """Return whether the owner chose the name: `main`, `work`, also with a heartbeat or thread."""
     parsed = parse_agent_key(_chat_key(key))
     return parsed is not None and ":" not in parsed.rest.removesuffix(":heartbeat")

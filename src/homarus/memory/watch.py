@@ -1,7 +1,7 @@
-"""When memory looks at its files by itself: after they changed and rested, and every so often.
+"""Sync automatically: after files changed and a debounce, and periodically.
 
-Looking is a walk over names, sizes and times, on a thread. A walk that takes long is taken less
-often, so that all of it stays below a fiftieth of a processor.
+Polling is a walk over names, sizes and times, on a thread. A slow walk is made less often, so that
+all of them use less than a fiftieth of a processor.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ _SHARE = 50
 
 
 def signature(place: Place, transcripts: Transcripts) -> str:
-    """What changes when a file of memory does: names, sizes and times, as one word."""
+    """Return a digest of the names, sizes and times of all files of a memory."""
     known_by = hashlib.blake2b(digest_size=16)
     if "memory" in place.search.sources:
         for one in find_notes(place.workspace, place.extra()):
@@ -49,14 +49,14 @@ async def watch(
     quiet_s: float,
     look_s: float = LOOK_S,
 ) -> None:
-    """Sync when the files changed and then stayed as they are for `quiet_s`. Until cancelled."""
+    """Sync when files changed and then stayed the same for `quiet_s`. Runs until cancelled."""
     known, took_s = await _timed(look, clock)
     while True:
         await clock.sleep(max(look_s, took_s * _SHARE))
         seen, took_s = await _timed(look, clock)
         if seen == known:
             continue
-        while True:  # somebody is writing
+        while True:  # files are still being written
             await clock.sleep(quiet_s)
             again, took_s = await _timed(look, clock)
             if again == seen:
@@ -67,7 +67,7 @@ async def watch(
 
 
 async def every(seconds: float, sync: Callable[[], Awaitable[None]], *, clock: Clock) -> None:
-    """Sync every so many seconds. Until cancelled."""
+    """Sync at an interval. Runs until cancelled."""
     while True:
         await clock.sleep(seconds)
         await sync()

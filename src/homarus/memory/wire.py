@@ -1,4 +1,4 @@
-"""What memory answers, as JSON: the same for the command line and for the gateway's clients."""
+"""Memory responses as JSON, the same for the command line and for gateway clients."""
 
 from homarus.core.message import Json
 from homarus.memory.base import Answer, Excerpt, Fallback, Status, Written
@@ -8,7 +8,7 @@ from homarus.memory.source import Skipped
 
 
 def answer_json(answer: Answer) -> dict[str, Json]:
-    """What was found, and by what; the original's names, and `backend` and `notes` too."""
+    """Encode a search response with OpenClaw's names, plus `backend` and `notes`."""
     return {
         "results": [result_json(result) for result in answer.results],
         "provider": answer.provider,
@@ -21,7 +21,7 @@ def answer_json(answer: Answer) -> dict[str, Json]:
 
 
 def result_json(result: Result) -> dict[str, Json]:
-    """One result with its citation."""
+    """Encode one result with its citation."""
     return {
         "path": result.path,
         "startLine": result.start_line,
@@ -34,12 +34,12 @@ def result_json(result: Result) -> dict[str, Json]:
 
 
 def fallback_json(fallback: Fallback | None) -> Json:
-    """What should have answered, and why it did not."""
+    """Encode what should have been used, and why it was not."""
     return {"from": fallback.wanted, "reason": fallback.why} if fallback else None
 
 
 def status_json(status: Status) -> dict[str, Json]:
-    """How a memory is doing."""
+    """Encode the status of a memory."""
     return {
         "agentId": status.agent,
         "workspaceDir": status.workspace,
@@ -63,7 +63,7 @@ def status_json(status: Status) -> dict[str, Json]:
 
 
 def report_json(report: Report) -> dict[str, Json]:
-    """What bringing the index up to date did."""
+    """Encode the report of a sync."""
     return {
         "indexed": list(report.indexed),
         "removed": list(report.removed),
@@ -80,12 +80,12 @@ def report_json(report: Report) -> dict[str, Json]:
 
 
 def skipped_json(skipped: Skipped) -> dict[str, Json]:
-    """A file that is not in the index, and why."""
+    """Encode a file that is not in the index, and the reason."""
     return {"path": skipped.path, "why": skipped.why}
 
 
 def excerpt_json(excerpt: Excerpt) -> dict[str, Json]:
-    """Lines of a note, as `memory_get` gives them."""
+    """Encode lines of a note, as `memory_get` returns them."""
     return {
         "path": excerpt.path,
         "text": excerpt.text,
@@ -96,7 +96,7 @@ def excerpt_json(excerpt: Excerpt) -> dict[str, Json]:
 
 
 def written_json(written: Written) -> dict[str, Json]:
-    """Where words stand now."""
+    """Encode where text was written."""
     return {
         "path": written.path,
         "startLine": written.start_line,

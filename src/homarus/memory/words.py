@@ -1,7 +1,7 @@
-"""Words as the index knows them: stems without the words that say nothing.
+"""Split text into the stems that the index uses, without stop words.
 
-Stemming is SQLite's own (Porter), so that no second one can disagree with it. Scripts that put no
-space between words are taken two characters at a time.
+Stemming is SQLite's own (Porter), so that the two cannot disagree. Text in scripts without spaces
+is split into pairs of characters.
 """
 
 import re
@@ -29,7 +29,7 @@ Stem = Callable[[str], list[str]]
 
 @cache
 def stemmer() -> Stem:
-    """Every stem of a text, in order, stop words too. SQLite is loaded at the first call."""
+    """Return the function that stems a text with its stop words. Loads SQLite when called."""
     import apsw
 
     owner = apsw.Connection(":memory:")  # the tokenizer keeps it open
@@ -65,12 +65,12 @@ def _pairs(run: str) -> Iterator[str]:
 
 @cache
 def stop_stems() -> frozenset[str]:
-    """Stop words as the stemmer leaves them."""
+    """Return the stop words in stemmed form."""
     stem = stemmer()
     return frozenset(part for word in STOP_WORDS for part in (word, *stem(word)))
 
 
 def content_stems(text: str) -> list[str]:
-    """The stems of a text that say something, in order."""
+    """Return the stems of a text in order, without stop words."""
     stop = stop_stems()
     return [stem for stem in stemmer()(text) if stem not in stop]

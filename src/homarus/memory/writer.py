@@ -1,8 +1,8 @@
-"""Puts notes into the tables of an index, inside one transaction.
+"""Write notes into the tables of an index, inside one transaction.
 
-Rows wait and go in by the thousand: a statement for each note costs more than its words, and one
-that SQLite may have to take back (`RETURNING`, several rows at once) makes FTS5 write out what it
-holds every time.
+Rows are buffered and written by the thousand: a statement for each note costs more than its words,
+and one that SQLite may have to roll back (`RETURNING`, several rows at once) makes FTS5 flush every
+time.
 """
 
 import json
@@ -24,8 +24,8 @@ from homarus.memory.source import Note
 from homarus.memory.words import stemmer, stop_stems
 from homarus.store.query import select
 
-WORDS_ONLY: Final = "fts-only"  # the original's name for chunks without a vector, as ours are
-GAP: Final = 16  # between two notes, wider than any window of the ranking
+WORDS_ONLY: Final = "fts-only"  # OpenClaw's name for chunks without a vector, as ours are
+GAP: Final = 16  # line ids between two notes, more than any window of the ranking
 _ENOUGH_ROWS = 4_000
 
 _INSERTS = {
@@ -43,7 +43,7 @@ _INSERTS = {
 
 
 class Writer:
-    """Notes into tables. `is_empty` says that there is nothing that could be in the way."""
+    """Writes notes into the tables; `is_empty` says that there are no rows to replace."""
 
     def __init__(
         self, db: apsw.Connection, model: int, cache: VectorCache | None, *, is_empty: bool
@@ -65,7 +65,7 @@ class Writer:
         return int(rows[0][0])
 
     def put(self, change: Change) -> bool:
-        """Put a note, in place of what it was; false when another process did so before."""
+        """Add or replace a note; false if another process has already done so."""
         note, content = change.note, change.content
         if not self._is_empty:
             if self._has(change):
@@ -96,7 +96,7 @@ class Writer:
         return True
 
     def drop(self, path: str) -> bool:
-        """Forget a note; whether it was there."""
+        """Remove a note; return whether it was there."""
         rows = select(self._db, "SELECT first, last FROM notes WHERE path = ?", (path,))
         for first, last in rows:
             for table, column in (("lines", "id"), ("line_vectors", "id"), ("postings", "rowid")):
@@ -106,7 +106,7 @@ class Writer:
                 )
         if rows:
             held = select(self._db, "SELECT rowid FROM chunks WHERE path = ?", (path,))
-            # Before the chunks: it looks up there which words it had.
+            # Before the chunks: the old words are read from there.
             self._db.executemany("DELETE FROM chunks_fts WHERE rowid = ?", held)
             for table in ("chunks", "files", "notes"):
                 self._db.execute(f"DELETE FROM {table} WHERE path = ?", (path,))  # noqa: S608 - names above
@@ -119,14 +119,14 @@ class Writer:
         )
 
     def fill(self, lines: Sequence[tuple[int, str]]) -> int:
-        """Vectors for lines that are in the index without one."""
+        """Add vectors for lines of the index that have none."""
         before = len(self._rows["line_vectors"])
         for at, text in lines:
             self._put_vector(at, text)
         return len(self._rows["line_vectors"]) - before
 
     def finish(self, shape: str, *, changed: bool) -> int:
-        """Put what still waits; the number of this generation."""
+        """Write the remaining rows; return the number of this generation."""
         self.flush()
         generation = int(schema.read_meta(self._db, "generation") or 0)
         if self.put_paths or changed or schema.read_meta(self._db, schema.META_KEY) != shape:
@@ -146,7 +146,7 @@ class Writer:
         return bool(rows)
 
     def _put_lines(self, text: str) -> Counter[str]:
-        """Rows of `lines` and `postings`; who speaks how often."""
+        """Buffer the rows of `lines` and `postings`, and count the lines of each speaker."""
         speakers: Counter[str] = Counter()
         headings: dict[int, int] = {}
         lines, postings = self._rows["lines"], self._rows["postings"]
@@ -176,7 +176,7 @@ class Writer:
             self._rows["line_vectors"].append((at, self._model, vector))
 
     def _put_chunks(self, note: Note, text: str) -> None:
-        """Chunks as the original knows them; a chunk and its words have one row number."""
+        """Buffer the chunks as OpenClaw knows them; a chunk and its words share one row id."""
         made: set[str] = set()
         for chunk in cut_chunks(text):
             if not chunk.text.strip():
@@ -184,7 +184,7 @@ class Writer:
             hashed = hash_text(chunk.text)
             place = (note.source, note.path, chunk.start_line, chunk.end_line, hashed, WORDS_ONLY)
             known_by = hash_text(":".join(map(str, place)))
-            if known_by in made:  # of a long line, two may be alike
+            if known_by in made:  # two chunks of a long line may be equal
                 continue
             made.add(known_by)
             named = (self._chunk, known_by, note.path, note.source)
@@ -196,7 +196,7 @@ class Writer:
                 self.flush()
 
     def flush(self) -> None:
-        """What waits goes in."""
+        """Write the buffered rows to the index."""
         for name, rows in self._rows.items():
             if rows:
                 self._db.executemany(_INSERTS[name], rows)
@@ -204,7 +204,7 @@ class Writer:
 
 
 def _section(headings: dict[int, int], piece: Piece, at: int) -> int:
-    """The line of the heading a line is under, 0 at the top; keeps `headings` by their depth."""
+    """Return the line of the heading above a line, 0 at the top; updates `headings` by level."""
     if not piece.is_heading:
         return headings[max(headings)] if headings else 0
     text = piece.text.lstrip()
@@ -217,7 +217,7 @@ def _section(headings: dict[int, int], piece: Piece, at: int) -> int:
 
 
 def lines_without_vector(db: apsw.Connection, model: int) -> list[tuple[int, str]]:
-    """Lines that say something and have no vector of a model."""
+    """Return the lines with words that have no vector of a model."""
     return [
         (int(at), str(text))
         for at, text in select(

@@ -1,1 +1,1 @@
-"""HTTP to services, without what a general client brings along."""
+"""A minimal HTTP client for services."""

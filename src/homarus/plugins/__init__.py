@@ -1,1 +1,1 @@
-"""How the program is extended by code that is not in it."""
+"""Extension points: hooks and backends of other packages."""

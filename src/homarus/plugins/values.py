@@ -1,11 +1,11 @@
-"""What hooks are told beside messages and calls, and how they say no."""
+"""Values that hooks receive and return besides messages and tool calls."""
 
 from homarus.core.value import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where something happens: what is not known there is empty."""
+    """The context of a hook call; fields that do not apply are empty."""
 
     agent: str = ""
     session_key: str = ""
@@ -16,14 +16,14 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A hook's no: this is not done. The reason goes to whoever asked for it."""
+    """Returned by a hook to refuse an action; the requester gets the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A hook that went wrong: how often, and what it was the last time."""
+    """A hook that failed: how often, and its last error."""
 
     plugin: str
     hook: str

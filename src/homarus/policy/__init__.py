@@ -1,1 +1,1 @@
-"""Allow, ask or deny."""
+"""Decide what senders, sessions and tool calls may do."""

@@ -1,7 +1,7 @@
-"""Rules about conversations: by their channel, their kind, the beginning of their key. Pure.
+"""Evaluate rules about sessions, which match by channel, chat type and key prefix.
 
-Of the rules that are about a conversation, one that denies decides; then one that allows; where
-none is about it, the default does.
+Of the rules that match a session, one that denies wins over one that allows; if none matches, the
+default applies.
 """
 
 from collections.abc import Iterable
@@ -21,21 +21,21 @@ def judge(
     channel: str = "",
     chat_type: str = "",
 ) -> Action:
-    """What the rules say of a conversation; its key tells the rest of it."""
+    """Return the action for a session; its key supplies a channel or chat type not given."""
     lowered = key.strip().lower()
-    where, kind = channel or channel_in(lowered), chat_type or chat_type_in(lowered)
-    about = {rule.action for rule in rules if _is_about(rule.match, lowered, where, kind)}
-    if "deny" in about:
+    channel, kind = channel or channel_in(lowered), chat_type or chat_type_in(lowered)
+    actions = {rule.action for rule in rules if _matches(rule.match, lowered, channel, kind)}
+    if "deny" in actions:
         return "deny"
-    return "allow" if "allow" in about else default
+    return "allow" if "allow" in actions else default
 
 
-def _is_about(match: SendMatch, key: str, channel: str, kind: str) -> bool:
-    if match.channel is not None and _name(match.channel) != channel:
+def _matches(match: SendMatch, key: str, channel: str, kind: str) -> bool:
+    if match.channel is not None and _normalize(match.channel) != channel:
         return False
     if match.chat_type is not None and _direct(match.chat_type) != _direct(kind):
         return False
-    prefix, raw = _name(match.key_prefix), _name(match.raw_key_prefix)
+    prefix, raw = _normalize(match.key_prefix), _normalize(match.raw_key_prefix)
     short = request_key(key) or ""
     if prefix and not (key.startswith(prefix) or short.startswith(prefix)):
         return False
@@ -46,5 +46,5 @@ def _direct(kind: str) -> str:
     return "direct" if kind == "dm" else kind
 
 
-def _name(value: str | None) -> str:
+def _normalize(value: str | None) -> str:
     return (value or "").strip().lower()

@@ -1,4 +1,4 @@
-"""May this call run? A pure function of the tool's name and the rules."""
+"""Decide whether a tool call may run, by the tool's name and the rules."""
 
 from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
@@ -10,7 +10,7 @@ Action: TypeAlias = Literal["allow", "ask", "deny"]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Tool-name globs of one layer; deny beats ask beats allow. An empty allow list allows all."""
+    """Globs of tool names; deny wins over ask, ask over allow. An empty allow list allows all."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
@@ -26,11 +26,11 @@ class Verdict:
 
 
 def decide(tool: str, *layers: Rules) -> Verdict:
-    """Every layer must allow; any layer may deny or ask."""
+    """Decide by several sets of rules: each must allow, and any may deny or ask."""
     asked = ""
     for rules in layers:
-        if hit := _match(tool, rules.deny):
-            return Verdict("deny", f"{tool} is denied by {hit!r}")
+        if glob := _match(tool, rules.deny):
+            return Verdict("deny", f"{tool} is denied by {glob!r}")
         if rules.allow and not _match(tool, rules.allow):
             return Verdict("deny", f"{tool} is not on the allow list")
         asked = asked or _match(tool, rules.ask)

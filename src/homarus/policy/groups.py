@@ -1,4 +1,4 @@
-"""Names that stand for several tools, as the original's configuration uses them."""
+"""Names in the config that stand for several tools, as OpenClaw defines them."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ ALIASES = {"bash": "exec", "apply-patch": "apply_patch"}
 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:
-    """Tool names and globs, with groups written out and aliases by their tool's name."""
+    """Return tool names and globs, with groups expanded and aliases replaced."""
     expanded: list[str] = []
     for raw in names:
         name = raw.strip().lower()

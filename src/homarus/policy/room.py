@@ -1,18 +1,18 @@
-"""What the config says of one group: by its id, by `*` for all of them, by its topic.
+"""Resolve the settings of one group: by its id, by `*` for all groups, by its topic.
 
-Pure. Whoever asks gets the same answer: who is heard there, what the agent is told of it, and
-which tools it may use for whom.
+Access control, the prompt and the tool policy use the same result.
 """
 
 from typing import TYPE_CHECKING, Literal
 
+from homarus.core.channel_traits import FindTraits
 from homarus.core.message import Address
 from homarus.core.value import dataclass
 from homarus.policy import access
 from homarus.policy.decide import Rules
 from homarus.policy.groups import expand
 
-if TYPE_CHECKING:  # who has no channels does not load what their settings are
+if TYPE_CHECKING:  # the settings of channels are not imported without channels
     from homarus.config.channels import AccountSettings, GroupSettings, GroupTools, TopicSettings
 
 
@@ -32,15 +32,21 @@ class Room:
 
     @property
     def layers(self) -> "tuple[TopicSettings, ...]":
-        """What holds, the most specific first."""
+        """Return the settings that apply, the most specific first."""
         return tuple(one for one in (self.topic, self.group or self.usual) if one)
 
 
-def find_room(settings: "AccountSettings", here: Address, parent: str = "") -> Room:
-    """A group's settings: by its id, or its parent's where a thread is a chat of its own."""
+def find_room(
+    settings: "AccountSettings", here: Address, find_traits: FindTraits, *, parent: str = ""
+) -> Room:
+    """Return a group's settings, or its parent's where a thread has its own chat."""
     groups, channel = settings.groups, here.channel
-    wanted = {_group_id(channel, each): None for each in (here.chat, parent) if each}
-    by_id = {_group_id(channel, name): one for name, one in groups.items()}
+
+    def normalize(name: str) -> str:
+        return access.person_id(channel, name, find_traits) or name.strip()
+
+    wanted = {normalize(each): None for each in (here.chat, parent) if each}
+    by_id = {normalize(name): one for name, one in groups.items()}
     group = next((by_id[each] for each in wanted if each in by_id and each != "*"), None)
     usual, thread = groups.get("*"), here.thread
     topics = [one.topics for one in (group, usual) if one]
@@ -48,17 +54,21 @@ def find_room(settings: "AccountSettings", here: Address, parent: str = "") -> R
     return Room(group, usual, topic)
 
 
-def tool_rules(room: Room, channel: str, sender: str) -> Rules | None:
-    """Which tools may be used for somebody in a group, on top of the agent's own rules.
+def tool_rules(room: Room, channel: str, sender: str, find_traits: FindTraits) -> Rules | None:
+    """Return the tool rules for a sender in a group, in addition to the agent's own.
 
-    What is said of the person counts, else what is said of everybody by `*`, else of the group; a
-    group that says nothing of tools is like those that are not listed.
+    Rules of the sender win, else those of `*`, else those of the group; a group without tool rules
+    uses those of the `*` group.
     """
     for layer in (room.group, room.usual):
         if layer is None:
             continue
         people = layer.tools_by_sender
-        named = (own for name, own in people.items() if access.is_named(channel, sender, (name,)))
+        named = (
+            own
+            for name, own in people.items()
+            if access.is_named(channel, sender, (name,), find_traits)
+        )
         tools = next(named, people.get(access.EVERYONE))
         if tools is None and "tools" in layer.model_fields_set:
             tools = layer.tools
@@ -68,10 +78,6 @@ def tool_rules(room: Room, channel: str, sender: str) -> Rules | None:
 
 
 def _rules(tools: "GroupTools") -> Rules:
-    """`alsoAllow` adds to `allow`; alone it takes nothing away, as nothing is kept out then."""
+    """Make rules of the settings; `alsoAllow` only extends a non-empty `allow`."""
     allow = (*tools.allow, *tools.also_allow) if tools.allow else ()
     return Rules(allow=expand(allow), deny=expand(tools.deny))
-
-
-def _group_id(channel: str, name: str) -> str:
-    return access.person_id(channel, name) or name.strip()

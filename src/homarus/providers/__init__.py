@@ -1,1 +1,1 @@
-"""Models: one file per wire format, one seam."""
+"""Model providers: one adapter file per wire format behind one protocol."""

@@ -1,9 +1,8 @@
-"""Anthropic's messages API, and every service that speaks it.
+"""The provider for Anthropic's messages API and services compatible with it.
 
-`Settings` says where and with which key; `create` makes the Provider. `models` tells what is known
-of each model; one that is not among them is asked plainly. The parts of a request that stay the
-same from turn to turn (tools, system, all but the newest messages) are marked for the vendor's
-cache.
+`create` makes a Provider from a `ProviderConnection`. `models` holds what is known of each model;
+other models get a plain request. The parts of a request that do not change from turn to turn
+(tools, system, all but the newest messages) carry cache markers.
 """
 
 import json
@@ -15,18 +14,15 @@ from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import ProviderTimeout, StreamBroken
 from homarus.core.message import Json, Message, Origin
 from homarus.core.value import dataclass
-from homarus.providers.anthropic_reply import Reply
-from homarus.providers.anthropic_request import (
-    API,
-    Turn,
-    Turns,
+from homarus.providers.anthropic_blocks import (
+    AnthropicTurn,
     called_names,
     gone_tools,
-    marked,
     opens_with_thought,
-    tool_list,
     wire_names,
 )
+from homarus.providers.anthropic_reply import Reply
+from homarus.providers.anthropic_request import API, Turns, marked, tool_list, turn_json
 from homarus.providers.anthropic_thinking import (
     BINDING_BETA,
     INTERLEAVED_BETA,
@@ -37,17 +33,18 @@ from homarus.providers.anthropic_thinking import (
 from homarus.providers.base import Delta, Request, ToolSpec
 from homarus.providers.catalog import Model
 from homarus.providers.chat_reply import Malformed
-from homarus.providers.chat_request import encode
+from homarus.providers.conversation import encode_json
 from homarus.providers.failures import Problem, Subject, broken, error_of, problem_in
 from homarus.providers.http import Endpoint, Settings
 
 __all__ = ["API", "Anthropic", "Settings", "create"]
 
+APIS = ("anthropic-messages",)
 VERSION = "2023-06-01"
 OAUTH_BETA = "oauth-2025-04-20"
-OAUTH_KEY = "sk-ant-oat"  # how a token of a subscription begins; a key begins otherwise
-MARKED_TURNS = 2  # with tools and system that makes the vendor's four markers
-# Markers by what the original's configuration calls them.
+OAUTH_KEY = "sk-ant-oat"  # the prefix of a subscription's OAuth token; API keys have another one
+MARKED_TURNS = 2  # together with tools and system these are the four markers the vendor allows
+# Cache markers by their names in OpenClaw's config.
 _MARKERS = {
     "short": b'{"type":"ephemeral"}',
     "long": b'{"type":"ephemeral","ttl":"1h"}',
@@ -60,12 +57,12 @@ _SAMPLING = ("temperature", "top_k", "top_p")
 def create(
     settings: Settings, *, models: Iterable[Model] = (), clock: Clock | None = None
 ) -> "Anthropic":
-    """A provider; nothing is opened before its first request."""
+    """Return a provider; it opens no connection before its first request."""
     return Anthropic(settings, {model.id: model for model in models}, clock or SystemClock())
 
 
 class Anthropic:
-    """One service that speaks the messages API."""
+    """A service that implements the messages API."""
 
     api = API
 
@@ -79,7 +76,7 @@ class Anthropic:
         self._wires: dict[str, _Wire] = {}
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        """Ask, and pass on the answer as it comes."""
+        """Send the request and yield the answer as it arrives."""
         model = self._models.get(request.model) or Model(self.name, request.model, known=False)
         subject = self._endpoint.subject(request.model)
         asked = self._wire(model).ask(request)
@@ -100,7 +97,7 @@ class Anthropic:
                         break
         except (StreamBroken, ProviderTimeout):
             if not (reply.done or reply.finish):
-                raise  # after its end, a torn connection takes nothing away
+                raise  # a connection lost after the end of the answer loses nothing
         except Malformed as exc:
             raise broken(subject, f"its answer is malformed: {exc}") from exc
         yield self._message(reply, model, subject, asked.names)
@@ -111,7 +108,7 @@ class Anthropic:
     async def _place(
         self, model: Model, betas: Sequence[str], subject: Subject
     ) -> tuple[str, Mapping[str, str]]:
-        """Where a model is asked, and with which headers."""
+        """Return the path and the headers of a request to a model."""
         return self._path, self._headers(model, betas)
 
     def _wire(self, model: Model) -> "_Wire":
@@ -121,7 +118,7 @@ class Anthropic:
         return wire
 
     def _headers(self, model: Model, betas: Sequence[str]) -> dict[str, str]:
-        """The model's own headers; the betas that are configured stand beside ours."""
+        """Return the model's headers; configured betas are added to ours."""
         headers = {"anthropic-version": VERSION}
         wanted = [OAUTH_BETA] if self._is_token else []
         for name, value in (*self._settings.headers.items(), *model.headers.items()):
@@ -152,7 +149,7 @@ class Anthropic:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request on its way. `names` are our names of the tools by those on the wire."""
+    """An encoded request. `names` maps tool names on the wire to ours."""
 
     body: bytes
     betas: tuple[str, ...]
@@ -160,7 +157,7 @@ class _Asked:
 
 
 class _Wire:
-    """How requests to one model look."""
+    """Builds requests to one model."""
 
     def __init__(self, model: Model, provider: str) -> None:
         self._model = model
@@ -175,22 +172,23 @@ class _Wire:
         self._tools: tuple[tuple[ToolSpec, ...], bytes, bytes, dict[str, str]] = ((), b"", b"", {})
 
     def ask(self, request: Request) -> _Asked:
-        """The request as JSON; what was rendered for an earlier turn is used again."""
+        """Encode a request; rendered messages of earlier turns come from the cache."""
         fields = self._fields(request)
         bound = self._claude is not None and self._claude.binds
         turns = self._turns.render(request.messages, reasoning=is_thinking(fields) or not bound)
         if _budget(fields) and not opens_with_thought(turns):
-            del fields["thinking"]  # it would be refused in the middle of others' work
+            # The service refuses it while another model's tool calls are open.
+            del fields["thinking"]
         marker = self._marker(request.params)
         tools, names = self._offer(request, fields, turns, marker)
-        pieces = [encode(fields)[:-1], tools, b',"messages":[', _joined(turns, marker), b"]"]
+        pieces = [encode_json(fields)[:-1], tools, b',"messages":[', _joined(turns, marker), b"]"]
         if request.system.strip():
-            system = encode({"type": "text", "text": request.system})
+            system = encode_json({"type": "text", "text": request.system})
             pieces += [b',"system":[', marked(system, marker) if marker else system, b"]"]
         return _Asked(b"".join((*pieces, b"}")), self._betas(fields), names)
 
     def _fields(self, request: Request) -> dict[str, Json]:
-        """Everything but system, messages and tools. The caller's params come last."""
+        """Return every field but system, messages and tools; the caller's params override ours."""
         ours = {"messages", "system", _RETENTION}
         params = {k: v for k, v in request.params.items() if k not in ours}
         max_tokens = self._max_tokens(params.pop("max_tokens", None) or request.max_tokens)
@@ -203,7 +201,7 @@ class _Wire:
             **params,
         }
         if is_thinking(fields) or not (self._claude is None or self._claude.takes_sampling):
-            for name in _SAMPLING:  # a model that thinks refuses them
+            for name in _SAMPLING:  # a thinking model refuses them
                 fields.pop(name, None)
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -214,7 +212,7 @@ class _Wire:
         return min(int(wanted), most) if self._model.known else int(wanted)
 
     def _marker(self, params: Mapping[str, Json]) -> bytes:
-        if "cache_control" in params:  # the caller does it another way
+        if "cache_control" in params:  # the caller sets its own markers
             return b""
         return _MARKERS.get(str(params.get(_RETENTION)), _MARKERS["short"])
 
@@ -227,9 +225,13 @@ class _Wire:
         return (INTERLEAVED_BETA,) if _budget(fields) and self._claude.version >= (4, 0) else ()
 
     def _offer(
-        self, request: Request, fields: dict[str, Json], turns: Sequence[Turn], marker: bytes
+        self,
+        request: Request,
+        fields: dict[str, Json],
+        turns: Sequence[AnthropicTurn[bytes]],
+        marker: bytes,
     ) -> tuple[bytes, Mapping[str, str]]:
-        """The tools as a field of the request, and our names of them."""
+        """Return the tools as a field of the request, and our names of them."""
         if "tools" in fields:
             return b"", {}
         if request.tools and self._model.calls_tools:
@@ -241,16 +243,16 @@ class _Wire:
         fields.pop("tool_choice", None)
         if gone := called_names(turns):
             fields["tool_choice"] = {"type": "none"}
-            return b',"tools":' + gone_tools(gone), {}
+            return b',"tools":' + tool_list(gone_tools(gone)), {}
         return b"", {}
 
 
-def _joined(turns: Sequence[Turn], marker: bytes) -> bytes:
-    """The turns as JSON; the last two of the user's end a stretch that will be asked again."""
+def _joined(turns: Sequence[AnthropicTurn[bytes]], marker: bytes) -> bytes:
+    """Return the turns as JSON; markers end the last two turns of the user."""
     users = [index for index, turn in enumerate(turns) if turn.role == "user"]
     ends = frozenset(users[-MARKED_TURNS:])
     return b",".join(
-        turn.json(marker if index in ends else b"") for index, turn in enumerate(turns)
+        turn_json(turn, marker if index in ends else b"") for index, turn in enumerate(turns)
     )
 
 
@@ -262,7 +264,7 @@ def _budget(fields: Mapping[str, Json]) -> bool:
 def _ends_in_v1(base_url: str) -> bool:
     try:
         return urlsplit(base_url).path.rstrip("/").endswith("/v1")
-    except ValueError:  # not an address; asking it will say so
+    except ValueError:  # not a URL; the request will raise an error
         return False
 
 

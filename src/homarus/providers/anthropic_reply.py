@@ -1,8 +1,8 @@
-"""An answer of Anthropic's messages API, put together event by event.
+"""Assemble an answer of Anthropic's messages API from its events.
 
-Pure: parsed events go in, deltas come out, and at the end there is what the answer says, asks for
-and cost. Blocks keep their order, and reasoning its signature: both are wanted back as they were.
-Kinds of blocks and events that are not known are passed over; the vendor adds some every year.
+Parsed events go in, deltas come out; at the end the parts, the stop reason and the usage are
+available. Blocks keep their order and reasoning keeps its signature, because both must be sent back
+unchanged. Unknown kinds of blocks and events are ignored: the vendor adds some every year.
 """
 
 import json
@@ -15,10 +15,10 @@ from homarus.providers.base import Delta, TextDelta, ThinkingDelta
 from homarus.providers.catalog import Price
 from homarus.providers.chat_reply import Malformed
 
-# Reasoning that only the vendor can read has no text; it is its own signature. A real signature
-# is base64 and holds no colon.
+# Redacted reasoning has no text; its data is stored as its signature. A real signature is base64
+# and has no colon.
 REDACTED = "redacted:"
-# What an hour in the cache costs to write, against the usual five minutes.
+# The price of an hour in the cache relative to the default of five minutes.
 HOUR_FACTOR = 1.6
 
 _STOPS: dict[str, StopReason] = {
@@ -35,7 +35,7 @@ _KINDS: dict[str, _Kind] = {
 
 
 class _Block:
-    """One content block in the making."""
+    """A content block under assembly."""
 
     __slots__ = ("given", "id", "kind", "name", "pieces", "signature")
 
@@ -45,22 +45,22 @@ class _Block:
         self.signature = ""
         self.id = ""
         self.name = ""
-        self.given: dict[str, Json] = {}  # input that came whole, before any pieces
+        self.given: dict[str, Json] = {}  # input that was complete before any delta
 
 
 class Reply:
-    """One answer, as far as it has come."""
+    """Assembles one streamed answer."""
 
     def __init__(self) -> None:
-        self.finish = ""  # the vendor's word for how it ended
-        self.refusal = ""  # why it refused, if it did
-        self.done = False  # nothing more will come
+        self.finish = ""  # the vendor's stop reason
+        self.refusal = ""  # the explanation of a refusal
+        self.done = False  # the last event was received
         self._blocks: list[_Block] = []
         self._by_index: dict[int, _Block] = {}
         self._usage: dict[str, Json] = {}
 
     def add(self, event: Mapping[str, Json]) -> Sequence[Delta]:
-        """Take an event in; what it said is returned."""
+        """Apply an event and return its deltas."""
         match event.get("type"):
             case "content_block_delta":
                 return self._said(event)
@@ -77,7 +77,7 @@ class Reply:
         return ()
 
     def message_parts(self, names: Mapping[str, str] | None = None) -> tuple[Part, ...]:
-        """What was thought, said and asked for; `names` has our names of the tools."""
+        """Return reasoning, text and tool calls; `names` maps tool names on the wire to ours."""
         seen: set[str] = set()
         parts: list[Part] = []
         for block in self._blocks:
@@ -98,14 +98,14 @@ class Reply:
         return tuple(parts)
 
     def stop(self) -> StopReason:
-        """How it ended, in our words."""
+        """Return the stop reason in our terms."""
         stop = _STOPS.get(self.finish, "stop")
         if stop == "length":
             return stop
         return "toolUse" if any(block.kind == "tool" for block in self._blocks) else "stop"
 
     def usage(self, price: Price) -> Usage:
-        """What it cost. The vendor's input count leaves out what the cache read or wrote."""
+        """Return tokens and cost. The vendor's input count excludes tokens of the cache."""
         return usage_of(self._usage, price)
 
     def _said(self, event: Mapping[str, Json]) -> Sequence[Delta]:
@@ -126,7 +126,7 @@ class Reply:
         return ()
 
     def _begun(self, index: int, block: Mapping[str, Json]) -> Sequence[Delta]:
-        """A block begins; some services put all of it here."""
+        """Start a block; some services send all of it here."""
         kind = _KINDS.get(str(block.get("type")), "other")
         opened = self._open(index, kind)
         match kind:
@@ -148,7 +148,7 @@ class Reply:
         return ()
 
     def _whole(self, message: Mapping[str, Json]) -> Sequence[Delta]:
-        """An answer that was not streamed."""
+        """Read an answer that was not streamed."""
         content = message.get("content")
         if not isinstance(content, list):
             raise Malformed("content is not a list of blocks")
@@ -185,13 +185,13 @@ class Reply:
         self._note_usage(usage)
 
     def _note_usage(self, usage: Json) -> None:
-        """Later counts include the earlier ones; what they leave out still holds."""
+        """Record usage; later counts replace earlier ones, absent ones keep them."""
         if isinstance(usage, dict):
             self._usage.update((name, count) for name, count in usage.items() if count is not None)
 
 
 def usage_of(raw: Mapping[str, Json], price: Price) -> Usage:
-    """The vendor's usage object as ours."""
+    """Convert the vendor's usage object."""
     given, answered = _count(raw, "input_tokens"), _count(raw, "output_tokens")
     cached, written = (
         _count(raw, "cache_read_input_tokens"),

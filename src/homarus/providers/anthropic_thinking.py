@@ -1,9 +1,9 @@
-"""How each generation of Claude is asked to think, and to leave it.
+"""Choose the thinking fields for each generation of Claude.
 
-The vendor changed this with almost every generation: first a budget of tokens, then a level of
-effort with the model deciding, then thinking that is on unless it is turned off, then thinking
-that cannot be. What a model takes follows from its name; the newest rules hold for names that
-come later, and the oldest for models that are not Claude.
+The vendor changed them with almost every generation: first a token budget, then an effort level
+with the model deciding, then thinking that is on unless it is turned off, then thinking that cannot
+be turned off. The model's name decides which apply; unknown newer names get the newest rules,
+models that are not Claude the oldest.
 """
 
 import re
@@ -14,13 +14,13 @@ from homarus.core.message import Json
 from homarus.core.value import dataclass
 from homarus.providers.base import ThinkLevel
 
-# Reasoning may be replayed only behind the very words it was thought behind, or it is refused;
-# these two ask to leave it out instead. A compaction changes those words.
+# Reasoning may be replayed only behind the exact context it was produced in, or the request is
+# refused. These two ask the service to drop it instead: a compaction changes the context.
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _BINDING = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
-# Lets a model with a budget think between its calls too; later ones do it unasked.
+# Lets a model with a budget think between its calls; later models do so by default.
 INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
-MIN_BUDGET = 1024  # the vendor's; the answer gets as much at least
+MIN_BUDGET = 1024  # the vendor's minimum; the answer gets at least as much
 
 _BUDGETS: Mapping[ThinkLevel, int] = {
     "minimal": 1024,
@@ -46,24 +46,24 @@ Version: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Claude:
-    """A model's line and version, as its name tells them."""
+    """A Claude model's family and version, parsed from its name."""
 
     line: str
     version: Version
 
     @property
     def adapts(self) -> bool:
-        """It decides itself how much to think; a level of effort guides it."""
+        """Return whether the model decides how much to think, guided by an effort level."""
         return self.version >= (4, 6)
 
     @property
     def binds(self) -> bool:
-        """Its reasoning is bound to what stood before it."""
+        """Return whether reasoning is bound to the context before it."""
         return self.version >= ((5, 1) if self._always_thinks else (5, 5))
 
     @property
     def takes_sampling(self) -> bool:
-        """It accepts temperature and the like, as long as it does not think."""
+        """Return whether sampling parameters are accepted while the model does not think."""
         return self.version < (4, 7)
 
     @property
@@ -71,7 +71,7 @@ class Claude:
         return self.line in {"fable", "mythos"}
 
     def off(self) -> Mapping[str, Json] | None:
-        """How thinking is turned off; None when it cannot be."""
+        """Return the field that turns thinking off, or None when it cannot be turned off."""
         if self.version < (5, 0):
             return {}
         if self._always_thinks:
@@ -84,13 +84,13 @@ class Claude:
 
 
 def claude_of(model: str) -> Claude | None:
-    """The Claude that a model's name speaks of, wherever it is served."""
+    """Parse the Claude model from a model id of any service, or return None."""
     found = _NAME.search(model.lower())
     if found is None:
         return None
     if found["old"]:
         return Claude(found["line"], (int(found["old"]), int(found["older"])))
-    if not found["major"]:  # `claude-mythos-preview`; another without a number tells nothing
+    if not found["major"]:  # `claude-mythos-preview`; other names without a number give no version
         return Claude("mythos", (5, 0)) if found["line"] == "mythos" else None
     return Claude(found["line"], (int(found["major"]), int(found["minor"] or 0)))
 
@@ -98,24 +98,24 @@ def claude_of(model: str) -> Claude | None:
 def thinking_fields(
     claude: Claude | None, level: ThinkLevel, max_tokens: int
 ) -> Mapping[str, Json]:
-    """What a request says about thinking; nothing, when nothing need be said."""
+    """Return the fields that request a thinking level; empty when none is needed."""
     if claude is None or not claude.adapts:
         return {} if level == "off" else _budgeted(level, max_tokens)
     if level == "off" and (off := claude.off()) is not None:
         return off
     thinking: dict[str, Json] = {"type": "adaptive"}
     if claude.version >= (4, 7):
-        thinking["display"] = "summarized"  # without it the reasoning comes empty
+        thinking["display"] = "summarized"  # without it the reasoning text is empty
     if claude.binds:
         thinking |= _BINDING
     effort = _EFFORTS[level]
     if effort == "xhigh" and claude.version < (4, 7):
-        effort = "max"  # the two levels were one
+        effort = "max"  # both levels were one
     return {"thinking": thinking, "output_config": {"effort": effort}}
 
 
 def is_thinking(fields: Mapping[str, Json]) -> bool:
-    """Tell whether a request with these fields asks for reasoning."""
+    """Return whether a request with these fields asks for reasoning."""
     thinking = fields.get("thinking")
     return isinstance(thinking, dict) and thinking.get("type") in {"adaptive", "enabled"}
 

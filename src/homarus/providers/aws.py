@@ -1,9 +1,10 @@
-"""AWS's own library, for what is not worth writing again: who we are, where, and signatures.
+"""Find AWS credentials and sign requests with AWS's own library.
 
-boto3 finds the credentials, the region and the address the way every AWS tool does, checks the
-request, writes it and signs it. It does not send it: its client blocks a thread for as long as an
-answer takes, and cannot be stopped before one begins. The signed request goes out over `http`.
-Everything here blocks and belongs into a thread; the library is loaded when first used.
+boto3 finds the credentials, the region and the address like every AWS tool, validates the request,
+serialises it and signs it. It does not send it: its client blocks a thread for as long as an answer
+takes and cannot be cancelled before the first byte. The signed request is sent by
+`ProviderEndpoint`. All functions here block and must run in a thread; the library is imported at
+first use.
 """
 
 import importlib.util
@@ -28,13 +29,13 @@ SERVICE = "bedrock-runtime"
 DEFAULT_REGION = "us-east-1"
 LEND_S = 10.0
 SIGN_IN = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws sso login`"
-# What our own client says itself.
+# Headers that our own HTTP client sets.
 _NOT_PASSED_ON = frozenset({"user-agent", "content-length"})
 
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A request as it must be sent, to the byte: its signature covers address, headers and body."""
+    """A request to be sent unchanged: the signature covers address, headers and body."""
 
     origin: str
     path: str
@@ -43,7 +44,7 @@ class Signed:
 
 
 def check_installed() -> None:
-    """Refuse when the library is not there; it is not loaded for that."""
+    """Raise UserError when the library is not installed, without importing it."""
     if importlib.util.find_spec("boto3") is None:
         raise UserError(
             "Amazon Bedrock needs the package boto3, which is not installed",
@@ -52,9 +53,9 @@ def check_installed() -> None:
 
 
 class Signer:
-    """Writes and signs requests. With a `bearer` key there is no signature, and no credentials.
+    """Serialises and signs requests. A `bearer` key needs neither signature nor credentials.
 
-    `env` completes the process's environment, for what is set in files of ours.
+    `env` overrides the process's environment, for values from our config files.
     """
 
     def __init__(self, base_url: str, env: Mapping[str, str], *, bearer: bool) -> None:
@@ -63,7 +64,7 @@ class Signer:
         self._client: Any = None
 
     def sign(self, fields: Mapping[str, Json], subject: Subject) -> Signed:
-        """One request to stream an answer; what is wrong with it is told before it is sent."""
+        """Return one signed streaming request. Raises an error for invalid params."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
@@ -86,7 +87,7 @@ class Signer:
             if self._client is None:
                 try:
                     self._client = self._make()
-                except ValueError as exc:  # an address or a region that is none
+                except ValueError as exc:  # an invalid address or region
                     raise unreachable(subject, str(exc)) from exc
             return self._client
 
@@ -96,10 +97,10 @@ class Signer:
         from botocore import UNSIGNED
         from botocore.config import Config
 
-        # At DEBUG it logs each request whole, at INFO where it found the credentials.
+        # At DEBUG it logs complete requests, at INFO the source of the credentials.
         logging.getLogger("botocore").setLevel(logging.WARNING)
         core = botocore.session.Session()
-        core.set_default_client_config(  # for the services that lend credentials
+        core.set_default_client_config(  # for the services that issue credentials
             Config(connect_timeout=LEND_S, read_timeout=LEND_S, retries={"total_max_attempts": 2})
         )
         session = boto3.Session(botocore_session=core, **_session_options(self._env))
@@ -115,7 +116,7 @@ class Signer:
 
 
 class _Sealed(Exception):
-    """A request that is ready to be sent, on its way out of the library."""
+    """Carries the finished request out of the library instead of sending it."""
 
     def __init__(self, request: Any) -> None:
         super().__init__("ready")
@@ -139,7 +140,7 @@ def _signed(request: Any) -> Signed:
 
 
 def _session_options(env: Mapping[str, str]) -> dict[str, str]:
-    """What our environment says outright; the library looks everywhere else by itself."""
+    """Return what our environment sets explicitly; the library searches the other places."""
     said = {
         "region_name": env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION"),
         "profile_name": env.get("AWS_PROFILE"),
@@ -154,11 +155,11 @@ def _session_options(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def failure(exc: Exception, subject: Subject) -> HomarusError:
-    """The error for a request that could not even be signed."""
+    """Return the error for a request that could not be signed."""
     from botocore import exceptions as aws
 
     match exc:
-        case aws.ClientError():  # from the service that lends credentials
+        case aws.ClientError():  # raised by the service that issues credentials
             return error_of(subject, _problem(exc.response))
         case aws.ParamValidationError():
             return _not_taken(exc, subject)
@@ -183,6 +184,6 @@ def _not_taken(exc: Exception, subject: Subject) -> BadRequest:
 def _problem(response: Mapping[str, Any]) -> Problem:
     error = response.get("Error", {})
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    # Whatever it answers, it is the credentials that are refused, unless it is busy.
+    # Any answer of that service but an overload means that the credentials are refused.
     status = status if status == 429 or status >= 500 else 403
     return Problem(status, str(error.get("Message", "")), str(error.get("Code", "")).lower())

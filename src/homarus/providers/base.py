@@ -1,13 +1,13 @@
-"""The Provider seam: a Request goes in, a stream of deltas comes out and ends in one Message.
+"""The Provider protocol: a ModelRequest in, a stream of deltas and one Message out.
 
-What every provider promises (tests/contract/test_provider.py):
+What every provider guarantees (tests/contract/test_provider.py):
 
 - `stream` yields any number of deltas, then exactly one assistant Message, then ends;
-- the Message holds everything the deltas said, and its `origin` says who wrote it, how it ended
-  and what it cost;
-- whatever goes wrong is raised as a ProviderError, whose class says what to do next;
-- cancelling the iteration stops the work at the vendor's end too, at once;
-- nothing is retried here, and no request or key is ever logged.
+- the Message contains everything the deltas did, and its `origin` has the model, the stop reason
+  and the usage;
+- every failure is raised as a ProviderError, whose class decides what happens next;
+- cancelling the iteration stops the vendor's work as well, at once;
+- a provider does not retry, and never logs a request or a key.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -22,7 +22,7 @@ ThinkLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhig
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as a model sees it; `parameters` is a JSON schema."""
+    """A tool as it is declared to a model; `parameters` is a JSON schema."""
 
     name: str
     description: str
@@ -31,7 +31,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Everything one model call needs. `model` is the vendor's own id, without our prefix."""
+    """The input of one model call. `model` is the vendor's id, without our prefix."""
 
     model: str
     system: str
@@ -44,23 +44,23 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A little more text."""
+    """A piece of the answer's text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
-    """A little more reasoning."""
+    """A piece of the model's reasoning."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """An attempt failed and another follows: what was said so far is void.
+    """An attempt failed and another follows: earlier deltas are void.
 
-    `reason` is the error's code, `then` what is tried next, `wait_s` how long before it is.
+    `reason` is the error's code, `then` the next attempt, `wait_s` the delay before it.
     """
 
     provider: str
@@ -75,9 +75,9 @@ Delta: TypeAlias = TextDelta | ThinkingDelta | Retried
 
 
 class Provider(Protocol):
-    """One way to reach models. See the module's promises.
+    """An adapter that calls models; see the module's guarantees.
 
-    `name` is the provider as model refs know it, `api` the wire it speaks.
+    `name` is the provider's id in model refs, `api` the wire format.
     """
 
     name: str
@@ -86,5 +86,5 @@ class Provider(Protocol):
     def stream(self, request: Request) -> AsyncIterator[Delta | Message]: ...
 
     async def close(self) -> None:
-        """Let go of connections and memory; the provider is not used again."""
+        """Release connections and memory; the provider is not used again."""
         ...

@@ -1,8 +1,8 @@
-"""Amazon Bedrock, over ConverseStream: every model there that can talk.
+"""The provider for Amazon Bedrock, by its ConverseStream API.
 
-`Settings` says where and with which key; without an address AWS's own is meant, and without a key
-(a Bedrock API key) AWS's own search for credentials. `create` makes the Provider; `models` tells
-what is known of each model. Needs the extra `homarus[bedrock]`, loaded at the first request.
+An empty address in the `ProviderConnection` stands for AWS's own, an empty key (a Bedrock API key)
+for AWS's search for credentials. `models` holds what is known of each model. Needs the extra
+`homarus[bedrock]`, imported at the first request.
 """
 
 import asyncio
@@ -11,17 +11,17 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
+from typing import TypeAlias
 
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import AuthFailed, ProviderTimeout, StreamBroken
 from homarus.core.message import Json, Message, Origin
-from homarus.providers.anthropic_request import (
-    Turn,
-    Turns,
+from homarus.providers.anthropic_blocks import (
+    AnthropicTurn,
     called_names,
     gone_tools,
     opens_with_thought,
-    tool_list,
+    tool_schemas,
     wire_names,
 )
 from homarus.providers.anthropic_thinking import (
@@ -34,7 +34,7 @@ from homarus.providers.anthropic_thinking import (
 from homarus.providers.aws import SIGN_IN, Signed, Signer, check_installed
 from homarus.providers.base import Delta, Request, ToolSpec
 from homarus.providers.bedrock_reply import Reply
-from homarus.providers.bedrock_request import API, Asked, converse
+from homarus.providers.bedrock_request import API, Asked, ConverseBlock, Turns, converse
 from homarus.providers.catalog import Model
 from homarus.providers.chat_reply import Malformed
 from homarus.providers.eventstream import BadFrame, Frame, FrameReader
@@ -43,9 +43,12 @@ from homarus.providers.http import Endpoint, Settings
 
 __all__ = ["API", "Bedrock", "Settings", "create"]
 
+APIS = ("bedrock-converse-stream",)
+NEEDS_ADDRESS = False  # the region determines it
 SIGNING_THREADS = 2
+_Turn: TypeAlias = AnthropicTurn[ConverseBlock]
 STREAM_TYPE = "application/vnd.amazon.eventstream"
-# What an error inside a stream would have been as an answer.
+# The HTTP status that corresponds to an exception inside a stream.
 _STATUSES = {
     "validationException": 400,
     "accessDeniedException": 403,
@@ -55,13 +58,13 @@ _STATUSES = {
     "internalServerException": 500,
     "serviceUnavailableException": 503,
 }
-# How an answer ends when it was not the model that ended it.
+# Stop reasons of answers that the model did not end itself.
 _FILTERED = frozenset({"guardrail_intervened", "content_filtered"})
 _BROKEN = {
     "malformed_model_output": "the model's answer cannot be read",
     "malformed_tool_use": "the model asked for a tool in a way that cannot be read",
 }
-# The caller's params that are Converse's own; what is neither here nor above goes to the model.
+# The caller's params that are Converse's own; other params go to the model.
 _CONFIG = {
     **{name: name for name in ("maxTokens", "temperature", "topP", "stopSequences")},
     "max_tokens": "maxTokens",
@@ -84,12 +87,11 @@ def create(
     *,
     models: Iterable[Model] = (),
     clock: Clock | None = None,
-    env: Mapping[str, str] | None = None,
 ) -> "Bedrock":
-    """A provider; nothing is loaded or opened before its first request."""
+    """Return a provider; it imports and opens nothing before its first request."""
     check_installed()
     known = {model.id: model for model in models}
-    return Bedrock(settings, known, clock or SystemClock(), env or {})
+    return Bedrock(settings, known, clock or SystemClock())
 
 
 class Bedrock:
@@ -102,18 +104,19 @@ class Bedrock:
         settings: Settings,
         models: Mapping[str, Model],
         clock: Clock,
-        env: Mapping[str, str],
     ) -> None:
         self.name = settings.name
         self._settings, self._models, self._clock = settings, models, clock
-        self._signer = Signer(settings.base_url, env, bearer=bool(settings.api_key.strip()))
-        # Its own threads: whoever waits for credentials holds up nobody else.
+        self._signer = Signer(
+            settings.base_url, settings.env, bearer=bool(settings.api_key.strip())
+        )
+        # Own threads: waiting for credentials must not block other work.
         self._threads = ThreadPoolExecutor(SIGNING_THREADS, thread_name_prefix="homarus-aws")
         self._endpoint: Endpoint | None = None
         self._wires: dict[str, _Wire] = {}
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        """Ask, and pass on the answer as it comes."""
+        """Send the request and yield the answer as it arrives."""
         model = self._models.get(request.model) or Model(self.name, request.model, known=False)
         asked, names = self._wire(model).ask(request)
         endpoint, signed = await self._signed(asked)
@@ -131,7 +134,7 @@ class Bedrock:
                             yield delta
         except (StreamBroken, ProviderTimeout):
             if not reply.finish:
-                raise  # after its end, a torn connection takes nothing away
+                raise  # a connection lost after the end of the answer loses nothing
         except (Malformed, BadFrame) as exc:
             raise broken(subject, f"its answer is malformed: {exc}") from exc
         except AuthFailed as exc:
@@ -146,7 +149,7 @@ class Bedrock:
         self._signer.close()
 
     async def _signed(self, asked: Asked) -> tuple[Endpoint, Signed]:
-        """The request, written and signed in a thread: it may have to ask for credentials."""
+        """Serialise and sign the request in a thread: it may have to fetch credentials."""
         where = self._settings.base_url or "AWS"
         secrets = (self._settings.api_key.strip(),)
         subject = Subject(self.name, asked.model, where, secrets)
@@ -183,60 +186,55 @@ class Bedrock:
 
 
 class _Wire:
-    """How requests to one model look."""
+    """Builds requests to one model."""
 
     def __init__(self, model: Model, provider: str) -> None:
         self._model = model
-        # An inference profile's id may say nothing; its name may.
+        # The id of an inference profile may not name the model; its name may.
         self._claude = claude_of(model.id) or claude_of(model.name.replace(" ", "-"))
         thinking = self._claude is not None and self._claude.version >= (3, 7)
         self._thinks = thinking and (model.reasoning or not model.known)
         self._rich = self._claude is not None or "nova" in model.id.lower()
-        self._turns = Turns(
-            api=API,
-            provider=provider,
-            model=model.id,
-            sees_images=model.sees_images or not model.known,
-            unsigned=False,
-        )
+        sees = model.sees_images or not model.known
+        self._turns = Turns(provider=provider, model=model.id, sees_images=sees)
         self._tools: tuple[tuple[ToolSpec, ...], list[Json], dict[str, str]] = ((), [], {})
 
     def ask(self, request: Request) -> tuple[Asked, Mapping[str, str]]:
-        """The request, and our names of its tools; what an earlier turn was made into is kept."""
-        # Newer ones bind their reasoning to what stood before it, and the way to say that it may
-        # be dropped when that has changed is not taken here: they think afresh.
+        """Return the request and our names of its tools; earlier messages come from the cache."""
+        # Newer models bind their reasoning to the context before it, and Converse does not accept
+        # the field that allows dropping it when the context changed: it is not replayed.
         replays = self._claude is None or not self._claude.binds
-        turns = self._turns.render(request.messages, reasoning=replays)
+        turns = self._turns.build(request.messages, reasoning=replays)
         fields = self._fields(request, turns)
         tools, names = self._offer(request, turns)
         marker = _marker(self._claude, request.params)
         asked = Asked(request.model, request.system, turns, tools, self._rich, marker, fields)
         return asked, names
 
-    def _fields(self, request: Request, turns: list[Turn]) -> dict[str, Json]:
-        """Everything but messages, system and tools. The caller's params come last."""
+    def _fields(self, request: Request, turns: list[_Turn]) -> dict[str, Json]:
+        """Return every field but messages, system and tools; the caller's params override ours."""
         top, config, own = _sorted(request.params)
         wanted = config.pop("maxTokens", None) or request.max_tokens
         most = self._most(wanted)
         extra = {**self._thinking(request, turns, most), **own}
-        if wanted or _has_budget(extra):  # a budget counts against a limit that must be said
+        if wanted or _has_budget(extra):  # a budget needs an explicit limit
             config["maxTokens"] = most
         sampled = self._claude is None or self._claude.takes_sampling
-        if is_thinking(extra) or not sampled:  # it refuses them
+        if is_thinking(extra) or not sampled:  # the model refuses them
             for name in _SAMPLING:
                 config.pop(name, None)
                 extra.pop(name, None)
         fields = {"inferenceConfig": config, "additionalModelRequestFields": _said(extra)}
         return {**{name: value for name, value in fields.items() if value}, **top}
 
-    def _thinking(self, request: Request, turns: list[Turn], most: int) -> dict[str, Json]:
-        """What a Claude is told about thinking, in its own fields."""
+    def _thinking(self, request: Request, turns: list[_Turn], most: int) -> dict[str, Json]:
+        """Return the thinking fields of a Claude model."""
         if not self._thinks:
             return {}
         fields = dict(thinking_fields(self._claude, request.thinking, most))
         if _has_budget(fields):
             if not opens_with_thought(turns):
-                return {}  # it would be refused in the middle of others' work
+                return {}  # the service refuses it while another model's tool calls are open
             if self._claude is not None and self._claude.version >= (4, 0):
                 fields["anthropic_beta"] = [INTERLEAVED_BETA]
         elif is_thinking(fields):
@@ -250,22 +248,21 @@ class _Wire:
             return most
         return min(int(wanted), most) if self._model.known else int(wanted)
 
-    def _offer(self, request: Request, turns: list[Turn]) -> tuple[list[Json], Mapping[str, str]]:
-        """The tools, and our names of them."""
+    def _offer(self, request: Request, turns: list[_Turn]) -> tuple[list[Json], Mapping[str, str]]:
+        """Return the tools and our names of them."""
         if request.tools and self._model.calls_tools:
             if request.tools != self._tools[0]:
                 named = wire_names(request.tools)
                 ours = {wire: spec.name for wire, spec in named.items()}
-                self._tools = (request.tools, json.loads(tool_list(named)), ours)
+                self._tools = (request.tools, tool_schemas(named), ours)
             return self._tools[1:]
-        gone = called_names(turns)
-        return json.loads(gone_tools(gone)), {}
+        return tool_schemas(gone_tools(called_names(turns))), {}
 
 
 def _sorted(
     params: Mapping[str, Json],
 ) -> tuple[dict[str, Json], dict[str, Json], dict[str, Json]]:
-    """The caller's params by where they go: beside the messages, to Converse, to the model."""
+    """Split the caller's params into top-level, Converse's and the model's own."""
     top: dict[str, Json] = {}
     config: dict[str, Json] = {}
     own: dict[str, Json] = {}
@@ -284,7 +281,7 @@ def _sorted(
 
 
 def _marker(claude: Claude | None, params: Mapping[str, Json]) -> dict[str, Json]:
-    """The cache point for a model that takes one in every place."""
+    """Return the cache point for a model that accepts one in every place."""
     retention = params.get("cacheRetention")
     if claude is None or retention == "none":
         return {}
@@ -304,7 +301,7 @@ def _said(fields: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _event(frame: Frame, subject: Subject) -> tuple[str, Mapping[str, Json]]:
-    """A frame's name and what it holds; one that tells of an error raises it."""
+    """Decode a frame into its event name and payload. Raises the error that it reports."""
     headers = frame.headers
     kind = headers.get(":message-type", "event")
     if kind == "error":

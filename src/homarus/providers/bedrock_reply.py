@@ -1,7 +1,7 @@
-"""An answer of Bedrock's ConverseStream, put together event by event.
+"""Assemble an answer of Bedrock's ConverseStream from its events.
 
-Pure: an event's name and its payload go in, deltas come out, and at the end there is what the
-answer says, asks for and cost. Kinds of blocks and events that are not known are passed over.
+Event names with payloads go in, deltas come out; at the end the parts, the stop reason and the
+usage are available. Unknown kinds of blocks and events are ignored.
 """
 
 import base64
@@ -24,30 +24,30 @@ _Kind: TypeAlias = Literal["text", "thinking", "redacted", "tool", "image", "oth
 
 
 class _Block:
-    """One content block in the making."""
+    """A content block under assembly."""
 
     __slots__ = ("data", "id", "kind", "name", "pieces", "signature")
 
     def __init__(self, kind: _Kind) -> None:
         self.kind = kind
         self.pieces: list[str] = []  # text, reasoning, or a tool's input as JSON
-        self.data = bytearray()  # a picture, or reasoning that only the vendor can read
+        self.data = bytearray()  # a picture or redacted reasoning
         self.signature = ""
         self.id = ""
-        self.name = ""  # the tool's, or the picture's kind
+        self.name = ""  # the tool's name or the picture's format
 
 
 class Reply:
-    """One answer, as far as it has come."""
+    """Assembles one streamed answer."""
 
     def __init__(self) -> None:
-        self.finish = ""  # the vendor's word for how it ended
+        self.finish = ""  # the vendor's stop reason
         self._blocks: list[_Block] = []
         self._by_index: dict[int, _Block] = {}
         self._usage: Mapping[str, Json] = {}
 
     def add(self, name: str, event: Mapping[str, Json]) -> Sequence[Delta]:
-        """Take an event in; what it said is returned."""
+        """Apply an event and return its deltas."""
         match name:
             case "contentBlockDelta":
                 return self._said(_index(event), _object(event, "delta"))
@@ -60,7 +60,10 @@ class Reply:
         return ()
 
     def message_parts(self, names: Mapping[str, str] | None = None) -> tuple[Part, ...]:
-        """What was thought, said and asked for; `names` has our names of the tools."""
+        """Return the reasoning, text, pictures and tool calls.
+
+        `names` maps tool names on the wire to ours.
+        """
         seen: set[str] = set()
         parts: list[Part] = []
         for block in self._blocks:
@@ -71,14 +74,14 @@ class Reply:
         return tuple(parts)
 
     def stop(self) -> StopReason:
-        """How it ended, in our words."""
+        """Return the stop reason in our terms."""
         stop = _STOPS.get(self.finish, "stop")
         if stop == "length":
             return stop
         return "toolUse" if any(block.kind == "tool" for block in self._blocks) else "stop"
 
     def usage(self, price: Price) -> Usage:
-        """What it cost. The vendor's input count leaves out what the cache read or wrote."""
+        """Return tokens and cost. The vendor's input count excludes tokens of the cache."""
         details = self._usage.get("cacheDetails")
         kept = filter(_is_for_an_hour, details if isinstance(details, list) else ())
         for_an_hour: Mapping[str, Json] = next(kept, {})
@@ -119,9 +122,9 @@ class Reply:
         return (ThinkingDelta(text),) if text else ()
 
     def _begin(self, index: int, start: Mapping[str, Json]) -> None:
-        """A block begins; text and reasoning begin without saying so."""
+        """Start a block; text and reasoning start without this event."""
         tool, image = _maybe(start, "toolUse"), _maybe(start, "image")
-        if tool and not tool.get("type"):  # with a type, the service calls it itself
+        if tool and not tool.get("type"):  # with a type it is a tool the service runs itself
             block = self._open(index, "tool")
             block.id, block.name = _string(tool, "toolUseId"), _string(tool, "name")
         elif image:

@@ -1,43 +1,98 @@
-"""Our messages as a request of Bedrock's Converse: valid by construction.
+"""Encode turns as a request of Bedrock's Converse API.
 
-Converse is Anthropic's messages API in other words, and the turns are made as for that: they
-alternate, begin and end with the user, and every call is answered at once. Here they are put into
-Converse's words, within what Bedrock takes: so many pictures and documents, no blank text, a list
-of tools wherever there are calls.
+Converse is Anthropic's messages API with other field names, so `AnthropicTurnBuilder` makes the
+turns. This module encodes them within Bedrock's limits: the number of pictures and documents, no
+blank text, a list of tools wherever there are calls.
 """
 
 import base64
 import binascii
-import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from typing import TypeAlias
 
-from homarus.core.message import Json
+from homarus.core.message import Json, Text, Thinking
 from homarus.core.value import dataclass
-from homarus.providers.anthropic_request import Turn
-from homarus.providers.chat_request import NO_OUTPUT, NO_TEXT, PICTURE_BELOW, PICTURES
+from homarus.providers.anthropic_blocks import (
+    AnthropicBlock,
+    AnthropicTurn,
+    AnthropicTurnBuilder,
+    ContentBlock,
+    FileBlock,
+    wire_name,
+)
+from homarus.providers.anthropic_reply import REDACTED
+from homarus.providers.anthropic_request import finite_args
+from homarus.providers.conversation import (
+    INTERRUPTED,
+    NO_OUTPUT,
+    NO_TEXT,
+    PICTURE_BELOW,
+    PICTURES,
+    Author,
+    CallBlock,
+)
 
 API = "bedrock-converse-stream"
-# The most that one request may hold.
+# The limits of one request.
 MAX_PICTURES = 20
 MAX_DOCUMENTS = 5
-MAX_DEPTH = 100  # of a tool's input or schema; the library that checks it goes down by recursion
-MARKED_TURNS = 2  # with tools and system that makes the vendor's four markers
+MAX_DEPTH = 100  # of a tool's input or schema; the library validates it recursively
+MARKED_TURNS = 2  # together with tools and system these are the four markers the vendor allows
 OLD_FILE = "[An older document was left out: there are too many.]"
 OLD_PICTURE = "[An older picture was left out: there are too many.]"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request on its way. `fields` is all that is not here.
+class ResultBlock:
+    """The result of a call under the call's id."""
 
-    `rich` says that the model takes pictures, and the word `error`, inside a tool's result.
-    `marker` is the cache point to set; empty for none.
+    id: str
+    content: tuple[ContentBlock, ...]
+    is_error: bool = False
+
+
+ConverseBlock: TypeAlias = AnthropicBlock | ResultBlock
+
+
+class _TypedEncoder:
+    """Keeps blocks typed: each request encodes them with its own names and limits."""
+
+    def block(self, block: AnthropicBlock) -> ConverseBlock:
+        return block
+
+    def result(self, content: Sequence[ContentBlock], *, is_error: bool) -> ConverseBlock:
+        return ResultBlock("", tuple(content), is_error)
+
+    def with_call_id(self, encoded: ConverseBlock, call_id: str) -> ConverseBlock:
+        return CallBlock(call_id, encoded.call) if isinstance(encoded, CallBlock) else encoded
+
+    def with_result_id(self, encoded: ConverseBlock | None, call_id: str) -> ConverseBlock:
+        if isinstance(encoded, ResultBlock):
+            return ResultBlock(call_id, encoded.content, encoded.is_error)
+        return ResultBlock(call_id, (Text(INTERRUPTED),))
+
+
+class Turns(AnthropicTurnBuilder[ConverseBlock]):
+    """Builds the turns of requests to one model."""
+
+    def __init__(self, *, provider: str, model: str, sees_images: bool) -> None:
+        author = Author(provider, model, API)
+        super().__init__(_TypedEncoder(), author, sees_images=sees_images, unsigned=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request before it is encoded; `fields` are all others.
+
+    `rich` says that the model accepts pictures and an error status in a tool's result. `marker` is
+    the cache point to set; empty for none.
     """
 
     model: str
     system: str
-    turns: Sequence[Turn]
+    turns: Sequence[AnthropicTurn[ConverseBlock]]
     tools: Sequence[Mapping[str, Json]]
     rich: bool
     marker: Mapping[str, Json] = field(default_factory=dict)
@@ -45,7 +100,7 @@ class Asked:
 
 
 def converse(asked: Asked) -> dict[str, Json]:
-    """The request, as AWS's library wants it."""
+    """Return the request in the form of AWS's library."""
     mark = [{"cachePoint": dict(asked.marker)}] if asked.marker else []
     request: dict[str, Json] = {
         "modelId": asked.model,
@@ -59,14 +114,17 @@ def converse(asked: Asked) -> dict[str, Json]:
 
 
 def messages(
-    turns: Iterable[Turn], *, rich: bool, mark: Sequence[Mapping[str, Json]] = ()
+    turns: Iterable[AnthropicTurn[ConverseBlock]],
+    *,
+    rich: bool,
+    mark: Sequence[Mapping[str, Json]] = (),
 ) -> list[Json]:
-    """The turns as messages; `mark` ends the user's last two."""
+    """Return the turns as messages; `mark` is appended to the last two of the user."""
     names = (f"document {number}" for number in range(1, 1_000_000))
     made: list[Json] = []
     for turn in turns:
-        blocks = json.loads(turn.json())["content"]
-        content = [block for raw in blocks for block in _block(raw, names)]
+        blocks = (*turn.results, *turn.blocks)
+        content = [made for block in blocks for made in _block(block, names)]
         if not rich:
             content = list(_plain_results(content))
         made.append({"role": turn.role, "content": content})
@@ -79,42 +137,40 @@ def messages(
     return made
 
 
-def _block(raw: Mapping[str, Json], names: Iterator[str]) -> list[dict[str, Json]]:
-    """One block in Converse's words."""
-    match raw["type"]:
-        case "text":
-            return [{"text": raw["text"]}]
-        case "thinking":
-            signed = {"text": raw["thinking"], "signature": raw["signature"]}
-            return [{"reasoningContent": {"reasoningText": signed}}]
-        case "redacted_thinking":
-            data = _bytes(raw["data"])
+def _block(block: ConverseBlock, names: Iterator[str]) -> list[dict[str, Json]]:
+    """Return one block in Converse's form; none for what it cannot hold."""
+    match block:
+        case Text(text):
+            return [{"text": _encodable(text)}]
+        case Thinking(text, signature) if signature.startswith(REDACTED):
+            data = _bytes(_encodable(signature.removeprefix(REDACTED)))
             return [{"reasoningContent": {"redactedContent": data}}] if data else []
-        case "tool_use":
-            given = raw["input"] if is_shallow(raw["input"]) else {}
-            call = {"toolUseId": raw["id"], "name": raw["name"], "input": given}
-            return [{"toolUse": call}]
-        case "tool_result":
-            content = [block for inner in raw["content"] for block in _block(inner, names)]
-            result = {"toolUseId": raw["tool_use_id"], "content": content}
-            failed = {"status": "error"} if raw.get("is_error") else {}
-            return [{"toolResult": {**result, **failed}}]
-        case "image":
-            kind = raw["source"]["media_type"].removeprefix("image/")
-            return [{"image": {"format": kind, "source": {"bytes": _bytes(raw["source"]["data"])}}}]
+        case Thinking(text, signature):
+            signed = {"text": _encodable(text), "signature": _encodable(signature)}
+            return [{"reasoningContent": {"reasoningText": signed}}]
+        case CallBlock(call_id, call):
+            given = finite_args(call.args)
+            given = encodable(given) if is_shallow(given) else {}
+            return [
+                {"toolUse": {"toolUseId": call_id, "name": wire_name(call.name), "input": given}}
+            ]
+        case ResultBlock(call_id, shown, is_error):
+            content = [made for inner in shown for made in _block(inner, names)]
+            result = {"toolUseId": call_id, "content": content}
+            return [{"toolResult": {**result, **({"status": "error"} if is_error else {})}}]
+        case FileBlock("image", mime, data):
+            kind = mime.removeprefix("image/")
+            return [{"image": {"format": kind, "source": {"bytes": _bytes(data)}}}]
+        case FileBlock("text", _, data):
+            # As text it counts against no limit, and every model reads it.
+            return [{"text": data if data.strip() else NO_TEXT}]
         case _:
-            return [_document(raw["source"], names)]
-
-
-def _document(source: Mapping[str, Json], names: Iterator[str]) -> dict[str, Json]:
-    if source["type"] == "text":  # as words it counts against no limit, and every model reads it
-        return {"text": source["data"] if source["data"].strip() else NO_TEXT}
-    data = {"bytes": _bytes(source["data"])}
-    return {"document": {"format": "pdf", "name": next(names), "source": data}}
+            source = {"bytes": _bytes(block.data)}
+            return [{"document": {"format": "pdf", "name": next(names), "source": source}}]
 
 
 def _plain_results(content: Iterable[dict[str, Json]]) -> Iterator[dict[str, Json]]:
-    """Results of words alone; their pictures and documents follow behind the last of them."""
+    """Yield results of text only; their pictures and documents follow the last of them."""
     shown: list[dict[str, Json]] = []
     for block in content:
         result = block.get("toolResult")
@@ -134,7 +190,7 @@ def _plain_results(content: Iterable[dict[str, Json]]) -> Iterator[dict[str, Jso
 
 
 def _leave_out(made: Iterable[Json], kind: str, most: int, note: str) -> None:
-    """Keep the newest of a kind; a note stands for each of the others."""
+    """Replace all but the newest `most` blocks of a kind by a note."""
     lists = [inner for message in made for inner in _contents(message["content"])]
     places = [(held, at) for held in lists for at, block in enumerate(held) if kind in block]
     for held, at in places[: max(0, len(places) - most)]:
@@ -142,7 +198,7 @@ def _leave_out(made: Iterable[Json], kind: str, most: int, note: str) -> None:
 
 
 def _contents(content: list[Json]) -> Iterator[list[Json]]:
-    """The lists of blocks in a turn, in the order of what they show."""
+    """Yield the lists of blocks in a turn, in display order."""
     for block in content:
         if "toolResult" in block:
             yield block["toolResult"]["content"]
@@ -150,20 +206,21 @@ def _contents(content: list[Json]) -> Iterator[list[Json]]:
 
 
 def _accompany(content: list[Json]) -> None:
-    """A document goes with words, or is refused."""
+    """Add a text to a turn with a document: the service requires one."""
     if any("document" in block for block in content) and not any("text" in b for b in content):
         content.append({"text": NO_TEXT})
 
 
 def _tool(raw: Mapping[str, Json]) -> dict[str, Json]:
-    schema = raw["input_schema"] if is_shallow(raw["input_schema"]) else {"type": "object"}
-    words = raw["description"] if raw["description"].strip() else raw["name"]
+    is_sound = is_shallow(raw["input_schema"])
+    schema = encodable(raw["input_schema"]) if is_sound else {"type": "object"}
+    words = _encodable(raw["description"]) if raw["description"].strip() else raw["name"]
     spec = {"name": raw["name"], "description": words, "inputSchema": {"json": schema}}
     return {"toolSpec": spec}
 
 
 def is_shallow(value: Json) -> bool:
-    """Whether a value goes down no further than can be checked."""
+    """Return whether a value is nested no deeper than the library can validate."""
     level: list[Json] = [value]
     for _ in range(MAX_DEPTH):
         inner = [held for each in level for held in _held(each)]
@@ -184,6 +241,21 @@ def _bytes(data: str) -> bytes:
         return base64.b64decode(data)
     except (binascii.Error, ValueError):
         return b""
+
+
+def encodable(value: Json) -> Json:
+    """Return the value as JSON would carry it: without lone surrogates and infinite numbers."""
+    match value:
+        case str():
+            return _encodable(value)
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {_encodable(name): encodable(item) for name, item in value.items()}
+        case list() | tuple():
+            return [encodable(item) for item in value]
+        case _:
+            return value
 
 
 def _encodable(text: str) -> str:

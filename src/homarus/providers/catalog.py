@@ -1,7 +1,7 @@
-"""What is known of models: where they answer, how much they hold, what they can do and cost.
+"""The catalogue of vendors and models: addresses, limits, abilities and prices.
 
-Two tables, of vendors and of their well-known models, and `lookup`, in which the configuration
-wins. A model that stands in neither is used all the same, with guessed limits.
+Two tables, of vendors and of their well-known models, and `lookup_model`, in which the config
+overrides the tables. A model in neither gets guessed limits.
 """
 
 from collections.abc import Mapping
@@ -17,22 +17,13 @@ if TYPE_CHECKING:
 
 UNKNOWN_WINDOW = 200_000
 UNKNOWN_MAX_TOKENS = 8_192
-# A server on this machine gives a model far less than the model could hold.
+# Local servers configure a much smaller window than the model supports.
 OWN_SERVER_WINDOW = 32_768
-# The wire formats of the original's configuration that can be spoken today.
-BUILT_APIS = (
-    "openai-completions",
-    "openai-responses",
-    "anthropic-messages",
-    "google-generative-ai",
-    "bedrock-converse-stream",
-    "ollama",
-)
 BEDROCK = "amazon-bedrock"
 REGIONAL_FACTOR = 1.1
 VERTEX = "google-vertex"
 LOCAL = "local"
-GGUF_MAGIC = b"GGUF"  # how a file of weights begins
+GGUF_MAGIC = b"GGUF"  # the first bytes of a weights file
 DEMO = "demo"
 LOCAL_WINDOW = 4_096
 LOCAL_MAX_TOKENS = 256
@@ -56,7 +47,7 @@ class Price:
 class Model:
     """One model of one provider. `known` is False when window and limits are guesses.
 
-    `note` is for the person who talks with it.
+    `note` is shown to the user.
     """
 
     provider: str
@@ -80,18 +71,17 @@ class Model:
 
     @property
     def usual_thinking(self) -> Literal["off", "low"]:
-        """How hard it thinks when nobody says: a little, where it can."""
+        """Return the default thinking level: low for a reasoning model."""
         return "low" if self.reasoning else "off"
 
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """Someone whose address is known: give a key, or for an own server nothing, and ask.
+    """A service with a known address; a local server needs no key.
 
-    `base_url` speaks `api`. `key_names` are the environment variables that may hold the key, best
-    first. `default` is the model to take when nobody named one. A cloud's own library knows the
-    address, and finds an account when there is no key; `account_names` are variables that tell of
-    one.
+    `base_url` serves `api`. `key_names` are the environment variables that may hold the key, best
+    first. `default` is the model used when none is configured. A cloud's library finds the address,
+    and an account when there is no key; `account_names` are the variables that indicate one.
     """
 
     id: str
@@ -111,14 +101,14 @@ class Vendor:
         return not self.key_names
 
     def key_in(self, env: Mapping[str, str]) -> tuple[str, str]:
-        """The variable that holds its key, and the key; empty when there is none."""
+        """Return the variable that holds the key, and the key; both empty when there is none."""
         for name in self.key_names:
             if key := env.get(name, "").strip():
                 return name, key
         return "", ""
 
 
-# In order of preference: the first whose key is in the environment answers.
+# In order of preference: the first with a key in the environment is the default.
 VENDORS: Mapping[str, Vendor] = {
     vendor.id: vendor
     for vendor in (
@@ -205,7 +195,8 @@ VENDORS: Mapping[str, Vendor] = {
     )
 }
 
-# provider, id, name, window, most output, thinks, sees, dollars per million (in, out, cached, kept)
+# provider, id, name, window, max output, reasoning, images, USD per million (in, out, cache read,
+# cache write)
 _ROWS: tuple[tuple[str, str, str, int, int, bool, bool, tuple[float, ...]], ...] = (
     ("anthropic", "claude-opus-4-6", "Claude Opus 4.6", 200_000, 128_000, True, True,
      (5, 25, 0.5, 6.25)),
@@ -226,7 +217,7 @@ _ROWS: tuple[tuple[str, str, str, int, int, bool, bool, tuple[float, ...]], ...]
      (2, 12, 0.2)),
     ("google", "gemini-3-flash-preview", "Gemini 3 Flash", 1_048_576, 65_536, True, True,
      (0.5, 3, 0.05)),
-    # Its price is that of the model it picks; the answer says what was charged.
+    # It charges the price of the model it picks; the answer reports the cost.
     ("openrouter", "openrouter/auto", "OpenRouter Auto", 128_000, 8_192, False, True, ()),
     ("xai", "grok-4.3", "Grok 4.3", 1_000_000, 30_000, True, True, (1.25, 2.5, 0.2)),
     ("xai", "grok-4", "Grok 4", 256_000, 64_000, True, True, (3, 15, 0.75)),
@@ -249,7 +240,7 @@ _ROWS: tuple[tuple[str, str, str, int, int, bool, bool, tuple[float, ...]], ...]
     (BEDROCK, "global.anthropic.claude-haiku-4-5-20251001-v1:0", "Claude Haiku 4.5", 200_000,
      64_000, True, True, (1, 5, 0.1, 1.25)),
 )  # fmt: skip
-# What Google's own cloud serves under the maker's own name, at the maker's own price.
+# Models that Vertex AI serves under their own id at their own price.
 _AT_VERTEX = frozenset({"claude-opus-4-6", "claude-sonnet-4-6"})
 
 MODELS: Mapping[tuple[str, str], Model] = {
@@ -272,7 +263,7 @@ MODELS: Mapping[tuple[str, str], Model] = {
 
 
 def entry_of(config: "Config", provider: str) -> "ProviderEntry | None":
-    """What the configuration says of a provider, whichever way its name is written there."""
+    """Return the config's entry of a provider under any spelling of its name."""
     for name, entry in config.models.providers.items():
         if normalize_provider_id(name) == provider:
             return entry
@@ -280,17 +271,18 @@ def entry_of(config: "Config", provider: str) -> "ProviderEntry | None":
 
 
 def vendors(config: "Config") -> Mapping[str, Vendor]:
-    """The vendors that may be used: with `models.mode: "replace"`, those the config names."""
+    """Return the usable vendors: with `models.mode: "replace"`, those in the config."""
     if config.models.mode == "merge":
         return VENDORS
     return {id_: vendor for id_, vendor in VENDORS.items() if entry_of(config, id_)}
 
 
 def lookup(config: "Config", ref: ModelRef) -> Model:
-    """Everything known of a model: what the configuration says, else the table, else guesses."""
+    """Return what is known of a model: from the config, else the table, else guesses."""
     model_id = ref.model
     if ref.provider == "openrouter" and "/" not in model_id:
-        model_id = f"openrouter/{model_id}"  # every id there has a maker, and it makes `auto`
+        # Every id there has a vendor prefix, and `auto` is its own.
+        model_id = f"openrouter/{model_id}"
     model = MODELS.get((ref.provider, model_id)) or _regional(ref.provider, model_id)
     model = model or _guess(ref.provider, model_id)
     entry = entry_of(config, ref.provider)
@@ -301,7 +293,7 @@ def lookup(config: "Config", ref: ModelRef) -> Model:
 
 
 def _for_agents(config: "Config", model: Model) -> Model:
-    """What `agents.defaults` says of a model: its params, and how much of its window to use."""
+    """Apply `agents.defaults`: the model's params and the limit of its window."""
     defaults = config.agents.defaults
     named = defaults.models.get(model.ref)
     most = defaults.context_tokens
@@ -313,7 +305,7 @@ def _for_agents(config: "Config", model: Model) -> Model:
 
 
 def known_models(config: "Config", provider: str) -> list[Model]:
-    """A provider's models that the configuration or the table tells of, the config's first."""
+    """Return a provider's models from the config and the table, the config's first."""
     entry = entry_of(config, provider)
     ids = [configured.id for configured in entry.models] if entry else []
     if provider in vendors(config) or provider == LOCAL:
@@ -322,7 +314,7 @@ def known_models(config: "Config", provider: str) -> list[Model]:
 
 
 def _regional(provider: str, model_id: str) -> Model | None:
-    """A model of Bedrock's kept to a part of the world: known by its global twin, and dearer."""
+    """Return a regional Bedrock model: its global twin with a higher price."""
     area, _, rest = model_id.partition(".")
     twin = MODELS.get((BEDROCK, f"global.{rest}")) if provider == BEDROCK else None
     if twin is None or not area.isalpha():
@@ -347,7 +339,7 @@ def _guess(provider: str, model_id: str) -> Model:
 
 
 def _configured(model: Model, entry: "ProviderModel") -> Model:
-    """What an entry says outright replaces what the table says; the rest stays."""
+    """Override the table by the fields that a config entry sets."""
     said = entry.model_fields_set
     changes: dict[str, Json] = {"headers": dict(entry.headers)}
     changes["compat"] = entry.compat.model_dump(by_alias=True, exclude_none=True)
@@ -356,7 +348,7 @@ def _configured(model: Model, entry: "ProviderModel") -> Model:
     if entry.context_window:
         changes["window"] = int(entry.context_window)
         changes["known"] = True
-        changes["note"] = model.note if model.known else ""  # it was about a guess
+        changes["note"] = model.note if model.known else ""  # the note described a guess
     if entry.max_tokens:
         changes["max_tokens"] = int(entry.max_tokens)
     if "reasoning" in said:

@@ -1,8 +1,8 @@
-"""An answer in OpenAI's chat dialect, put together chunk by chunk.
+"""Assemble an answer of the chat completions API from its chunks.
 
-Pure: parsed chunks go in, deltas come out, and at the end there is what the answer says, asks
-for and cost. Services bend the dialect in many ways; what can be understood is, and the rest is
-Malformed.
+Parsed chunks go in, deltas come out; at the end the parts, the stop reason and the usage are
+available. Services deviate from the API in many ways; every variant that is unambiguous is
+accepted, others raise MalformedChunkError.
 """
 
 import json
@@ -28,11 +28,11 @@ _decode = json.JSONDecoder().raw_decode
 
 
 class Malformed(ValueError):
-    """A chunk that is not one."""
+    """A chunk has an invalid shape."""
 
 
 def object_of(data: str) -> dict[str, Json]:
-    """The JSON object that a chunk is; a third faster than json.loads, and done for each."""
+    """Parse a chunk into a JSON object; a third faster than json.loads."""
     data = data.strip()
     try:
         chunk, end = _decode(data)
@@ -44,11 +44,11 @@ def object_of(data: str) -> dict[str, Json]:
 
 
 class Reply:
-    """One answer, as far as it has come."""
+    """Assembles one streamed answer."""
 
     def __init__(self) -> None:
-        self.finish = ""  # the vendor's word for how it ended
-        self.whole = False  # it came in one piece, not as a stream
+        self.finish = ""  # the vendor's finish reason
+        self.whole = False  # the answer was not streamed
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._thinking_field = ""
@@ -56,7 +56,7 @@ class Reply:
         self._usage: Mapping[str, Json] = {}
 
     def add(self, chunk: Mapping[str, Json]) -> Sequence[Delta]:
-        """Take a chunk in; what it said is returned."""
+        """Apply a chunk and return its deltas."""
         usage = chunk.get("usage")
         if usage is not None:
             self._note_usage(usage)
@@ -81,29 +81,30 @@ class Reply:
         return self._said(delta)
 
     def message_parts(self) -> tuple[Part, ...]:
-        """What was thought, said and asked for."""
+        """Return the reasoning, text and tool calls."""
         parts: list[Part] = []
         if self._thinking:
-            # The field's name is kept: some services want their reasoning back where it came from.
+            # The field's name is stored: some services need their reasoning back in the same field.
             parts.append(Thinking("".join(self._thinking), self._thinking_field))
         if self._text:
             parts.append(Text("".join(self._text)))
         return (*parts, *self._calls.made())
 
     def stop(self) -> StopReason:
-        """How it ended, in our words."""
+        """Return the stop reason in our terms."""
         stop = _STOPS.get(self.finish, "stop")
         if stop == "length":
             return stop
         return "toolUse" if self._calls else "stop"
 
     def usage(self, price: Price) -> Usage:
-        """What it cost. Vendors count cached tokens in; we count them apart."""
+        """Return tokens and cost. Vendors include cached tokens in the input, we do not."""
         return usage_of(self._usage, price)
 
     def _said(self, delta: Mapping[str, Json]) -> Sequence[Delta]:
         content = delta.get("content")
-        if len(delta) == 1 and content and isinstance(content, str):  # as nearly all of them come
+        # The shape of nearly all chunks.
+        if len(delta) == 1 and content and isinstance(content, str):
             self._text.append(content)
             return (TextDelta(content),)
         said: list[Delta] = []
@@ -113,7 +114,7 @@ class Reply:
                 self._thinking_field = self._thinking_field or field
                 self._thinking.append(thought)
                 said.append(ThinkingDelta(thought))
-                break  # some send the same words in both
+                break  # some services send the same text in both
         if content:
             if isinstance(content, str):
                 self._text.append(content)
@@ -130,7 +131,7 @@ class Reply:
         return said
 
     def _note_blocks(self, content: Json, said: list[Delta]) -> None:
-        """Content as a list of typed blocks (Mistral's reasoning models)."""
+        """Read content that is a list of typed blocks (Mistral's reasoning models)."""
         if not isinstance(content, list):
             raise Malformed("content is neither text nor blocks")
         for block in content:
@@ -161,14 +162,14 @@ class Reply:
 
 
 def usage_of(raw: Mapping[str, Json], price: Price) -> Usage:
-    """A vendor's usage object as ours."""
+    """Convert a vendor's usage object."""
     given, answered = _count(raw, "prompt_tokens"), _count(raw, "completion_tokens")
     prompt_details = _details(raw, "prompt_tokens_details")
     cached = _count(prompt_details, "cached_tokens") or _count(raw, "prompt_cache_hit_tokens")
     written = _count(prompt_details, "cache_write_tokens")
     reasoning = _count(_details(raw, "completion_tokens_details"), "reasoning_tokens")
     if reasoning and given + answered + reasoning == _count(raw, "total_tokens"):
-        answered += reasoning  # xAI counts its reasoning apart
+        answered += reasoning  # xAI counts reasoning separately
     cached = min(cached, given)
     written = min(written, given - cached)
     fresh = given - cached - written
@@ -179,12 +180,12 @@ def usage_of(raw: Mapping[str, Json], price: Price) -> Usage:
         + written * price.cache_write
     ) / 1_000_000
     if not cost and price == Price() and isinstance(raw.get("cost"), int | float):
-        cost = max(float(raw["cost"]), 0.0)  # OpenRouter says what it charged
+        cost = max(float(raw["cost"]), 0.0)  # OpenRouter reports the charge
     return Usage(fresh, answered, cached, written, reasoning, cost)
 
 
 class _Call:
-    """A tool call in the making."""
+    """A tool call under assembly."""
 
     __slots__ = ("args", "given", "id", "name")
 
@@ -192,11 +193,11 @@ class _Call:
         self.id = ""
         self.name = ""
         self.args: list[str] = []
-        self.given: dict[str, Json] | None = None  # arguments that came as an object
+        self.given: dict[str, Json] | None = None  # arguments that were sent as an object
 
 
 class _Calls:
-    """Tool calls whose pieces may come in any interleaving, with or without index and id."""
+    """Tool calls whose pieces may be interleaved, with or without index and id."""
 
     def __init__(self) -> None:
         self._all: list[_Call] = []
@@ -256,14 +257,14 @@ class _Calls:
 
 
 def _is_another(call: _Call, call_id: str, name: str, args: Json) -> bool:
-    """Does a piece at a known index begin another call? Some services number them all 0."""
+    """Return whether a piece at a known index starts another call: some services number all 0."""
     if not name or not call.name:
         return False
     if name != call.name or (call_id and call.id and call_id != call.id):
         return True
     if call_id or not args:
         return False
-    # The same name again, no id: the next call, if the arguments so far are complete.
+    # The same name again without an id: the next call, if the arguments so far are complete.
     return call.given is not None or (
         bool(call.args)
         and call.args[-1].rstrip().endswith("}")
@@ -276,7 +277,7 @@ def _finished(call: _Call, call_id: str) -> ToolCall:
 
 
 def call_of(call_id: str, name: str, args: str | dict[str, Json]) -> ToolCall:
-    """A whole call; arguments that are no JSON object are kept as they came."""
+    """Return a complete call; arguments that are no JSON object are stored as broken."""
     if isinstance(args, dict):
         return ToolCall(call_id, name, args)
     found = _object_in(args) if args.strip() else {}
@@ -292,7 +293,7 @@ def _refuse(word: str) -> Json:
 
 
 def _object_in(text: str) -> dict[str, Json] | None:
-    """A JSON object; or one written as a JSON string, as some models do."""
+    """Parse a JSON object, or one that a model encoded as a JSON string."""
     try:
         value = json.loads(text, parse_constant=_refuse)
         if isinstance(value, str):

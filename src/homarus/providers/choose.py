@@ -1,7 +1,7 @@
-"""Which model answers when nobody said so: a key, then a server on this machine, then the demo.
+"""Choose the default model: configured, else by a key, a local server, or the demo model.
 
-`choose` decides; it asks the servers only when there is nothing better, and records what it
-looked at, so that `homarus models status` can tell.
+`choose_default_model` probes local servers only when nothing else is available, and records every
+place it checked for `homarus models status`.
 """
 
 import asyncio
@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 from homarus.config.refs import normalize_provider_id
 from homarus.core.message import Json
 from homarus.core.value import dataclass
-from homarus.providers.catalog import BUILT_APIS, DEMO, LOCAL, Vendor, vendors
+from homarus.providers.catalog import DEMO, LOCAL, Vendor, vendors
+from homarus.providers.registry import has_api
 
 if TYPE_CHECKING:
     from homarus.config.schema import Config
@@ -21,16 +22,16 @@ if TYPE_CHECKING:
 PROBE_S = 0.3
 MAX_LIST_BYTES = 1 << 20
 MAX_ID_CHARS = 200
-# Parts of the names of models that embed, rank or listen, and cannot chat.
+# Parts of the names of models that cannot chat.
 _NOT_CHAT = ("embed", "minilm", "bge-", "rerank", "whisper")
 
-# The chat models of a server, best first; None when nobody answers there.
+# Returns the chat models of a server, best first; None when there is no server.
 Probe: TypeAlias = Callable[[Vendor], Awaitable[tuple[str, ...] | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A model, a sentence that says why, and every place looked at with what was found there."""
+    """The chosen model, the reason, and every place that was checked with its result."""
 
     ref: str
     why: str
@@ -44,7 +45,7 @@ async def choose(
     *,
     held: Mapping[str, str] | None = None,
 ) -> Choice:
-    """The model for an agent that has none of its own; `held` names a credential per provider."""
+    """Choose the model for an agent without one; `held` names a stored credential per provider."""
     tried: list[tuple[str, str]] = []
     for look in (_in_defaults, _in_providers):
         if chosen := look(config, tried):
@@ -72,7 +73,7 @@ def _in_defaults(config: "Config", tried: _Tried) -> _Chosen:
 
 
 def _in_providers(config: "Config", tried: _Tried) -> _Chosen:
-    """A provider somebody took the trouble to configure, though no model of it is chosen."""
+    """Return the model of a configured provider when no default model is set."""
     known = vendors(config)
     for written, entry in config.models.providers.items():
         name = normalize_provider_id(written)
@@ -82,7 +83,7 @@ def _in_providers(config: "Config", tried: _Tried) -> _Chosen:
             usable, model = entry.api, known[name].default
         else:
             continue
-        if model and (usable is None or usable in BUILT_APIS):
+        if model and (usable is None or has_api(usable)):
             tried.append(("models.providers", f"{name}/{model}"))
             return f"{name}/{model}", f"the configuration describes it (models.providers.{name})"
     tried.append(("models.providers", "none that can be used"))
@@ -90,7 +91,7 @@ def _in_providers(config: "Config", tried: _Tried) -> _Chosen:
 
 
 def _in_profiles(config: "Config", held: Mapping[str, str], tried: _Tried) -> _Chosen:
-    """A credential somebody stored with `models auth`, in the order of the table."""
+    """Return the default model of the first vendor with a stored credential."""
     for vendor in vendors(config).values():
         if profile := held.get(vendor.id):
             tried.append(("auth profiles", profile))
@@ -124,7 +125,7 @@ async def _on_loopback(config: "Config", probe: "Probe | None", tried: _Tried) -
 async def survey(
     config: "Config", probe: "Probe | None" = None
 ) -> list[tuple[Vendor, tuple[str, ...] | None]]:
-    """Ask every server that might run on this machine, all at once."""
+    """Probe every known local server concurrently."""
     servers = [vendor for vendor in vendors(config).values() if vendor.is_own_server]
     async with asyncio.TaskGroup() as group:
         asked = [group.create_task(_ask(server, probe or list_models)) for server in servers]
@@ -142,36 +143,41 @@ def _told(models: tuple[str, ...] | None) -> str:
 
 
 async def list_models(server: Vendor) -> tuple[str, ...] | None:
-    """Ask a server on this machine which models it has; it gets a third of a second."""
+    """Return a local server's models; None without an answer within `PROBE_S`."""
+    from homarus.net.line import ExchangeFailed
+
     try:
-        async with asyncio.timeout(PROBE_S):
-            answer = await _get(f"{server.base_url}/models")
-    except (OSError, TimeoutError, ValueError, RecursionError):
+        answer = await _get(f"{server.base_url}/models")
+    except (ExchangeFailed, TimeoutError, ValueError, RecursionError):
         return None
     return chat_models(answer)
 
 
 async def _get(url: str) -> Json:
-    """A plain GET. HTTP/1.0, so that the body ends with the connection and is not in chunks."""
-    parts = urlsplit(url)
-    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    # Imported here: most starts probe no server.
+    from homarus.net.exchange import Peer, target_of
+
+    address = urlsplit(url)
+    peer = Peer(address, connect_s=PROBE_S, idle_s=PROBE_S, proxy="")
+    body = b""
     try:
-        head = f"GET {parts.path} HTTP/1.0\r\nHost: {parts.netloc}\r\nAccept: application/json\r\n"
-        writer.write(f"{head}Connection: close\r\n\r\n".encode("ascii"))
-        await writer.drain()
-        raw = b""
-        while len(raw) <= MAX_LIST_BYTES and (block := await reader.read(65536)):
-            raw += block
+        async with (
+            asyncio.timeout(PROBE_S),
+            peer.ask("GET", target_of(address), {"Accept": "application/json"}) as answer,
+        ):
+            if answer.status != 200:
+                raise ValueError("not a list of models")
+            async for piece in answer.pieces():
+                body += piece
+                if len(body) > MAX_LIST_BYTES:
+                    break
     finally:
-        writer.close()
-    head_bytes, _, body = raw.partition(b"\r\n\r\n")
-    if head_bytes.split(b" ", 2)[1:2] != [b"200"]:
-        raise ValueError("not a list of models")
+        await peer.close()
     return json.loads(body)
 
 
 def chat_models(answer: Json) -> tuple[str, ...]:
-    """The ids in a `/v1/models` answer that can be talked with."""
+    """Return the ids of chat models in a `/v1/models` response."""
     entries = answer.get("data") if isinstance(answer, dict) else None
     entries = entries if isinstance(entries, list) else []
     ids = [entry.get("id") for entry in entries if isinstance(entry, dict)]

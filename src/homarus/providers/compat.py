@@ -1,8 +1,8 @@
-"""Where services that speak OpenAI's chat dialect differ, as flags.
+"""The differences between services with a chat completions API, as flags.
 
-The names on the outside are the configuration's (`compat` of a provider or model). What is not
-set there follows from the address: OpenAI's own servers get everything, a few well-known others
-what they need, and everyone else the plain dialect that all of them take.
+Flags that the config does not set (`compat` of a provider or model) follow from the address:
+OpenAI's servers get everything, a few well-known services what they need, and all others the subset
+that every service accepts.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from homarus.core.value import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Compat:
-    """How to speak to one service."""
+    """The flags of one service."""
 
     developer_role: bool = False
     store: bool = False
@@ -27,8 +27,8 @@ class Compat:
     assistant_after_tool_result: bool = False
     thinking_as_text: bool = False
     mistral_tool_ids: bool = False
-    strict: bool | None = None  # takes `strict` in a tool; None: not said
-    unsigned_calls: bool = False  # Gemini 3 demands a signature on each call; this waives it
+    strict: bool | None = None  # accepts `strict` in a tool; None: unknown
+    unsigned_calls: bool = False  # Gemini 3 requires a signature on each call; this waives it
 
 
 _KEYS = {
@@ -61,7 +61,7 @@ _BY_DOMAIN = {
 
 
 def compat_of(base_url: str, *overrides: Mapping[str, Json]) -> Compat:
-    """The flags for an address; a later override wins."""
+    """Return the flags for an address; a later override wins."""
     compat = _by_address(base_url)
     for override in overrides:
         known = {_KEYS[key]: value for key, value in override.items() if key in _KEYS}
@@ -70,7 +70,7 @@ def compat_of(base_url: str, *overrides: Mapping[str, Json]) -> Compat:
 
 
 def is_openais_own(base_url: str) -> bool:
-    """Whether OpenAI itself answers there, and so with all that it offers."""
+    """Return whether the address is OpenAI's own."""
     host = _host(base_url)
     return host == "openai.com" or host.endswith(".openai.com")
 
@@ -78,7 +78,7 @@ def is_openais_own(base_url: str) -> bool:
 def _host(base_url: str) -> str:
     try:
         return (urlsplit(base_url).hostname or "").lower()
-    except ValueError:  # not an address; asking it will say so
+    except ValueError:  # not a URL; the request will raise an error
         return ""
 
 

@@ -1,7 +1,7 @@
-"""From a model's name to someone who answers for it.
+"""Resolve a model's name to a provider.
 
-The one place that knows which wire a provider speaks, where its key comes from, and what to say
-when either is missing.
+This module decides which wire format a provider uses and where its key comes from, and raises the
+errors for what is missing.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,6 @@ from homarus.core.errors import UnknownName, UserError
 from homarus.core.text import nearest
 from homarus.providers.base import Provider
 from homarus.providers.catalog import (
-    BUILT_APIS,
     DEMO,
     LOCAL,
     MODELS,
@@ -23,20 +22,19 @@ from homarus.providers.catalog import (
     vendors,
 )
 from homarus.providers.compat import is_openais_own
+from homarus.providers.registry import api_names, has_api, load_adapter
 
 if TYPE_CHECKING:
     from homarus.config.schema import Config
 
-# Whose a model is that is named without its provider and stands in no table, as in the original.
+# The provider of a bare model name that is in no table, as in OpenClaw.
 DEFAULT_PROVIDER = "anthropic"
-# The demo model reads slowly: a longer history would cost more time than it is worth.
+# The demo model reads slowly: a longer history would take too long.
 DEMO_PROMPT_TOKENS = 1500
-# Wires whose library knows the address.
-_CLOUDS = frozenset({"bedrock-converse-stream", "google-vertex"})
 
 
 def resolve(config: "Config", text: str, default_provider: str = DEFAULT_PROVIDER) -> ModelRef:
-    """The model a person means: an alias, `provider/model`, or a well-known model's bare name."""
+    """Resolve what a user wrote: an alias, `provider/model`, or a well-known model's bare name."""
     bare = text.strip().lower()
     provider = next((vendor for vendor, id_ in MODELS if id_ == bare), default_provider)
     ref = resolve_model_ref(text, config, provider)
@@ -46,13 +44,13 @@ def resolve(config: "Config", text: str, default_provider: str = DEFAULT_PROVIDE
 
 
 def provider_names(config: "Config") -> tuple[str, ...]:
-    """Every provider a model may be asked of."""
+    """Return the ids of all usable providers."""
     own = (normalize_provider_id(name) for name in config.models.providers)
     return tuple(dict.fromkeys((*own, *vendors(config), LOCAL)))
 
 
 def key_of(config: "Config", env: Mapping[str, str], provider: str) -> tuple[str, str]:
-    """Where a provider's key was found, and the key: the configuration, else the environment."""
+    """Return where a provider's key was found, and the key: the config, else the environment."""
     entry = entry_of(config, provider)
     if entry and entry.api_key and entry.api_key.strip():
         return f"models.providers.{provider}.apiKey", entry.api_key.strip()
@@ -64,15 +62,15 @@ def key_of(config: "Config", env: Mapping[str, str], provider: str) -> tuple[str
 
 
 def needs_key(config: "Config", provider: str) -> bool:
-    """A vendor's own service wants one; a server of one's own may do without."""
+    """Return whether a provider cannot be used without a key; own servers can."""
     vendor, entry = vendors(config).get(provider), entry_of(config, provider)
     if vendor is None or vendor.is_cloud:
-        return False  # a cloud's own library finds credentials
+        return False  # a cloud's library finds credentials
     return bool(vendor.key_names and not (entry and entry.base_url))
 
 
 def lacks_account(config: "Config", env: Mapping[str, str], provider: str) -> bool:
-    """Whether nothing here speaks of an account at a cloud; its library may still find one."""
+    """Return whether nothing indicates an account at a cloud; its library may still find one."""
     vendor = vendors(config).get(provider)
     if vendor is None or not vendor.is_cloud or entry_of(config, provider):
         return False
@@ -80,7 +78,7 @@ def lacks_account(config: "Config", env: Mapping[str, str], provider: str) -> bo
 
 
 def check(config: "Config", ref: ModelRef) -> None:
-    """Refuse a model that nobody here could reach, key or no key."""
+    """Raise an error for a model that cannot be reached, with or without a key."""
     if ref.provider == LOCAL:
         if ref.model != DEMO and not ref.model.startswith(("/", "~/")):
             fix = f"{LOCAL}/{DEMO}, or {LOCAL}/ and the whole path of a .gguf file"
@@ -93,30 +91,30 @@ def check(config: "Config", ref: ModelRef) -> None:
         raise UnknownName("provider", ref.provider, near, fix=fix)
     if entry is None:
         return
-    # Whoever lists the models of a server of their own means those and no others.
+    # The model list of a user's own server is exclusive.
     own = {configured.id: configured.api for configured in entry.models}
     if own and vendor is None and ref.model not in own:
         raise UnknownName("model", str(ref), nearest(ref.model, own))
     api = own.get(ref.model) or entry.api
-    if api and api not in BUILT_APIS:
+    if api and not has_api(api):
         raise UserError(
             f"the wire format {api} of {ref.provider} is not built yet",
-            fix=f"use a provider that speaks {' or '.join(BUILT_APIS)}",
+            fix=f"use a provider that speaks {' or '.join(api_names())}",
         )
 
 
 def api_of(config: "Config", model: Model) -> str:
-    """The wire a model is asked over: the configuration's word, else its vendor's own."""
+    """Return the wire format of a model: from the config, else its vendor's."""
     entry, vendor = entry_of(config, model.provider), vendors(config).get(model.provider)
     own = next((m.api for m in entry.models if m.id == model.id), None) if entry else None
     told = own or (entry.api if entry else None)
     if told or vendor is None:
         return told or "openai-completions"
     if vendor.api == "openai-responses" and entry and entry.base_url:
-        # Who stands in for OpenAI speaks chat; the newer wire only when the configuration says so.
+        # Services that replace OpenAI implement chat; Responses only when the config says so.
         return vendor.api if is_openais_own(entry.base_url) else "openai-completions"
     if vendor.api == "google-generative-ai" and entry and entry.base_url:
-        # Google answers OpenAI's dialect too, under an address that says so.
+        # Google also serves the chat completions API, under this path.
         address = entry.base_url.partition("?")[0].rstrip("/")
         return "openai-completions" if address.endswith("/openai") else vendor.api
     return vendor.api
@@ -125,57 +123,34 @@ def api_of(config: "Config", model: Model) -> str:
 def open_remote(
     config: "Config", model: Model, key: str, env: Mapping[str, str] | None = None
 ) -> Provider:
-    """The provider of a model somewhere else, asked with this key.
+    """Return the provider of a remote model, called with this key.
 
-    `env` is where the clouds look first for an account.
+    `env` is where a cloud's account is looked up first.
     """
     from homarus.providers.http import Settings
 
     entry, vendor = entry_of(config, model.provider), vendors(config).get(model.provider)
     base_url = (entry and entry.base_url) or (vendor.base_url if vendor else "")
-    api = api_of(config, model)
-    if not base_url and api not in _CLOUDS:
+    adapter = load_adapter(api_of(config, model))
+    if not base_url and getattr(adapter, "NEEDS_ADDRESS", True):
         where = f"models.providers.{model.provider}.baseUrl"
         raise UserError(f"the address of {model.provider} is not known", fix=f"set {where}")
     if entry and entry.api == "ollama" and not base_url.rstrip("/").endswith("/v1"):
-        base_url = f"{base_url.rstrip('/')}/v1"  # its own dialect lives beside OpenAI's
+        base_url = f"{base_url.rstrip('/')}/v1"  # Ollama serves its own API next to OpenAI's
     settings = Settings(
         model.provider,
         base_url,
         "" if entry and entry.auth == "aws-sdk" else key,
         headers=dict(entry.headers) if entry else {},
         auth_header=entry.auth_header if entry else None,
+        model_id=model.id,
+        env=env or {},
     )
-    models = [*known_models(config, model.provider), model]
-    match api:
-        case "bedrock-converse-stream":
-            from homarus.providers import bedrock
-
-            return bedrock.create(settings, models=models, env=env)
-        case "google-vertex":
-            from homarus.providers import vertex
-
-            return vertex.create(settings, model.id, models=models, env=env)
-        case "anthropic-messages":
-            from homarus.providers import anthropic
-
-            return anthropic.create(settings, models=models)
-        case "google-generative-ai":
-            from homarus.providers import google
-
-            return google.create(settings, models=models)
-        case "openai-responses":
-            from homarus.providers import responses
-
-            return responses.create(settings, models=models)
-        case _:
-            from homarus.providers import openai
-
-            return openai.create(settings, models=models)
+    return adapter.create(settings, models=[*known_models(config, model.provider), model])
 
 
 def open_local(model: Model, paths: Paths) -> Provider:
-    """The provider of a model inside this process."""
+    """Return the provider of a model inside this process."""
     from homarus.providers import demo, local
 
     if model.id != DEMO:

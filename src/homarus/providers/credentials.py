@@ -1,30 +1,31 @@
-"""An agent's credentials: which ones there are for a provider, in which order, and how they fare.
+"""An agent's credentials: which ones a provider has, their order, and their results.
 
-How to use it::
+Usage::
 
     credentials = open_credentials(config, env, paths, "main", SystemClock())
     for candidate in credentials.candidates("openai", model="gpt-5.2"):
         try:
-            answer = await ask(await candidate.secret())
+            answer = await call(await candidate.secret())
         except ProviderError as error:
-            credentials.mark(candidate, error)    # rests it when the error is about the credential
+            credentials.record_result(candidate, error)  # a cooldown if the credential failed
         else:
-            credentials.mark(candidate)           # it worked
+            credentials.record_result(candidate)  # a success
             break
     await credentials.close()
 
-- `candidates` gives what can be used now, best first; those that rest come last, with
-  `rests_until_ms` set: take one only when nothing else is left. `locked` is a profile the user
-  pinned for the session: it is the only one, resting or not. `preferred` goes first if it can.
-- `secret` reads the key, runs the command that prints it, or renews a login that ran out, once
-  however many ask. It raises a ProviderError; `mark` takes that too.
-- `mark` returns at once. What matters is written behind, within moments; a time of last use is
-  written at most once a minute, and by `flush` and `close`. What two processes mark adds up.
+- `candidates` returns what can be used now, best first; those in cooldown come last, with
+  `cooldown_until_ms` set, for use only when there is no other. `locked` is a profile that the
+  user pinned for the session: it is the only one, in cooldown or not. `preferred` goes first.
+- `secret` reads the key, runs the command that prints it, or refreshes an expired login, once
+  for concurrent callers. It raises a ProviderError, which `record_result` accepts too.
+- `record_result` returns at once. Important results are written behind, within moments; a time
+  of last use is written at most once a minute, and by `flush` and `close`. Results of two
+  processes add up.
 
 Profiles come from the agent's own `auth-profiles.json` and, where that has none of the name, from
-the main agent's; whatever is learnt about one is written where it came from. After them come the
-keys in the configuration (`config:openai`) and in the environment (`env:OPENAI_API_KEY`), whose
-rests are remembered by this process alone.
+the main agent's; results are written to the file a profile came from. After them come the keys of
+the config (`config:openai`) and of the environment (`env:OPENAI_API_KEY`), whose cooldowns are
+kept in this process only.
 """
 
 import asyncio
@@ -65,24 +66,24 @@ from homarus.providers.secret import Source, configured, fetch, kept_elsewhere, 
 if TYPE_CHECKING:
     from homarus.config.schema import Config
 
-COMMAND_KEEP_S = 300.0  # how long what a command printed is taken for true
+COMMAND_KEEP_S = 300.0  # how long a command's output is cached
 
 
 @dataclass(slots=True)
 class Candidate:
-    """One credential that may be used now; `rests_until_ms` is set on one that should not be."""
+    """One credential that may be used now; one in cooldown has `cooldown_until_ms` set."""
 
     profile_id: str
     provider: str
     kind: Kind
     model: str = ""
     rests_until_ms: int = 0
-    begun_ms: int = 0  # when its secret was last asked for: see `rotation`
-    given: str = field(default="", repr=False)  # what its secret was then
+    begun_ms: int = 0  # when its secret was last requested: see `rotation`
+    given: str = field(default="", repr=False)  # its secret at that time
     _fetch: "Callable[[Candidate], Awaitable[str]] | None" = field(default=None, repr=False)
 
     async def secret(self) -> str:
-        """The key or token to send; a ProviderError when it cannot be had."""
+        """Return the key or token to send. Raises ProviderError when it is unavailable."""
         if self._fetch is None:
             raise AuthFailed(f"the auth profile {self.profile_id} is nobody's")
         self.given = await self._fetch(self)
@@ -91,7 +92,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One credential as it stands, for use and for showing. `problem`: why it cannot be used."""
+    """One credential's state, for use and for display. `problem` is why it cannot be used."""
 
     profile: Profile
     source: Source
@@ -106,7 +107,7 @@ class Entry:
 def open_credentials(
     config: "Config", env: Mapping[str, str], paths: Paths, agent: str, clock: Clock
 ) -> "Credentials":
-    """The credentials of one agent. Nothing is read before somebody asks."""
+    """Return the credentials of one agent; nothing is read before the first use."""
     agent = normalize_agent_id(agent)
     files = [profile_file(config, env, paths, agent)]
     if agent != DEFAULT_AGENT:
@@ -115,7 +116,10 @@ def open_credentials(
 
 
 def profile_file(config: "Config", env: Mapping[str, str], paths: Paths, agent: str) -> ProfileFile:
-    """An agent's `auth-profiles.json`; the main agent's also stands for the older shared file."""
+    """Return an agent's `auth-profiles.json`.
+
+    The main agent's also replaces the legacy shared file.
+    """
     if agent in agents(config):
         folder = agent_settings(config, paths, agent).agent_dir
     else:
@@ -129,7 +133,7 @@ def profile_file(config: "Config", env: Mapping[str, str], paths: Paths, agent: 
 
 
 class Credentials:
-    """See the module's docstring."""
+    """The credentials of one agent; see the module's docstring."""
 
     def __init__(
         self,
@@ -146,15 +150,15 @@ class Credentials:
         self._turns: dict[str, asyncio.Lock] = {}
         self._printed: dict[str, tuple[str, float]] = {}
 
-    # What there is
+    # Available credentials
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with the files."""
+        """Return the problems of the files."""
         return tuple(text for file in self._files for text in file.read().warnings)
 
     def entries(self, provider: str = "") -> list[Entry]:
-        """Every credential, or those of one provider, usable or not."""
+        """Return every credential, or those of one provider, usable or not."""
         provider = normalize_provider_id(provider)
         found: dict[str, Entry] = {}
         last_good: dict[str, str] = {}
@@ -176,7 +180,7 @@ class Credentials:
     def candidates(
         self, provider: str, *, model: str = "", locked: str = "", preferred: str = ""
     ) -> tuple[Candidate, ...]:
-        """What may be tried for a provider, in order; see the module's docstring."""
+        """Return the credentials to try for a provider, in order; see the module's docstring."""
         provider = normalize_provider_id(provider)
         entries = {entry.profile.id: entry for entry in self.entries(provider)}
         if locked and self._binds(locked, entries):
@@ -197,7 +201,7 @@ class Credentials:
         return tuple(self._candidate(entries[each.id], model) for each in ordered)
 
     def order(self, provider: str) -> tuple[str, ...] | None:
-        """The order somebody set: the agent's own, the main agent's, the configuration's."""
+        """Return the configured order: the agent's own, the main agent's, or the config's."""
         provider = normalize_provider_id(provider)
         orders = [file.read().order for file in self._files]
         said = self._config.auth.order.items()
@@ -205,13 +209,13 @@ class Credentials:
         return next((order[provider] for order in orders if provider in order), None)
 
     def rests_until_ms(self, entry: Entry, model: str = "") -> int:
-        """When a credential may be used again, for a model or at all; 0: now."""
+        """Return when a credential may be used again, for a model or at all; 0: now."""
         now_ms = self._clock.now_ms()
         of_model = entry.of_models.get(model, UNUSED)
         return max(rests_until_ms(entry.usage, now_ms), rests_until_ms(of_model, now_ms))
 
     def none_for(self, provider: str) -> AuthFailed:
-        """The error when there is no candidate: what is missing, or what is wrong with each."""
+        """Return the error for no candidate: what is missing, or each credential's problem."""
         provider = normalize_provider_id(provider)
         wrong = [f"{e.profile.id}: {e.problem}" for e in self.entries(provider) if e.problem]
         told = f" ({'; '.join(wrong)})" if wrong else ""
@@ -235,7 +239,7 @@ class Credentials:
         )
 
     def _binds(self, locked: str, entries: Mapping[str, Entry]) -> bool:
-        """Whether a pinned profile is one of these; one of another provider does not bind."""
+        """Return whether a pinned profile is one of these; another provider's has no effect."""
         if locked in entries:
             return True
         known = [entry.profile.id for entry in self.entries()]
@@ -259,11 +263,11 @@ class Credentials:
         )
 
     def _problem(self, profile: Profile) -> str:
-        """Why a profile is not to be used, if there is a reason."""
+        """Return why a profile cannot be used, or an empty string."""
         said = self._config.auth.profiles.get(profile.id)
         if said and normalize_provider_id(said.provider) != profile.provider:
             return f"auth.profiles says it is for {said.provider}"
-        # A token that somebody pasted may stand for a login.
+        # A pasted token may replace a login.
         if said and profile.kind not in {said.mode, "token" if said.mode == "oauth" else ""}:
             return f"auth.profiles says it is of type {said.mode}"
         if not profile.expires_ms or self._clock.now_ms() < profile.expires_ms:
@@ -277,7 +281,7 @@ class Credentials:
         return f"the variable {source.value} is not set" if unset else ""
 
     def _said(self, source: Source) -> str:
-        """What stands in a place that can be looked at for nothing."""
+        """Return the secret of a source that can be read without cost."""
         if source.place == "env":
             return self._env.get(source.value, "").strip()
         return source.value if source.place == "plain" else ""
@@ -287,7 +291,7 @@ class Credentials:
         return list(dict.fromkeys((*named, *vendors(self._config))))
 
     def _implicit(self, provider: str, held: set[str]) -> Iterator[Entry]:
-        """Keys in the configuration and the environment; one that is held already is not said."""
+        """Return the keys of the config and the environment, without duplicates of stored ones."""
         usage = self._ledger.usage(None)
         for id_, source, place in self._places(provider):
             said = self._said(source)
@@ -338,7 +342,7 @@ class Credentials:
             raise _unusable(entry, exc.message, exc.fix) from exc
 
     async def _print(self, entry: Entry) -> str:
-        """What a command prints, or printed a little while ago."""
+        """Return a command's output, from the cache while it is fresh."""
         id_ = entry.profile.id
         async with self._turns.setdefault(id_, asyncio.Lock()):
             printed, at_s = self._printed.get(id_, ("", 0.0))
@@ -347,10 +351,10 @@ class Credentials:
                 self._printed[id_] = printed, self._clock.monotonic()
             return printed
 
-    # How they fare
+    # Results
 
     def mark(self, candidate: Candidate, error: ProviderError | None = None) -> None:
-        """Note how a request went; an error that says nothing of the credential is nothing."""
+        """Record the result of a request; errors unrelated to the credential are ignored."""
         if error is None:
             self.mark_good(candidate)
         elif reason := reason_of(error):
@@ -358,13 +362,13 @@ class Credentials:
             self.mark_failed(candidate, reason, after_s)
 
     def mark_good(self, candidate: Candidate) -> None:
-        """It worked: it rests no more, and is the one to begin with next time."""
+        """Record a success: it ends the cooldown and moves the credential to the front."""
         self._note(candidate, None, None)
 
     def mark_failed(
         self, candidate: Candidate, reason: Reason, after_s: float | None = None
     ) -> None:
-        """It failed: let it rest. `after_s` is what the service asked for."""
+        """Record a failure and start a cooldown. `after_s` is the delay the service asked for."""
         if reason == "auth":
             self._printed.pop(candidate.profile_id, None)
             if candidate.kind == "oauth" and candidate.given:
@@ -372,11 +376,11 @@ class Credentials:
         self._note(candidate, reason, after_s)
 
     async def flush(self) -> None:
-        """Write what is not written yet."""
+        """Write pending results."""
         await asyncio.to_thread(self._ledger.flush)
 
     async def close(self) -> None:
-        """Write what is not written yet; the credentials are not used again."""
+        """Write pending results; the credentials are not used again."""
         await self.flush()
 
     def _note(self, candidate: Candidate, reason: Reason | None, after_s: float | None) -> None:
@@ -408,7 +412,7 @@ def _unusable(entry: Entry, why: str, fix: str = "") -> AuthFailed:
 
 
 def _source_of(profile: Profile) -> tuple[Source, str]:
-    """Where a profile's secret is, and what is wrong with that."""
+    """Return the source of a profile's secret, and its problem."""
     if profile.kind == "oauth":
         return Source("plain", profile.secret), "" if profile.secret or profile.refresh else _EMPTY
     if profile.secret:

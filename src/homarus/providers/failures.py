@@ -1,8 +1,8 @@
-"""What went wrong at a vendor, as our errors: the one place that reads their words.
+"""Convert vendors' error responses into our error classes.
 
-A failure arrives as an HTTP status with a body, or as an error inside a stream; vendors agree on
-little but that some status, code, type or sentence says what it was. The class that is chosen
-decides what happens next, so the order of the rules matters: the most specific first.
+A failure arrives as an HTTP status with a body, or as an error inside a stream; its status, code,
+type or message identifies it. The error's class decides what happens next, so the order of the
+rules matters: the most specific come first.
 """
 
 import json
@@ -37,7 +37,7 @@ MIN_SECRET_CHARS = 6  # shorter ones ("none", "ollama") are words, not secrets
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Who was asked: what an error names, and the secrets it must not tell."""
+    """The provider, model and address that an error names, and the secrets it must not contain."""
 
     provider: str
     model: str
@@ -45,7 +45,7 @@ class Subject:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def tell(self, what: str) -> str:
-        """One line about this model, without secrets, of bounded length."""
+        """Return one line about this model, without secrets, of bounded length."""
         for secret in self.secrets:
             if len(secret) >= MIN_SECRET_CHARS:
                 what = what.replace(secret, "***")
@@ -54,16 +54,16 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A vendor's complaint, out of whichever shape it came in."""
+    """A vendor's error, independent of the shape it was sent in."""
 
     status: int
     words: str
-    codes: str = ""  # its code, type and status words, lower case, blank-separated
-    after_s: float | None = None  # how long it asks us to wait
+    codes: str = ""  # its code, type and status, lower case, separated by blanks
+    after_s: float | None = None  # the delay it asks for
 
 
 def problem_in(body: Json, status: int = 0) -> Problem:
-    """Read a parsed error body: `{error: {…}}`, `{error: "…"}`, `{message}`, `{detail}`, a list."""
+    """Parse an error body: `{error: {…}}`, `{error: "…"}`, `{message}`, `{detail}`, a list."""
     if isinstance(body, list) and body:
         body = body[0]
     if not isinstance(body, Mapping):
@@ -77,13 +77,13 @@ def problem_in(body: Json, status: int = 0) -> Problem:
     words = next(filter(None, told), None) or body.get("message")
     named = [inner.get("code"), inner.get("type"), inner.get("status"), body.get("type")]
     details = inner.get("details")
-    if isinstance(details, Mapping):  # Anthropic's own word for the cause
+    if isinstance(details, Mapping):  # Anthropic's field for the cause
         named.append(details.get("error_code"))
     raw = inner.get("metadata")
-    if isinstance(raw, Mapping) and raw.get("raw"):  # OpenRouter: what the vendor behind it said
+    if isinstance(raw, Mapping) and raw.get("raw"):  # OpenRouter: the upstream vendor's message
         words = f"{words}: {raw['raw']}"
     reasons, after_s = _details(inner.get("details"))
-    if str(inner.get("param")).startswith("reasoning"):  # the sentence may not say what of it
+    if str(inner.get("param")).startswith("reasoning"):  # the message may not name the parameter
         reasons.append(inner["param"])
     numbers = [int(str(code)) for code in named if _is_status(code)]
     codes = " ".join(str(code).lower() for code in (*named, *reasons) if code)
@@ -92,7 +92,7 @@ def problem_in(body: Json, status: int = 0) -> Problem:
 
 
 def _details(details: Json) -> tuple[list[str], float | None]:
-    """What Google adds to an error: its reasons, and how long to wait."""
+    """Return the reasons and the retry delay that Google adds to an error."""
     reasons: list[str] = []
     after_s: float | None = None
     for detail in details if isinstance(details, list) else ():
@@ -107,7 +107,7 @@ def _details(details: Json) -> tuple[list[str], float | None]:
 
 
 def problem_of(body: bytes, status: int) -> Problem:
-    """Read an error body that may be JSON, text, a web page or nothing."""
+    """Parse an error body that may be JSON, text, HTML or empty."""
     text = body.decode("utf-8", "replace").strip()
     try:
         return problem_in(json.loads(text), status)
@@ -121,7 +121,7 @@ def problem_of(body: bytes, status: int) -> Problem:
 def refused(
     subject: Subject, status: int, body: bytes, headers: Mapping[str, str], now_ms: int
 ) -> ProviderError:
-    """The error for an HTTP answer that is not a success."""
+    """Return the error for an unsuccessful HTTP response."""
     if 300 <= status < 400:
         return BadRequest(
             subject.tell(f"the server sends us elsewhere (HTTP {status})"),
@@ -137,7 +137,7 @@ def refused(
 def error_of(
     subject: Subject, problem: Problem, after_s: float | None = None, *, midway: bool = False
 ) -> ProviderError:
-    """The error for a problem; `midway` when the answer had begun."""
+    """Return the error for a vendor's problem; `midway` when the answer had started."""
     after_s = problem.after_s if after_s is None else after_s
     kind = _kind(problem, midway=midway)
     how = f" (HTTP {problem.status})" if problem.status else ""
@@ -153,24 +153,24 @@ def error_of(
 
 
 def broken(subject: Subject, what: str) -> StreamBroken:
-    """The answer cannot be read to its end."""
+    """Return the error for an answer that cannot be read to its end."""
     return StreamBroken(subject.tell(what), fix=_FIX[StreamBroken])
 
 
 def unreachable(subject: Subject, why: str) -> Unreachable:
-    """Nobody was there."""
+    """Return the error for a service that cannot be reached."""
     fix = f"is the server at {subject.url} running, and is baseUrl right?"
     return Unreachable(subject.tell(f"no connection to {subject.url}: {why}"), fix=fix)
 
 
 def timed_out(subject: Subject, idle_s: float) -> ProviderTimeout:
-    """Nothing came for too long."""
+    """Return the error for a service that sent nothing for too long."""
     said = f"nothing came from {subject.url} for {idle_s:g} s"
     return ProviderTimeout(subject.tell(said), fix=_FIX[ProviderTimeout])
 
 
 def wait_s(headers: Mapping[str, str], now_ms: int) -> float | None:
-    """How long an answer asks us to wait: `retry-after-ms`, or `retry-after` (seconds or date)."""
+    """Return the delay a response asks for in `retry-after-ms` or `retry-after`."""
     millis = _number(headers.get("retry-after-ms", ""))
     if millis is not None:
         return _bounded(millis / 1000)
@@ -202,8 +202,8 @@ def _is_status(code: Json) -> bool:
     return str(code).isascii() and str(code).isdigit() and 400 <= int(str(code)[:9]) < 600
 
 
-# Patterns, compiled when something first goes wrong. Here: each vendor's own way to say that
-# the request does not fit.
+# Patterns, compiled at the first error. These are the vendors' messages for a request that exceeds
+# the context window.
 _OVERFLOW = (
     r"context[_ ]length[_ ]exceeded|exceed_context_size|context_window_exceeded"
     r"|maximum (context|prompt|model) length|exceeds? (the )?(available )?context"
@@ -266,7 +266,7 @@ def _kind(problem: Problem, *, midway: bool) -> type[ProviderError]:
         (_IMAGE, ImageTooLarge),
         (_BILLING, BillingFailed),
     ):
-        # "Input tokens have exceeded your rate limit" is about the minute, not the window.
+        # "Input tokens have exceeded your rate limit" is about the rate, not the window.
         by_the_minute = kind is ContextOverflow and "rate_limit_error" in problem.codes
         if re.search(pattern, text) and not by_the_minute:
             return kind
@@ -306,7 +306,7 @@ _STATUS: dict[int, type[ProviderError]] = {
 
 
 def _by_words(codes: str, text: str, *, midway: bool) -> type[ProviderError]:
-    """No status: an error inside a stream."""
+    """Classify an error inside a stream, which has no status, by its text."""
     for pattern, where, kind in (
         (_AUTH, text, AuthFailed),
         (_LIMIT_CODE, codes, RateLimited),

@@ -1,12 +1,12 @@
-"""Several ways to an answer, tried in order: itself a Provider.
+"""A Provider that tries several targets in order.
 
-A way is one model asked with one credential. What a failure means for the next step is the
-error's class: a refused or empty account is marked and the next way tried; a busy service is
-tried again after a pause, then left; a request that is wrong stays wrong everywhere and is
-reported. A cancelled run ends at once: stopping is never taken for a failure.
+A target is one model with one credential. The class of an error decides the next step: a refused or
+empty account is recorded and the next target tried; an overloaded service is retried after a
+backoff, then left; an invalid request fails everywhere and is raised. A cancelled run ends at once
+and is never treated as a failure.
 
-When an attempt fails after it began to speak, `Retried` tells whoever listens that what was
-said is void.
+When an attempt fails after its first delta, `AttemptRetried` tells consumers that earlier deltas
+are void.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ from homarus.providers.limiter import Limiter
 
 LEVELS: tuple[ThinkLevel, ...] = ("off", "minimal", "low", "medium", "high", "xhigh")
 PASSING = (Overloaded, ProviderTimeout, Unreachable, StreamBroken)
-LONGEST_WAIT_S = 60.0  # a longer rest is not waited for inside a run
+LONGEST_WAIT_S = 60.0  # a longer cooldown is not waited for inside a run
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One model asked with one credential. `open` may read secrets and fail.
+    """One model with one credential. `open` may read secrets and fail.
 
-    `mark` is told how an attempt ended: None is a success.
+    `mark` is called with the result of an attempt: None is a success.
     """
 
     model: Model
@@ -56,7 +56,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long and how often. `attempt_s` is one attempt's own deadline."""
+    """Delays and attempt counts. `attempt_s` is the deadline of one attempt."""
 
     tries: int = 3
     attempt_s: float = 300.0
@@ -64,7 +64,7 @@ class Patience:
 
 
 class Fallback:
-    """Tries its ways in order until one answers. `name` and `api` are those of the first."""
+    """Tries its targets in order until one answers. `name` and `api` are those of the first."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Fallback:
         self._patience = patience or Patience()
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        """Ask one way after another."""
+        """Try one target after another."""
         tried: list[ProviderError] = []
         for index, way in enumerate(self._ways):
             last = index + 1 == len(self._ways)
@@ -99,12 +99,12 @@ class Fallback:
         raise tried[0] if len(tried) == 1 else AllFailed(tuple(tried))
 
     async def close(self) -> None:
-        """The ways' providers belong to whoever opened them."""
+        """Do nothing: whoever opened the targets' providers closes them."""
 
     async def _one(
         self, way: Way, request: Request, *, last: bool
     ) -> AsyncGenerator[Delta | Message, None]:
-        """One way, as often as its failures are worth it."""
+        """Try one target as often as its errors allow."""
         request = _for_model(request, way.model)
         attempt = 1
         while True:
@@ -143,7 +143,7 @@ class Fallback:
                 raise
 
     def _pause_s(self, exc: ProviderError, attempt: int, *, last: bool) -> float | None:
-        """How long to wait before the same way is tried again; None: leave it."""
+        """Return the delay before the same target is retried, or None to leave it."""
         if attempt >= self._patience.tries:
             return None
         if isinstance(exc, RateLimited):
@@ -158,13 +158,13 @@ class Fallback:
 async def _timed(
     provider: Provider, request: Request, attempt_s: float
 ) -> AsyncGenerator[Delta | Message, None]:
-    """The provider's stream, held to one attempt's deadline."""
+    """Yield the provider's stream within one attempt's deadline."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + attempt_s
     stream = provider.stream(request)
     try:
         try:
-            # A timer for the silence before the first piece; after it the clock is looked at.
+            # A timer covers the silence before the first piece; later the clock is checked.
             async with asyncio.timeout_at(deadline):
                 piece = await anext(stream)
         except TimeoutError as exc:
@@ -187,7 +187,7 @@ def _late(provider: Provider, request: Request, attempt_s: float) -> ProviderTim
 
 
 def _goes_on(exc: ProviderError) -> bool:
-    """Whether another model or credential is worth a try after this."""
+    """Return whether another model or credential may succeed after this error."""
     if isinstance(exc, BadRequest):
         return exc.status == 404  # this service does not have the model; another may
     return isinstance(exc, (AuthFailed, BillingFailed, RateLimited, *PASSING))

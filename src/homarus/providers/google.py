@@ -1,8 +1,7 @@
-"""Google's Gemini API.
+"""The provider for Google's Gemini API.
 
-`Settings` says where and with which key; `create` makes the Provider. `models` tells what is
-known of each model (price, whether it sees and thinks); of a model that is not among them, its
-name tells. The key goes in a header of its own, never in the address.
+`create` makes a Provider from a `ProviderConnection`. `models` holds what is known of each model;
+of other models, the name tells whether they reason. The key is sent in a header, never in the URL.
 """
 
 import json
@@ -17,7 +16,7 @@ from homarus.core.message import Json, Message, Origin
 from homarus.providers.base import Delta, Request, ToolSpec
 from homarus.providers.catalog import Model
 from homarus.providers.chat_reply import Malformed
-from homarus.providers.chat_request import encode
+from homarus.providers.conversation import encode_json
 from homarus.providers.failures import Problem, Subject, broken, error_of, problem_in
 from homarus.providers.google_reply import Reply
 from homarus.providers.google_request import API, Turns, tool_list, wire_name
@@ -26,12 +25,13 @@ from homarus.providers.http import Endpoint, Settings
 
 __all__ = ["API", "Google", "Settings", "create"]
 
+APIS = ("google-generative-ai",)
 KEY_HEADER = "x-goog-api-key"
 HOST = "generativelanguage.googleapis.com"
 VERSION = "v1beta"
-# Settings of ours that Google has no field for.
+# Our settings that have no field at Google.
 _NOT_SENT = frozenset({"contents", "cacheRetention"})
-# How an answer ends when it was not the model that ended it.
+# Finish reasons of answers that the model did not end itself.
 _FILTERED = frozenset(
     {
         *("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE"),
@@ -48,7 +48,7 @@ _BROKEN = {
     "OTHER": "the model stopped for a reason it does not tell",
 }
 _REFUSED = {"MISSING_THOUGHT_SIGNATURE": Problem(400, "a signature is missing", "invalid_argument")}
-# What of the caller's params belongs into `generationConfig`; the rest stands beside it.
+# The caller's params that belong into `generationConfig`; others are top-level fields.
 _CONFIG = {
     **{
         name: name
@@ -72,13 +72,13 @@ _CONFIG = {
 def create(
     settings: Settings, *, models: Iterable[Model] = (), clock: Clock | None = None
 ) -> "Google":
-    """A provider; nothing is opened before its first request."""
+    """Return a provider; it opens no connection before its first request."""
     settings = replace(settings, base_url=_versioned(settings.base_url))
     return Google(settings, {model.id: model for model in models}, clock or SystemClock())
 
 
 class Google:
-    """One service that speaks Gemini's API."""
+    """A service that implements the Gemini API."""
 
     api = API
 
@@ -89,7 +89,7 @@ class Google:
         self._wires: dict[str, _Wire] = {}
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        """Ask, and pass on the answer as it comes."""
+        """Send the request and yield the answer as it arrives."""
         model = self._models.get(request.model) or Model(self.name, request.model, known=False)
         subject = self._endpoint.subject(request.model)
         wire = self._wire(model)
@@ -108,7 +108,7 @@ class Google:
                             yield delta
         except (StreamBroken, ProviderTimeout):
             if not reply.finish:
-                raise  # after its end, a torn connection takes nothing away
+                raise  # a connection lost after the end of the answer loses nothing
         except Malformed as exc:
             raise broken(subject, f"its answer is malformed: {exc}") from exc
         yield self._message(reply, model, subject)
@@ -119,7 +119,7 @@ class Google:
     async def _place(
         self, method: str, model: Model, subject: Subject
     ) -> tuple[str, Mapping[str, str]]:
-        """Where a model's method is called, and with which headers."""
+        """Return the path and the headers of a call of a model's method."""
         return method, model.headers
 
     def _wire(self, model: Model) -> "_Wire":
@@ -137,12 +137,12 @@ class Google:
 
 
 class _Wire:
-    """How requests to one model look."""
+    """Builds requests to one model."""
 
     def __init__(self, model: Model, provider: str) -> None:
         self._model = model
         self.path = _path(model.id)
-        self.names: Mapping[str, str] = {}  # from names on the wire to the tools' own
+        self.names: Mapping[str, str] = {}  # tool names on the wire to ours
         self._thinks = model.reasoning or (not model.known and thinks(model.id))
         self._turns = Turns(
             provider=provider,
@@ -154,16 +154,16 @@ class _Wire:
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"[]")
 
     def body(self, request: Request) -> bytes:
-        """The request as JSON; what was rendered for an earlier turn is used again."""
+        """Encode a request; rendered messages of earlier turns come from the cache."""
         fields = self._fields(request)
-        pieces = [encode(fields)[:-1], b"," if fields else b"", b'"contents":[']
+        pieces = [encode_json(fields)[:-1], b"," if fields else b"", b'"contents":[']
         pieces += [b",".join(self._turns.render(request.messages)), b"]"]
         if request.tools and self._model.calls_tools and "tools" not in request.params:
             pieces += [b',"tools":', self._tool_list(request.tools)]
         return b"".join((*pieces, b"}"))
 
     def _fields(self, request: Request) -> dict[str, Json]:
-        """Everything but contents and tools. The caller's params come last; null removes."""
+        """Return all fields but contents and tools; the caller's params override, null removes."""
         fields: dict[str, Json] = {}
         if request.system.strip():
             fields["systemInstruction"] = {"parts": [{"text": request.system}]}
@@ -190,7 +190,7 @@ class _Wire:
 
 
 def _versioned(base_url: str) -> str:
-    """Google's own address may be given without the version that all its paths begin with."""
+    """Add the API version to Google's address when it is missing."""
     bare = base_url.rstrip("/")
     return f"{bare}/{VERSION}" if bare.endswith(HOST) else base_url
 
@@ -207,7 +207,7 @@ def _without_nulls(fields: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _chunks(data: str, subject: Subject) -> list[dict[str, Json]]:
-    """The chunks of an event: one; or all, from a service that sent the answer in one piece."""
+    """Parse an event's chunks: one, or all of an answer that was not streamed."""
     if not data.strip():
         return []
     try:
@@ -224,7 +224,7 @@ def _chunks(data: str, subject: Subject) -> list[dict[str, Json]]:
 
 
 def _bad_end(reply: Reply, subject: Subject) -> ProviderError | None:
-    """The error for an answer that is none, or did not come to its end."""
+    """Return the error for an answer that is blocked, invalid or incomplete, or None."""
     end = reply.finish
     if reply.blocked or end in _FILTERED:
         word = f"its filter stopped it ({reply.blocked or end})"

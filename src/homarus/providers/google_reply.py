@@ -1,8 +1,8 @@
-"""An answer of Gemini's, put together chunk by chunk.
+"""Assemble an answer of the Gemini API from its chunks.
 
-Pure: parsed chunks go in, deltas come out, and at the end there is what the answer says, asks
-for, shows and cost. Parts keep their order and their signatures: both are wanted back as they
-were. Kinds of parts that are not known are passed over; the vendor adds some every year.
+Parsed chunks go in, deltas come out; at the end the parts, the stop reason and the usage are
+available. Parts keep their order and signatures, because both must be sent back unchanged. Unknown
+kinds of parts are ignored: the vendor adds some every year.
 """
 
 import json
@@ -24,13 +24,13 @@ from homarus.providers.base import Delta, TextDelta, ThinkingDelta
 from homarus.providers.catalog import Price
 from homarus.providers.chat_reply import Malformed
 
-MADE_ID = "call_"  # how the ids of calls that came without one begin
+MADE_ID = "call_"  # the prefix of ids we give to calls that have none
 
 _LENGTH = frozenset({"MAX_TOKENS", "CONTINUATION"})
 
 
 class _Words:
-    """Text or reasoning in the making. A signature ends it: what follows is another part."""
+    """Text or reasoning under assembly. A signature ends it: what follows is another part."""
 
     __slots__ = ("pieces", "signature", "thought")
 
@@ -48,12 +48,12 @@ _Block: TypeAlias = "_Words | ToolCall | Image"
 
 
 class Reply:
-    """One answer, as far as it has come. `names` leads from names on the wire to the tools'."""
+    """Assembles one streamed answer. `names` maps tool names on the wire to ours."""
 
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
-        self.finish = ""  # the vendor's word for how it ended
-        self.why = ""  # its words about that
-        self.blocked = ""  # its word for why the question was not answered
+        self.finish = ""  # the vendor's finish reason
+        self.why = ""  # its explanation
+        self.blocked = ""  # why the prompt was blocked
         self._names = names or {}
         self._blocks: list[_Block] = []
         self._open: _Words | None = None
@@ -61,7 +61,7 @@ class Reply:
         self._usage: Json = None
 
     def add(self, chunk: Mapping[str, Json]) -> Sequence[Delta]:
-        """Take a chunk in; what it said is returned."""
+        """Apply a chunk and return its deltas."""
         self._usage = chunk.get("usageMetadata") or self._usage
         candidates = chunk.get("candidates")
         if not candidates:
@@ -71,7 +71,7 @@ class Reply:
             raise Malformed("candidates are not a list of objects")
         candidate = candidates[0]
         if candidate.get("index"):
-            return ()  # an answer beside the first, which nobody asked for
+            return ()  # a second candidate, which was not requested
         finish = candidate.get("finishReason")
         if finish and finish != "FINISH_REASON_UNSPECIFIED":
             self.finish = str(finish)
@@ -87,17 +87,20 @@ class Reply:
         return self._take(parts)
 
     def message_parts(self) -> tuple[Part, ...]:
-        """What was thought, said, asked for and drawn, in its order."""
+        """Return the reasoning, text, tool calls and pictures in order."""
         return tuple(block.made() if isinstance(block, _Words) else block for block in self._blocks)
 
     def stop(self) -> StopReason:
-        """How it ended, in our words."""
+        """Return the stop reason in our terms."""
         if self.finish in _LENGTH:
             return "length"
         return "toolUse" if any(isinstance(b, ToolCall) for b in self._blocks) else "stop"
 
     def usage(self, price: Price) -> Usage:
-        """What it cost. Google counts cached tokens in, and reasoning apart from the answer."""
+        """Return tokens and cost.
+
+        Google includes cached tokens in the input, and counts reasoning apart.
+        """
         raw = self._usage if isinstance(self._usage, dict) else {}
         given = _count(raw, "promptTokenCount") + _count(raw, "toolUsePromptTokenCount")
         reasoning = _count(raw, "thoughtsTokenCount")
@@ -127,7 +130,7 @@ class Reply:
 
     def _say(self, text: str, part: Mapping[str, Json]) -> Delta | None:
         words = self._open
-        if len(part) == 1:  # as nearly all of them come
+        if len(part) == 1:  # the shape of nearly all chunks
             thought, signature = False, ""
         else:
             thought = part.get("thought") is True

@@ -1,40 +1,44 @@
-"""Our messages as Gemini's contents: valid by construction.
+"""Render messages as the contents of the Gemini API.
 
-Whatever the history holds, turns alternate between user and model and begin and end with the
-user; a turn with calls is followed by one with exactly their results, in the same order; a result
-without a call is left out, and no turn is empty. Each message is made into parts once, as JSON,
-and kept while it lives.
+Turns alternate between user and model, the first and the last are the user's; a turn with calls is
+followed by exactly their results in the same order; results without a call are dropped, and no turn
+is empty. Each message is encoded once and cached while it lives.
 """
 
 import binascii
 import hashlib
 import re
-from collections.abc import Iterable
-from dataclasses import field
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Mapping
 
-from homarus.core.message import Image, Json, Message, Part, Text, Thinking, ToolCall, ToolReturn
+from homarus.core.message import Image, Json, Message, Text, Thinking, ToolCall, ToolReturn
 from homarus.core.value import dataclass
 from homarus.providers.base import ToolSpec
-from homarus.providers.chat_request import (
+from homarus.providers.conversation import (
+    GO_ON,
     INTERRUPTED,
     NO_OUTPUT,
     NO_TEXT,
     PICTURES,
+    SHOWN,
     UNSEEN,
-    encode,
+    Author,
+    Block,
+    CallBlock,
+    CallIds,
+    Conversation,
+    ConversationTurn,
+    MessageBlocks,
+    alternate,
+    encode_json,
 )
 from homarus.providers.google_reply import MADE_ID
 from homarus.providers.google_schema import parameters
-from homarus.providers.rendered import Rendered
 
 API = "google-generative-ai"
 BEGAN = "(The beginning of this conversation is not shown.)"
-GO_ON = "Go on."
-SHOWN = "[A picture was shown here.]"
 PICTURES_BELOW = "(See the picture below.)"
 LEFT_OUT = "[An attachment was left out: this model cannot read it.]"
-# Google's own word for a part whose signature is not at hand.
+# Google's value for a part whose signature is not available.
 UNSIGNED = "skip_thought_signature_validator"
 
 _MIMES = frozenset(
@@ -48,108 +52,50 @@ _MIMES = frozenset(
 _SAME_MIME = {"image/jpg": "image/jpeg", "audio/x-wav": "audio/wav", "text/md": "text/markdown"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
-_NEVER_REPLAYED = frozenset({"error", "aborted"})
-
-_Role: TypeAlias = Literal["user", "model"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A call of a model's turn, as far as its result must repeat it."""
-
-    name: str
-    id: str = ""  # only an id that Google gave
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """One message: what it adds to a turn, the calls it makes, the call it is the result of."""
+    """One message as parts; of a result, its pictures and the response for its call."""
 
     parts: tuple[bytes, ...] = ()
-    calls: dict[str, _Call] = field(default_factory=dict)
-    answers: str = ""
+    calls: tuple[bytes, ...] = ()  # the start of each call's response: its name and id
     result: bytes = b""
 
 
-@dataclass(slots=True)
-class _Results:
-    """The place behind a turn with calls, where their results go in the order of the calls."""
-
-    calls: dict[str, _Call]
-    found: dict[str, _Made] = field(default_factory=dict)
-
-    def parts(self) -> list[bytes]:
-        results: list[bytes] = []
-        pictures: list[bytes] = []
-        for key, call in self.calls.items():
-            made = self.found.get(key)
-            results.append(_result(call, made.result if made else _NO_RESULT))
-            pictures += made.parts if made else ()
-        return [*results, encode({"text": PICTURES}), *pictures] if pictures else results
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    role: _Role
-    parts: list[bytes | _Results]
-
-    def json(self) -> bytes:
-        parts: list[bytes] = []
-        for part in self.parts:
-            parts += [part] if isinstance(part, bytes) else part.parts()
-        return b'{"role":"%b","parts":[%b]}' % (self.role.encode(), b",".join(parts))
-
-
 class Turns:
-    """Renders messages for one model. `signs` when it demands a signature on each call."""
+    """Renders messages for one model. `signs`: it requires a signature on each call."""
 
     def __init__(
         self, *, provider: str, model: str, sees_images: bool, draws: bool, signs: bool
     ) -> None:
-        self._provider, self._model = provider, model
         self._sees_images, self._draws, self._signs = sees_images, draws, signs
-        self._rendered: Rendered[_Made] = Rendered(self._make)
+        author = Author(provider, model)
+        self._conversation = Conversation(self._make, author=author, ids=CallIds())
 
     def render(self, messages: Iterable[Message]) -> list[bytes]:
-        """The contents to send, each as JSON."""
-        turns: list[_Turn] = []
-        waiting: dict[str, _Results] = {}
-        for message in messages:
-            made = self._rendered[message]
-            if message.role == "tool":
-                results = waiting.pop(made.answers, None) if made.result else None
-                if results is not None:
-                    results.found[made.answers] = made
-                continue
-            _add(turns, "user" if message.role == "user" else "model", *made.parts)
-            if made.calls:
-                results = _Results(made.calls)
-                _add(turns, "user", results)
-                waiting.update(dict.fromkeys(made.calls, results))
-        if turns and turns[0].role == "model":
-            turns.insert(0, _Turn("user", [encode({"text": BEGAN})]))
-        if not turns or turns[-1].role == "model":
-            turns.append(_Turn("user", [encode({"text": GO_ON if turns else NO_TEXT})]))
-        return [turn.json() for turn in turns]
+        """Return the contents to send, each as JSON."""
+        entries, _ = self._conversation.place(messages)
+        entries = [entry for entry in entries if entry.encoded.parts]
+        turns = alternate(entries, opening=_OPENING, closing=_CLOSING, empty=_EMPTY)
+        return [_turn_json(turn) for turn in turns]
 
-    def _make(self, message: Message) -> _Made:
-        match message.role:
-            case "user":
-                return _Made(self._shown(message.parts) or (encode({"text": NO_TEXT}),))
-            case "assistant":
-                return self._answered(message)
-            case "tool":
-                return self._returned(message)
+    def _make(self, message: MessageBlocks) -> _Made:
+        if message.result is not None:
+            return self._returned(message.result)
+        if message.role == "assistant":
+            return self._answered(message)
+        return _Made(self._shown(message.blocks) or _EMPTY.parts)
 
-    def _shown(self, parts: Iterable[Part]) -> tuple[bytes, ...]:
-        """What a person or a tool showed."""
+    def _shown(self, parts: Iterable[Block]) -> tuple[bytes, ...]:
+        """Return the texts and pictures of a user."""
         shown: list[Json] = []
         for part in parts:
             if isinstance(part, Text) and part.text:
                 shown.append({"text": part.text})
             elif isinstance(part, Image):
                 shown.append(self._inline(part))
-        return tuple(encode(part) for part in shown)
+        return tuple(encode_json(part) for part in shown)
 
     def _inline(self, image: Image) -> dict[str, Json]:
         if not self._sees_images:
@@ -161,12 +107,11 @@ class Turns:
             return {"text": LEFT_OUT}
         return {"inlineData": {"mimeType": mime, "data": data}}
 
-    def _answered(self, message: Message) -> _Made:
-        own = self._wrote(message)
-        from_google = message.origin is not None and message.origin.api == API
+    def _answered(self, message: MessageBlocks) -> _Made:
+        own = message.is_own
         parts: list[Json] = []
-        calls: dict[str, _Call] = {}
-        for part in message.parts:
+        calls: list[bytes] = []
+        for part in message.blocks:
             match part:
                 case Text(text, signature):
                     parts += _said({"text": text}, signature if own else "")
@@ -174,64 +119,60 @@ class Turns:
                     parts += _thought(text, signature)
                 case Image():
                     parts.append(self._drawn(part))
-                case ToolCall() if part.id not in calls:
-                    given = from_google and not part.id.startswith(MADE_ID)
-                    call = _Call(wire_name(part.name), part.id if given else "")
-                    parts.append(self._called(part, call, own=own, first=not calls))
-                    calls[part.id] = call
+                case CallBlock(call_id, call):
+                    # Only ids that Google gave are sent back.
+                    given = call_id and message.api == API and not call_id.startswith(MADE_ID)
+                    named = {"name": wire_name(call.name), **({"id": call_id} if given else {})}
+                    parts.append(self._called(call, named, own=own, first=not calls))
+                    calls.append(encode_json(named)[:-1])
                 case _:
                     pass
         if not any(_says_something(part) for part in parts):
             return _Made()
-        return _Made(tuple(encode(part) for part in parts), calls)
+        return _Made(tuple(encode_json(part) for part in parts), tuple(calls))
 
-    def _called(self, part: ToolCall, call: _Call, *, own: bool, first: bool) -> dict[str, Json]:
-        function: dict[str, Json] = {"name": call.name, "args": dict(part.args)}
-        if call.id:
-            function["id"] = call.id
-        signature = part.signature if own and is_base64(part.signature) else ""
-        # Of several calls made together, the first alone is signed.
+    def _called(
+        self, call: ToolCall, named: Mapping[str, str], *, own: bool, first: bool
+    ) -> dict[str, Json]:
+        function: dict[str, Json] = {"name": named["name"], "args": dict(call.args)}
+        if "id" in named:
+            function["id"] = named["id"]
+        signature = call.signature if own and is_base64(call.signature) else ""
+        # Of several calls made together, only the first needs a signature.
         signature = signature or (UNSIGNED if self._signs and first else "")
         signed = {"thoughtSignature": signature} if signature else {}
         return {"functionCall": function, **signed}
 
     def _drawn(self, image: Image) -> dict[str, Json]:
-        """A picture in a model's own turn; only a model that draws takes it there."""
+        """Return a picture in a model's turn; only a model that draws accepts it there."""
         inline = self._inline(image) if self._draws else {}
         if "inlineData" not in inline:
             return {"text": SHOWN}
         return {**inline, "thoughtSignature": UNSIGNED} if self._signs else inline
 
-    def _returned(self, message: Message) -> _Made:
-        result = next((part for part in message.parts if isinstance(part, ToolReturn)), None)
-        if result is None:
-            return _Made()
+    def _returned(self, result: ToolReturn) -> _Made:
         images = [self._inline(part) for part in result.content if isinstance(part, Image)]
         pictures = [image for image in images if "inlineData" in image]
         notes = [image["text"] for image in images if "text" in image]
         text = "\n".join(filter(None, (result.text, *notes)))
-        said = text or (PICTURES_BELOW if pictures else NO_OUTPUT)
+        output = text or (PICTURES_BELOW if pictures else NO_OUTPUT)
         return _Made(
-            tuple(encode(picture) for picture in pictures),
-            answers=result.call_id,
-            result=encode({"error" if result.is_error else "output": said}),
-        )
-
-    def _wrote(self, message: Message) -> bool:
-        """Did this very model write it? A signature means nothing to another."""
-        origin = message.origin
-        return (
-            origin is not None
-            and origin.stop not in _NEVER_REPLAYED
-            and (origin.provider, origin.model) == (self._provider, self._model)
+            tuple(encode_json(picture) for picture in pictures),
+            result=encode_json({"error" if result.is_error else "output": output}),
         )
 
 
-_NO_RESULT = encode({"error": INTERRUPTED})
+def _text(text: str) -> _Made:
+    return _Made((encode_json({"text": text}),))
+
+
+_OPENING, _CLOSING, _EMPTY = _text(BEGAN), _text(GO_ON), _text(NO_TEXT)
+_PICTURES_NOTE = encode_json({"text": PICTURES})
+_NO_RESULT = encode_json({"error": INTERRUPTED})
 
 
 def tool_list(tools: Iterable[ToolSpec]) -> bytes:
-    """The tools a model may call; a second one of the same name is left out."""
+    """Return the tools a model may call; a second one of the same name is dropped."""
     declared: dict[str, Json] = {}
     for spec in tools:
         name = wire_name(spec.name)
@@ -241,11 +182,11 @@ def tool_list(tools: Iterable[ToolSpec]) -> bytes:
         taken = parameters(spec.parameters)
         if taken is not None:
             declared[name]["parameters"] = taken
-    return encode([{"functionDeclarations": list(declared.values())}])
+    return encode_json([{"functionDeclarations": list(declared.values())}])
 
 
 def wire_name(name: str) -> str:
-    """A tool's name as Gemini takes it: the same name always, another name never."""
+    """Return a valid, unique and stable name for a tool."""
     if _NAME.fullmatch(name):
         return name
     digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
@@ -253,21 +194,27 @@ def wire_name(name: str) -> str:
 
 
 def is_base64(text: str) -> bool:
-    """Whether Google takes this for bytes."""
+    """Return whether the text is valid base64 of at least one byte."""
     try:
         return bool(text) and bool(binascii.a2b_base64(text, strict_mode=True))
     except ValueError:
         return False
 
 
-def _add(turns: list[_Turn], role: _Role, *parts: bytes | _Results) -> None:
-    """To the turn that is open, if it is this role's."""
-    if not parts:
-        return
-    if turns and turns[-1].role == role:
-        turns[-1].parts.extend(parts)
-    else:
-        turns.append(_Turn(role, list(parts)))
+def _turn_json(turn: ConversationTurn[_Made]) -> bytes:
+    parts: list[bytes] = []
+    if turn.answers is not None:
+        pictures: list[bytes] = []
+        for head, call in zip(turn.answers.encoded.calls, turn.answers.calls, strict=True):
+            result = call.result.result if call.result else _NO_RESULT
+            parts.append(b'{"functionResponse":%b,"response":%b}}' % (head, result))
+            pictures += call.result.parts if call.result else ()
+        if pictures:
+            parts += [_PICTURES_NOTE, *pictures]
+    for entry in turn.entries:
+        parts += entry.encoded.parts
+    role = b"user" if turn.role == "user" else b"model"
+    return b'{"role":"%b","parts":[%b]}' % (role, b",".join(parts))
 
 
 def _said(part: dict[str, Json], signature: str) -> list[Json]:
@@ -277,14 +224,9 @@ def _said(part: dict[str, Json], signature: str) -> list[Json]:
 
 
 def _thought(text: str, signature: str) -> list[Json]:
-    """Reasoning goes back only with its signature: without, it tells the model nothing."""
+    """Return reasoning if it has a signature: without one the model ignores it."""
     return _said({"text": text, "thought": True}, signature) if is_base64(signature) else []
 
 
 def _says_something(part: dict[str, Json]) -> bool:
     return "text" not in part or bool(part["text"] and not part.get("thought"))
-
-
-def _result(call: _Call, result: bytes) -> bytes:
-    named = encode({"name": call.name, **({"id": call.id} if call.id else {})})
-    return b'{"functionResponse":%b,"response":%b}}' % (named[:-1], result)

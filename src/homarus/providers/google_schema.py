@@ -1,9 +1,9 @@
-"""A tool's JSON schema in the subset that Gemini takes.
+"""Convert a tool's JSON schema to the subset that Gemini accepts.
 
-Google refuses a whole request for one keyword it does not know, so a schema is rebuilt from what
-every Gemini accepts: one type per place, `nullable`, `enum` of strings, `anyOf` that stands
-alone. References are put in their places. What the subset cannot say is said in the description
-or left out: the tool checks its arguments itself. The same schema always gives the same result.
+Google refuses a request for one unknown keyword, so a schema is rebuilt from what every Gemini
+accepts: one type per place, `nullable`, `enum` of strings, `anyOf` without siblings. References are
+inlined. What the subset cannot express goes into the description or is dropped: the tool validates
+its arguments itself. The result is deterministic.
 """
 
 import json
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from homarus.core.message import Json
 
 MAX_DEPTH = 24
-MAX_NODES = 4000  # references may multiply: what comes after so many places is left open
+MAX_NODES = 4000  # references may multiply: places beyond this number accept anything
 MAX_COUNT = 2**31 - 1
 
 _TYPES = ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL")
@@ -21,7 +21,7 @@ _FORMATS = {
     "NUMBER": ("float", "double"),
     "INTEGER": ("int32", "int64"),
 }
-# How a place that names no type gives itself away.
+# Keywords that imply a type where none is given.
 _SIGNS = (
     ("properties", "OBJECT"),
     ("required", "OBJECT"),
@@ -37,21 +37,21 @@ _Node = dict[str, Json]
 
 
 def parameters(schema: Mapping[str, Json]) -> _Node | None:
-    """What a tool takes, as Gemini is told; None for a tool that takes nothing."""
+    """Return a tool's parameters for Gemini, or None for a tool without any."""
     made = _Translation(schema).place({**schema, "type": "object"}, frozenset(), 0)
     made.pop("nullable", None)
     return made if "properties" in made else None
 
 
 class _Translation:
-    """One schema being translated."""
+    """The translation of one schema."""
 
     def __init__(self, root: Mapping[str, Json]) -> None:
         self._root = root
         self._left = MAX_NODES
 
     def place(self, schema: Json, seen: frozenset[str], depth: int) -> _Node:
-        """One place of the schema; `seen` are the references that led to it."""
+        """Translate one place of the schema; `seen` are the references that led to it."""
         self._left -= 1
         if self._left < 0 or depth > MAX_DEPTH:
             return {"type": "OBJECT"}
@@ -76,7 +76,7 @@ class _Translation:
         return made
 
     def _typed(self, flat: _Node, kind: str, seen: frozenset[str], depth: int) -> _Node:
-        """A place of one type, with what may stand at that type."""
+        """Translate a place of one type with the keywords of that type."""
         made: _Node = {"type": kind}
         words = flat.get("description")
         told = [words] if isinstance(words, str) and words else []
@@ -115,9 +115,9 @@ class _Translation:
     def _with_variants(
         self, flat: _Node, variants: Sequence[Json], seen: frozenset[str], depth: int
     ) -> _Node:
-        """An object that comes in several shapes: the properties of all, required what all require.
+        """Merge an object's alternatives: all properties, required where all require it.
 
-        Gemini knows no object that is several.
+        Gemini has no alternatives of objects.
         """
         shapes = [self._flat(variant, seen, depth)[0] for variant in variants]
         found: dict[str, list[Json]] = {}
@@ -137,7 +137,7 @@ class _Translation:
         return {**flat, "properties": merged, "required": required}
 
     def _flat(self, schema: Json, seen: frozenset[str], depth: int) -> tuple[_Node, frozenset[str]]:
-        """A schema with its reference and `allOf` put in its place."""
+        """Return a schema with its reference and `allOf` inlined."""
         if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
             return {}, seen
         flat = dict(schema)
@@ -156,7 +156,7 @@ class _Translation:
         return flat, seen
 
     def _at(self, ref: str) -> Json:
-        """What a reference within the schema points to; nothing when it points elsewhere."""
+        """Return the target of a reference within the schema; empty for others."""
         place: Json = self._root
         if not ref.startswith("#"):
             return None
@@ -180,7 +180,7 @@ def _variants(flat: _Node) -> list[Json]:
 
 
 def _types(flat: _Node) -> list[str]:
-    """The types a place says, or gives away; none when it may hold anything."""
+    """Return the types a place declares or implies; empty when it accepts anything."""
     said = flat.get("type")
     names = said if isinstance(said, list) else [said]
     known = [name.upper() for name in names if isinstance(name, str)]
@@ -211,7 +211,7 @@ def _type_of(value: Json) -> str:
 
 
 def _values(flat: _Node) -> list[Json]:
-    """The values a place is limited to, but for null."""
+    """Return the values a place is limited to, without null."""
     if "const" in flat:
         values = [flat["const"]]
     else:
@@ -242,7 +242,7 @@ def _nullable(flat: _Node, types: Sequence[str]) -> bool:
 
 
 def _items(flat: _Node) -> Json:
-    """What an array holds; a tuple's places become one that may be any of them."""
+    """Return an array's item schema; a tuple's items become alternatives."""
     for name in ("items", "prefixItems"):
         items = flat.get(name)
         if isinstance(items, list):
@@ -253,7 +253,7 @@ def _items(flat: _Node) -> Json:
 
 
 def _union(places: Iterable[_Node], around: _Node) -> _Node:
-    """One of several places. `anyOf` must stand alone: the rest goes into each of them."""
+    """Return alternatives. `anyOf` allows no siblings, so they are copied into each alternative."""
     nullable = around.get("nullable") is True
     found: list[_Node] = []
     for place in places:
@@ -273,7 +273,7 @@ def _union(places: Iterable[_Node], around: _Node) -> _Node:
 
 
 def _one_enum(places: list[_Node]) -> list[_Node]:
-    """Several lists of words are one list of words."""
+    """Merge alternatives that are lists of strings into one."""
     if len(places) < 2 or not all("enum" in place for place in places):
         return places
     words = dict.fromkeys(word for place in places for word in place["enum"])
@@ -281,7 +281,7 @@ def _one_enum(places: list[_Node]) -> list[_Node]:
 
 
 def _both(one: _Node, other: _Node) -> _Node:
-    """A schema that is both; where they differ, the first says it."""
+    """Merge two schemas; where they differ, the first wins."""
     both = {**other, **one}
     first, second = one.get("properties"), other.get("properties")
     if isinstance(first, Mapping) and isinstance(second, Mapping):

@@ -1,7 +1,7 @@
-"""How hard a Gemini is to think, in its own words.
+"""Choose the thinking config for each Gemini model.
 
-Each generation has its own: a budget of tokens up to 2.5, a level from 3 on, and the models of
-one generation take different ones. A model that cannot stop thinking is asked to think least.
+Generations differ: a token budget up to 2.5, a level from 3 on, and models of one generation accept
+different ones. A model that cannot stop thinking gets its minimum.
 """
 
 import re
@@ -11,7 +11,7 @@ from homarus.providers.base import ThinkLevel
 
 _VERSION = re.compile(r"\bgemini-(\d{1,3})(?:\.(\d{1,3}))?(?![\d.])")
 _LATEST = re.compile(r"\bgemini-.*latest")
-# The last Flash that takes `minimal`; after it only the Lite models do.
+# The last Flash that accepts `minimal`; after it only the Lite models do.
 _LAST_MINIMAL = (3, 6)
 _BUDGETS: dict[ThinkLevel, int] = {
     "off": 0,
@@ -26,7 +26,7 @@ _LITE_BUDGETS: dict[ThinkLevel, int] = {**_BUDGETS, "minimal": 512}
 
 
 def generation(model_id: str) -> tuple[int, int]:
-    """Which Gemini it is: (2, 5), (3, 0) …; (0, 0) when it is none that is known."""
+    """Return the generation: (2, 5), (3, 0) …; (0, 0) when it is unknown."""
     name = model_id.lower()
     found = _VERSION.search(name)
     if found:
@@ -35,12 +35,12 @@ def generation(model_id: str) -> tuple[int, int]:
 
 
 def thinks(model_id: str) -> bool:
-    """Whether a model of this name thinks, and can be told how hard."""
+    """Return whether a model of this name reasons and accepts a level."""
     return generation(model_id) >= (2, 5) and "image" not in model_id.lower()
 
 
 def thinking_config(model_id: str, level: ThinkLevel) -> dict[str, Json]:
-    """The `thinkingConfig` that asks for a level; empty when there is nothing to ask."""
+    """Return the `thinkingConfig` for a level; empty when none is needed."""
     name, version = model_id.lower(), generation(model_id)
     shown: dict[str, Json] = {} if level == "off" else {"includeThoughts": True}
     if version >= (3, 0):
@@ -60,7 +60,7 @@ def _level(name: str, version: tuple[int, int], level: ThinkLevel) -> str:
             return "minimal" if takes_minimal else "low"
         case "low":
             return "low"
-        case "medium":  # the first Pro knows only low and high
+        case "medium":  # the first Pro accepts only low and high
             return "high" if "pro" in name and version == (3, 0) else "medium"
         case "high" | "xhigh":
             return "high"

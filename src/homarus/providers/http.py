@@ -1,9 +1,8 @@
-"""HTTP to a model service: what every wire shares.
+"""HTTP requests to model services, shared by all adapters.
 
-One `Endpoint` per provider: connections are made at first use and kept. It knows addresses, keys,
-deadlines and bounds, and turns whatever fails into a ProviderError; what is said over it is the
-adapter's business. Nothing is retried, no redirect is followed (it would carry the key along),
-and neither key nor body is logged.
+One `ProviderEndpoint` per provider opens connections at first use and reuses them. It handles
+addresses, keys, timeouts and limits, and converts every failure into a ProviderError. Nothing is
+retried, no redirect is followed (it would forward the key), and neither key nor body is logged.
 """
 
 import asyncio
@@ -26,20 +25,22 @@ if TYPE_CHECKING:
     from homarus.net.line import ExchangeFailed
 
 MAX_ERROR_BYTES = 64 * 1024
-# All of one streamed answer: a token costs up to 400 bytes on the wire, an answer 128k tokens.
+# The limit of one streamed answer: up to 400 bytes per token, 128k tokens.
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
-DRAIN_S = 0.1  # how long the end of a finished answer may take, so that its connection is kept
+# How long to wait for the end of a finished answer, so that its connection can be reused.
+DRAIN_S = 0.1
 NO_ADDRESS = "that is not an address (http://… or https://…)"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One provider as it is configured.
+    """The connection settings of one provider.
 
-    `base_url` is the address up to, not including, the method's own path. `auth_header` says
-    whether the key goes as `Authorization: Bearer`: True yes, False not at all, None as the wire
-    does it. `compat` is the configuration's map of quirks. `idle_s` is the longest silence between
-    two bytes; how long the whole may take is the caller's to say.
+    `base_url` is the address without the method's path. `auth_header` says whether the key is sent
+    as `Authorization: Bearer`: True yes, False no key, None as the API does it. `compat` is the
+    config's map of flags. `idle_s` is the longest silence between two bytes; the caller limits the
+    total time. `model_id` is the model the provider is made for, and `env` the environment in which
+    a cloud's account is looked up first.
     """
 
     name: str
@@ -50,10 +51,12 @@ class Settings:
     compat: Mapping[str, Json] = field(default_factory=dict)
     connect_s: float = 10.0
     idle_s: float = 120.0
+    model_id: str = ""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Endpoint:
-    """One service that answers over HTTP. `key_header` is where the wire carries its key."""
+    """One HTTP service. `key_header` is the header of the API's key."""
 
     def __init__(
         self, settings: Settings, clock: Clock, *, key_header: str = "Authorization"
@@ -65,14 +68,14 @@ class Endpoint:
         self._shown_url = _without_secrets(settings.base_url)
 
     def subject(self, model: str) -> Subject:
-        """What an error about one of its models names."""
+        """Return the context for errors about one of its models."""
         return Subject(self._settings.name, model, self._shown_url, self._secrets)
 
     @asynccontextmanager
     async def post(
         self, path: str, body: bytes, subject: Subject, headers: Mapping[str, str]
     ) -> "AsyncIterator[Answer]":
-        """Send JSON, get an answer that succeeded; leaving the block hangs up."""
+        """Post JSON and yield a successful response; leaving the block disconnects."""
         async with self.ask("POST", path, body, subject, headers) as answer:
             yield answer
 
@@ -80,11 +83,11 @@ class Endpoint:
     async def ask(
         self, method: str, path: str, body: bytes, subject: Subject, headers: Mapping[str, str]
     ) -> "AsyncIterator[Answer]":
-        """The same with any method; a body that is not JSON says so in its headers."""
+        """Send a request and yield a successful response; leaving the block disconnects."""
         url = _joined(self._settings.base_url, path)
         if not url:
             raise unreachable(subject, NO_ADDRESS)
-        # Loaded with the first request: to make a provider must cost nothing.
+        # Imported at the first request: creating a provider must be cheap.
         from homarus.net.exchange import target_of
         from homarus.net.line import ExchangeFailed
 
@@ -104,7 +107,7 @@ class Endpoint:
             raise self._failure(exc, subject, answered=answer is not None) from exc
 
     async def close(self) -> None:
-        """Hang up for good."""
+        """Close all connections."""
         peer, self._peer = self._peer, None
         if peer is not None:
             await peer.close()
@@ -153,7 +156,7 @@ class Endpoint:
         return headers
 
     def _failure(self, exc: "ExchangeFailed", subject: Subject, *, answered: bool) -> ProviderError:
-        """The error for an exchange that did not come to an answer, or not to its end."""
+        """Return the error for a request without a complete response."""
         if exc.trouble == "silent":
             return timed_out(subject, self._settings.idle_s)
         if exc.trouble == "unsendable":
@@ -167,7 +170,7 @@ class Endpoint:
 
 
 class Answer:
-    """A successful answer whose body is still coming."""
+    """A successful response whose body is still arriving."""
 
     def __init__(self, reply: "Reply", subject: Subject) -> None:
         self._subject = subject
@@ -175,7 +178,7 @@ class Answer:
         self._pieces = reply.pieces()
 
     async def events(self) -> AsyncGenerator[str, None]:
-        """The data of each event; an answer in plain JSON is one event."""
+        """Yield the data of each event; a plain JSON body is one event."""
         self._refuse_page()
         reader = EventReader()
         try:
@@ -197,7 +200,7 @@ class Answer:
             raise broken(self._subject, str(exc)) from exc
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """The bytes as they come, for a wire that is not text."""
+        """Yield the body's bytes, for a binary API."""
         self._refuse_page()
         received = 0
         async with aclosing(self._pieces) as pieces:
@@ -208,13 +211,13 @@ class Answer:
                 yield piece
 
     async def drain(self) -> None:
-        """Read what is left of an answer that is complete, if it ends at once."""
+        """Read the rest of a complete answer, if it ends at once."""
         try:
             async with asyncio.timeout(DRAIN_S):
                 async for _ in self._pieces:
                     pass
         except TimeoutError:
-            pass  # the block's end hangs up
+            pass  # leaving the block disconnects
 
     async def _whole(self, reader: EventReader) -> AsyncIterator[str]:
         body = bytearray()
@@ -222,7 +225,8 @@ class Answer:
             body += piece
             if len(body) > MAX_EVENT_BYTES:
                 raise self._too_long()
-        if body.lstrip().startswith((b"data:", b":", b"event:")):  # events under a wrong label
+        # Events with a wrong content type.
+        if body.lstrip().startswith((b"data:", b":", b"event:")):
             for data in (*reader.feed(bytes(body)), *reader.end()):
                 yield data
         else:
@@ -240,7 +244,7 @@ class Answer:
 
 
 async def _beginning(reply: "Reply") -> bytes:
-    """The first part of an error's body; what cannot be read is left out."""
+    """Return the first part of an error body, as far as it can be read."""
     from homarus.net.line import ExchangeFailed
 
     told = bytearray()
@@ -259,12 +263,12 @@ def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         return parts if parts.port is None or parts.port else urlsplit("")
-    except ValueError:  # as it also says of a port that is none
+    except ValueError:  # also raised for an invalid port
         return urlsplit("")
 
 
 def _joined(base_url: str, path: str) -> str:
-    """The base with the method's path, and the queries of both; empty if it is no base."""
+    """Join the base URL and the path with both queries; empty for an invalid base URL."""
     parts = _split(base_url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         return ""

@@ -1,15 +1,14 @@
-"""What services tell of their own models: asked once with `homarus models refresh`, then kept.
+"""Model lists fetched from services by `homarus models refresh`, and cached.
 
-A table in a program grows old. Services list their models, and many say how much each holds and
-costs; that is kept in the cache folder and used for models the table does not know. Deleting it
-loses nothing.
+Services list their models, and many give each model's window and price; that is cached and used for
+models the table does not have. The cache can be deleted at any time.
 """
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from homarus.core.errors import HomarusError, StoreError, Unreachable, UserError
 from homarus.core.message import Json
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 16 << 20
 MAX_MODELS = 10_000
 TIMEOUT_S = 20.0
-# Each service has its own word for the same thing.
+# The services' names of the same fields.
 _WINDOW = ("context_length", "context_window", "max_context_length", "max_model_len",
            "inputTokenLimit", "max_input_tokens")  # fmt: skip
 _OUTPUT = ("max_completion_tokens", "outputTokenLimit", "max_output_tokens")
@@ -30,7 +29,7 @@ _OUTPUT = ("max_completion_tokens", "outputTokenLimit", "max_output_tokens")
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a service said of one model; 0 and None are silence."""
+    """What a service lists of one model; 0 and None mean unknown."""
 
     id: str
     name: str = ""
@@ -43,30 +42,45 @@ class Told:
     reasoning: bool | None = None
 
 
+# Keys of the stored list by attribute; renaming an attribute must not change them.
+_KEYS: Final = {
+    "id": "id",
+    "name": "name",
+    "window": "window",
+    "max_tokens": "max_tokens",
+    "input": "input",
+    "output": "output",
+    "cache_read": "cache_read",
+    "sees_images": "sees_images",
+    "reasoning": "reasoning",
+}
+_NAMES: Final = {key: name for name, key in _KEYS.items()}
+
+
 class Learned:
-    """The kept lists, by provider; read when first asked."""
+    """The cached lists by provider, loaded at first use."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._told: dict[str, Mapping[str, Told]] = {}
 
     def complete(self, model: Model) -> Model:
-        """A model the table does not know, with what its service said of it."""
+        """Return a model that the table does not have, with the fields its service lists."""
         if model.known:
             return model
         told = self.of(model.provider).get(model.id)
         return _completed(model, told) if told and told.window else model
 
     def of(self, provider: str) -> Mapping[str, Told]:
-        """What one service told."""
+        """Return the models that one service listed."""
         if provider not in self._told:
             self._told[provider] = dict(_read(self._file(provider)))
         return self._told[provider]
 
     def keep(self, provider: str, told: list[Told]) -> None:
-        """Replace what was known of a service."""
+        """Replace the list of a service."""
         file = self._file(provider)
-        rows = [{k: v for k, v in asdict(each).items() if v not in ("", 0, None)} for each in told]
+        rows = [_row(each) for each in told]
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             new = file.with_suffix(".tmp")
@@ -82,7 +96,7 @@ class Learned:
 
 
 async def ask(config: "Config", provider: str, key: str) -> list[Told]:
-    """Ask a service for its models."""
+    """Fetch a service's model list."""
     import httpx2
 
     url, headers = _address(config, provider, key)
@@ -107,7 +121,7 @@ async def ask(config: "Config", provider: str, key: str) -> list[Told]:
 
 
 def read_list(body: bytes) -> list[Told]:
-    """The models in an answer, whichever dialect it is in."""
+    """Parse a model list in any service's format."""
     try:
         tree = json.loads(body)
     except (ValueError, RecursionError):
@@ -198,11 +212,16 @@ def _address(config: "Config", provider: str, key: str) -> tuple[str, dict[str, 
             }
 
 
+def _row(told: Told) -> dict[str, Any]:
+    pairs = ((key, getattr(told, name)) for name, key in _KEYS.items())
+    return {key: value for key, value in pairs if value not in ("", 0, None)}
+
+
 def _read(file: Path) -> Iterator[tuple[str, Told]]:
     try:
         rows: Any = json.loads(file.read_bytes()[:MAX_BYTES])["models"]
         for row in rows:
-            told = Told(**row)
+            told = Told(**{_NAMES[key]: value for key, value in row.items()})
             yield str(told.id), told
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return  # a list that cannot be read is asked for again by the next refresh
+        return  # an unreadable list is replaced by the next refresh

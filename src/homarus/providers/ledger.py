@@ -1,8 +1,8 @@
-"""How credentials fare: known at once, written behind, each to the file it came from.
+"""Record how credentials perform: in memory at once, in their files soon after.
 
-A mark is kept until it is in the file, and the view of the present is the file with the marks
-that wait laid over it. Marks are applied to what stands in the file when they are written, so
-that those of two processes add up.
+A result is pending until it is written, and the current state is the file with the pending results
+applied. They are applied to the file's content at the time of writing, so that results of two
+processes add up.
 """
 
 import asyncio
@@ -18,22 +18,22 @@ from homarus.providers.rotation import UNUSED, Limits, Mark, Slot, Usage, settle
 
 log = logging.getLogger(__name__)
 
-LAST_USED_STEP_MS = 60_000  # how fresh `lastUsed` is kept in a file
+LAST_USED_STEP_MS = 60_000  # how fresh `lastUsed` in a file has to be
 
 
 class Ledger:
-    """Marks on their way to their files; those of credentials that are in no file stay here."""
+    """Pending results by file; those of credentials without a file stay in memory."""
 
     def __init__(self, limits: Callable[[str], Limits]) -> None:
         self._limits = limits
         self._fileless: dict[Slot, Usage] = {}
         self._waiting: dict[Path, list[Mark]] = {}
         self._files: dict[Path, ProfileFile] = {}
-        self._listing = threading.Lock()  # over `_waiting`, for moments
-        self._writing = threading.Lock()  # over the change of a file
+        self._listing = threading.Lock()  # guards `_waiting`, held briefly
+        self._writing = threading.Lock()  # guards the change of a file
 
     def usage(self, file: ProfileFile | None) -> Mapping[Slot, Usage]:
-        """How a file's credentials fared, or those of no file."""
+        """Return the usage of a file's credentials, or of those without a file."""
         if file is None:
             return self._fileless
         with self._listing:
@@ -44,7 +44,7 @@ class Ledger:
         return usage
 
     def note(self, file: ProfileFile | None, mark: Mark) -> None:
-        """Take a mark; what matters is being written when this returns."""
+        """Record a result; important ones are being written when this returns."""
         before = self.usage(file)
         changed = settle(before, mark, self._limits(mark.provider))
         if file is None:
@@ -54,7 +54,7 @@ class Ledger:
             return
         with self._listing:
             waiting = self._waiting.setdefault(file.path, [])
-            if mark.reason is None:  # the newest use says all that older ones did
+            if mark.reason is None:  # the newest use supersedes older ones
                 waiting[:] = [each for each in waiting if not _is_same_use(each, mark)]
             waiting.append(mark)
             self._files[file.path] = file
@@ -63,7 +63,7 @@ class Ledger:
             self._write_behind(file)
 
     def flush(self) -> None:
-        """Write every mark that waits. Blocks."""
+        """Write all pending results. Blocks."""
         for file in tuple(self._files.values()):
             self._write(file)
 
@@ -83,7 +83,7 @@ class Ledger:
                 return
             try:
                 file.update(lambda raw: self._apply(raw, marks))
-            except HomarusError as exc:  # they wait on, and hold in this process meanwhile
+            except HomarusError as exc:  # they stay pending, and apply in this process
                 log.warning("how credentials fare is not saved: %s", exc)
                 return
             done = {id(mark) for mark in marks}
@@ -103,7 +103,7 @@ class Ledger:
 
 
 def _is_news(file: ProfileFile, success: Mark) -> bool:
-    """Whether a success tells more than a time of last use that is fresh enough in the file."""
+    """Return whether a success adds more than a time that is fresh enough in the file."""
     read = file.read()
     used_ms = read.usage.get((success.profile_id, ""), UNUSED).last_used_ms
     if not 0 <= success.at_ms - used_ms < LAST_USED_STEP_MS:

@@ -1,9 +1,8 @@
-"""How many requests one credential bears, learned from its refusals and shared by all sessions.
+"""Limit concurrent requests per credential, learned from refusals, for all sessions.
 
-Nobody says beforehand what a service allows. Until it refuses, everything goes through. A
-refusal closes the gate for as long as the service asks, and halves the number of requests that
-may be under way; each success raises it a little. A thousand sessions that meet a refusal
-together so come back a few at a time, not all at once.
+Services do not announce their limits. Until the first refusal all requests pass. A refusal blocks
+new ones for the requested time and halves the number that may run at once; each success raises it a
+little. A thousand sessions that are refused together so return a few at a time.
 """
 
 import asyncio
@@ -16,11 +15,11 @@ from homarus.core.clock import Clock
 
 WIDEST = 256.0
 JITTER_S = 0.25
-NO_WAIT_GIVEN_S = 1.0  # the pause after a refusal that names none
+NO_WAIT_GIVEN_S = 1.0  # the delay after a refusal that names none
 
 
 class Limiter:
-    """The gate before one credential."""
+    """Limits the requests of one credential."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -31,12 +30,12 @@ class Limiter:
 
     @property
     def width(self) -> int:
-        """How many requests may be under way."""
+        """Return how many requests may run at once."""
         return max(1, int(self._width))
 
     @asynccontextmanager
     async def enter(self) -> AsyncIterator[None]:
-        """Wait for the gate to be open and for a place."""
+        """Wait until requests are admitted and a place is free."""
         await self._place()
         try:
             await self._open()
@@ -46,16 +45,16 @@ class Limiter:
             self._wake()
 
     def refused(self, after_s: float | None) -> None:
-        """The service said: too many."""
+        """Record a refusal for too many requests."""
         now = self._clock.monotonic()
-        # Those that were under way together were refused together: that is one refusal.
+        # Requests that ran at once are refused at once: that counts as one refusal.
         if now >= self._opens_at:
             self._width = max(1.0, min(self._width, float(self._under_way)) / 2)
         wait_s = NO_WAIT_GIVEN_S if after_s is None else after_s
         self._opens_at = max(self._opens_at, now + wait_s)
 
     def went_well(self) -> None:
-        """The service answered."""
+        """Record a success."""
         self._width = min(WIDEST, self._width + 1.0 / self._width)
         self._wake()
 

@@ -1,7 +1,7 @@
-"""GGUF models inside this process, by llama.cpp (xllamacpp): streaming and abort, no tools.
+"""Run GGUF models inside this process with llama.cpp (xllamacpp); streaming, no tools.
 
-One model, one slot: a thread of its own loads the weights at the first question and answers in
-the order of asking. What is said to the model is cut to its window here, oldest first.
+One model has one slot: its thread loads the weights at the first request and answers in order. The
+conversation is trimmed to the window here, oldest turns first.
 """
 
 import asyncio
@@ -31,18 +31,18 @@ from homarus.providers.base import Delta, Request
 from homarus.providers.catalog import GGUF_MAGIC, LOCAL_MAX_TOKENS, LOCAL_WINDOW, Price
 from homarus.providers.chat_reply import Malformed, Reply
 
-# The engine has no tokenizer call; markdown and prose measured 3.1 to 3.8 characters per token.
+# The engine has no tokenizer call; Markdown and prose measured 3.1 to 3.8 characters per token.
 CHARS_PER_TOKEN = 3.3
-# What a chat template puts around each turn.
+# The overhead of a chat template per turn.
 TURN_TOKENS = 6
-# While it reads a prompt, llama.cpp looks once per batch whether to stop: 64 tokens ≈ 0.5 s.
+# While it reads a prompt, llama.cpp checks for a stop once per batch: 64 tokens ≈ 0.5 s.
 BATCH_TOKENS = 64
-# A small model babbles when it is hot; the penalty keeps it from repeating itself when cold.
+# A small model rambles at high temperature; the penalty prevents repetition at low temperature.
 SAMPLING: Mapping[str, Json] = {"temperature": 0.1, "top_p": 0.9, "repeat_penalty": 1.1}
 _TUNABLE = frozenset({*SAMPLING, "top_k", "min_p", "seed"})
 _ATTEMPTS = 3
 FREE = Price()
-# A Unix socket's path may be 104 bytes long on macOS, 108 on Linux.
+# A Unix socket's path is limited to 104 bytes on macOS, 108 on Linux.
 _SOCKET_PATH_BYTES = 100
 
 Chunk: TypeAlias = dict[str, Json]
@@ -50,17 +50,17 @@ See: TypeAlias = Callable[[Chunk], bool]
 
 
 class Engine(Protocol):
-    """The one call of `xllamacpp.Server` we use: `see` gets each chunk, and True stops it."""
+    """The one call of `xllamacpp.Server` we use: `see` gets each chunk and returns True to stop."""
 
     def handle_chat_completions(self, body: Chunk, see: See, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Which weights, and how much of the machine they may take.
+    """The weights and the resources they may use.
 
-    `prompt_tokens` is the most it is given to read when history can be left out (without it, what
-    the window holds): a slow reader's time. Without `threads`, every core but one works.
+    `prompt_tokens` limits the prompt when history can be left out (default: the window), to bound
+    the reading time. Default of `threads`: every core but one.
     """
 
     path: Path
@@ -71,7 +71,7 @@ class Settings:
 
 
 def create(settings: Settings, *, clock: Clock | None = None) -> "Local":
-    """A provider for these weights; what is missing is said before anything is asked of it."""
+    """Return a provider for these weights. Raises an error for missing or invalid files."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise UserError(
             "a model inside this process needs the package xllamacpp, which is not installed",
@@ -82,7 +82,7 @@ def create(settings: Settings, *, clock: Clock | None = None) -> "Local":
 
 
 def check_weights(path: Path) -> None:
-    """Refuse a file that cannot be a GGUF model, by its first bytes."""
+    """Raise an error for a file that is no GGUF model, by its first bytes."""
     try:
         with path.open("rb") as file:
             magic = file.read(len(GGUF_MAGIC))
@@ -95,7 +95,7 @@ def check_weights(path: Path) -> None:
 
 
 def load(settings: Settings) -> Engine:
-    """Read the weights into memory: about half a second for the demo model, and it blocks."""
+    """Load the weights: about half a second for the demo model. Blocks."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -105,11 +105,11 @@ def load(settings: Settings) -> Engine:
     params.n_batch = params.n_ubatch = BATCH_TOKENS
     threads = settings.threads or max(1, _cores() - 1)
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
-    params.cache_ram_mib = 0  # its default keeps up to 8 GB of earlier prompts
+    params.cache_ram_mib = 0  # the default caches up to 8 GB of earlier prompts
     params.prefill_assistant = False
     params.verbosity = -1
-    # The library opens an HTTP server beside the calls we make. It gets one thread, a key nobody
-    # knows and, where there is such a thing, a socket that is unlinked before anyone can find it.
+    # The library also opens an HTTP server. It gets one thread, a random key and, where supported,
+    # a socket that is unlinked before another process can find it.
     params.n_threads_http = 1
     params.ui = params.endpoint_slots = params.endpoint_props = False
     params.api_keys = [secrets.token_hex(32)]
@@ -128,7 +128,7 @@ def load(settings: Settings) -> Engine:
 
 
 class Local:
-    """The Provider seam over one engine."""
+    """A Provider over one engine."""
 
     name = "local"
     api = "local"
@@ -138,8 +138,8 @@ class Local:
     ) -> None:
         self._settings, self._load, self._clock = settings, load, clock
         self._engine: Engine | None = None
-        # One worker is the slot: it serialises, keeps the order, and is joined before the
-        # interpreter goes away, so that llama.cpp never calls back into a dead one.
+        # One worker is the slot: it serialises requests in order and is joined before the
+        # interpreter exits, so that llama.cpp never calls back into a finished one.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="homarus-local")
         self._running: set[Event] = set()
         self._closed = False
@@ -176,18 +176,18 @@ class Local:
         )
 
     async def _chunks(self, body: Chunk) -> AsyncGenerator[Chunk, None]:
-        """What the engine says, from its thread to this loop; leaving early stops it."""
+        """Yield the engine's chunks from its thread; leaving early stops it."""
         if self._closed:
             raise ProviderError("the embedded model has been closed")
         loop = asyncio.get_running_loop()
-        # Not bounded: it holds at most max_tokens chunks, and the engine must not wait for us.
+        # Unbounded: it holds at most max_tokens chunks, and the engine must not wait for us.
         queue: asyncio.Queue[Chunk | None] = asyncio.Queue()
         stop = Event()
 
         def post(chunk: Chunk | None) -> bool:
             try:
                 loop.call_soon_threadsafe(queue.put_nowait, chunk)
-            except RuntimeError:  # the loop is closed: nobody listens any more
+            except RuntimeError:  # the loop is closed: there is no consumer
                 return True
             return stop.is_set()
 
@@ -212,7 +212,7 @@ class Local:
             job.cancel()
 
     def _answer(self, body: Chunk, see: See) -> None:
-        """In the worker: one answer from beginning to end."""
+        """Run one request in the worker thread."""
         try:
             if self._engine is None:
                 self._engine = self._load(self._settings)
@@ -232,7 +232,7 @@ class Local:
         self._closed = True
         for stop in self._running:
             stop.set()
-        # The engine ends in the thread that used it, after the answer under way has stopped.
+        # The engine ends in the thread that used it, after the current answer has stopped.
         dropped = self._worker.submit(setattr, self, "_engine", None)
         self._worker.shutdown(wait=False)
         await asyncio.wrap_future(dropped)
@@ -256,9 +256,9 @@ def _failure(error: Mapping[str, Json]) -> Exception:
 
 
 def render(request: Request) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The system text, and (role, text) turns that alternate, as strict chat templates demand.
+    """Return the system text and alternating (role, text) turns, as strict chat templates require.
 
-    Tool calls and their results are left out: this model has no tools, and they are long.
+    Tool calls and results are left out: this model has no tools, and they are long.
     """
     turns: list[tuple[str, str]] = []
     for message in request.messages:
@@ -280,10 +280,10 @@ def render(request: Request) -> tuple[str, tuple[tuple[str, str], ...]]:
 def fit(
     system: str, turns: Sequence[tuple[str, str]], max_tokens: int, chars_per_token: float
 ) -> tuple[tuple[str, str], ...]:
-    """The newest turns that fit, beginning with the person; the last one is always kept.
+    """Return the newest turns that fit, starting with a user's; the last is always kept.
 
-    Old turns go half a window at a time: a prompt whose beginning changes at every turn would be
-    read anew at every turn, and reading is the slow part.
+    Old turns are dropped half a window at a time: a prompt whose prefix changes must be read again,
+    which is the slow part.
     """
 
     def cost(text: str) -> float:
@@ -315,7 +315,8 @@ def _body(
         "max_tokens": max_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},
-        "return_progress": True,  # without it nothing is called, and nothing stops, while reading
+        # Without it no callback runs, and nothing stops, while the prompt is read.
+        "return_progress": True,
     }
 
 
@@ -324,7 +325,7 @@ def _chars(system: str, turns: Sequence[tuple[str, str]]) -> int:
 
 
 def _encodable(text: str) -> str:
-    """Half a surrogate pair cannot be written as UTF-8; the engine would refuse the whole."""
+    """Replace lone surrogates: the engine would refuse the request."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

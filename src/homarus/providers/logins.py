@@ -1,9 +1,9 @@
-"""Logins that run out: renewed before they do, once, however many ask.
+"""Refresh OAuth tokens before they expire, once for concurrent callers.
 
-Inside the process those who ask take turns; between processes a lock per login does that, and
-whoever comes second finds the new token in the file. The service may have replaced the refresh
-token: so the request and the writing run to their end in a thread, whoever stops waiting, and
-tokens that could not be written are kept and used by this process.
+Callers in one process queue; between processes a lock per login does the same, and the second finds
+the new token in the file. The service may have replaced the refresh token, so the request and the
+write always complete in a thread, even if the caller is cancelled; tokens that cannot be written
+are kept and used by this process.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from homarus.providers.profiles import Profile, Raw, parse, put_profile
 
 if TYPE_CHECKING:
     from homarus.config.schema import LoginClient
-    from homarus.providers import oauth  # its HTTP and hashing: only for those who log in
+    from homarus.providers import oauth  # its HTTP and hashing are needed for logins only
 
 log = logging.getLogger(__name__)
 
-EXPIRY_MARGIN_MS = 60_000  # a token that runs out within this is renewed first
+EXPIRY_MARGIN_MS = 60_000  # a token that expires within this time is refreshed first
 RENEW_WAIT_S = 60.0
 
 
@@ -36,11 +36,11 @@ class Logins:
         self._clock = clock
         self._turns: dict[str, asyncio.Lock] = {}
         self._refused: dict[str, str] = {}
-        # By profile: the refresh token in the file that these came in place of, and these.
+        # By profile: the refresh token in the file that was replaced, and the new tokens.
         self._unsaved: dict[str, tuple[str, oauth.Tokens]] = {}
 
     def current(self, profile: Profile) -> Profile:
-        """The profile with tokens that are newer than its file's."""
+        """Return the profile with tokens newer than its file's."""
         replaced, tokens = self._unsaved.get(profile.id, ("", None))
         if tokens is None or replaced != profile.refresh:
             return profile
@@ -49,11 +49,11 @@ class Logins:
         )
 
     def refuse(self, profile_id: str, access: str) -> None:
-        """A service did not take this token: it is renewed before it is used again."""
+        """Mark a token that a service refused: it is refreshed before the next use."""
         self._refused[profile_id] = access
 
     async def access(self, file: ProfileFile, profile: Profile) -> str:
-        """A token that holds; a ProviderError when there is none to be had."""
+        """Return a valid token. Raises ProviderError when there is none."""
         if self._is_fresh(profile):
             return profile.secret
         async with self._turns.setdefault(profile.id, asyncio.Lock()):
@@ -111,7 +111,7 @@ class Logins:
 
 
 def _put_tokens(raw: Raw, stored: Profile, tokens: "oauth.Tokens") -> None:
-    """Write renewed tokens, unless somebody logged in anew or took the login away meanwhile."""
+    """Write refreshed tokens, unless the login was replaced or removed in the meantime."""
     present = parse(raw).profiles.get(stored.id)
     if present and present.refresh == stored.refresh:
         renewed = {

@@ -1,8 +1,7 @@
-"""The end of a login in a browser: a server on this machine that waits for one redirect.
+"""Receive the redirect of a browser login on a local server.
 
-It listens on 127.0.0.1 only, answers a handful of small GET requests, and repeats nothing of what
-it was sent. A request whose `state` is not the login's own changes nothing: any page in the
-browser can make one.
+It listens on 127.0.0.1 only, answers a few small GET requests, and echoes nothing it receives. A
+request with another `state` is ignored: any page in the browser can send one.
 """
 
 import asyncio
@@ -32,16 +31,16 @@ _STRAY = "<!doctype html><title>Homarus</title><p>This is not the login that is 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a redirect brought: a code, or the name of an error."""
+    """The result of a redirect: a code, or the name of an error."""
 
     code: str = field(default="", repr=False)
     error: str = ""
 
 
 def read_redirect(url: str, state: str) -> Answer | None:
-    """The answer in a redirect's address; None when it is not this login's.
+    """Parse the result from a redirect's address; None when it belongs to another login.
 
-    Also taken: `code#state`, as services show it that cannot redirect.
+    `code#state` is accepted too, which services without redirects display.
     """
     text = url.strip()
     if "?" not in text and "://" not in text:
@@ -60,7 +59,7 @@ def read_redirect(url: str, state: str) -> Answer | None:
 
 
 class Redirect:
-    """A waiting server: `url` is where the browser is to be sent back to."""
+    """A waiting server; `url` is the redirect address for the browser."""
 
     def __init__(self, url: str, path: str, state: str) -> None:
         self.url = url
@@ -68,11 +67,11 @@ class Redirect:
         self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
     async def arrived(self) -> Answer:
-        """Wait for the answer."""
+        """Wait for the result."""
         return await asyncio.shield(self._answer)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request; what it brought is known once the browser has its page."""
+        """Answer one request; its result is set once the browser has its page."""
         answer: Answer | None = None
         try:
             async with asyncio.timeout(HEAD_S):
@@ -93,7 +92,7 @@ class Redirect:
         hosts = [line.partition(":")[2].strip() for line in lines if line[:5].lower() == "host:"]
         if len(words) != 3 or words[0] != "GET" or len(hosts) != 1:
             return "400 Bad Request", _STRAY, None
-        # A name that leads here from elsewhere is somebody's trick.
+        # Another host name means DNS rebinding.
         if hosts[0].rpartition(":")[0] not in _LOCAL and hosts[0] not in _LOCAL:
             return "403 Forbidden", _STRAY, None
         target, _, _ = words[1].partition("?")
@@ -107,7 +106,7 @@ class Redirect:
 
 @asynccontextmanager
 async def listening(redirect_url: str, state: str) -> AsyncIterator[Redirect]:
-    """Wait on this machine, at `redirect_url` if the service wants a certain one."""
+    """Open the server, at `redirect_url` if the service requires a certain one."""
     host, port, path = _local_address(redirect_url or f"http://{HOST}{PATH}")
     waiting: Redirect | None = None
 

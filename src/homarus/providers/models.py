@@ -1,8 +1,8 @@
-"""The models this program can ask: chosen, connected, with what follows when one fails.
+"""Select models, connect them, and fall back when one fails.
 
-`road` turns a wish for a model into a Provider: the wished model, then the agent's fallbacks,
-then the configured primary, each with every credential that can be used now. Connections are
-made when they are first used and kept until `close`.
+`connect` turns a ModelSelection into a Provider: the selected model, then the agent's fallbacks,
+then the configured primary, each with every credential that can be used now. Connections are made
+at first use and reused until `close`.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A model for an agent's run. `ref` None: whatever is configured or can be found.
+    """The model for an agent's run. With `ref` None the configured or default model is used.
 
-    `profile` is a credential the session keeps to; with `locked` no other is tried.
+    `profile` is the credential of the session; with `locked` no other is tried.
     """
 
     agent: str
@@ -53,7 +53,7 @@ class Wish:
 
 
 class Models:
-    """Connections to models, shared by every run."""
+    """Connections to models, shared by all runs."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Models:
         self.learned = Learned(paths.models_cache / "lists")
 
     async def choice(self) -> Choice:
-        """What this machine offers when nothing names a model."""
+        """Return the default model of this machine when none is configured."""
         if self._choice is None:
             entries = self.credentials(DEFAULT_AGENT).entries()
             usable = [e for e in entries if e.file is not None and not e.problem]
@@ -82,8 +82,11 @@ class Models:
         return self._choice
 
     async def road(self, wish: Wish) -> tuple[Provider, Model]:
-        """The way to an answer, and the model it begins with."""
-        # What was chosen because nobody named a model is not held against the list of allowed ones.
+        """Return a provider that tries every usable target in order, and the first target's model.
+
+        Raises UserError when no credential can be used.
+        """
+        # A default that was not configured is not checked against the allowed models.
         ref = wish.ref or (await self.choice()).ref
         asked = (ref, wish.fallbacks, wish.ref is not None)
         if asked not in self._known:
@@ -98,23 +101,23 @@ class Models:
         return Fallback(ways, self._clock, self._patience, name=name, api=api), first
 
     async def warm(self, wish: Wish) -> None:
-        """Load what speaks to the wished model."""
+        """Import what the selected model needs."""
         _, model = await self.road(wish)
         if model.provider != LOCAL:
             open_remote(self._config, model, "", self._env)
-            await asyncio.sleep(0)  # nobody has to wait for more than one of these
+            await asyncio.sleep(0)  # each run waits for at most one of these
             importlib.import_module("homarus.net.exchange")
 
     def check(self, ref: str) -> Model:
-        """The model a person names; an unknown or forbidden one is an error."""
+        """Return the model a user names. Raises an error for an unknown or forbidden one."""
         return self._model(resolve(self._config, ref))
 
     def about(self, ref: "ModelRef") -> Model:
-        """All that is known of a model, also from its service; whether it can be used or not."""
+        """Return what is known of a model, also from its service, usable or not."""
         return self.learned.complete(lookup(self._config, ref))
 
     def credentials(self, agent: str) -> Credentials:
-        """The credentials of an agent."""
+        """Return the credentials of an agent."""
         if agent not in self._credentials:
             self._credentials[agent] = open_credentials(
                 self._config, self._env, self._paths, agent, self._clock
@@ -122,7 +125,7 @@ class Models:
         return self._credentials[agent]
 
     async def refresh(self, provider: str) -> int:
-        """Ask a service for its models and keep the list; how many there are."""
+        """Fetch and cache a service's model list; return its length."""
         if provider not in provider_names(self._config) or provider == LOCAL:
             raise UnknownName("provider", provider, nearest(provider, provider_names(self._config)))
         candidates = self.credentials(DEFAULT_AGENT).candidates(provider)
@@ -136,14 +139,14 @@ class Models:
         return len(told)
 
     async def close(self) -> None:
-        """Hang up, and write what was learnt about the credentials."""
+        """Close all connections, and write pending credential results."""
         for provider in self._open.values():
             await provider.close()
         for credentials in self._credentials.values():
             await credentials.close()
 
     def _models(self, ref: str, fallbacks: Sequence[str], *, named: bool) -> list[Model]:
-        """Wished, fallbacks, configured primary; each once."""
+        """Return the selected model, fallbacks and configured primary, each once."""
         defaults = self._config.agents.defaults.model
         wished = self._model(resolve(self._config, ref), named=named)
         models = {wished.ref: wished}
@@ -166,13 +169,13 @@ class Models:
         return self.about(ref)
 
     def _allowed(self, ref: "ModelRef") -> bool:
-        """`agents.defaults.models`, when it lists any, is the list of what may be used."""
+        """Return the allowed models: `agents.defaults.models`, when it lists any."""
         defaults = self._config.agents.defaults
         named = [*defaults.models, *filter(None, [defaults.model.primary])]
         return not defaults.models or ref in [resolve(self._config, name) for name in named]
 
     def _ways(self, models: Sequence[Model], wish: Wish) -> Iterator[Way]:
-        """Every model with every credential; one that rests only when there is nothing else."""
+        """Yield every model with every credential; those in cooldown only without others."""
         resting: list[Way] = []
         found = False
         for model in models:
@@ -181,7 +184,7 @@ class Models:
             except UserError:
                 if model is models[0]:
                     raise
-                continue  # a fallback that cannot be used is none
+                continue  # an unusable fallback is skipped
             for way, rests in ways:
                 if rests:
                     resting.append(way)
@@ -193,7 +196,7 @@ class Models:
 
     def _ways_of(self, model: Model, wish: Wish) -> Iterator[tuple[Way, bool]]:
         if model.provider == LOCAL:
-            self._connect(model, "")  # nothing is loaded; missing weights are told now
+            self._connect(model, "")  # nothing is loaded; missing weights are reported now
             yield self._way(model, None, None), False
             return
         credentials = self.credentials(wish.agent)
@@ -204,7 +207,7 @@ class Models:
         for candidate in candidates:
             yield self._way(model, candidate, credentials), bool(candidate.rests_until_ms)
         if not candidates and not needs_key(self._config, model.provider):
-            self._connect(model, "")  # nothing is sent; a library that is missing is told now
+            self._connect(model, "")  # nothing is sent; a missing library is reported now
             yield self._way(model, None, None), False
 
     def _way(

@@ -1,10 +1,10 @@
-"""Logging in to a provider, and renewing what a login gave.
+"""OAuth logins at providers, and refreshing their tokens.
 
-Two flows: OAuth with PKCE in a browser (RFC 7636, 8252), and a code typed on another device
-(RFC 8628). They know no provider: an `OAuthClient` says whom to ask. Tokens travel in bodies
-over https (or to this machine), never in a URL, a log or an error. Redirects are not followed.
-Requests to the token endpoint block and belong in a thread: once begun they run to their end, so
-that a refresh token the service has just replaced is not lost to a cancelled caller.
+Two flows: PKCE in a browser (RFC 7636, 8252), and a code entered on another device (RFC 8628). They
+are independent of the provider: an `OAuthClient` has the addresses. Tokens are sent in bodies over
+https (or to this machine), never in a URL, a log or an error. Redirects are not followed. Requests
+to the token endpoint block and must run in a thread: they always complete, so that a refresh token
+the service has just replaced is not lost to a cancelled caller.
 """
 
 import asyncio
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 REQUEST_S = 20.0
 LOGIN_S = 300.0
 MAX_ANSWER_BYTES = 256 * 1024
-UNKNOWN_LIFE_S = 3600  # of a token whose answer does not say how long it holds
+UNKNOWN_LIFE_S = 3600  # the lifetime of a token whose response gives none
 MAX_LIFE_S = 10 * 365 * 24 * 3600
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 DEVICE_STEP_S = 5.0
 MAX_DEVICE_STEP_S = 60.0
 MAX_DEVICE_LIFE_S = 1800.0
-# Where a browser is sent when nobody listens: it fails to load, and its address is pasted.
+# The redirect address when no server listens: loading it fails, and the user pastes the address.
 PASTE_URL = "http://127.0.0.1:8765/callback"
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _EMAIL = re.compile(r"[^\s@:/]{1,64}@[^\s@:/]{1,128}")
@@ -59,7 +59,7 @@ _EMAIL = re.compile(r"[^\s@:/]{1,64}@[^\s@:/]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class OAuthClient:
-    """Who we are to a provider and where it is asked. An address may be missing until needed."""
+    """Our client registration at a provider. An address may be missing until it is needed."""
 
     provider: str
     client_id: str
@@ -68,19 +68,19 @@ class OAuthClient:
     device_url: str = ""
     redirect_url: str = ""  # empty: a free port of 127.0.0.1
     scopes: tuple[str, ...] = ()
-    # Some services give programs on people's machines one, too; it keeps nothing secret.
+    # Some services also give native apps one; it protects nothing.
     client_secret: str = field(default="", repr=False)
 
     @property
     def credentials(self) -> tuple[str, str] | None:
-        """What HTTP Basic wants, the one way that every server of such clients must know."""
+        """Return the HTTP Basic value, the method that every server must support."""
         pair = quote_plus(self.client_id), quote_plus(self.client_secret)
         return pair if self.client_secret else None
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a login gave."""
+    """The tokens of a login."""
 
     access: str = field(repr=False)
     refresh: str = field(repr=False)
@@ -90,7 +90,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """What a person is told: open `url` and type `code`, or open `whole_url`."""
+    """What the user is shown: open `url` and enter `code`, or open `whole_url`."""
 
     url: str
     code: str
@@ -99,7 +99,7 @@ class DeviceCode:
 
 
 Show: TypeAlias = Callable[[str], None]
-Paste: TypeAlias = Callable[[], Awaitable[str]]  # waits for ever when nobody can paste
+Paste: TypeAlias = Callable[[], Awaitable[str]]  # never returns when pasting is impossible
 
 
 async def log_in_by_browser(
@@ -111,7 +111,7 @@ async def log_in_by_browser(
     listen: bool = True,
     timeout_s: float = LOGIN_S,
 ) -> Tokens:
-    """Show an address, wait for its redirect (or for it to be pasted), and take the tokens."""
+    """Show an address, wait for its redirect (or a pasted one), and return the tokens."""
     _check_address(client.authorize_url, "authorizeUrl", client.provider)
     _check_address(client.token_url, "tokenUrl", client.provider)
     verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(32)
@@ -147,7 +147,7 @@ async def log_in_by_browser(
 
 
 def authorize_address(client: OAuthClient, redirect_url: str, state: str, verifier: str) -> str:
-    """The address to open; the verifier's hash is in it, the verifier is not."""
+    """Return the address to open; it contains the verifier's hash, not the verifier."""
     digest = hashlib.sha256(verifier.encode()).digest()
     asked = {
         "response_type": "code",
@@ -165,7 +165,7 @@ def authorize_address(client: OAuthClient, redirect_url: str, state: str, verifi
 
 
 async def _first(*ways: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Whichever answers first; the others are let go."""
+    """Return the first result; cancel the others."""
     found: list[Answer] = []
 
     async def take(way: Callable[[], Awaitable[Answer]]) -> None:
@@ -195,7 +195,7 @@ def _pasted(client: OAuthClient, paste: Paste, state: str) -> Callable[[], Await
 async def log_in_by_device(
     client: OAuthClient, clock: Clock, show: Callable[[DeviceCode], None]
 ) -> Tokens:
-    """Show a code to type on another device, and ask until somebody did."""
+    """Show a code to enter on another device, and poll until the user has done so."""
     _check_address(client.device_url, "deviceUrl", client.provider)
     _check_address(client.token_url, "tokenUrl", client.provider)
     asked = {"client_id": client.client_id}
@@ -227,7 +227,7 @@ def _device_code(client: OAuthClient, answer: Mapping[str, Json]) -> tuple[str, 
     device, code, url, whole = (answer.get(name) for name in names)
     if not (isinstance(device, str) and device and isinstance(code, str) and code):
         raise _strange(client, client.device_url)
-    url = url or answer.get("verification_url")  # as it was called in a draft
+    url = url or answer.get("verification_url")  # the name in a draft of the standard
     if not isinstance(url, str) or urlsplit(url).scheme not in {"http", "https"}:
         raise _strange(client, client.device_url)
     whole = whole if isinstance(whole, str) and urlsplit(whole).scheme in {"http", "https"} else ""
@@ -236,7 +236,7 @@ def _device_code(client: OAuthClient, answer: Mapping[str, Json]) -> tuple[str, 
 
 
 def refresh(client: OAuthClient, refresh_token: str, now_ms: int) -> Tokens:
-    """New tokens for an old login. Blocks."""
+    """Return new tokens for a login. Blocks."""
     form = {
         "grant_type": "refresh_token",
         "refresh_token": refresh_token,
@@ -246,7 +246,7 @@ def refresh(client: OAuthClient, refresh_token: str, now_ms: int) -> Tokens:
 
 
 class _Waiting(Exception):
-    """The person has not typed the code yet."""
+    """The user has not entered the code yet."""
 
     def __init__(self, *, slower: bool) -> None:
         super().__init__()
@@ -268,7 +268,7 @@ def _tokens(client: OAuthClient, form: Mapping[str, str], now_ms: int) -> Tokens
 
 
 def _post(client: OAuthClient, url: str, form: Mapping[str, str]) -> Mapping[str, Json]:
-    """Send a form, get a JSON object; whatever else happens is a ProviderError."""
+    """Post a form and return a JSON object. Raises ProviderError for all failures."""
     import ssl
 
     import httpx2
@@ -279,7 +279,7 @@ def _post(client: OAuthClient, url: str, form: Mapping[str, str]) -> Mapping[str
     headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "homarus"}
     place, parts = _shown(url), urlsplit(url)
     deadline = time.monotonic() + REQUEST_S
-    # Loading the certificates takes 30 ms; without TLS nobody asks for them.
+    # Loading the certificates takes 30 ms; without TLS they are not needed.
     verify = True if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     env = parts.hostname not in _LOCAL
     try:
@@ -318,7 +318,7 @@ def _refused(
     response: "httpx2.Response",
     answer: Mapping[str, Json] | None,
 ) -> Exception:
-    """The error for an answer that gave nothing."""
+    """Return the error for an unsuccessful response."""
     status = response.status_code
     code = answer.get("error") if answer else None
     code = code if isinstance(code, str) else ""
@@ -344,7 +344,7 @@ def _refused(
 def _told(
     client: OAuthClient, answer: Mapping[str, Json], code: str, form: Mapping[str, str]
 ) -> str:
-    """The service's words, without what we sent it in confidence."""
+    """Return the service's message without the secrets we sent."""
     words = answer.get("error_description")
     text = ": ".join(part for part in (code, words if isinstance(words, str) else "") if part)
     for secret in (*form.values(), client.client_secret):
@@ -366,7 +366,7 @@ def _again(client: OAuthClient) -> str:
 
 
 def _check_address(url: str, name: str, provider: str) -> None:
-    """Tokens go over https, or to this machine."""
+    """Raise an error unless the address is https or loopback."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
@@ -395,7 +395,7 @@ def _object_in(body: bytes) -> dict[str, Json] | None:
 
 
 def _seconds(value: Json, default: float) -> float:
-    """A positive number of seconds; some services write it as text."""
+    """Parse a positive number of seconds; some services send it as text."""
     try:
         seconds = float(value) if isinstance(value, int | float | str) else default
     except (ValueError, OverflowError):
@@ -404,7 +404,7 @@ def _seconds(value: Json, default: float) -> float:
 
 
 def _email(id_token: Json) -> str:
-    """Whose login it is, from the service's own answer: a name for the profile, no proof."""
+    """Return the login's email from the service's response: a profile name, no proof."""
     parts = id_token.split(".") if isinstance(id_token, str) else []
     if len(parts) != 3:
         return ""

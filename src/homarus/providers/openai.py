@@ -1,8 +1,7 @@
-"""OpenAI's chat completions, and every service that speaks the same dialect.
+"""The provider for OpenAI's chat completions API and services compatible with it.
 
-`Settings` says where and with which key; `create` makes the Provider. `models` tells what is
-known of each model (price, whether it sees and thinks, its quirks); a model that is not among
-them is asked plainly.
+`create` makes a Provider from a `ProviderConnection`. `models` holds what is known of each model
+(price, abilities, flags); other models get a plain request.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -14,16 +13,18 @@ from homarus.core.message import Json, Message, Origin
 from homarus.providers.base import Delta, Request, ToolSpec
 from homarus.providers.catalog import Model
 from homarus.providers.chat_reply import Malformed, Reply, object_of
-from homarus.providers.chat_request import Turns, encode, tool_list
+from homarus.providers.chat_request import Turns, tool_list
 from homarus.providers.compat import Compat, compat_of
+from homarus.providers.conversation import encode_json
 from homarus.providers.failures import Problem, Subject, broken, error_of, problem_in
 from homarus.providers.http import Endpoint, Settings
 
 __all__ = ["API", "OpenAI", "Settings", "create"]
 
 API = "openai-completions"
+APIS = ("openai-completions", "ollama")
 DONE = "[DONE]"
-# How an answer ends when it was not the model that ended it.
+# Finish reasons of answers that the model did not end itself.
 _BAD_ENDS = {
     "content_filter": Problem(0, "its filter stopped the answer", "content_filter"),
     "insufficient_system_resource": Problem(503, "it ran out of resources"),
@@ -35,12 +36,12 @@ _BAD_ENDS = {
 def create(
     settings: Settings, *, models: Iterable[Model] = (), clock: Clock | None = None
 ) -> "OpenAI":
-    """A provider; nothing is opened before its first request."""
+    """Return a provider; it opens no connection before its first request."""
     return OpenAI(settings, {model.id: model for model in models}, clock or SystemClock())
 
 
 class OpenAI:
-    """One service that speaks chat completions."""
+    """A service that implements chat completions."""
 
     api = API
 
@@ -51,7 +52,7 @@ class OpenAI:
         self._wires: dict[str, _Wire] = {}
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        """Ask, and pass on the answer as it comes."""
+        """Send the request and yield the answer as it arrives."""
         model = self._models.get(request.model) or Model(self.name, request.model, known=False)
         subject = self._endpoint.subject(request.model)
         body = self._wire(model).body(request)
@@ -73,7 +74,7 @@ class OpenAI:
                         yield delta
         except (StreamBroken, ProviderTimeout):
             if not (done or reply.finish):
-                raise  # after its end, a torn connection takes nothing away
+                raise  # a connection lost after the end of the answer loses nothing
         except Malformed as exc:
             raise broken(subject, f"its answer is malformed: {exc}") from exc
         yield self._message(reply, model, subject, done=done)
@@ -98,7 +99,7 @@ class OpenAI:
 
 
 class _Wire:
-    """How requests to one model look."""
+    """Builds requests to one model."""
 
     def __init__(self, model: Model, provider: str, compat: Compat) -> None:
         self._model, self._compat = model, compat
@@ -107,13 +108,13 @@ class _Wire:
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"[]")
 
     def body(self, request: Request) -> bytes:
-        """The request as JSON; what was rendered for an earlier turn is used again."""
+        """Encode a request; rendered messages of earlier turns come from the cache."""
         turns = self._turns.render(request.messages)
         if request.system:
             role = "developer" if self._thinks and self._compat.developer_role else "system"
-            turns.insert(0, encode({"role": role, "content": request.system}))
+            turns.insert(0, encode_json({"role": role, "content": request.system}))
         fields = self._fields(request)
-        pieces = [encode(fields)[:-1], b',"messages":[', b",".join(turns), b"]"]
+        pieces = [encode_json(fields)[:-1], b',"messages":[', b",".join(turns), b"]"]
         if request.tools and self._model.calls_tools and "tools" not in fields:
             pieces += [b',"tools":', self._tool_list(request.tools)]
         return b"".join((*pieces, b"}"))
@@ -123,7 +124,7 @@ class _Wire:
         return self._model.reasoning
 
     def _fields(self, request: Request) -> dict[str, Json]:
-        """Everything but messages and tools. The caller's params come last; null removes."""
+        """Return all fields but messages and tools; the caller's params override, null removes."""
         fields: dict[str, Json] = {"model": request.model, "stream": True}
         if self._compat.usage_in_streaming:
             fields["stream_options"] = {"include_usage": True}

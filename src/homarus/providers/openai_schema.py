@@ -1,9 +1,8 @@
-"""A tool's JSON schema as OpenAI takes it, and whether its strict mode would.
+"""Convert a tool's JSON schema for OpenAI, and decide whether strict mode accepts it.
 
-A tool may come from anywhere; one schema that the service refuses costs the whole request. The
-top must be an object without alternatives. Strict mode wants every object closed, every property
-required, and no keyword it does not know: a schema that says anything else is sent without it,
-never changed to mean something else.
+One schema that the service refuses fails the whole request. The top must be an object without
+alternatives. Strict mode requires every object closed, every property required, and no unknown
+keyword: other schemas are sent without it, never changed in meaning.
 """
 
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ _STRICT = frozenset(
 
 
 def parameters(schema: Mapping[str, Json]) -> dict[str, Json]:
-    """What a tool takes: an object whose alternatives, if it has some, became properties."""
+    """Return a tool's parameters as an object; top-level alternatives become properties."""
     properties = dict(_object(schema, "properties"))
     for word in _ALTERNATIVES:
         for variant in _list(schema, word):
@@ -36,7 +35,7 @@ def parameters(schema: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def fits_strict(schema: Json, depth: int = 0) -> bool:
-    """Whether strict mode takes this schema as it is."""
+    """Return whether strict mode accepts this schema unchanged."""
     if not isinstance(schema, Mapping) or depth > MAX_STRICT_DEPTH:
         return False
     if not _STRICT.issuperset(schema) or not _says_what(schema):

@@ -1,9 +1,9 @@
-"""The file `auth-profiles.json`, read and changed.
+"""Read and update `auth-profiles.json`.
 
-A change is made, under a lock that the kernel releases, to what stands in the file at that moment,
-and replaces it in one step, mode 0600. Reading never writes: a damaged file is told of, and set
-aside only when there is something to write in its place. Until the file exists, its forerunners
-(`auth.json`, `credentials/oauth.json`) are read instead, and the first change carries them over.
+An update is applied under a kernel lock to the file's current content and replaces it atomically,
+mode 0600. Reading never writes: a damaged file is reported, and archived only when there is
+something to write in its place. Until the file exists, the legacy files (`auth.json`,
+`credentials/oauth.json`) are read instead, and the first update migrates them.
 """
 
 import contextlib
@@ -36,14 +36,14 @@ class ProfileFile:
     def __init__(self, path: Path, legacy: Sequence[Path] = ()) -> None:
         self.path = path
         self._legacy = tuple(legacy)
-        self._places = [os.fspath(each) for each in (path, *legacy)]  # looked at in every turn
+        self._places = [os.fspath(each) for each in (path, *legacy)]  # checked in every turn
         self._stamp: tuple[object, ...] = ()
         self._read = Profiles()
 
     def read(self) -> Profiles:
-        """What it says now; parsed again only when somebody wrote it."""
+        """Return the file's current content; it is parsed again only after a change."""
         stamp: tuple[object, ...] = _stamp_of(self._places[0])
-        if not stamp:  # only then its forerunners count
+        if not stamp:  # only then the legacy files count
             stamp = tuple(map(_stamp_of, self._places))
         if stamp != self._stamp:
             raw, found = self._load()
@@ -54,7 +54,7 @@ class ProfileFile:
         return self._read
 
     def update(self, change: Callable[[Raw], None]) -> None:
-        """Let `change` alter what stands there now; nothing altered, nothing written."""
+        """Let `change` modify the current content; an unchanged one is not written."""
         with self.locked():
             raw, found = self._load()
             try:
@@ -77,7 +77,7 @@ class ProfileFile:
 
     @contextlib.contextmanager
     def locked(self, what: str = "", wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
-        """Be the only process that changes the file, or that does `what` for it."""
+        """Hold the file's lock between processes; `what` names another lock next to it."""
         name = hashlib.sha256(what.encode("utf-8", "backslashreplace")).hexdigest()[:12]
         path = self._target().parent / f".auth-profiles{f'.{name}' if what else ''}.lock"
         deadline = time.monotonic() + wait_s
@@ -92,7 +92,7 @@ class ProfileFile:
             os.close(descriptor)
 
     def _target(self) -> Path:
-        """The file itself when `path` is a link to it: a linked file stays linked."""
+        """Return the file behind a link: a linked file stays linked."""
         return Path(os.path.realpath(self.path))
 
     def _load(self) -> tuple[Raw, "_Found"]:
@@ -121,7 +121,7 @@ class ProfileFile:
 
 
 def _encoded(raw: Raw) -> bytes:
-    # ASCII, so that half of a surrogate pair that came in can go out again.
+    # ASCII, so that a lone surrogate that was read can be written again.
     return (json.dumps(raw, indent=2) + "\n").encode("ascii")
 
 
@@ -136,7 +136,7 @@ def _stamp_of(path: str) -> tuple[int, ...]:
 
 @dataclass(slots=True)
 class _Found:
-    """What a look at a file brought: an object, damage, a refusal, or nothing."""
+    """The result of reading a file: an object, damage, a refusal, or nothing."""
 
     tree: Raw | None = None
     is_damaged: bool = False
@@ -167,7 +167,7 @@ def _look(path: Path) -> _Found:
 
 
 def _read_own(path: Path, warnings: list[str]) -> bytes:
-    """A regular file's bytes, if it is its user's own; links are followed, pipes not waited for."""
+    """Return a regular file's bytes if its user owns it; links are followed, pipes are not read."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as opened:
         found = os.fstat(descriptor)
@@ -200,20 +200,20 @@ def _lock(descriptor: int) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks: the step that replaces the file still is one
+    except OSError:  # a file system without locks: replacing the file is still atomic
         return True
     return True
 
 
 def _make_folder(path: Path) -> None:
-    """A folder, and those above it, for their owner alone."""
+    """Create a folder and its parents with mode 0700."""
     if not path.is_dir():
         _make_folder(path.parent)
         path.mkdir(0o700, exist_ok=True)
 
 
 def _free_name(target: Path) -> Path:
-    """`….corrupt`, or `….corrupt.2` and on: what was set aside before is kept."""
+    """Return `….corrupt`, `….corrupt.2` and so on: earlier archives are kept."""
     name = f"{target.name}.corrupt"
     at = 1
     while os.path.lexists(target.with_name(name)):

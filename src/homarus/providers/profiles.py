@@ -1,7 +1,7 @@
-"""`auth-profiles.json` as values: credentials, their order, how they fare; the original's format.
+"""`auth-profiles.json` as values: credentials, their order and usage; OpenClaw's format.
 
-`parse` takes whatever shape a file has, leaves out what is wrong and says so. The `put_…`
-functions change a file's own object in place and leave alone what nobody here knows.
+`parse` accepts any content, drops what is invalid and reports it. The `put_…` functions change a
+file's object in place and keep unknown fields.
 """
 
 import math
@@ -17,10 +17,10 @@ from homarus.providers.rotation import Kind, Slot, Usage
 
 VERSION = 1
 MAX_ID_CHARS = 200
-MAX_TIME_MS = 8_640_000_000_000_000  # the last one a JavaScript date can hold
+MAX_TIME_MS = 8_640_000_000_000_000  # the largest JavaScript date
 
 Raw: TypeAlias = dict[str, Json]
-# Where each kind keeps its secret, and where it says that the secret is kept elsewhere.
+# Each kind's field for its secret, and for a reference to one.
 SECRET_FIELDS: Mapping[Kind, tuple[str, str]] = {
     "api_key": ("key", "keyFrom"),
     "token": ("token", "tokenFrom"),
@@ -47,7 +47,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """What one file says, and what is wrong with it."""
+    """The content of one file, and its problems."""
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     order: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Profiles:
 
 
 def parse(raw: Mapping[str, Json]) -> Profiles:
-    """The values in a file's object; what has the wrong shape is left out and told of."""
+    """Parse a file's object; invalid parts are dropped and reported."""
     profiles: dict[str, Profile] = {}
     warnings: list[str] = []
     for id_, entry in _object(raw.get("profiles")).items():
@@ -89,7 +89,7 @@ def parse(raw: Mapping[str, Json]) -> Profiles:
 
 
 def _profile(id_: str, entry: Json) -> tuple[Profile | None, str]:
-    """A profile, or what is wrong with it."""
+    """Return a profile, or its problem."""
     if not isinstance(entry, dict):
         return None, "it is not an object"
     if not id_ or len(id_) > MAX_ID_CHARS:
@@ -133,7 +133,7 @@ def _usage(stats: Json) -> Usage:
 
 
 def carried_over(tree: Mapping[str, Json]) -> Raw:
-    """The profiles of a forerunner: one credential per provider, not always with its type."""
+    """Return the profiles of a legacy file: one per provider, not always with its type."""
     found: Raw = {}
     for provider, entry in tree.items():
         if not isinstance(entry, dict) or not provider:
@@ -148,7 +148,7 @@ def carried_over(tree: Mapping[str, Json]) -> Raw:
 
 
 def put_profile(raw: Raw, id_: str, fields: Mapping[str, Json]) -> None:
-    """Set a profile's fields; None takes one away; others it has stay while its type does."""
+    """Set a profile's fields; None removes one; other fields stay while the type does."""
     profiles = _inner(raw, "profiles")
     old = _object(profiles.get(id_))
     kept = old if old.get("type") == fields.get("type", old.get("type")) else {}
@@ -156,7 +156,7 @@ def put_profile(raw: Raw, id_: str, fields: Mapping[str, Json]) -> None:
 
 
 def put_usage(raw: Raw, slot: Slot, usage: Usage) -> None:
-    """Write how a credential fared; a profile that is gone meanwhile gets nothing."""
+    """Write a credential's usage; a removed profile gets none."""
     id_, model = slot
     if id_ not in _object(raw.get("profiles")):
         return
@@ -182,19 +182,19 @@ def put_usage(raw: Raw, slot: Slot, usage: Usage) -> None:
 
 
 def forget_usage(raw: Raw, id_: str) -> None:
-    """A profile with a new secret begins afresh."""
+    """Reset the usage of a profile with a new secret."""
     if id_ in _object(raw.get("usageStats")):
         del raw["usageStats"][id_]
 
 
 def put_last_good(raw: Raw, provider: str, id_: str) -> None:
-    """Note which credential of a provider worked last."""
+    """Record which credential of a provider worked last."""
     if id_ in _object(raw.get("profiles")):
         _inner(raw, "lastGood")[provider] = id_
 
 
 def put_order(raw: Raw, provider: str, ids: Sequence[str] | None) -> None:
-    """Set the order of a provider's credentials, or with None forget it."""
+    """Set the order of a provider's credentials; None removes it."""
     order = _inner(raw, "order")
     for name in [name for name in order if normalize_provider_id(name) == provider]:
         del order[name]
@@ -205,7 +205,7 @@ def put_order(raw: Raw, provider: str, ids: Sequence[str] | None) -> None:
 
 
 def _inner(raw: Raw, name: str) -> Raw:
-    """The object under a name, made when there is none."""
+    """Return the object under a name; create it when it is missing."""
     if not isinstance(raw.get(name), dict):
         raw[name] = {}
     inner: Raw = raw[name]

@@ -1,7 +1,7 @@
-"""What a provider made of each Message, kept for as long as the Message lives.
+"""Cache what a provider rendered of each Message, for as long as the Message lives.
 
-A long session is sent whole with every turn; only its newest messages need rendering. Of the
-longest, the beginning is kept as one piece.
+Every turn sends the complete session, but only its newest messages need rendering. Of long sessions
+the encoded prefix is cached as well.
 """
 
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from homarus.core.message import Message
 
 T = TypeVar("T")
 
-LONG = 100  # messages from which on a conversation's beginning is kept
+LONG = 100  # messages from which on the prefix is cached
 MAX_KEPT = 8  # conversations
 
 
 class Rendered(Generic[T]):
-    """A memory of `render(message)`, by identity: a Message holds mappings, so it has no hash."""
+    """A cache of `render(message)` by identity: a Message contains mappings and has no hash."""
 
     def __init__(self, render: Callable[[Message], T]) -> None:
         self._render = render
@@ -43,23 +43,24 @@ class Rendered(Generic[T]):
 
 
 class Beginnings(Generic[T]):
-    """What was made of the beginnings of the long conversations that were sent last."""
+    """The encoded prefixes of the long conversations that were sent last."""
 
     def __init__(self, least: int = LONG) -> None:
         self.least = least
         self._kept: list[tuple[tuple[Message, ...], T]] = []  # the newest last
 
     def find(self, messages: tuple[Message, ...]) -> tuple[int, T] | None:
-        """How many messages a known beginning has, and what was made of it."""
+        """Return the length of a cached prefix of the messages, and its encoded form."""
         if len(messages) < self.least:
             return None
         for begun, made in reversed(self._kept):
             size = len(begun)
-            if begun[0] is messages[0] and messages[:size] == begun:  # the same ones: it is quick
+            # Identical objects compare quickly.
+            if begun[0] is messages[0] and messages[:size] == begun:
                 return size, made
         return None
 
     def keep(self, begun: tuple[Message, ...], made: T) -> None:
-        """Remember one of at least `least`; the older one of its conversation is forgotten."""
+        """Cache a prefix of at least `least` messages; it replaces the conversation's older one."""
         others = [each for each in self._kept if each[0][0] is not begun[0]]
         self._kept = [*others, (begun, made)][-MAX_KEPT:]

@@ -1,4 +1,4 @@
-"""Which model answers and why, what else there is, and what stands in the way. For people."""
+"""Reports for users: the default model and the reason, the other models, and their problems."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ from homarus.providers.secret import mask
 
 @asynccontextmanager
 async def opened(loaded: Loaded, paths: Paths) -> AsyncIterator[Models]:
-    """The models of a config, apart from those that answer."""
+    """Open the config's models, separate from those that answer."""
     models = Models(loaded.config, loaded.env, paths, SystemClock())
     try:
         yield models
@@ -29,7 +29,7 @@ async def opened(loaded: Loaded, paths: Paths) -> AsyncIterator[Models]:
 
 
 async def choose_default(loaded: Loaded, paths: Paths) -> Choice:
-    """The default agent's own model, else what holds for all."""
+    """Return the default agent's model, else the default of all agents."""
     async with opened(loaded, paths) as models:
         return await _choice(loaded, paths, models)
 
@@ -44,7 +44,7 @@ async def _choice(loaded: Loaded, paths: Paths, models: Models) -> Choice:
 
 
 async def report_status(loaded: Loaded, paths: Paths) -> dict[str, Any]:
-    """The model that answers, why, its key, and what was looked at."""
+    """Report the model that answers, the reason, its key, and the places that were checked."""
     config = loaded.config
     async with opened(loaded, paths) as models:
         choice = await _choice(loaded, paths, models)
@@ -67,7 +67,7 @@ async def report_status(loaded: Loaded, paths: Paths) -> dict[str, Any]:
 
 
 async def report_models(loaded: Loaded, paths: Paths) -> list[dict[str, Any]]:
-    """Every model there is to name, the default one first."""
+    """Report every usable model, the default first."""
     config = loaded.config
     async with opened(loaded, paths) as models:
         choice = await _choice(loaded, paths, models)
@@ -99,7 +99,7 @@ async def report_models(loaded: Loaded, paths: Paths) -> list[dict[str, Any]]:
 
 
 async def find_problem(loaded: Loaded, paths: Paths, ref: str) -> dict[str, str] | None:
-    """What stands between a model and its first answer, short of asking it."""
+    """Return why a model cannot be used, without calling it."""
     async with opened(loaded, paths) as models:
         return await _problem(loaded, models, ref)
 
@@ -113,7 +113,7 @@ async def _problem(loaded: Loaded, models: Models, ref: str) -> dict[str, str] |
 
 
 def _key(loaded: Loaded, models: Models, provider: str) -> dict[str, str] | None:
-    """Where a provider's key comes from, and its ends; None where none is needed."""
+    """Return the source of a provider's key, and its ends; None where none is needed."""
     credentials = models.credentials(default_agent(loaded.config))
     stored = {entry.profile.id for entry in credentials.entries(provider) if entry.file}
     first = next(iter(credentials.candidates(provider)), None)
@@ -125,7 +125,7 @@ def _key(loaded: Loaded, models: Models, provider: str) -> dict[str, str] | None
 
 
 async def _missing(loaded: Loaded, models: Models, model: Model) -> str:
-    """In two words, why a model cannot be used yet."""
+    """Return in two words why a model cannot be used yet."""
     agent, config = default_agent(loaded.config), loaded.config
     keyless = not models.credentials(agent).candidates(model.provider)
     if keyless and needs_key(config, model.provider):

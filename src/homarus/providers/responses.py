@@ -1,8 +1,8 @@
-"""OpenAI's Responses: the wire its own models speak best.
+"""The provider for OpenAI's Responses API.
 
-Nothing is stored at the service: each request carries the whole conversation, with the model's
-reasoning as it came, encrypted. `create` makes the Provider; `models` tells what is known of each
-model, and one that is not among them is asked plainly.
+Nothing is stored at the service: each request carries the complete conversation, with the model's
+encrypted reasoning. `create` makes the Provider; `models` holds what is known of each model, and
+other models get a plain request.
 """
 
 import re
@@ -15,8 +15,8 @@ from homarus.core.message import Json, Message, Origin
 from homarus.providers.base import Delta, Request, ToolSpec
 from homarus.providers.catalog import Model
 from homarus.providers.chat_reply import Malformed, object_of
-from homarus.providers.chat_request import encode
 from homarus.providers.compat import Compat, compat_of
+from homarus.providers.conversation import encode_json
 from homarus.providers.failures import Problem, Subject, broken, error_of, problem_in
 from homarus.providers.http import Endpoint, Settings
 from homarus.providers.responses_reply import Reply
@@ -25,8 +25,9 @@ from homarus.providers.responses_request import Items, tool_list
 __all__ = ["API", "Responses", "Settings", "create"]
 
 API = "openai-responses"
-DONE = "[DONE]"  # not of this wire, but many a proxy adds it
-MIN_OUTPUT_TOKENS = 16  # less is refused
+APIS = ("openai-responses",)
+DONE = "[DONE]"  # not part of this API, but many proxies add it
+MIN_OUTPUT_TOKENS = 16  # the service refuses less
 
 _FORGOTTEN = "it does not take back the reasoning of earlier answers: they go without now"
 _FILTERED = Problem(0, "its filter stopped the answer", "content_filter")
@@ -37,12 +38,12 @@ _CANCELLED = Problem(0, "it stopped with a cancel")
 def create(
     settings: Settings, *, models: Iterable[Model] = (), clock: Clock | None = None
 ) -> "Responses":
-    """A provider; nothing is opened before its first request."""
+    """Return a provider; it opens no connection before its first request."""
     return Responses(settings, {model.id: model for model in models}, clock or SystemClock())
 
 
 class Responses:
-    """One service that speaks Responses."""
+    """A service that implements Responses."""
 
     api = API
 
@@ -53,7 +54,7 @@ class Responses:
         self._wires: dict[str, _Wire] = {}
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        """Ask, and pass on the answer as it comes."""
+        """Send the request and yield the answer as it arrives."""
         model = self._models.get(request.model) or Model(self.name, request.model, known=False)
         subject = self._endpoint.subject(request.model)
         wire = self._wire(model)
@@ -72,7 +73,7 @@ class Responses:
                         break
         except (StreamBroken, ProviderTimeout):
             if not reply.status:
-                raise  # after its end, a torn connection takes nothing away
+                raise  # a connection lost after the end of the answer loses nothing
         except BadRequest as exc:
             if not wire.forgets(exc, self._clock.now_ms()):
                 raise
@@ -106,7 +107,7 @@ class Responses:
 
 
 class _Wire:
-    """How requests to one model look."""
+    """Builds requests to one model."""
 
     def __init__(self, model: Model, provider: str, compat: Compat) -> None:
         self._model, self._compat = model, compat
@@ -115,24 +116,24 @@ class _Wire:
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"[]")
 
     def body(self, request: Request) -> bytes:
-        """The request as JSON; what was rendered for an earlier turn is used again."""
+        """Encode a request; rendered messages of earlier turns come from the cache."""
         fields = self._fields(request)
         items = b",".join(self._items.render(request.messages))
-        pieces = [encode(fields)[:-1], b',"input":[', items, b"]"]
+        pieces = [encode_json(fields)[:-1], b',"input":[', items, b"]"]
         if request.tools and self._model.calls_tools and "tools" not in fields:
             pieces += [b',"tools":', self._tool_list(request.tools)]
         return b"".join((*pieces, b"}"))
 
     def forgets(self, refusal: BadRequest, now_ms: int) -> bool:
-        """Whether a refusal was about reasoning sent back, and the next request will be without.
+        """Return whether a refusal was about replayed reasoning, which the next request will omit.
 
-        Another organisation's key cannot decrypt it, for one; without this, the conversation
-        would be refused for ever.
+        Another organisation's key cannot decrypt it, for example; without this the session would be
+        refused for ever.
         """
         return bool(_REASONING.search(refusal.message)) and self._items.forget(now_ms)
 
     def _fields(self, request: Request) -> dict[str, Json]:
-        """Everything but input and tools. The caller's params come last; null removes."""
+        """Return all fields but input and tools; the caller's params override, null removes."""
         fields: dict[str, Json] = {"model": request.model, "stream": True, "store": False}
         if request.system:
             fields["instructions"] = request.system
@@ -155,7 +156,7 @@ class _Wire:
 
 
 def _read(data: str, reply: Reply, subject: Subject) -> Sequence[Delta]:
-    """Take in the data of one event."""
+    """Apply the data of one event."""
     if not data.strip():
         return ()
     if data.startswith(DONE):

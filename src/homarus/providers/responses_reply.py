@@ -1,9 +1,9 @@
-"""An answer on OpenAI's Responses wire, put together event by event.
+"""Assemble an answer of the Responses API from its events.
 
-Pure: parsed events go in, deltas come out, and at the end there is what the answer says, asks for
-and cost. An answer is a list of items; each is announced, told in pieces and told whole at its
-end, and all of them once more when the answer ends. What is told whole wins over the pieces, and
-what was left out of it (some services end with an empty list) is kept from before.
+Parsed events go in, deltas come out; at the end the parts, the stop reason and the usage are
+available. An answer is a list of items; each is announced, sent in deltas and sent complete at its
+end, and all of them again when the answer ends. Complete items replace deltas, and what a final
+list lacks (some services end with an empty one) is kept.
 """
 
 import json
@@ -24,7 +24,7 @@ from homarus.providers.base import Delta, TextDelta, ThinkingDelta
 from homarus.providers.catalog import Price
 from homarus.providers.chat_reply import Malformed, call_of, usage_of
 
-# What its reasoning says in several places is told in paragraphs.
+# Sections of reasoning are joined as paragraphs.
 GAP = "\n\n"
 
 _ENDS = {
@@ -44,10 +44,10 @@ _NAMES = ("id", "call_id", "name", "phase")
 
 
 class Reply:
-    """One answer, as far as it has come."""
+    """Assembles one streamed answer."""
 
     def __init__(self) -> None:
-        self.status = ""  # how it ended: completed, incomplete, failed or cancelled
+        self.status = ""  # completed, incomplete, failed or cancelled
         self.reason = ""  # why it is incomplete
         self.error: Mapping[str, Json] = {}  # why it failed
         self._items: list[_Item] = []
@@ -55,7 +55,7 @@ class Reply:
         self._usage: Mapping[str, Json] = {}
 
     def add(self, event: Mapping[str, Json]) -> Sequence[Delta]:
-        """Take an event in; what it said is returned."""
+        """Apply an event and return its deltas."""
         kind = event.get("type")
         if not isinstance(kind, str):
             return self._whole(event)
@@ -72,7 +72,7 @@ class Reply:
         return self._note(kind, event)
 
     def message_parts(self) -> tuple[Part, ...]:
-        """What was thought, said and asked for, in the order of its items."""
+        """Return the reasoning, text, pictures and tool calls in the order of the items."""
         parts: list[Part] = []
         ids: set[str] = set()
         for item in self._items:
@@ -86,13 +86,13 @@ class Reply:
         return tuple(parts)
 
     def stop(self) -> StopReason:
-        """How it ended, in our words."""
+        """Return the stop reason in our terms."""
         if self.status == "incomplete":
             return "length"
         return "toolUse" if any(item.kind == CALL for item in self._items) else "stop"
 
     def usage(self, price: Price) -> Usage:
-        """What it cost: the words of this wire are those of the other, under new names."""
+        """Return tokens and cost; the fields are those of chat completions under other names."""
         raw = self._usage
         renamed = {
             "prompt_tokens": raw.get("input_tokens"),
@@ -117,7 +117,7 @@ class Reply:
         return (ThinkingDelta(thought),)
 
     def _note(self, kind: str, event: Mapping[str, Json]) -> Sequence[Delta]:
-        """Events that come once or a few times per item; one that is not known says nothing."""
+        """Apply an event that occurs a few times per item; unknown ones are ignored."""
         if kind in {"response.output_item.added", "response.output_item.done"}:
             told = event.get("item")
             if not isinstance(told, dict):
@@ -137,14 +137,14 @@ class Reply:
         return ()
 
     def _item(self, event: Mapping[str, Json], kind: str) -> "_Item":
-        """The item that a piece belongs to; one that was never announced begins here."""
+        """Return the item of a delta; one that was not announced starts here."""
         item = self._by_index.get(_index(event))
         return item if item is not None and item.kind == kind else self._begin(event, kind)
 
     def _told_item(
         self, event: Mapping[str, Json], told: Mapping[str, Json], *, begins: bool
     ) -> "_Item":
-        """The item that is told of. Some services number them all 0, or change an item's id."""
+        """Return the event's item. Some services number all 0, or change an item's id."""
         kind, item = _kind(told), self._by_index.get(_index(event))
         if item is None or item.kind != kind:
             return self._begin(event, kind)
@@ -158,7 +158,7 @@ class Reply:
         return item
 
     def _whole(self, event: Mapping[str, Json]) -> Sequence[Delta]:
-        """An answer in one piece, not streamed."""
+        """Read an answer that was not streamed."""
         if not isinstance(event.get("output"), list):
             raise Malformed("an event has no type")
         if event.get("status") in ("queued", "in_progress"):
@@ -166,7 +166,7 @@ class Reply:
         return self._end(event, "completed")
 
     def _end(self, response: Json, status: str) -> Sequence[Delta]:
-        """The answer as it is told once more at its end."""
+        """Apply the complete answer of the final event."""
         told = response if isinstance(response, dict) else {}
         own = told.get("status")
         self.status = own if isinstance(own, str) and own in _ENDED else status
@@ -188,7 +188,7 @@ class Reply:
 
 
 class _Item:
-    """One item of an answer: its pieces, and what was told of it whole."""
+    """One item of an answer: its deltas, and its complete form."""
 
     __slots__ = ("is_whole", "kind", "section", "texts", "told")
 
@@ -200,11 +200,11 @@ class _Item:
         self.is_whole = False
 
     def announce(self, told: Mapping[str, Json]) -> None:
-        """Learn who it is; what it says comes in pieces, and may be unfinished here."""
+        """Record the item's id and kind; its content may be incomplete."""
         self.told.update((name, told[name]) for name in _NAMES if told.get(name))
 
     def tell(self, told: Mapping[str, Json]) -> Sequence[Delta]:
-        """Learn the whole of it; what was not streamed is returned."""
+        """Record the complete item; return the text that was not streamed."""
         self.told.update((name, value) for name, value in told.items() if value)
         self.is_whole = True
         if self.kind not in {"message", "reasoning"}:
@@ -217,7 +217,7 @@ class _Item:
         return (TextDelta(rest) if self.kind == "message" else ThinkingDelta(rest),)
 
     def text(self) -> str:
-        """Its words: as told whole, else as they came."""
+        """Return its text: the complete one, else the deltas."""
         if self.kind == "message":
             told = "".join(_texts(self.told.get("content"), "text", "refusal"))
         else:
@@ -226,7 +226,7 @@ class _Item:
         return told or "".join(self.texts)
 
     def part(self) -> Part | None:
-        """What it is in our words; None when it says nothing to us."""
+        """Return its message part, or None."""
         match self.kind:
             case "message":
                 text = self.text()
@@ -247,7 +247,7 @@ class _Item:
                 return None
 
     def _signature(self) -> str:
-        """The whole item, to be sent back: the service keeps nothing."""
+        """Return the complete item as the signature to send back: the service stores nothing."""
         if not self.is_whole or self.told.get("status") in ("incomplete", "in_progress"):
             return ""
         kept = {name: value for name, value in self.told.items() if name != "status"}
@@ -259,7 +259,7 @@ class _Item:
 
 
 def _find(items: Sequence[_Item], told: Mapping[str, Json]) -> _Item | None:
-    """The one of these that is told of: by its id, else the first of its kind."""
+    """Return the matching item: by its id, else the first of its kind."""
     same = [item for item in items if item.kind == _kind(told)]
     for name in ("id", "call_id"):
         for item in same:
@@ -302,7 +302,7 @@ def _texts(parts: Json, *names: str) -> list[str]:
 def _json(value: Json) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    except RecursionError:  # nobody means it
+    except RecursionError:  # matches no item
         return ""
 
 

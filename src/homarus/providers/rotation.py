@@ -1,11 +1,11 @@
-"""Which credential is next, and how long one rests that failed. Values in, values out.
+"""Order credentials and compute their cooldowns; pure functions.
 
-A failure rests a credential 1, 5, 25, then 60 minutes; an empty account 5 hours, doubling to 24.
-A success clears that. What is wrong with a request, not with the credential, rests nothing.
+A failure starts a cooldown of 1, 5, 25, then 60 minutes; an empty account one of 5 hours, doubling
+to 24. A success ends it. Errors of the request itself do not count.
 
-Two rules keep a burst from counting as many failures: what a request tells is set against the
-moment it began. A failure of a request that began before the last recorded failure is part of
-the same incident and adds nothing; a success that began before it proves nothing.
+Two rules keep a burst from counting as many failures, by the time a request started: a failure of a
+request that started before the last recorded failure belongs to the same incident and adds nothing;
+a success that started before it changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,14 +31,14 @@ from homarus.core.value import dataclass
 
 Kind: TypeAlias = Literal["oauth", "token", "api_key"]
 Reason: TypeAlias = Literal["auth", "format", "rate_limit", "billing", "timeout", "unknown"]
-# A credential, and a model of it or "" for all: one model's limit says nothing of another's.
+# A credential, and a model of it or "" for all: limits of models are independent.
 Slot: TypeAlias = tuple[str, str]
 
 KINDS: tuple[Kind, ...] = ("oauth", "token", "api_key")  # the cheapest for its owner first
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 COOLDOWN_MINUTES = (1, 5, 25, 60)  # the last for every further failure
-# A time further ahead was not written by a clock that is right now.
+# A later time was not written by a correct clock.
 LONGEST_REST_MS = 31 * 24 * HOUR_MS
 LONGEST_WAIT_S = 24 * 3600.0
 _PER_MODEL: frozenset[Reason] = frozenset({"rate_limit", "timeout", "unknown"})
@@ -55,7 +55,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How a credential fared. Times are wall-clock milliseconds; 0 is never."""
+    """A credential's usage. Times are wall-clock milliseconds; 0 is never."""
 
     last_used_ms: int = 0
     cooldown_until_ms: int = 0
@@ -67,7 +67,7 @@ class Usage:
 
     @property
     def is_clean(self) -> bool:
-        """Whether a success would clear nothing."""
+        """Return whether a success would change nothing."""
         return self == Usage(last_used_ms=self.last_used_ms)
 
 
@@ -76,7 +76,7 @@ UNUSED = Usage()
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How one request went: no `reason` is a success. `begun_ms` is when it began."""
+    """The result of one request: no `reason` is a success. `begun_ms` is when it started."""
 
     profile_id: str
     provider: str
@@ -88,12 +88,12 @@ class Mark:
 
 
 def reason_of(error: ProviderError) -> Reason | None:
-    """What an error says against the credential; None: nothing."""
+    """Return what an error means for the credential; None: nothing."""
     match error:
         case BadRequest() | ContextOverflow() | ContentFiltered() | ImageTooLarge() | AllFailed():
-            return None  # another credential would be told the same
+            return None  # another credential would get the same error
         case Overloaded() | Unreachable() | StreamBroken():
-            return None  # the service's trouble, whoever asks
+            return None  # the service's failure, for every caller
         case AuthFailed():
             return "auth"
         case BillingFailed():
@@ -107,24 +107,24 @@ def reason_of(error: ProviderError) -> Reason | None:
 
 
 def cooldown_ms(failures: int) -> int:
-    """The rest after so many failures in a row: 1, 5, 25, 60 minutes."""
+    """Return the cooldown after so many failures in a row: 1, 5, 25, 60 minutes."""
     return COOLDOWN_MINUTES[min(failures, len(COOLDOWN_MINUTES)) - 1] * MINUTE_MS
 
 
 def billing_ms(failures: int, limits: Limits) -> int:
-    """The rest of an empty account: doubled each time, up to a day."""
+    """Return the cooldown of an empty account: doubled each time, up to a day."""
     longest_ms = min(limits.billing_max_ms, LONGEST_REST_MS)
     return min(longest_ms, limits.billing_backoff_ms << min(failures - 1, 32))
 
 
 def rests_until_ms(usage: Usage, now_ms: int) -> int:
-    """When it may be used again; 0: now."""
+    """Return when the credential may be used again; 0: now."""
     both = (usage.cooldown_until_ms, usage.disabled_until_ms)
     return max((ms for ms in both if now_ms < ms <= now_ms + LONGEST_REST_MS), default=0)
 
 
 def settle(usage: Mapping[Slot, Usage], mark: Mark, limits: Limits) -> dict[Slot, Usage]:
-    """The slots that a mark changes, as they are after it."""
+    """Return the slots that a result changes, with their new values."""
     whole: Slot = (mark.profile_id, "")
     if mark.reason is None:
         before = usage.get(whole, UNUSED)
@@ -140,7 +140,7 @@ def settle(usage: Mapping[Slot, Usage], mark: Mark, limits: Limits) -> dict[Slot
 
 
 def _is_old_news(usage: Usage, mark: Mark) -> bool:
-    """Whether the request began before the last failure, by a clock that is not off."""
+    """Return whether the request started before the last failure, by a plausible clock."""
     return mark.begun_ms < usage.last_failure_ms <= mark.at_ms + MINUTE_MS
 
 
@@ -169,7 +169,7 @@ def _failed(usage: Usage, reason: Reason, mark: Mark, limits: Limits) -> Usage:
 
 
 def _asked_to_wait(usage: Usage, mark: Mark) -> Usage:
-    """A service that names its own time is taken at its word when that is longer."""
+    """Return the delay a service asked for, when it is longer."""
     wait_s = min(max(0.0, mark.after_s or 0.0), LONGEST_WAIT_S)
     until_ms = mark.at_ms + round(wait_s * 1000)
     if mark.reason == "rate_limit" and until_ms > usage.cooldown_until_ms:
@@ -179,23 +179,23 @@ def _asked_to_wait(usage: Usage, mark: Mark) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What decides a credential's place."""
+    """What decides a credential's position."""
 
     id: str
     kind: Kind
     last_used_ms: int = 0
     rests_until_ms: int = 0
     is_last_good: bool = False
-    is_implicit: bool = False  # from the configuration or the environment: after the file's own
+    is_implicit: bool = False  # from the config or the environment: after those of the file
 
 
 def in_order(
     standings: Sequence[Standing], listed: Sequence[str] | None, preferred: str = ""
 ) -> list[Standing]:
-    """The credentials of a provider as they are to be tried.
+    """Return the credentials of a provider in the order to try.
 
-    With a list, those on it and in its order. Without: by kind, the one that worked last first,
-    then the one used longest ago. Those that rest come last, the first to wake up first.
+    With a list: those on it, in its order. Without: by kind, the one that worked last first, then
+    the one used longest ago. Those in cooldown come last, the earliest end first.
     """
     by_id = {each.id: each for each in standings}
     if listed is None:
@@ -210,5 +210,5 @@ def in_order(
 
 
 def _place(each: Standing) -> tuple[bool, int, bool, int]:
-    last_used_ms = 0 if each.is_implicit else each.last_used_ms  # theirs keep the order of search
+    last_used_ms = 0 if each.is_implicit else each.last_used_ms  # these keep the search order
     return each.is_implicit, KINDS.index(each.kind), not each.is_last_good, last_used_ms

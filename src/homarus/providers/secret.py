@@ -1,9 +1,9 @@
-"""Where a key is kept, and how it is fetched from there.
+"""References to secrets, and how to read them.
 
-In plain, in a variable, in a file, or in a program that prints it (`pass`, `op`, a keychain). Of
-a file and of what a command prints, the first line counts. A command runs only when the
-configuration itself names it, without a shell and for a bounded time. Nothing fetched is logged
-or told: errors say where it was looked for.
+A secret is plain text, in a variable, in a file, or printed by a program (`pass`, `op`, a
+keychain). Of a file and of a command's output the first line counts. A command runs only when the
+config names it, without a shell and with a timeout. Secrets are never logged or put into errors,
+which name the place only.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 MAX_SECRET_BYTES = 64 * 1024
 COMMAND_S = 10.0
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_SHOWN_CHARS = 16  # of a shorter key nothing is shown
+_SHOWN_CHARS = 16  # nothing of a shorter key is shown
 
 Place: TypeAlias = Literal["plain", "env", "file", "exec"]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One place. `value` is the secret, the variable's name or the path; a command is words."""
+    """One reference. `value` is the secret, the variable or the path; a command is a list."""
 
     place: Place
     value: str = field(default="", repr=False)
@@ -47,7 +47,7 @@ class Source:
 
     @property
     def shown(self) -> str:
-        """The place as a person may see it: a plain secret masked."""
+        """Return the reference for display, a plain secret masked."""
         match self.place:
             case "plain":
                 return mask(self.value)
@@ -60,20 +60,20 @@ class Source:
 
 
 def mask(key: str) -> str:
-    """Enough of a key to tell it from another."""
+    """Return enough of a key to tell it from another."""
     if not key:
         return ""
     return one_line(f"{key[:3]}…{key[-4:]}") if len(key) >= _SHOWN_CHARS else "…"
 
 
 def written(text: str) -> Source:
-    """A secret as it stands in a file: itself, or `${NAME}`."""
+    """Parse a secret from a file: plain, or `${NAME}`."""
     named = _REFERENCE.fullmatch(text.strip())
     return Source("env", named[1]) if named else Source("plain", text.strip())
 
 
 def configured(source: "SecretSource") -> Source:
-    """What the configuration says of a secret that is kept elsewhere."""
+    """Return the reference that the config gives for a secret."""
     match source.source:
         case "env":
             return Source("env", source.name or "")
@@ -84,7 +84,7 @@ def configured(source: "SecretSource") -> Source:
 
 
 def kept_elsewhere(entry: Mapping[str, Json]) -> Source | None:
-    """What a credentials file says of one: a variable or a file. A command there is not run."""
+    """Return a profile's reference: a variable or a file. Commands are not run from there."""
     match entry:
         case {"source": "env", "name": str(name)} if name.strip():
             return Source("env", name.strip())
@@ -95,7 +95,7 @@ def kept_elsewhere(entry: Mapping[str, Json]) -> Source | None:
 
 
 async def fetch(source: Source, env: Mapping[str, str], home: Path) -> str:
-    """The secret; AuthFailed when it is not there."""
+    """Return the secret. Raises AuthError when it is missing."""
     match source.place:
         case "plain":
             said = source.value
@@ -141,7 +141,7 @@ def _read(path: Path) -> str:
 
 
 async def _run(source: Source, env: Mapping[str, str]) -> str:
-    """What a command prints. However this ends, the command and its children have ended."""
+    """Return a command's output; the command and its children have ended when this returns."""
     name = one_line(source.command[0])
     read_fd, write_fd = os.pipe()
     pipe = os.fdopen(read_fd, "rb", buffering=0)
@@ -185,7 +185,7 @@ def _start(
 
 
 async def _output(pipe: BinaryIO) -> bytes:
-    """The beginning of what is written to a pipe, until nobody can write any more."""
+    """Return the start of what is written to a pipe, until all writers have closed it."""
     reader = asyncio.StreamReader(limit=MAX_SECRET_BYTES)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), pipe

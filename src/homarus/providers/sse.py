@@ -1,8 +1,8 @@
-"""Server-sent events from bytes, however they were cut up.
+"""Decode server-sent events from bytes in any split.
 
-Only an event's data is kept: every vendor repeats in it what the other fields say. Split UTF-8,
-CR, LF and CRLF, a byte order mark, comments and one-byte pieces all give the same events; what is
-held of an unfinished event is bounded.
+Only an event's data is kept: every vendor repeats the other fields in it. Split UTF-8, CR, LF and
+CRLF, a byte order mark, comments and one-byte pieces all give the same events; the buffer of an
+incomplete event is bounded.
 """
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
@@ -12,7 +12,7 @@ _IN_JSON = (b" ", b"\t", b"}", b"]", b'"')
 
 
 def _one_event(piece: bytes) -> int:
-    """Where the data begins, if the piece is one event of one data line; else -1."""
+    """Return where the data starts if the piece is one event of one data line; else -1."""
     start = piece.find(b"\n") + 1 if piece.startswith(b"event: ") else 0
     last = len(piece) - 2
     if piece.startswith(b"data: ", start) and piece.find(b"\n", start) == last:
@@ -21,26 +21,26 @@ def _one_event(piece: bytes) -> int:
 
 
 class EventTooLong(ValueError):
-    """An event that did not end within the bound."""
+    """An event exceeds the size limit."""
 
 
 class EventReader:
-    """Feed it bytes, and it gives the data of each event that is whole."""
+    """Decodes fed bytes into the data of complete events."""
 
     __slots__ = ("_after_cr", "_begun", "_data", "_held", "_max_bytes", "_rest")
 
     def __init__(self, max_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._rest = bytearray()  # a line without its end
-        self._data: list[bytes] = []  # the data lines of an event without its end
+        self._rest = bytearray()  # an incomplete line
+        self._data: list[bytes] = []  # the data lines of an incomplete event
         self._held = 0
         self._begun = False
         self._after_cr = False
 
     def feed(self, piece: bytes) -> list[str]:
-        """The data of the events that `piece` completed."""
+        """Return the data of the events that `piece` completed."""
         if self._begun and not self._rest and not self._data:
-            start = _one_event(piece)  # as nearly all of them come
+            start = _one_event(piece)  # the shape of nearly all pieces
             if start > 0:
                 return [piece[start:-2].decode("utf-8", "replace")]
         if self._after_cr or b"\r" in piece:
@@ -68,7 +68,7 @@ class EventReader:
         return events
 
     def end(self) -> list[str]:
-        """What stands at the end of the stream without the blank line that should close it."""
+        """Return what the stream's end leaves without its closing blank line."""
         line = bytes(self._rest)
         self._rest.clear()
         if line:
@@ -78,12 +78,12 @@ class EventReader:
     def _take(self, line: bytes) -> None:
         if line.startswith(b"data:"):
             data = line[6:] if line[5:6] == b" " else line[5:]
-        elif line.startswith(b"error:"):  # llama.cpp's own field for a failure midway
+        elif line.startswith(b"error:"):  # llama.cpp's field for an error inside a stream
             data = b'{"error":' + line[6:] + b"}"
         elif line == b"data":
             data = b""
         elif line.startswith((b"{", b"[{")) or (self._data and line.startswith(_IN_JSON)):
-            data = line  # Google's way to fail midway: bare JSON, over several lines
+            data = line  # Google's errors inside a stream: bare JSON, over several lines
         else:
             return
         self._data.append(data)

@@ -1,8 +1,8 @@
-"""Google Cloud's Vertex AI: Gemini and Claude over their own wires, by a Google Cloud account.
+"""The provider for Google Cloud's Vertex AI: Gemini and Claude with a Google Cloud account.
 
-The account is found the way every Google tool does (Application Default Credentials), by Google's
-own library: the extra `homarus[vertex]`, loaded at the first request. With an API key there is
-nothing to find, and only Gemini answers.
+Google's library finds the account like every Google tool (Application Default Credentials): the
+extra `homarus[vertex]`, imported at the first request. An API key needs no account, and works for
+Gemini only.
 """
 
 import asyncio
@@ -28,8 +28,10 @@ from homarus.providers.http import Settings
 __all__ = ["API", "Account", "Claude", "Gemini", "Settings", "create"]
 
 API = "google-vertex"
+APIS = ("google-vertex",)
+NEEDS_ADDRESS = False  # the location determines it
 VERSION = "v1"
-CLAUDE_VERSION = "vertex-2023-10-16"  # of the messages API, as it stands in the body there
+CLAUDE_VERSION = "vertex-2023-10-16"  # the version of the messages API, sent in the body there
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 TOKEN_S = 20.0
 GLOBAL = "global"
@@ -42,17 +44,15 @@ _SIGN_IN = (
 
 def create(
     settings: Settings,
-    model_id: str,
     *,
     models: Iterable[Model] = (),
     clock: Clock | None = None,
-    env: Mapping[str, str] | None = None,
 ) -> Provider:
-    """A provider for models of this one's maker; nothing is loaded before its first request."""
-    account = Account(settings.base_url, env or {})
+    """Return a provider for models of this one's vendor; nothing is imported yet."""
+    account = Account(settings.base_url, settings.env)
     settings = replace(settings, base_url=account.base_url)
     known = {model.id: model for model in models}
-    if "claude" in model_id.lower():
+    if "claude" in settings.model_id.lower():
         check_installed()
         return Claude(replace(settings, api_key=""), known, clock or SystemClock(), account)
     if not settings.api_key.strip():
@@ -61,10 +61,10 @@ def create(
 
 
 def check_installed() -> None:
-    """Refuse when the library is not there; it is not loaded for that."""
+    """Raise UserError when the library is not installed, without importing it."""
     try:
         there = importlib.util.find_spec("google.auth") and importlib.util.find_spec("requests")
-    except ModuleNotFoundError:  # not even the package that it would be in
+    except ModuleNotFoundError:  # its parent package is missing too
         there = None
     if there is None:
         raise UserError(
@@ -74,10 +74,10 @@ def check_installed() -> None:
 
 
 class Account:
-    """A Google Cloud account: where its project is served, and proof that it is ours.
+    """A Google Cloud account: the address of its project, and its tokens.
 
-    `base_url` may name the project and its location; else the environment does, and at last the
-    credentials. `env` completes the process's environment, for what is set in files of ours.
+    `base_url` may name the project and its location, else the environment does, else the
+    credentials. `env` overrides the process's environment, for values from our config files.
     """
 
     def __init__(self, base_url: str, env: Mapping[str, str]) -> None:
@@ -87,17 +87,17 @@ class Account:
         self._project = (env.get("GOOGLE_CLOUD_PROJECT") or env.get("GCLOUD_PROJECT") or "").strip()
         self._file = env.get("GOOGLE_APPLICATION_CREDENTIALS", "").strip()
         self._payer = env.get("GOOGLE_CLOUD_QUOTA_PROJECT", "").strip() or None
-        self._lock = asyncio.Lock()  # one thread, however many ask
+        self._lock = asyncio.Lock()  # one thread for concurrent callers
         self._credentials: Any = None
         self.base_url = base_url or f"https://{_host(self._location)}/{VERSION}"
 
     async def signed_in(self, subject: Subject) -> Mapping[str, str]:
-        """The headers that prove it; in a thread, for it may ask Google for a new token."""
+        """Return the authorization headers, in a thread: it may fetch a new token."""
         async with self._lock:
             return await asyncio.to_thread(self._sign_in, subject)
 
     def path(self, publisher: str, subject: Subject, *, keyed: bool = False) -> str:
-        """Where a maker's models are; a key knows its own project."""
+        """Return the path of a vendor's models; an API key implies its project."""
         place = ""
         if self._project and not self._is_placed:
             project, location = quote(self._project, safe=":"), quote(self._location, safe="")
@@ -130,7 +130,8 @@ class Account:
         find: Any = google.auth.default
         if self._file:
             find = partial(google.auth.load_credentials_from_file, self._file)
-        with warnings.catch_warnings():  # of files from strangers; these are the user's own
+        # About untrusted credential files; these are the user's own.
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             credentials, project = find(scopes=[SCOPE], quota_project_id=self._payer)
         self._credentials = credentials, partial(Ask(), timeout=TOKEN_S)
@@ -138,7 +139,7 @@ class Account:
 
 
 class Gemini(Google):
-    """Gemini, at Vertex AI."""
+    """Gemini at Vertex AI."""
 
     api = API
 
@@ -157,7 +158,7 @@ class Gemini(Google):
 
 
 class Claude(Anthropic):
-    """Claude, at Vertex AI: its model is in the path, and its version in the body."""
+    """Claude at Vertex AI: the model is in the path, the API version in the body."""
 
     def __init__(
         self, settings: Settings, models: Mapping[str, Model], clock: Clock, account: Account
@@ -187,7 +188,7 @@ def _host(location: str) -> str:
 
 
 def _failure(exc: Exception, subject: Subject) -> ProviderError:
-    """The error for an account that could not be used."""
+    """Return the error for an account that cannot be used."""
     from google.auth.exceptions import GoogleAuthError, TransportError
 
     words = str(exc.args[0]) if exc.args else type(exc).__name__

@@ -1,7 +1,7 @@
-"""What the journal still owes, as people are shown it: messages without an answer, unsent replies.
+"""List the unsettled messages and unsent replies of the journal for people.
 
-Ids are as they are, so that one can be named again; what a stranger wrote is shown in one line,
-with characters that would hide or reorder text made visible.
+Ids are shown in full, so that they can be used in a command; text of senders is shown in one
+line, with characters that would hide or reorder text made visible.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ _MIN_PREFIX_CHARS = 4
 async def list_backlog(
     journal: Journal, now_ms: int, *, stuck: bool = False, limit: int = LIMIT
 ) -> dict[str, Json]:
-    """Messages that wait, run or are parked, and replies on their way, lost or in doubt.
+    """Return open and parked messages, and replies that are pending, unknown or dead.
 
-    With `stuck` only what will not move by itself.
+    With `stuck`, only what needs a person: parked, unknown and dead.
     """
     rows = await journal.rows(*(() if stuck else OPEN), "parked", limit=limit)
-    on_their_way: tuple[ParcelState, ...] = () if stuck else ("pending", "sending")
-    parcels = await journal.parcels(*on_their_way, "unknown", "dead", limit=limit)
+    unsent: tuple[ParcelState, ...] = () if stuck else ("pending", "sending")
+    parcels = await journal.parcels(*unsent, "unknown", "dead", limit=limit)
     return {
         "ts": now_ms,
         "messages": [_message(row, now_ms) for row in rows],
@@ -68,16 +68,16 @@ def _parcel(parcel: Parcel, now_ms: int) -> dict[str, Json]:
 
 
 def find_id(backlog: Mapping[str, Json], named: str) -> str:
-    """The one thing that is meant by an id, or by the start of one."""
+    """Return the id that equals `named` or is the only one to start with it; raises UserError."""
     known = [str(one["id"]) for kind in ("messages", "parcels") for one in backlog.get(kind, ())]
     if named in known:
         return named
-    meant = [one for one in known if len(named) >= _MIN_PREFIX_CHARS and one.startswith(named)]
-    if len(meant) == 1:
-        return meant[0]
+    matches = [one for one in known if len(named) >= _MIN_PREFIX_CHARS and one.startswith(named)]
+    if len(matches) == 1:
+        return matches[0]
     shown = one_line(named, 40)
-    if meant:
-        raise UserError(f"{shown!r} could be {len(meant)} things", fix="write more of the id")
+    if matches:
+        raise UserError(f"{shown!r} could be {len(matches)} things", fix="write more of the id")
     close = nearest(named, known)
     hint = f"did you mean {' or '.join(close)}?" if close else "homarus inbox --stuck lists them"
     raise UserError(f"nothing that is stuck has the id {shown!r}", fix=hint)

@@ -1,9 +1,9 @@
-"""Inline directives: `/think high`, `/model opus`, `/queue collect cap:5` inside a message.
+"""Parse inline directives: `/think high`, `/model opus`, `/queue collect cap:5` in a message.
 
-A directive stands at the start of the text or after white space, outside code fences. It is taken
-out; what the person wrote around it stays as it was. A word after a directive that is no level
-(`/think about it`) stays in the sentence too, unless the directive is all there is: then it is
-kept as `raw`, for the answer that says which words there are.
+A directive is at the start of the text or after white space, outside code fences. It is removed;
+the text around it stays as it was. A word after a directive that is no level (`/think about it`)
+stays in the text, unless there is no other text: then it is stored as `raw`, for the reply that
+lists the valid words.
 """
 
 import re
@@ -16,7 +16,6 @@ from homarus.core.fences import fence_at, find_fences
 from homarus.core.units import parse_duration_ms
 from homarus.core.value import dataclass
 from homarus.sessions import levels
-from homarus.sessions.commands import is_command_name
 
 ExecHost: TypeAlias = Literal["sandbox", "gateway", "node"]
 ExecSecurity: TypeAlias = Literal["deny", "allowlist", "full"]
@@ -33,7 +32,7 @@ _CAP = re.compile(r"[1-9][0-9]{0,5}")
 
 @dataclass(frozen=True, slots=True)
 class Setting(Generic[_V]):
-    """A value asked for. `raw` is the word used; `value` is None when the word means nothing."""
+    """A requested value; `raw` is the word, `value` is None when the word is unknown."""
 
     value: _V | None
     raw: str = ""
@@ -41,7 +40,7 @@ class Setting(Generic[_V]):
 
 @dataclass(frozen=True, slots=True)
 class ExecSetting:
-    """`/exec host=… security=… ask=… node=…`: where commands run, and who is asked."""
+    """`/exec host=… security=… ask=… node=…`: where commands run, and the approval they need."""
 
     host: Setting[ExecHost] | None = None
     security: Setting[ExecSecurity] | None = None
@@ -51,7 +50,7 @@ class ExecSetting:
 
 @dataclass(frozen=True, slots=True)
 class QueueSetting:
-    """`/queue MODE debounce:… cap:… drop:…`; `reset` forgets what was set before."""
+    """`/queue MODE debounce:… cap:… drop:…`; `reset` removes what was set before."""
 
     mode: Setting[levels.QueueMode] | None = None
     debounce_ms: Setting[int] | None = None
@@ -62,7 +61,7 @@ class QueueSetting:
 
 @dataclass(frozen=True, slots=True)
 class ModelSetting:
-    """`/model NAME@PROFILE`, or `/ALIAS`; an empty name asks which model it is."""
+    """`/model NAME@PROFILE`, or `/ALIAS`; an empty name asks for the current model."""
 
     name: str = ""
     profile: str = ""
@@ -70,7 +69,7 @@ class ModelSetting:
 
 @dataclass(frozen=True, slots=True)
 class Directives:
-    """What a message asked for, and its text without the asking. None: not asked."""
+    """The directives of a message, and its text without them."""
 
     text: str
     think: Setting[levels.ThinkLevel] | None = None
@@ -87,11 +86,15 @@ def parse_directives(
     text: str,
     *,
     model_aliases: Iterable[str] = (),
+    is_command: Callable[[str], bool] = lambda _name: False,
     allow_elevated: bool = True,
     allow_exec: bool = True,
     allow_status: bool = True,
 ) -> Directives:
-    """Take every directive out of a message."""
+    """Extract every directive of a message.
+
+    `is_command` returns whether a word names a command: an alias of that name is no directive.
+    """
     if "/" not in text:
         return Directives(text.strip())
     text, think = extract_think(text)
@@ -100,7 +103,7 @@ def parse_directives(
     text, elevated = extract_elevated(text) if allow_elevated else (text, None)
     text, run = extract_exec(text) if allow_exec else (text, None)
     text, status = extract_status(text) if allow_status else (text, False)
-    text, model = extract_model(text, model_aliases)
+    text, model = extract_model(text, model_aliases, is_command)
     text, queue = extract_queue(text)
     return Directives(text, think, verbose, reasoning, elevated, run, status, model, queue)
 
@@ -137,7 +140,7 @@ def extract_status(text: str) -> tuple[str, bool]:
 
 
 def extract_exec(text: str) -> tuple[str, ExecSetting | None]:
-    """`/exec` and its options; the first word that is none ends them."""
+    """Extract `/exec` and its options; the first word that is no option ends them."""
     found = _find(text, "exec")
     if not found:
         return text.strip(), None
@@ -184,12 +187,16 @@ def extract_queue(text: str) -> tuple[str, QueueSetting | None]:
     return _remove(text, found.start(), end), setting
 
 
-def extract_model(text: str, aliases: Iterable[str] = ()) -> tuple[str, ModelSetting | None]:
+def extract_model(
+    text: str,
+    aliases: Iterable[str] = (),
+    is_command: Callable[[str], bool] = lambda _name: False,
+) -> tuple[str, ModelSetting | None]:
     """`/model NAME`, or `/ALIAS` for an alias that is no command's name."""
     found = _find(text, "model", r"([\w.:@-]+(?:/[\w.:@-]+)*)?")
     if not found:
         names = sorted({alias.strip() for alias in aliases if alias.strip()}, key=len, reverse=True)
-        free = [re.escape(name) for name in names if not is_command_name(name)]
+        free = [re.escape(name) for name in names if not is_command(name)]
         found = _find(text, "|".join(free), capture_name=True) if free else None
     if not found:
         return text.strip(), None
@@ -230,7 +237,7 @@ def _find(
 
 
 def _remove(text: str, start: int, end: int) -> str:
-    """The text without a piece of it; the gap closes to a space, a line or a paragraph break."""
+    """Remove a part of the text; the gap becomes a space, a line or a paragraph break."""
     before, after = text[:start].rstrip(), text[end:].lstrip()
     tail = len(text) - len(after)
     taken = text[start:end].rstrip()

@@ -1,15 +1,14 @@
-r"""A message as the model reads it: from whom, from where and when, and what came with it.
+r"""Format a message for the model: sender, channel, time, text and attachments. Pure.
 
     [Telegram Ann id:42 +2m Tue 2026-02-17 13:34 CET] Are you there?
     [media attached: /home/me/.openclaw/media/inbound/cat.png (image/png)]
 
-In a group the line names the group, the words begin with who says them, and what was said there
-since our last answer stands before it all. A model has no clock and no eyes: what changes from
-message to message stands here, with the message, and not in the system prompt, which stays the
-same. Whoever shows the conversation to a person takes all of it off again (`core.wrapping.strip`).
+In a group the header names the group, the text starts with its sender, and the messages since our
+last answer come first. What changes from message to message is here and not in the system prompt,
+so that the prompt stays the same. Histories for people remove it (`core.wrapping.strip`).
 
-Names, titles, file names and quotes are other people's: they cannot make a line of their own. A
-line of the message itself that looks like one of ours is told with a `\` before it. Pure.
+Names, titles, file names and quotes are untrusted: they cannot start a line of their own. A line
+of the message that looks like a header gets a `\` before it.
 """
 
 import re
@@ -17,36 +16,25 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
+from homarus.core.channel_traits import FindTraits, channel_title, no_traits
 from homarus.core.message import Inbound, Media
 from homarus.core.text import clip_middle, one_line
 from homarus.core.value import dataclass
 from homarus.core.wrapping import BEFORE, CURRENT, DATED, LINE, NOTES, NOTES_END, OURS, WEEKDAYS
 
 _KNOWS_TIME = "Current time:"
-# How a service is written, where that is not its id with a capital.
-_TITLES: Final = {
-    "bluebubbles": "BlueBubbles",
-    "googlechat": "Google Chat",
-    "imessage": "iMessage",
-    "irc": "IRC",
-    "msteams": "Teams",
-    "sms": "SMS",
-    "webchat": "WebChat",
-    "whatsapp": "WhatsApp",
-    "xmpp": "XMPP",
-}
-_OWN_WAYS = frozenset({"boot", "wake", "webchat", "agent"})  # in by the gateway, not by a service
+_OWN_WAYS = frozenset({"boot", "wake", "webchat", "agent"})  # of the gateway
 _MAX_PART = 80
 _MAX_QUOTED_CHARS: Final = 1_000
-# Slow to compile, and needed by who has channels: so `re` does it at the first text.
+# Slow to compile and only needed with channels: `re` compiles it at the first text.
 _OPEN = rf"({LINE})(\\*{OURS})"
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the line tells of time, and in which zone; without one, this machine's.
+    """What the header shows of time, and in which zone; None is local time.
 
-    `own_zone` is for what comes in by the gateway: the person's.
+    `own_zone` is for messages of the gateway: the person's.
     """
 
     zone: tzinfo | None = None
@@ -59,11 +47,16 @@ NO_RULES: Final = Rules()
 
 
 def envelope(
-    inbound: Inbound, rules: Rules = NO_RULES, *, previous_ms: int = 0, group: bool = False
+    inbound: Inbound,
+    rules: Rules = NO_RULES,
+    *,
+    find_traits: FindTraits = no_traits,
+    previous_ms: int = 0,
+    group: bool = False,
 ) -> str:
-    """A message as the model reads it. `previous_ms` is when the one before it was sent.
+    """Return a message as the model reads it; `previous_ms` is the time of the one before.
 
-    In a group the line names the group, and the words begin with who says them.
+    In a group the header names the group, and the text starts with its sender.
     """
     address = inbound.address
     if address.channel == "cli":
@@ -71,7 +64,7 @@ def envelope(
     if address.channel in _OWN_WAYS:
         return stamp(inbound.text, inbound.at_ms, rules.own_zone)
     line = header(
-        channel_title(address.channel),
+        channel_title(address.channel, find_traits(address.channel)),
         _place(inbound) if group else _person(inbound, "{} id:{}"),
         forwarded=inbound.occasion.forwarded,
         at_ms=inbound.at_ms,
@@ -83,23 +76,23 @@ def envelope(
 
 
 def spoken(inbound: Inbound, *, group: bool) -> str:
-    """What a message says: in a group who says it, the words, what came with them."""
+    """Return text and attachments of a message; in a group the sender too."""
     words = f"{speaker(inbound)}: {inbound.text}" if group else inbound.text
     return "\n".join([guard(words), *_enclosed(inbound)])
 
 
 def speaker(inbound: Inbound) -> str:
-    """Who says something: `Ann (42)`."""
+    """Return the sender as `Ann (42)`."""
     return _person(inbound, "{} ({})")
 
 
 def guard(text: str) -> str:
-    """The text; a line in it that looks like one of ours has a mark before it."""
+    """Escape the lines of a text that look like a header."""
     return re.sub(_OPEN, r"\1\\\2", text, flags=re.IGNORECASE)
 
 
 def indent(text: str) -> str:
-    """Words that follow a name: only their first line begins where a line begins."""
+    """Indent all lines but the first, for a text that follows a name."""
     return "\n  ".join(text.splitlines())
 
 
@@ -116,7 +109,7 @@ def _place(inbound: Inbound) -> str:
 
 
 def _enclosed(inbound: Inbound) -> Iterator[str]:
-    """What came with the words: files, and what they answer."""
+    """Yield the files of a message and the message it replies to."""
     yield from map(_file, inbound.media)
     occasion = inbound.occasion
     if occasion.quoted:
@@ -147,7 +140,7 @@ def header(
     previous_ms: int = 0,
     rules: Rules = NO_RULES,
 ) -> str:
-    """The line itself: `[Channel sender host ip +elapsed weekday time]`."""
+    """Return the header: `[Channel sender host ip +elapsed weekday time]`."""
     parts = [_part(channel) or "Channel", _part(sender, 2 * _MAX_PART), _part(host), _part(ip)]
     if forwarded:
         parts.append(f"forwarded from {_part(forwarded)}")
@@ -158,20 +151,15 @@ def header(
     return f"[{' '.join(part for part in parts if part)}]"
 
 
-def channel_title(channel: str) -> str:
-    """A service's name as people write it."""
-    return _TITLES.get(channel.lower(), channel[:1].upper() + channel[1:])
-
-
 def timestamp(at_ms: int, zone: tzinfo | None = None) -> str:
-    """`Tue 2026-02-17 13:34 CET`; in UTC as ISO writes it."""
+    """Format a time as `Tue 2026-02-17 13:34 CET`; in UTC in ISO form."""
     at = datetime.fromtimestamp(at_ms / 1000, zone).astimezone(zone)
     day = WEEKDAYS[at.weekday()]
     return f"{day} {at:%Y-%m-%dT%H:%MZ}" if zone is UTC else f"{day} {at:%Y-%m-%d %H:%M %Z}"
 
 
 def elapsed(span_ms: int) -> str:
-    """How long ago, in the largest unit that says something: `40s`, `2m`, `3h`, `5d`."""
+    """Format a duration in one unit: `40s`, `2m`, `3h`, `5d`."""
     seconds = span_ms // 1000
     for unit, size, most in (("s", 1, 60), ("m", 60, 60), ("h", 3_600, 48)):
         if seconds < size * most:
@@ -180,12 +168,12 @@ def elapsed(span_ms: int) -> str:
 
 
 def _name(text: str) -> str:
-    """A name that says nothing of who speaks: `Bob (7): yes` is no way to be called."""
+    """Remove what would let a name imitate a sender label, as in `Bob (7): yes`."""
     return _part(text.translate(_NAMELY))
 
 
 def _part(text: str, max_chars: int = _MAX_PART) -> str:
-    """A part that cannot end the line it stands in."""
+    """Return text that cannot end the header it is in."""
     return one_line(text.translate(_PLAIN), max_chars).strip()
 
 
@@ -194,10 +182,7 @@ _PLAIN: Final = str.maketrans({"[": "(", "]": ")", "\r": " ", "\n": " "})
 
 
 def stamp(text: str, at_ms: int, zone: tzinfo | None = None) -> str:
-    """The text with the time in front; one that tells the time already stays as it is.
-
-    Without `zone`, the time of this machine.
-    """
+    """Prefix a text with the time, unless it has one; without `zone`, in local time."""
     if not text.strip() or DATED.match(text) or _KNOWS_TIME in text:
         return text
     at = datetime.fromtimestamp(at_ms / 1000, zone).astimezone(zone)
@@ -205,7 +190,7 @@ def stamp(text: str, at_ms: int, zone: tzinfo | None = None) -> str:
 
 
 def with_notes(text: str, notes: str) -> str:
-    """The first message of a conversation, with the notes of the last days before it."""
+    """Return the first message of a session, after the notes of the last days."""
     if not notes.strip():
         return text
     kept = notes.strip().replace(NOTES_END.strip(), "</recent_notes_>")

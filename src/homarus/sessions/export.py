@@ -1,4 +1,4 @@
-"""A conversation as a page for people: HTML that loads nothing, or Markdown. Pure.
+"""Render a session as HTML that loads nothing, or as Markdown. Pure.
 
 All of it is shown, also what a compaction took out of the model's view. What was said is data:
 in HTML it is escaped, in Markdown what tools were given and gave stands in fences that it cannot
@@ -33,7 +33,7 @@ _STYLE = (
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What stands above a conversation."""
+    """The header of an exported session."""
 
     title: str
     session_key: str
@@ -42,12 +42,12 @@ class Head:
 
 
 def read_path(path: Iterable[Entry]) -> list[Message]:
-    """Every message of a path, with the words as people wrote them."""
+    """Return every message of a path, with the text as people wrote it."""
     return [message for entry in path if (message := read_message(entry))]
 
 
 def render(head: Head, messages: Sequence[Message], form: Form) -> str:
-    """The page."""
+    """Render the document."""
     return _html(head, messages) if form == "html" else _markdown(head, messages)
 
 
@@ -121,7 +121,7 @@ def _markdown_part(part: Part, message: Message) -> Iterator[str]:
 
 
 def _fence(text: str) -> str:
-    """The text in a fence longer than any it holds."""
+    """Return the text in a fence longer than any inside it."""
     mark = "```"
     while mark in text:
         mark += "`"
@@ -139,13 +139,13 @@ def _args(args: Mapping[str, Json]) -> str:
 def _when(at_ms: int) -> str:
     try:
         at = datetime.fromtimestamp(at_ms / 1000, UTC)
-    except (OverflowError, OSError, ValueError):  # a transcript may say anything
+    except (OverflowError, OSError, ValueError):  # a transcript may hold any number
         return "at no time"
     return f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 def escape(text: str) -> str:
-    """Text for a page. What knows how is loaded with the first one: it is large."""
+    """Escape text for HTML; the module is large and loaded at the first use."""
     import html
 
     return html.escape(text)

@@ -1,22 +1,23 @@
-"""One mailbox per session: a message starts a run, steers the live one, waits, or takes its place.
+"""The run queue of each session: a message starts a run, steers the active one, or waits.
 
-What is here is in the journal as well, so that a crash loses nothing; here is decided what
-happens to it, by the rules of `queue`:
+Everything in it is in the journal as well, so that a crash loses nothing. The queue decides what
+happens to a message, by the rules of `queue_policy`:
 
 - one run per session at a time, in the order of arrival;
-- the promise `put` returns is done when the run that answers is, and cancelled when none will;
-- what steers must come from the chat the live run replies to, and what is merged from the same
-  chat with the same wishes: every reply goes where its question came from. Room is counted per
-  chat too;
-- what arrives after the loop's last look gets a run of its own;
-- a person may be given a pause to go on writing in before the first run: what comes in it is one
-  question, whatever the mode;
-- what had no room (`old`, `new`), and what a newer message overtook (`interrupt`, in the same
-  chat), is settled as reported. With `summarize` a line of it goes into the next run's question
-  from its chat, and it is settled with that;
-- `steer-backlog` is told to the live run and answered by its own, which alone settles it.
+- the future that `submit` returns is done when the run that answers has ended, and cancelled when
+  no run will answer;
+- a steering message must come from the chat that the active run replies to, and merged messages
+  from one chat with the same run options: every reply goes where its question came from. The cap
+  counts per chat too;
+- a message that arrives after the loop's last check for steering gets a run of its own;
+- before the first run, a debounce may wait for more messages of a person: they are merged into
+  one question, whatever the mode;
+- messages dropped by the cap (`old`, `new`), or superseded by a newer one of the same chat
+  (`interrupt`), are settled as reported. With `summarize` a line of each goes into the next
+  question of its chat, and it is settled with that;
+- `steer-backlog` is given to the active run and answered by its own run, which alone settles it.
 
-A run that raises is a bug: its promises fail, and the next message is taken up.
+A run that raises is a bug: its futures fail, and the next message gets its run.
 """
 
 import asyncio
@@ -44,8 +45,8 @@ from homarus.store.journal import Accepted
 log = logging.getLogger(__name__)
 
 Outcome = TypeVar("Outcome")
-# The session, the rows a run answers (the first names it), and the text of its question when that
-# is not the first row's own. The pictures are those of all rows.
+# The session key, the inbox records a run answers (the first names it), and the text of its
+# question when that is not the first record's own. The images are those of all records.
 Start: TypeAlias = Callable[[str, Sequence[Accepted], str], Awaitable[Outcome]]
 
 NO_ROOM = "too many messages were waiting (queue cap {cap}, drop {drop})"
@@ -54,16 +55,16 @@ OVERTAKEN = "a newer message took its place (queue mode interrupt)"
 
 @dataclass(slots=True)
 class _Item(Generic[Outcome]):
-    """Rows that are answered together, and what was promised to whoever brought them."""
+    """Messages that are answered together, and the future of their outcome."""
 
     rows: tuple[Accepted, ...]
     promise: asyncio.Future[Outcome]
     settings: QueueSettings = field(default_factory=QueueSettings)
     at_s: float = 0.0
-    is_told: bool = False  # a backlog's, once the live run knows it
-    stays: bool = False  # begun before: it is not for want of room that it goes
-    line: str = ""  # of one that had no room
-    is_paused: bool = False  # its sender may still be writing
+    is_told: bool = False  # to the active run, with `steer-backlog`
+    stays: bool = False  # started before: the cap does not drop it
+    line: str = ""  # the summary of a dropped one
+    is_paused: bool = False  # waits for more messages of its sender
 
     @property
     def inbound(self) -> Inbound:
@@ -82,7 +83,7 @@ class _Item(Generic[Outcome]):
 
 @dataclass(slots=True)
 class _Live(Generic[Outcome]):
-    """The run under way, or about to be."""
+    """The active run, or the one about to start."""
 
     items: list[_Item[Outcome]]
     rows: tuple[Accepted, ...]
@@ -104,12 +105,12 @@ class _Live(Generic[Outcome]):
 
 @dataclass(slots=True)
 class _Box(Generic[Outcome]):
-    """A session that has something to do."""
+    """A session with an active run or queued messages."""
 
     live: _Live[Outcome] | None = None
     waiting: list[_Item[Outcome]] = field(default_factory=list)
     overflow: dict[Address, list[_Item[Outcome]]] = field(default_factory=dict)
-    wake: asyncio.Future[None] | None = None  # while it waits for quiet
+    wake: asyncio.Future[None] | None = None  # while it debounces
 
     @property
     def is_paused(self) -> bool:
@@ -122,7 +123,7 @@ class _Box(Generic[Outcome]):
         return [*(item for some in self.overflow.values() for item in some), *self.waiting]
 
     def stir(self) -> None:
-        """Look again whether there is anything to wait for."""
+        """Check again whether there is anything to wait for."""
         if self.wake and not self.wake.done():
             self.wake.set_result(None)
 
@@ -130,9 +131,9 @@ class _Box(Generic[Outcome]):
 class Inbox(Generic[Outcome]):
     """Decides what a new message does to its session.
 
-    `settings` is asked for a message that finds its session busy. `interrupt` stops the live run
-    of a session; it must find it as soon as `start` was called. `settle` notes in the journal
-    that messages are reported, and why.
+    `settings` returns the queue settings of a message whose session is busy. `interrupt` stops the
+    active run of a session, which must be possible as soon as `start` was called. `settle` records
+    in the journal that messages are reported, and the reason.
     """
 
     def __init__(
@@ -159,9 +160,9 @@ class Inbox(Generic[Outcome]):
         *,
         pause_ms: int = 0,
     ) -> asyncio.Future[Outcome]:
-        """Take a message; the future is done when the run that answers it is.
+        """Queue a message; the future is done when the run that answers it has ended.
 
-        `pause_ms`: an idle session waits that long for more of the kind before it begins.
+        An idle session waits `pause_ms` for more messages before its run starts.
         """
         item = self._item((row,))
         box = self._boxes.get(session)
@@ -182,7 +183,7 @@ class Inbox(Generic[Outcome]):
         return item.promise
 
     def begin(self, session: str, rows: Sequence[Accepted]) -> asyncio.Future[Outcome]:
-        """Have rows answered by one run, whatever the mode: what an earlier one was answering."""
+        """Resume the messages of an earlier run as one run, whatever the mode."""
         item = self._item(tuple(rows))
         item.settings, item.stays = QueueSettings(mode="followup", debounce_ms=0), True
         box = self._boxes.get(session)
@@ -193,10 +194,10 @@ class Inbox(Generic[Outcome]):
         return item.promise
 
     def take(self, session: str) -> list[Accepted]:
-        """What steers the live run, asked after each tool call and before it ends.
+        """Return the messages that steer the active run; it calls this after each tool call.
 
-        The run answers for it from now on. A row without an id is a backlog's: words to be told,
-        that are answered by a run of their own.
+        The run settles them from now on. A record without an id is of `steer-backlog`: its text is
+        given to the run, and a run of its own answers it.
         """
         box = self._boxes.get(session)
         if box is None or box.live is None:
@@ -213,7 +214,7 @@ class Inbox(Generic[Outcome]):
         return told
 
     def drop(self, session: str, run_id: str | None = None) -> tuple[Accepted, ...]:
-        """Give up what has not begun, or one message of it. The caller settles what comes back."""
+        """Cancel queued messages, or one; the caller settles what is returned."""
         box = self._boxes.get(session)
         if box is None:
             return ()
@@ -228,28 +229,28 @@ class Inbox(Generic[Outcome]):
         return _rows(gone)
 
     def close(self) -> None:
-        """Start nothing more: what waits stays in the journal, for the next start."""
+        """Start nothing more: queued messages stay in the journal, for the next start."""
         self._closed = True
         for box in self._boxes.values():
             self._abandon(box)
 
     def waiting(self, session: str) -> tuple[Accepted, ...]:
-        """What no run has taken up, oldest first."""
+        """Return the messages without a run, oldest first."""
         box = self._boxes.get(session)
         return _rows(box.everything()) if box else ()
 
     def depth(self, session: str | None = None) -> int:
-        """How many messages wait, in one session or in all."""
+        """Return how many messages wait, in one session or in all."""
         names = self._boxes if session is None else (session,)
         return sum(len(self.waiting(name)) for name in names)
 
     def _item(self, rows: tuple[Accepted, ...]) -> _Item[Outcome]:
         return _Item(rows, make_promise(), at_s=self._clock.monotonic())
 
-    # A message that finds its session busy
+    # A message for a session with an active run
 
     def _line_up(self, box: _Box[Outcome], item: _Item[Outcome]) -> None:
-        """Wait for a turn, if there is room."""
+        """Queue a message, if the cap allows it."""
         rule = item.settings
         others = [one for one in box.of_chat(item.chat) if not one.stays]
         room = make_room(others, rule.cap, rule.drop)
@@ -266,7 +267,7 @@ class Inbox(Generic[Outcome]):
         box.waiting.append(item)
 
     def _take_over(self, session: str, box: _Box[Outcome], item: _Item[Outcome]) -> None:
-        """Go first, instead of what the same chat asked before."""
+        """Put a message first, in place of earlier ones of the same chat."""
         older = [*box.overflow.get(item.chat, ()), *box.of_chat(item.chat)]
         self._forget(box, older)
         box.waiting.insert(0, item)
@@ -287,7 +288,7 @@ class Inbox(Generic[Outcome]):
                 del box.overflow[chat]
 
     def _give_up(self, items: Sequence[_Item[Outcome]], why: str) -> None:
-        """Settle what no run will answer; then those who wait for it are told."""
+        """Settle messages that no run will answer, then cancel their futures."""
         if not items:
             return
         rows = _rows(items)
@@ -304,7 +305,7 @@ class Inbox(Generic[Outcome]):
     # Runs
 
     def _open(self, session: str, item: _Item[Outcome]) -> None:
-        """Begin with a message that finds its session idle."""
+        """Start with a message whose session is idle."""
         if self._closed:
             item.promise.cancel()  # it stays in the journal, for the next start
             return
@@ -314,7 +315,7 @@ class Inbox(Generic[Outcome]):
         self._spawn(drain, f"run {session}", end)
 
     async def _drain(self, session: str, box: _Box[Outcome]) -> None:
-        """Run after run, until nothing waits."""
+        """Start run after run, until the queue is empty."""
         try:
             if box.live is None:
                 await self._quiet(box)
@@ -330,7 +331,7 @@ class Inbox(Generic[Outcome]):
             self._end(session, box)
 
     def _end(self, session: str, box: _Box[Outcome]) -> None:
-        """Nothing waits; or the program is ending, and what does stays in the journal."""
+        """Remove an empty queue; or, when the program ends, leave its messages in the journal."""
         if self._boxes.get(session) is box:
             del self._boxes[session]
         self._abandon(box)
@@ -338,7 +339,7 @@ class Inbox(Generic[Outcome]):
             promise.cancel()
 
     async def _run(self, session: str, live: _Live[Outcome]) -> None:
-        """One run; whatever becomes of it, its promises are kept or cancelled."""
+        """Start one run and wait; its futures are done or cancelled in any case."""
 
         async def run() -> None:
             outcome = await self._start(session, live.rows, live.text)
@@ -362,7 +363,7 @@ class Inbox(Generic[Outcome]):
                 promise.cancel()
 
     def _next(self, box: _Box[Outcome]) -> _Live[Outcome] | None:
-        """The next question: one message, or several that are collected."""
+        """Return the next run: one message, or several that are merged."""
         if not box.waiting:
             chat = next(iter(box.overflow), None)
             lost = box.overflow.pop(chat) if chat else []
@@ -381,7 +382,7 @@ class Inbox(Generic[Outcome]):
         return _Live([*items, *lost], _rows([*items, *lost]), _question(items, lost))
 
     async def _quiet(self, box: _Box[Outcome]) -> None:
-        """Wait until nobody has said anything for a while; not when there is no more room."""
+        """Wait until no message has come for the debounce time, or the cap is reached."""
         while (wait_s := self._wait_s(box)) > 0:
             box.wake = asyncio.get_running_loop().create_future()
             timer = self._group.create_task(self._ring(wait_s, box.wake), name="quiet")
@@ -415,7 +416,7 @@ class Inbox(Generic[Outcome]):
     def _spawn(
         self, run: Callable[[], Awaitable[None]], name: str, ended: Callable[[], None]
     ) -> None:
-        """Work aside. `ended` is called even when it never began, as the program was ending."""
+        """Start a task; `ended` is called even when the program is ending and it cannot start."""
 
         async def work() -> None:
             await run()
@@ -435,7 +436,7 @@ def _rows(items: Iterable[_Item[Outcome]]) -> tuple[Accepted, ...]:
 
 
 def _shrink(item: _Item[Outcome]) -> _Item[Outcome]:
-    """What is kept of a message that had no room: a line; its pictures go."""
+    """Replace a dropped message by its summary line; its images go."""
     inbound = item.inbound
     pictures = len(inbound.images)
     note = f" [{pictures} picture{'' if pictures == 1 else 's'}]" if pictures else ""
@@ -446,13 +447,13 @@ def _shrink(item: _Item[Outcome]) -> _Item[Outcome]:
 
 
 def _summary(lost: Sequence[_Item[Outcome]]) -> str:
-    """About those that had no room, with the lines of the newest."""
+    """Return the text about dropped messages, with the lines of the newest."""
     lines = [item.line for item in lost if item.line]
     return summary_prompt(len(lost), lines[-lost[-1].settings.cap :] if lost else ())
 
 
 def _said(items: Sequence[_Item[Outcome]]) -> list[str]:
-    """What each message says; of several people, each says who, and none for another."""
+    """Return the text of each message, with the sender's name when there are several."""
     messages = [item.inbound for item in items]
     if len({message.sender for message in messages}) == 1:
         return [message.text for message in messages if message.text.strip() or not message.media]
@@ -460,7 +461,7 @@ def _said(items: Sequence[_Item[Outcome]]) -> list[str]:
 
 
 def _question(items: Sequence[_Item[Outcome]], lost: Sequence[_Item[Outcome]]) -> str:
-    """The words of a question; "" when they are the first row's own."""
+    """Return the text of a merged question; "" when it is the first record's own."""
     if len(items) > 1 and all(item.is_paused for item in items) and not lost:
         return "\n".join(_said(items))
     if len(items) > 1:
@@ -471,7 +472,7 @@ def _question(items: Sequence[_Item[Outcome]], lost: Sequence[_Item[Outcome]]) -
 
 
 def make_promise() -> "asyncio.Future[Outcome]":
-    """A future whose failure was logged when it happened: nobody need be waiting for it."""
+    """Return a future whose exception counts as retrieved: it was logged when it happened."""
     promise: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
     promise.add_done_callback(lambda done: done.cancelled() or done.exception())
     return promise

@@ -1,9 +1,8 @@
-"""Where a session was last spoken to: the fields of its record that say so. Pure.
+"""The last route of a session: the fields of its record with channel and chat. Pure.
 
-They decide where an answer goes that nobody asked for just now, and what the config says of the
-conversation. A run that a program asked for, or a person at this machine's terminal, came by no way
-that leads back: it leaves them alone. So does a page that shows the conversation of a group: that
-stays the group's.
+They decide where a message goes that answers no other, and which rules of the config apply. A
+run of a program or of a terminal leaves them as they are, because nothing can be sent back there.
+So does a web page that shows the session of a group: the route stays the group's.
 """
 
 from collections.abc import Mapping
@@ -12,14 +11,17 @@ from typing import Final
 from homarus.core.keys import parse_agent_key
 from homarus.core.message import Address, Json
 
-# Ways in that no answer can be sent back by.
-_NO_WAY_BACK: Final = frozenset({"agent", "cli", "wake"})
-_WEBCHAT: Final = "webchat"  # reads the session itself: it has no address
+# Channels that no later message can be sent to.
+_NO_ROUTE: Final = frozenset({"agent", "cli", "wake"})
+_WEBCHAT: Final = "webchat"  # its clients read the transcript: it has no address
 
 
 def route_fields(entry: Mapping[str, Json], came_by: Address, *, key: str = "") -> dict[str, Json]:
-    """What a message that came this way changes in a session's record."""
-    if came_by.channel in _NO_WAY_BACK:
+    """Return the fields of a session's record that a message from this address changes.
+
+    An address without a chat is that of a program: it changes none.
+    """
+    if came_by.channel in _NO_ROUTE or not came_by.chat:
         return {}
     if came_by.channel == _WEBCHAT and entry.get("lastTo") and _is_of_group(key):
         return {}
@@ -47,7 +49,7 @@ def route_fields(entry: Mapping[str, Json], came_by: Address, *, key: str = "") 
 
 
 def last_chat(entry: Mapping[str, Json]) -> Address:
-    """Where a session was last spoken to, by its record."""
+    """Return the address of a session's last message, by its record."""
     channel, chat, account, thread = (
         value if isinstance(value := entry.get(name), str) else ""
         for name in ("lastChannel", "lastTo", "lastAccountId", "lastThreadId")

@@ -1,4 +1,4 @@
-"""The words people use for levels and modes, and what each means.
+"""Parse the words for levels and modes.
 
 One table per setting. A word nobody knows gives None: the caller says which words there are.
 """
@@ -91,54 +91,54 @@ _ON_OFF_PROVIDERS = frozenset({"zai", "z.ai", "z-ai"})
 
 
 def think_level(word: str | None) -> ThinkLevel | None:
-    """How hard the model thinks. Spaces, `_` and `-` do not matter: `x-high`, `extra high`."""
+    """Parse a thinking level; spaces, `_` and `-` do not matter: `x-high`, `extra high`."""
     return _THINK.get(_SEPARATORS.sub("", _plain(word)))
 
 
 def verbose_level(word: str | None) -> VerboseLevel | None:
-    """How much of its tool calls a person sees."""
+    """Parse how much of the tool calls is shown."""
     return _VERBOSE.get(_plain(word))
 
 
 def notice_level(word: str | None) -> VerboseLevel | None:
-    """How much of its own housekeeping a person sees; the words of `verbose`."""
+    """Parse how much of its maintenance is shown; the words of `verbose`."""
     return verbose_level(word)
 
 
 def reasoning_level(word: str | None) -> ReasoningLevel | None:
-    """Whether a person sees the model's reasoning."""
+    """Parse whether the model's reasoning is shown."""
     return _REASONING.get(_plain(word))
 
 
 def elevated_level(word: str | None) -> ElevatedLevel | None:
-    """Whether commands may leave the sandbox."""
+    """Parse whether commands may leave the sandbox."""
     return _ELEVATED.get(_plain(word))
 
 
 def elevated_mode(level: ElevatedLevel | None) -> ElevatedMode:
-    """What an elevated level means for a command: `on` still asks."""
+    """Return what an elevated level means for a command: `on` still asks."""
     if level in {None, "off"}:
         return "off"
     return "full" if level == "full" else "ask"
 
 
 def usage_display(word: str | None) -> UsageDisplay | None:
-    """What the line below a reply says about its cost."""
+    """Parse what the usage line below a reply shows."""
     return _USAGE.get(_plain(word))
 
 
 def queue_mode(word: str | None) -> QueueMode | None:
-    """What happens to a message that arrives during a run."""
+    """Parse a queue mode."""
     return _QUEUE_MODES.get(_plain(word))
 
 
 def queue_drop(word: str | None) -> QueueDrop | None:
-    """Which message goes when the queue is full."""
+    """Parse which message is dropped when the queue is full."""
     return _QUEUE_DROPS.get(_plain(word))
 
 
 def think_levels(provider: str | None, model: str | None) -> tuple[ThinkLevel, ...]:
-    """The levels a model knows. Without a provider, a model's name alone decides."""
+    """Return the levels of a model; without a provider, its name alone decides."""
     name = _plain(model)
     known = _XHIGH_MODELS if _plain(provider) else {ref.partition("/")[2] for ref in _XHIGH_MODELS}
     ref = f"{_plain(provider)}/{name}" if _plain(provider) else name
@@ -146,7 +146,7 @@ def think_levels(provider: str | None, model: str | None) -> tuple[ThinkLevel, .
 
 
 def think_labels(provider: str | None, model: str | None) -> tuple[str, ...]:
-    """The levels as a person chooses them; some providers only know on and off."""
+    """Return the levels that people choose from; some providers have only on and off."""
     if _plain(provider) in _ON_OFF_PROVIDERS:
         return ("off", "on")
     return think_levels(provider, model)

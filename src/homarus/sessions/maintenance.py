@@ -1,8 +1,8 @@
-"""Upkeep of what is stored: old sessions are put aside, and what grows is kept in bounds.
+"""Session maintenance: prune old sessions, and bound archived transcripts and `sessions.json`.
 
-It runs some time after a start and then once a day, never while a turn waits for it. `warn` only
-says what `enforce` would do. Nothing is lost either way: the transcript of a session that is put
-aside stays in the store, and its file beside the others under another name, up to a budget.
+It runs a minute after a start and then once a day. Mode `warn` only logs what `enforce` would do.
+The transcript of a pruned session stays in the store, and its file is renamed, not removed, up to
+a budget.
 """
 
 import asyncio
@@ -12,10 +12,9 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from homarus.config import schema
-from homarus.config.load import Loaded
 from homarus.config.paths import Paths
 from homarus.config.resolve import agents
 from homarus.core.clock import Clock
@@ -32,16 +31,16 @@ log = logging.getLogger(__name__)
 FIRST_S: Final = 60.0
 EVERY_S: Final = 86_400.0
 PRUNE_AFTER: Final = "30d"
-KEPT_MS: Final = 7 * 86_400_000  # how long a settled message is known: its duplicate is noticed
-ARCHIVE_BYTES: Final = 1 << 30  # of transcripts that were put aside, for each agent
+KEPT_MS: Final = 7 * 86_400_000  # how long duplicates of a settled message are recognised
+ARCHIVE_BYTES: Final = 1 << 30  # of archived transcripts, for each agent
 BACKUPS: Final = 3  # of a sessions.json that grew too large
 _ARCHIVED = re.compile(r".+\.jsonl\.(?:reset|deleted)\.[^/]+")
-_AT_ONCE = 50  # sessions, before others get a turn
+_AT_ONCE = 50  # sessions, before other tasks get a turn
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is too old, too many, too large."""
+    """The limits of age, number and size."""
 
     mode: Literal["warn", "enforce"] = "warn"
     prune_after_ms: int = 30 * 86_400_000
@@ -50,7 +49,7 @@ class Rules:
 
 
 def rules_of(config: schema.Maintenance) -> Rules:
-    """The rules as the config has them."""
+    """Return the rules of the config."""
     after = config.prune_after
     if after is None:
         after = PRUNE_AFTER if config.prune_days is None else f"{config.prune_days}d"
@@ -64,7 +63,7 @@ def rules_of(config: schema.Maintenance) -> Rules:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which sessions of an agent are to go, and why."""
+    """The sessions of an agent to prune: too old, or too many."""
 
     old: tuple[SessionRecord, ...] = ()
     over: tuple[SessionRecord, ...] = ()
@@ -76,7 +75,7 @@ def plan(
     rules: Rules,
     stays: Callable[[SessionRecord], bool],
 ) -> Plan:
-    """Sort out what is old, and of the rest the oldest above the number. Some always stay."""
+    """Select old sessions, and of the rest the oldest above the maximum; some always stay."""
     limit_ms = now_ms - rules.prune_after_ms
     old = [one for one in records if 0 < one.updated_ms < limit_ms and not stays(one)]
     gone = {one.key for one in old}
@@ -86,7 +85,7 @@ def plan(
 
 
 def over_budget(sizes: Sequence[tuple[str, int, float]], budget: int) -> tuple[str, ...]:
-    """The names of the oldest files beyond a budget; each with its size and its age's stamp."""
+    """Return the names of the oldest files beyond a budget, given name, size and mtime."""
     gone, left = list[str](), sum(size for _, size, _ in sizes)
     for name, size, _ in sorted(sizes, key=lambda one: one[2]):
         if left <= budget:
@@ -96,58 +95,58 @@ def over_budget(sizes: Sequence[tuple[str, int, float]], budget: int) -> tuple[s
     return tuple(gone)
 
 
-class Kept(Protocol):
-    """The program whose sessions are looked after. `app.App` is one."""
+@dataclass(frozen=True, slots=True)
+class MaintenanceServices:
+    """What session maintenance uses; `is_busy` tells whether a session has or awaits a run."""
 
-    loaded: Loaded
+    get_config: Callable[[], schema.Config]
     paths: Paths
     store: Store
-    sessions: Sessions
+    repository: Sessions
     clock: Clock
     lanes: Lanes
-
-    def live_runs(self, key: str | None = None) -> Sequence[str]: ...
-
-    def waiting(self, key: str) -> int: ...
+    is_busy: Callable[[str], bool]
 
 
 class Upkeep:
-    """Does it."""
+    """Prunes sessions and archived transcripts, once a day."""
 
-    def __init__(self, program: Kept, *, archive_bytes: int = ARCHIVE_BYTES) -> None:
-        self._program, self._clock = program, program.clock
+    def __init__(
+        self, services: MaintenanceServices, *, archive_bytes: int = ARCHIVE_BYTES
+    ) -> None:
+        self._services, self._clock = services, services.clock
         self._archive_bytes = archive_bytes
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         await self._clock.sleep(FIRST_S)
         while True:
             await self.once()
             await self._clock.sleep(EVERY_S)
 
     async def once(self) -> None:
-        """Do what the rules say to every agent's sessions; forget what is long settled."""
-        forgotten = await self._program.store.journal.prune(self._clock.now_ms() - KEPT_MS)
+        """Apply the rules to every agent's sessions, and prune the journal."""
+        forgotten = await self._services.store.journal.prune(self._clock.now_ms() - KEPT_MS)
         if forgotten:
             log.info("forgot %d settled messages and sent replies", forgotten)
-        config = self._program.loaded.config
+        config = self._services.get_config()
         rules = rules_of(config.session.maintenance)
         for agent in agents(config):
-            await self._tidy(agent, rules)
+            await self._maintain_agent(agent, rules)
 
-    async def _tidy(self, agent: str, rules: Rules) -> None:
-        records = await self._program.store.sessions(agent=agent, bare=True)
-        made = plan(records, self._clock.now_ms(), rules, self._stays)
-        gone = [*made.old, *made.over]
+    async def _maintain_agent(self, agent: str, rules: Rules) -> None:
+        records = await self._services.store.sessions(agent=agent, bare=True)
+        planned = plan(records, self._clock.now_ms(), rules, self._stays)
+        gone = [*planned.old, *planned.over]
         files = await asyncio.to_thread(self._surplus, agent)
         if rules.mode == "warn":
-            _warn(agent, made, files)
+            _warn(agent, planned, files)
             return
         for number, record in enumerate(gone):
-            await self._put_aside(record)
+            await self._prune(record)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-        folder, now_ms = self._program.paths.sessions_dir(agent), self._clock.now_ms()
+        folder, now_ms = self._services.paths.sessions_dir(agent), self._clock.now_ms()
         removed = await asyncio.to_thread(_remove, folder, files)
         rotated = await asyncio.to_thread(_rotate, folder / INDEX, rules.rotate_bytes, now_ms)
         if gone or removed or rotated:
@@ -157,22 +156,21 @@ class Upkeep:
             )  # fmt: skip
 
     def _stays(self, record: SessionRecord) -> bool:
-        is_busy = self._program.live_runs(record.key) or self._program.waiting(record.key)
-        return bool(is_busy) or record.key == main_key(record.agent)
+        return self._services.is_busy(record.key) or record.key == main_key(record.agent)
 
-    async def _put_aside(self, planned: SessionRecord) -> None:
-        """Unless somebody has used it since it was looked at."""
-        async with self._program.lanes.enter(f"session:{planned.key}"):
-            now = await self._program.store.session(planned.key)
+    async def _prune(self, planned: SessionRecord) -> None:
+        """Delete a session, unless it was used since it was listed."""
+        async with self._services.lanes.enter(f"session:{planned.key}"):
+            now = await self._services.store.session(planned.key)
             if now is not None and now.version == planned.version and not self._stays(now):
-                await self._program.sessions.delete(planned.key, self._clock.now_ms())
+                await self._services.repository.delete(planned.key, self._clock.now_ms())
 
     def _surplus(self, agent: str) -> tuple[str, ...]:
-        """Transcripts put aside that are more than are kept."""
+        """Return the archived transcripts beyond the budget."""
         found = list[tuple[str, int, float]]()
         with (
             contextlib.suppress(OSError),
-            os.scandir(self._program.paths.sessions_dir(agent)) as entries,
+            os.scandir(self._services.paths.sessions_dir(agent)) as entries,
         ):
             for entry in entries:
                 if _ARCHIVED.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
@@ -181,13 +179,13 @@ class Upkeep:
         return over_budget(found, self._archive_bytes)
 
 
-def _warn(agent: str, made: Plan, files: Sequence[str]) -> None:
-    if not made.old and not made.over and not files:
+def _warn(agent: str, planned: Plan, files: Sequence[str]) -> None:
+    if not planned.old and not planned.over and not files:
         return
     log.warning(
         "agent %s has %d sessions unused for long, %d more than it may keep, and %d old"
         " transcripts over the budget; with session.maintenance.mode enforce they are put aside",
-        agent, len(made.old), len(made.over), len(files),
+        agent, len(planned.old), len(planned.over), len(files),
     )  # fmt: skip
 
 
@@ -200,12 +198,12 @@ def _remove(folder: Path, names: Sequence[str]) -> int:
     return removed
 
 
-def _rotate(index: Path, most_bytes: int, now_ms: int) -> bool:
-    """Keep a copy of a sessions.json that is too large, and of those copies the newest."""
+def _rotate(index: Path, max_bytes: int, now_ms: int) -> bool:
+    """Copy a sessions.json that is too large, and remove all but the newest copies."""
     try:
-        if index.lstat().st_size <= most_bytes:
+        if index.lstat().st_size <= max_bytes:
             return False
-        # Its place is taken by a new file at each write: a second name keeps this one.
+        # Each write replaces the file: a second name keeps the current one.
         os.link(index, index.with_name(f"{INDEX}.bak.{now_ms}"))
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""Notices: what an agent should know when it is next spoken to, in lines before the message."""
+"""System notices: lines that are prepended to the next message of a session."""
 
 from collections import OrderedDict, deque
 from datetime import UTC, datetime
@@ -13,24 +13,24 @@ MAX_NOTICE_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something an agent should know when it is next spoken to."""
+    """One line for the next message of a session."""
 
     text: str
     at_ms: int
 
 
 class Notices:
-    """Notices by session, until the next message takes them along."""
+    """Pending notices by session, bounded in number; lost when the process ends."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, deque[Notice]] = OrderedDict()
 
     def add(self, session_key: str, text: str, at_ms: int) -> None:
-        """One more; the same again at once is the same."""
-        told = one_line(text, MAX_NOTICE_CHARS)  # a line: nobody else's words can be made of it
+        """Add a notice; a repetition of the last one is ignored."""
+        line = one_line(text, MAX_NOTICE_CHARS)  # one line, so that it cannot imitate a message
         waiting = self._waiting.setdefault(session_key, deque(maxlen=MAX_NOTICES))
-        if not waiting or waiting[-1].text != told:
-            waiting.append(Notice(told, at_ms))
+        if not waiting or waiting[-1].text != line:
+            waiting.append(Notice(line, at_ms))
         self._waiting.move_to_end(session_key)
         while len(self._waiting) > MAX_NOTICED:
             self._waiting.popitem(last=False)
@@ -39,15 +39,15 @@ class Notices:
         return tuple(self._waiting.get(session_key, ()))
 
     def take(self, session_key: str) -> tuple[Notice, ...]:
-        """All of a session's, once."""
+        """Return and remove the notices of a session."""
         return tuple(self._waiting.pop(session_key, ()))
 
-    def take_before(self, session_key: str, said: str) -> str:
-        """A message with all of a session's notices in front of it, once."""
+    def take_before(self, session_key: str, text: str) -> str:
+        """Return a message after the session's notices, which are removed."""
         lines = [_line(notice) for notice in self.take(session_key)]
-        if lines and said:
+        if lines and text:
             lines.append("")
-        return "\n".join([*lines, said] if said else lines)
+        return "\n".join([*lines, text] if text else lines)
 
 
 def _line(notice: Notice) -> str:

@@ -1,13 +1,13 @@
-"""What a message does that arrives while its session is being answered: the rules, no queue.
+"""Rules for a message that arrives while its session has an active run. Pure.
 
-Modes: `steer` tells the live run at its next tool call; `followup` gets a run of its own
+Modes: `steer` gives it to the active run at its next tool call; `followup` gets a run of its own
 afterwards, one message after the other; `collect` waits and is merged with its neighbours into
-one question; `steer-backlog` steers and gets a run of its own as well; `interrupt` stops the live
-run and takes its place. `steer+backlog` is another word for `steer-backlog`, `queue` for
-`followup` (the original reads it as `steer`; the word says otherwise, and no vector asks for it).
+one question; `steer-backlog` steers and gets a run of its own as well; `interrupt` stops the
+active run and takes its place. `steer+backlog` is an alias of `steer-backlog`, `queue` of
+`followup` (OpenClaw reads it as `steer`; the word means the other, and no vector pins it).
 
-Where nothing is said: `collect`, one second of quiet before what waits is started, room for
-twenty, and of more than that only a line each is kept.
+Defaults: `collect`, a debounce of one second, a cap of twenty messages, and a summary line for
+each message above the cap.
 """
 
 import math
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What holds for one message."""
+    """The queue settings of one message, with defaults merged."""
 
     mode: QueueMode = "collect"
     debounce_ms: int = 1_000
@@ -47,32 +47,29 @@ def resolve(
     channel: str = "",
     entry: Mapping[str, Json] | None = None,
     inline: QueueSetting | None = None,
-    usual_debounce_ms: int | None = None,
 ) -> QueueSettings:
-    """The message's own words, else its session's entry, its channel's, everybody's, the default.
-
-    `usual_debounce_ms` is what a channel asks for by itself; a config says more than it does.
-    """
-    found, said = entry or {}, inline or QueueSetting()
+    """Return the settings of a message: its own, its session's, its channel's, or the default."""
+    stored, given = entry or {}, inline or QueueSetting()
     name = channel.strip().lower()
     default = QueueSettings()
     return QueueSettings(
-        mode=_said(said.mode)
-        or queue_mode(_word(found.get("queueMode")))
+        mode=_value(given.mode)
+        or queue_mode(_word(stored.get("queueMode")))
         or queue_mode(_of_channel(config, name))
         or queue_mode(config.mode)
         or default.mode,
         debounce_ms=_first(
-            _said(said.debounce_ms),
-            _whole(found.get("queueDebounceMs"), 0),
+            _value(given.debounce_ms),
+            _stored_int(stored.get("queueDebounceMs"), 0),
             config.debounce_ms_by_channel.get(name),
-            usual_debounce_ms,
             config.debounce_ms,
             default.debounce_ms,
         ),
-        cap=_first(_said(said.cap), _whole(found.get("queueCap"), 1), config.cap, default.cap),
-        drop=_said(said.drop)
-        or queue_drop(_word(found.get("queueDrop")))
+        cap=_first(
+            _value(given.cap), _stored_int(stored.get("queueCap"), 1), config.cap, default.cap
+        ),
+        drop=_value(given.drop)
+        or queue_drop(_word(stored.get("queueDrop")))
         or config.drop
         or default.drop,
     )
@@ -83,7 +80,7 @@ def _of_channel(config: Queue, name: str) -> str | None:
     return _word(listed.get(name))
 
 
-def _said(setting: Setting[_T] | None) -> _T | None:
+def _value(setting: Setting[_T] | None) -> _T | None:
     return setting.value if setting else None
 
 
@@ -91,11 +88,11 @@ def _word(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _whole(value: object, least: int) -> int | None:
-    """A number of somebody's `sessions.json`; None when it is none, or too small to mean one."""
+def _stored_int(value: object, min_value: int) -> int | None:
+    """Return a number of `sessions.json`; None when it is no number, or below the minimum."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
-    return int(value) if value >= least else None
+    return int(value) if value >= min_value else None
 
 
 def _first(*values: int | None) -> int:
@@ -104,7 +101,7 @@ def _first(*values: int | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Room(Generic[_T]):
-    """Who stays and who goes when one more comes, and whether the newcomer may stay."""
+    """Which queued messages stay, which are dropped, and whether the new one is accepted."""
 
     kept: tuple[_T, ...]
     gone: tuple[_T, ...] = ()
@@ -112,7 +109,7 @@ class Room(Generic[_T]):
 
 
 def make_room(waiting: Sequence[_T], cap: int, drop: QueueDrop) -> Room[_T]:
-    """Room for one more: the oldest go, or with `new` the newcomer does."""
+    """Apply the cap to one more message: drop the oldest, or with `new` the new one."""
     too_many = len(waiting) - cap + 1
     if too_many <= 0:
         return Room(tuple(waiting))
@@ -122,29 +119,29 @@ def make_room(waiting: Sequence[_T], cap: int, drop: QueueDrop) -> Room[_T]:
 
 
 def summary_line(text: str) -> str:
-    """What is kept of a message that had no room: its words in one line, cut."""
+    """Return the summary of a dropped message: its text in one line, truncated."""
     flat = " ".join(text.split())
     return flat if len(flat) <= MAX_LINE_CHARS else flat[: MAX_LINE_CHARS - 1].rstrip() + "…"
 
 
 def summary_prompt(count: int, lines: Sequence[str]) -> str:
-    """What a model is told of messages that had no room; "" when there were none."""
+    """Return the text that tells a model of dropped messages; "" without any."""
     if not count:
         return ""
-    told = [f"[Queue overflow] Dropped {count} message{'' if count == 1 else 's'} due to cap."]
+    lines_out = [f"[Queue overflow] Dropped {count} message{'' if count == 1 else 's'} due to cap."]
     if lines:
-        told += ["Summary:", *(f"- {line}" for line in lines)]
-    return "\n".join(told)
+        lines_out += ["Summary:", *(f"- {line}" for line in lines)]
+    return "\n".join(lines_out)
 
 
 def collect_prompt(texts: Sequence[str], summary: str = "") -> str:
-    """Several messages as one question."""
+    """Merge several messages into one."""
     items = [f"---\nQueued #{n}\n{text}".strip() for n, text in enumerate(texts, 1)]
     return "\n\n".join([COLLECTED, *([summary] if summary else []), *items])
 
 
 def describe(settings: QueueSettings) -> str:
-    """The settings as a person would type them."""
+    """Return the settings in the syntax of `/queue`."""
     return (
         f"{settings.mode} debounce:{settings.debounce_ms}ms cap:{settings.cap} drop:{settings.drop}"
     )
@@ -153,7 +150,7 @@ def describe(settings: QueueSettings) -> str:
 def answer(
     config: Queue, entry: Mapping[str, Json], setting: QueueSetting, *, channel: str = ""
 ) -> tuple[str, dict[str, Json]]:
-    """`/queue …`: what holds then, and what changes in the session's entry."""
+    """Return the reply to `/queue …` and the fields it changes in the session's entry."""
     fields = to_fields(setting)
     after = {name: value for name, value in {**entry, **fields}.items() if value is not None}
     settings = resolve(config, channel=channel, entry=after)
@@ -162,13 +159,13 @@ def answer(
 
 
 def read_args(args: str) -> QueueSetting:
-    """What follows `/queue`; a word that means nothing is an error that says which do."""
+    """Parse the arguments of `/queue`; raises UserError for an unknown word."""
     rest, found = extract_queue(f"/queue {args}")
     return check(found or QueueSetting(), rest)
 
 
 def check(setting: QueueSetting, rest: str = "") -> QueueSetting:
-    """The same setting; an error when an option means nothing, or when words are left over."""
+    """Return the directive; raises UserError for an invalid option or other text."""
     options = {"debounce": setting.debounce_ms, "cap": setting.cap, "drop": setting.drop}
     wrong = [f"{name}:{each.raw}" for name, each in options.items() if each and each.value is None]
     if rest or wrong:
@@ -181,19 +178,19 @@ def check(setting: QueueSetting, rest: str = "") -> QueueSetting:
 
 
 def to_fields(setting: QueueSetting) -> dict[str, Json]:
-    """What a setting changes in a session's entry; None takes a field away."""
+    """Return the fields of a session's entry that a directive changes; None removes one."""
     values = (setting.mode, setting.debounce_ms, setting.cap, setting.drop)
-    said = {name: one.value for name, one in zip(FIELDS, values, strict=True) if one}
-    return {**(dict.fromkeys(FIELDS) if setting.reset else {}), **said}
+    given = {name: one.value for name, one in zip(FIELDS, values, strict=True) if one}
+    return {**(dict.fromkeys(FIELDS) if setting.reset else {}), **given}
 
 
 def pause_ms(rules: InboundWait, row: Accepted) -> int:
-    """How long a person may go on writing before the first message is answered.
+    """Return how long to wait for more messages of a person before the first run.
 
-    Pictures that were sent together come one by one: the others are waited for in any case.
+    The images of an album arrive one by one: the wait is never shorter than theirs.
     """
     if row.channel in UNCARRIED:
         return 0
-    is_one_of_several = row.inbound is not None and bool(row.inbound.occasion.album)
-    asked_ms = rules.by_channel.get(row.channel, rules.debounce_ms)
-    return max(asked_ms, ALBUM_MS) if is_one_of_several else asked_ms
+    is_of_album = row.inbound is not None and bool(row.inbound.occasion.album)
+    debounce_ms = rules.by_channel.get(row.channel, rules.debounce_ms)
+    return max(debounce_ms, ALBUM_MS) if is_of_album else debounce_ms

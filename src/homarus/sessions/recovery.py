@@ -1,8 +1,8 @@
-"""What a start does about messages that an earlier process accepted and did not settle.
+"""Resume messages that an earlier process accepted and did not settle.
 
-A run that was begun goes on from its transcript; a message that was not begun is begun. One that
-was begun too often may be what kills the process, and one that waited too long nobody expects an
-answer to any more: those are parked, loudly, for a person to decide on.
+A run that was started is resumed from its transcript; a message without a run gets one. A message
+that was started too often may be what kills the process, and an answer to one that waited too
+long is no longer expected: those are parked for a person to decide, and logged.
 """
 
 import logging
@@ -25,16 +25,16 @@ Begin: TypeAlias = Callable[[str, Sequence[Accepted]], Outcome]  # a session, th
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Runs in the order they are taken up, each with the messages it answers; and what is not."""
+    """Runs in the order they are started, with their messages; and the messages to park."""
 
     runs: list[tuple[Accepted, ...]] = field(default_factory=list)
     parked: list[tuple[Accepted, str]] = field(default_factory=list)
 
 
 def plan(rows: Sequence[Accepted], now_ms: int) -> Plan:
-    """Sort what is open. Messages that shared a run share it again.
+    """Plan runs for open messages; those that shared a run share it again.
 
-    What was begun goes first: nothing may come between a question and its answer.
+    Runs that were started come first: no message may come between a question and its answer.
     """
     made = Plan()
     by_run: dict[str, list[Accepted]] = {}
@@ -55,12 +55,14 @@ def plan(rows: Sequence[Accepted], now_ms: int) -> Plan:
 
 
 async def recover(journal: Journal, clock: Clock, begin: Begin[Outcome]) -> list[Outcome]:
-    """Take up what is open, and say in one line what was done."""
-    begun, told = await take_up(journal, clock, begin, await journal.rows(*OPEN))
+    """Resume or park every open message, and log a summary."""
+    begun, summary = await take_up(journal, clock, begin, await journal.rows(*OPEN))
     unsent = await journal.parcels("pending", "sending")
-    if told or unsent:
+    if summary or unsent:
         log.warning(
-            "after the last end: %s, %d replies to send", told or "nothing to answer", len(unsent)
+            "after the last end: %s, %d replies to send",
+            summary or "nothing to answer",
+            len(unsent),
         )
     return begun
 
@@ -68,21 +70,21 @@ async def recover(journal: Journal, clock: Clock, begin: Begin[Outcome]) -> list
 async def take_up(
     journal: Journal, clock: Clock, begin: Begin[Outcome], rows: Sequence[Accepted]
 ) -> tuple[list[Outcome], str]:
-    """Begin or park open rows that nobody works on; what was done, in words."""
+    """Resume or park open messages that no run works on; return the runs and a summary."""
     now_ms = clock.now_ms()
-    found = plan(rows, now_ms)
-    for row, why in found.parked:
-        await _park(journal, row, why, now_ms)
-    begun = [begin(rows[0].session, rows) for rows in found.runs]
-    if not begun and not found.parked:
+    planned = plan(rows, now_ms)
+    for row, reason in planned.parked:
+        await _park(journal, row, reason, now_ms)
+    begun = [begin(rows[0].session, rows) for rows in planned.runs]
+    if not begun and not planned.parked:
         return begun, ""
-    resumed = sum(1 for rows in found.runs if rows[0].entry)
-    told = f"{resumed} runs go on, {len(begun) - resumed} messages are begun"
-    return begun, f"{told}, {len(found.parked)} parked (homarus inbox --stuck)"
+    resumed = sum(1 for rows in planned.runs if rows[0].entry)
+    summary = f"{resumed} runs go on, {len(begun) - resumed} messages are begun"
+    return begun, f"{summary}, {len(planned.parked)} parked (homarus inbox --stuck)"
 
 
-async def _park(journal: Journal, row: Accepted, why: str, now_ms: int) -> None:
-    log.warning("parked: message %s of %s, %s", row.id, row.session, why)
+async def _park(journal: Journal, row: Accepted, reason: str, now_ms: int) -> None:
+    log.warning("parked: message %s of %s, %s", row.id, row.session, reason)
     async with journal.lease(f"session:{row.session}") as lease, journal.commit() as unit:
         unit.start([row.id], lease, run=row.run or row.id)
-        unit.settle([row.id], lease, "parked", at_ms=now_ms, why=why)
+        unit.settle([row.id], lease, "parked", at_ms=now_ms, why=reason)

@@ -1,7 +1,7 @@
-"""When a conversation begins anew: each day at an hour, after a pause, or when a person says so.
+"""When a session is reset: daily at an hour, after an idle time, or by a person. Pure.
 
-Pure. A conversation is judged when a message arrives for it; nothing happens to one that nobody
-writes to. Where nothing is configured: each day at 04:00, by the clock of this machine.
+Freshness is checked when a message arrives; a session without messages is left alone. The default
+is daily at 04:00, local time.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class ResetPolicy:
-    """When a conversation is over. A pause counts in both modes, where one is set."""
+    """When a session is reset. An idle time, if set, counts in both modes."""
 
     mode: Literal["daily", "idle"] = "daily"
     at_hour: int = AT_HOUR
@@ -31,15 +31,15 @@ class ResetPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """Whether a conversation goes on, and the times that decide it."""
+    """Whether a session is continued, and the times that decide it."""
 
     is_fresh: bool
-    began_ms: int | None = None  # the day that it must have been used in
+    began_ms: int | None = None  # the last daily reset: it must have been used since
     expires_ms: int | None = None
 
 
 def reset_type(key: str, *, chat_type: str = "") -> ResetType:
-    """What sort of conversation a key names; its entry may know better."""
+    """Return the kind of session by its key, or by the chat type of its entry."""
     if thread_parent(key):
         return "thread"
     marks = {*key.lower().split(":")}
@@ -50,14 +50,14 @@ def reset_type(key: str, *, chat_type: str = "") -> ResetType:
 def reset_policy(
     config: schema.Session, kind: ResetType, *, own: schema.Reset | None = None
 ) -> ResetPolicy:
-    """What holds for a sort of conversation; `own` is what is said of its channel."""
+    """Return the reset policy of a kind of session; `own` is that of its channel."""
     by_type = None if own else _of_type(config.reset_by_type, kind)
-    said = [one for one in (own, by_type, config.reset) if one]
-    paused = None if own else config.idle_minutes
-    only_paused = paused is not None and not (config.reset or config.reset_by_type)
-    mode = next((one.mode for one in said if one.mode), "idle" if only_paused else "daily")
-    at_hour = next((one.at_hour for one in said if one.at_hour is not None), AT_HOUR)
-    minutes = next((one.idle_minutes for one in said if one.idle_minutes is not None), paused)
+    given = [one for one in (own, by_type, config.reset) if one]
+    idle = None if own else config.idle_minutes
+    only_idle = idle is not None and not (config.reset or config.reset_by_type)
+    mode = next((one.mode for one in given if one.mode), "idle" if only_idle else "daily")
+    at_hour = next((one.at_hour for one in given if one.at_hour is not None), AT_HOUR)
+    minutes = next((one.idle_minutes for one in given if one.idle_minutes is not None), idle)
     if minutes is None and mode == "idle":
         minutes = IDLE_MINUTES
     return ResetPolicy(mode, min(max(at_hour, 0), 23), None if minutes is None else max(minutes, 1))
@@ -72,9 +72,9 @@ def _of_type(by_type: schema.ResetByType | None, kind: ResetType) -> schema.Rese
 
 
 def policy_of(config: schema.Session, record: SessionRecord, channel: str = "") -> ResetPolicy:
-    """What holds for one conversation, when a message comes for it by this channel."""
-    said = record.data.get("chatType")
-    kind = reset_type(record.key, chat_type=said if isinstance(said, str) else "")
+    """Return the reset policy of a session for a message of this channel."""
+    chat_type = record.data.get("chatType")
+    kind = reset_type(record.key, chat_type=chat_type if isinstance(chat_type, str) else "")
     names = {name.strip().lower(): rule for name, rule in config.reset_by_channel.items()}
     return reset_policy(config, kind, own=names.get(channel.strip().lower()))
 
@@ -82,7 +82,7 @@ def policy_of(config: schema.Session, record: SessionRecord, channel: str = "") 
 def freshness(
     updated_ms: int, now_ms: int, policy: ResetPolicy, zone: tzinfo | None = None
 ) -> Freshness:
-    """Whether what was last used then goes on now. Without `zone`, by this machine's clock."""
+    """Return whether a session is still fresh; without `zone`, in local time."""
     began_ms = day_began_ms(now_ms, policy.at_hour, zone) if policy.mode == "daily" else None
     expires_ms = None
     if policy.idle_minutes is not None:
@@ -94,10 +94,10 @@ def freshness(
 
 
 def is_stale(record: SessionRecord, now_ms: int, policy: ResetPolicy) -> bool:
-    """Whether the next message begins a new conversation.
+    """Return whether the next message resets the session.
 
-    One that was never used does not; nor does one between programs: what a job or a subagent
-    does is over when its work is.
+    Never for a new session, and never for those of cron jobs and subagents, which end with their
+    work.
     """
     if not record.version or is_cron(record.key) or is_subagent(record.key):
         return False
@@ -105,12 +105,12 @@ def is_stale(record: SessionRecord, now_ms: int, policy: ResetPolicy) -> bool:
 
 
 def is_fresh(config: schema.Session, record: SessionRecord, channel: str, now_ms: int) -> bool:
-    """Whether a message that comes by this channel goes on with its conversation."""
+    """Return whether a message of this channel continues the session."""
     return not is_stale(record, now_ms, policy_of(config, record, channel))
 
 
 def day_began_ms(now_ms: int, at_hour: int, zone: tzinfo | None = None) -> int:
-    """The last time it was that hour."""
+    """Return the time of the last daily reset."""
     now = datetime.fromtimestamp(now_ms / 1000, zone)
     began = now.replace(hour=at_hour, minute=0, second=0, microsecond=0)
     if began > now:
@@ -119,13 +119,13 @@ def day_began_ms(now_ms: int, at_hour: int, zone: tzinfo | None = None) -> int:
 
 
 def after_trigger(text: str, triggers: Sequence[str]) -> str | None:
-    """What stands behind the words that begin a new conversation; None when they are not there."""
-    said = text.strip()
+    """Return the text after a reset trigger; None when the text does not start with one."""
+    body = text.strip()
     for trigger in triggers:
         word = trigger.strip()
-        if not word or not said.lower().startswith(word.lower()):
+        if not word or not body.lower().startswith(word.lower()):
             continue
-        rest = said[len(word) :]
+        rest = body[len(word) :]
         if not rest or rest[0].isspace():
             return rest.strip()
     return None

@@ -1,14 +1,14 @@
-"""Routing: whose a message is, and in which conversation it belongs. Pure.
+"""Route a message to an agent and a session key. Pure.
 
-The most specific binding wins, the first of several; nobody bound means the default agent.
+The most specific binding wins, and of equal ones the first; without one, the default agent.
 
     resolve_route(config, Asked("telegram", peer_kind="group", peer="-100"))   # one chat
     routes_of(config, inbound)            # a message: one route, or several by `broadcast`
     explain(config, asked)                # why, in lines for people
 
-A thread is a conversation of its own, in a direct chat too: a channel that names none in an
-address keeps a chat together. Where a service gives a thread a chat of its own, the message says
-what it hangs under (`Occasion.parent`), and the chat's key is the thread's.
+A thread has a session of its own, in a direct chat too; a channel that sets no thread in its
+addresses has one session per chat. Where a service gives a thread its own chat id, the message
+names the chat above it (`Occasion.parent`), and the chat's key is the thread's.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 from homarus.config.resolve import agents, default_agent
 from homarus.config.schema import BindingMatch, Config, Peer
+from homarus.core.channel_traits import UNKNOWN_CHANNEL, ChannelTraits
 from homarus.core.keys import (
     main_key,
     normalize_account_id,
@@ -29,11 +30,11 @@ from homarus.core.message import ChatKind, Inbound, Json
 from homarus.core.text import one_line, reveal
 from homarus.core.value import dataclass
 
-# What a session's record says, by its key; None when there is no such session.
+# Returns the entry of a session by its key; None when there is no such session.
 Known: TypeAlias = Callable[[str], Mapping[str, Json] | None]
 
 ANY: Final = "*"
-# From the most specific to the least: what a binding can go by, and how that is called.
+# What a binding can match by, from the most specific to the least, with a description.
 TIERS: Final = {
     "binding.peer": "this very chat",
     "binding.peer.parent": "the chat it hangs under",
@@ -45,12 +46,11 @@ TIERS: Final = {
     "binding.channel": "the channel, by any account",
 }
 _RANKS: Final = {tier: rank for rank, tier in enumerate(TIERS)}
-_HAVE_TOPICS: Final = frozenset({"telegram"})  # others call them threads
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Where a message comes from. Of a direct chat, `peer` is the person."""
+    """The origin of a message; in a direct chat, `peer` is the person."""
 
     channel: str
     account: str = ""
@@ -62,11 +62,12 @@ class Asked:
     team: str = ""
     roles: tuple[str, ...] = ()
     thread: str = ""
+    traits: ChannelTraits = UNKNOWN_CHANNEL
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Who answers and where. `older` is the key that the original gave the chat, if it differs."""
+    """The agent and session key of a message; `older` is OpenClaw's key, if it differs."""
 
     agent: str
     channel: str
@@ -79,23 +80,23 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class _Chat:
-    """One of the names a message's chat goes by: itself, what it is a thread of, its parent."""
+    """An id that a binding can name a message's chat by: the chat, its thread or its parent."""
 
     tier: str
     kind: str
-    id: str  # as keys have it: then two are the same when their texts are
+    id: str  # in the form of keys, so that equal texts are equal chats
 
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What becomes of one binding: the tier it fits by, else why it is not for this message."""
+    """The tier that a binding matches by, else the reason why it does not."""
 
     tier: str = ""
     why: str = ""
 
 
 def resolve_route(config: Config, asked: Asked) -> Route:
-    """Whose a chat is by the bindings alone. Without a list of agents, whoever they name."""
+    """Return the route by bindings alone; without a list of agents, to the one they name."""
     asked = _normal(asked)
     found = _best(config, asked)
     if found is None:
@@ -108,17 +109,17 @@ def resolve_route(config: Config, asked: Asked) -> Route:
 
 
 def routes_of(
-    config: Config, inbound: Inbound, known: Known = lambda _key: None
+    config: Config, inbound: Inbound, traits: ChannelTraits, known: Known = lambda _key: None
 ) -> tuple[Route, ...]:
-    """Where a message goes: one route, or one for each agent that `broadcast` names for its chat.
+    """Return the route of a message, or one for each agent that `broadcast` names for its chat.
 
-    The agents exist. `known` tells of sessions under `Route.key` and `Route.older`; see `_settled`.
+    All agents exist. `known` finds sessions under `Route.key` and `Route.older`; see `_settled`.
     """
-    return find_routes(config, asked_of(inbound), known)
+    return find_routes(config, asked_of(inbound, traits), known)
 
 
-def asked_of(inbound: Inbound) -> Asked:
-    """What routing needs to know of a message."""
+def asked_of(inbound: Inbound, traits: ChannelTraits) -> Asked:
+    """Return the routing query of a message."""
     address, occasion = inbound.address, inbound.occasion
     is_direct = occasion.kind == "direct"
     return Asked(
@@ -132,13 +133,14 @@ def asked_of(inbound: Inbound) -> Asked:
         team=occasion.team,
         roles=occasion.roles,
         thread="" if occasion.parent else address.thread or "",
+        traits=traits,
     )
 
 
 def find_routes(
     config: Config, asked: Asked, known: Known = lambda _key: None
 ) -> tuple[Route, ...]:
-    """As `routes_of`, for a chat that is described."""
+    """Return the routes of a query; see `resolve_routes`."""
     asked = _normal(asked)
     chosen = [agent for agent in _broadcast(config, asked) if agent in agents(config)]
     routes = [_route(config, asked, agent, "broadcast") for agent in chosen]
@@ -151,11 +153,11 @@ def find_routes(
 
 
 def _settled(route: Route, asked: Asked, known: Known) -> Route:
-    """The route, or the same by the original's key when that conversation is this chat's.
+    """Return the route, with OpenClaw's key when the session under it belongs to this chat.
 
-    The original's keys take `!AbC` and `!abc` for one, so that a session there may be somebody
-    else's. It is gone on with only when its record says that it was last spoken to from this very
-    chat, to the letter: two chats never meet in one session that had two before.
+    OpenClaw's keys do not distinguish `!AbC` from `!abc`, so that a session may be of another
+    chat. It is continued only when its record names exactly this chat as the last one: two chats
+    never share a session.
     """
     if not route.older or known(route.key) is not None:
         return route
@@ -191,47 +193,47 @@ def _route(config: Config, asked: Asked, agent: str, matched_by: str) -> Route:
             asked.peer,
             account=asked.account,
             scope=session.dm_scope,
+            traits=asked.traits,
             identity_links=session.identity_links,
         )
-        older = _unmarked(base, channel, asked.peer)
-    thread, mark = peer_id(channel, asked.thread), _mark(asked)
+        older = _unmarked(base, asked.peer, asked.traits)
+    thread, mark = peer_id(asked.thread, asked.traits), _mark(asked)
     key = thread_key(base, thread, mark=mark)
     if thread:
-        older = _unmarked(thread_key(older, thread, mark=mark), channel, asked.thread)
+        older = _unmarked(thread_key(older, thread, mark=mark), asked.thread, asked.traits)
     return Route(
         agent, channel, asked.account, key, main, matched_by, older if older != key else ""
     )
 
 
-def _unmarked(key: str, channel: str, text: str) -> str:
-    """A key that ends with an id, as it would be if ids that differ in case were one."""
-    marked, plain = peer_id(channel, text), text.strip().lower()
+def _unmarked(key: str, text: str, traits: ChannelTraits) -> str:
+    """Return a key as it would be if ids that differ in case were equal."""
+    marked, plain = peer_id(text, traits), text.strip().lower()
     if marked.startswith(f"{plain}~") and key.endswith(f":{marked}"):
         return key.removesuffix(marked) + plain
     return key
 
 
 def _mark(asked: Asked) -> Literal["thread", "topic"]:
-    has_topics = asked.channel in _HAVE_TOPICS and asked.peer_kind != "direct"
-    return "topic" if has_topics else "thread"
+    return "topic" if asked.traits.has_topics and asked.peer_kind != "direct" else "thread"
 
 
 def _broadcast(config: Config, asked: Asked) -> list[str]:
-    """The agents that answer this chat together; a chat is named as `id` or `channel:id`."""
+    """Return the agents that `broadcast` names for a chat, by `id` or `channel:id`."""
     extra = config.broadcast.model_extra or {}
     for chat in _chats(asked) if extra else ():
         for name, listed in extra.items():
             text = name.strip()
             if chat.id in {
-                peer_id(asked.channel, text),
-                peer_id(asked.channel, text.removeprefix(f"{asked.channel}:")),
+                peer_id(text, asked.traits),
+                peer_id(text.removeprefix(f"{asked.channel}:"), asked.traits),
             }:
                 return list(dict.fromkeys(normalize_agent_id(agent) for agent in listed))
     return []
 
 
 def _best(config: Config, asked: Asked) -> tuple[str, str] | None:
-    """The tier and the agent of the binding that wins."""
+    """Return tier and agent of the winning binding, or None."""
     chats = tuple(_chats(asked))
     fits = [
         (verdict.tier, binding.agent_id)
@@ -242,20 +244,20 @@ def _best(config: Config, asked: Asked) -> tuple[str, str] | None:
 
 
 def _chats(asked: Asked) -> Iterator[_Chat]:
-    """The names of a chat, the closest first."""
-    channel, kind = asked.channel, asked.peer_kind
+    """Yield the ids of a chat, the most specific first."""
+    kind, traits = asked.peer_kind, asked.traits
     tier = "binding.peer"
     if kind and asked.peer and asked.thread:
-        yield _Chat(tier, kind, peer_id(channel, f"{asked.peer}:{_mark(asked)}:{asked.thread}"))
+        yield _Chat(tier, kind, peer_id(f"{asked.peer}:{_mark(asked)}:{asked.thread}", traits))
         tier = "binding.peer.parent"
     if kind and asked.peer:
-        yield _Chat(tier, kind, peer_id(channel, asked.peer))
+        yield _Chat(tier, kind, peer_id(asked.peer, traits))
     if asked.parent:
-        yield _Chat("binding.peer.parent", asked.parent_kind, peer_id(channel, asked.parent))
+        yield _Chat("binding.peer.parent", asked.parent_kind, peer_id(asked.parent, traits))
 
 
 def _judge(match: BindingMatch, asked: Asked, chats: tuple[_Chat, ...]) -> _Verdict:
-    """All that a binding names must be so; the most specific of it is its tier."""
+    """Return the tier of a binding whose fields all match, else the reason."""
     if why := _missed(match, asked):
         return _Verdict(why=why)
     if match.peer:
@@ -268,7 +270,7 @@ def _judge(match: BindingMatch, asked: Asked, chats: tuple[_Chat, ...]) -> _Verd
 
 
 def _missed(match: BindingMatch, asked: Asked) -> str:
-    """What a binding names beside the chat, and the message has not."""
+    """Return which field of a binding, apart from the chat, does not match."""
     if match.channel.strip().lower() != asked.channel:
         return "it is for another channel"
     if not _is_any(match.account_id) and normalize_account_id(match.account_id) != asked.account:
@@ -291,7 +293,7 @@ def _judge_peer(peer: Peer, asked: Asked, chats: tuple[_Chat, ...]) -> _Verdict:
         if kind == asked.peer_kind:
             return _Verdict("binding.peer.wildcard")
         return _Verdict(why=f"it is for {kind} chats")
-    wanted = peer_id(asked.channel, text)
+    wanted = peer_id(text, asked.traits)
     same = [chat for chat in chats if chat.id == wanted]
     for chat in same:
         if chat.kind == kind:
@@ -316,24 +318,8 @@ def _shown(text: str) -> str:
 # For people
 
 
-def describe(match: BindingMatch) -> str:
-    """What a binding is for, in words: `telegram (work) group -100`."""
-    account = f" ({_shown(match.account_id)})" if match.account_id else ""
-    words = [f"{_shown(match.channel)}{account}"]
-    if match.peer:
-        kind = "direct" if match.peer.kind == "dm" else match.peer.kind
-        words.append(f"{kind} {_shown(match.peer.id)}")
-    if match.guild_id:
-        words.append(f"guild {_shown(match.guild_id)}")
-    if match.team_id:
-        words.append(f"team {_shown(match.team_id)}")
-    if match.roles:
-        words.append(f"role {_shown(' or '.join(match.roles))}")
-    return ", ".join(words)
-
-
 def explain(config: Config, asked: Asked) -> tuple[str, ...]:
-    """How a chat is routed: every tier, what fits there, and why the rest does not."""
+    """Return lines that explain a route: each tier, what matches, and why the rest does not."""
     asked = _normal(asked)
     routes = find_routes(config, asked)
     lines = [_chat_words(asked)]
@@ -364,9 +350,15 @@ def _chat_words(asked: Asked) -> str:
 
 
 def _tier_lines(config: Config, asked: Asked, agent: str) -> Iterator[str]:
+    from homarus.config.binding_edits import describe_match
+
     chats = tuple(_chats(asked))
     judged = [
-        (f"bindings[{at}], {describe(one.match)} → {_shown(one.agent_id)}", one.agent_id, verdict)
+        (
+            f"bindings[{at}], {describe_match(one.match)} → {_shown(one.agent_id)}",
+            one.agent_id,
+            verdict,
+        )
         for at, one in enumerate(config.bindings)
         for verdict in (_judge(one.match, asked, chats),)
     ]

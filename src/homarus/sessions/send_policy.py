@@ -1,7 +1,4 @@
-"""Whether a conversation is answered at all: what its entry says, else the rules of the config.
-
-Pure.
-"""
+"""Resolve whether replies to a session are allowed: its entry, else the config. Pure."""
 
 from collections.abc import Mapping
 
@@ -20,22 +17,22 @@ def send_policy(
     channel: str = "",
     chat_type: str = "",
 ) -> Action:
-    """What holds for a conversation. `channel` is where a message for it came from."""
-    found = entry or {}
-    own = next((action for action in ACTIONS if found.get("sendPolicy") == action), None)
+    """Return the action for a session; `channel` is that of the message, if there is one."""
+    stored = entry or {}
+    own = next((action for action in ACTIONS if stored.get("sendPolicy") == action), None)
     if own:
         return own
-    where = _name(channel) or _name(found.get("channel")) or _name(found.get("lastChannel"))
-    kind = _name(chat_type) or _name(found.get("chatType"))
+    where = _name(channel) or _name(stored.get("channel")) or _name(stored.get("lastChannel"))
+    kind = _name(chat_type) or _name(stored.get("chatType"))
     return judge(rules.rules, rules.default, key, channel=where, chat_type=kind)
 
 
 def is_mute(
     rules: schema.SendPolicy, key: str, entry: Mapping[str, Json], inbound: Inbound
 ) -> bool:
-    """Whether nothing is said in the chat a message came from."""
-    place, kind = inbound.address.channel, inbound.occasion.kind
-    return send_policy(rules, key, entry, channel=place, chat_type=kind) == "deny"
+    """Return whether replies to the chat of a message are denied."""
+    channel, kind = inbound.address.channel, inbound.occasion.kind
+    return send_policy(rules, key, entry, channel=channel, chat_type=kind) == "deny"
 
 
 def _name(value: Json) -> str:

@@ -1,13 +1,13 @@
-"""A session: a conversation's record and transcript, loaded once and then kept up.
+"""A session: the record and transcript of one conversation, loaded once and then updated.
 
-    sessions = Sessions(store, clock)
+    sessions = SessionRepository(store, clock)
     session = await sessions.load("agent:main:main", "main", cwd=workspace)
-    await session.begin(question, provider="openai", model="gpt-5")   # one commit
-    await session.append(answer)                                       # one commit
+    await session.start_turn(question, provider="openai", model="gpt-5")   # one transaction
+    await session.append(answer)                                            # one transaction
 
-Every change of a session is one unit: the entries and the record with its new figures. A turn in
-a long conversation costs what it costs in a short one, because a loaded session is used again
-until its version or its leaf says that somebody else wrote.
+Every change of a session is one transaction: the entries and the record with its new figures. A
+turn in a long session costs as much as in a short one, because a loaded session is reused until
+its version or its leaf shows that another process wrote.
 """
 
 from collections import OrderedDict
@@ -25,13 +25,13 @@ from homarus.sessions.last_route import route_fields
 from homarus.sessions.transcript import Draft, Orphan, Settings, Tree
 from homarus.store.base import Entry, Header, SessionRecord, Store, Unit
 
-# What else belongs into the unit that saves these entries.
+# Writes that are added to the transaction that saves these entries.
 Also: TypeAlias = Callable[[Unit, Sequence[Entry]], None]
 
 MAX_LABEL_CHARS: Final = 64
-_KEPT = 32  # loaded sessions
+_CACHED = 32  # sessions
 _ATTEMPTS = 3
-# What a new transcript under an old key starts without.
+# Fields that are removed when a session gets a new transcript.
 _OF_A_TRANSCRIPT: Final = frozenset(
     {
         "sessionFile", "systemSent", "abortedLastRun", "inputTokens", "outputTokens",
@@ -43,7 +43,7 @@ _OF_A_TRANSCRIPT: Final = frozenset(
 
 
 def parse_session_label(raw: object) -> str:
-    """A label a person gave a session: trimmed, and neither empty nor long."""
+    """Return a session's label, stripped; raises UserError when it is empty or too long."""
     if not isinstance(raw, str):
         raise UserError("invalid label: must be a string")
     label = raw.strip()
@@ -55,9 +55,9 @@ def parse_session_label(raw: object) -> str:
 
 
 class Session:
-    """One conversation. Made by `Session.load` or, kept, by `Sessions.load`.
+    """One conversation. Made by `Session.load`, or by `SessionRepository.load`, which caches it.
 
-    `messages` is the conversation as a model gets it; it grows with `begin` and `append`.
+    `messages` is the context as a model gets it; `start_turn` and `append` add to it.
     """
 
     def __init__(self, store: Store, clock: Clock, record: SessionRecord, cwd: str = "") -> None:
@@ -74,23 +74,23 @@ class Session:
         self._ids = {entry.id for entry in entries}
         self._settings: Settings = transcript.settings_of(path)
         self._orphan: Orphan | None = transcript.orphan_of(path)
-        self._usage = Usage()  # of the run since `begin`
-        self._stale = False  # somebody wrote between two of our writes
+        self._usage = Usage()  # of the run since `start_turn`
+        self._stale = False  # another process wrote between two of our writes
 
     @classmethod
     async def load(
         cls, store: Store, clock: Clock, key: str, agent: str, *, cwd: str = ""
     ) -> "Session":
-        """The session of this key; a new one, not stored until it is used, when there is none."""
+        """Load the session of a key; a new one is not stored until it is used."""
         record = await store.session(key) or _new_record(key, agent, clock.now_ms())
         session = cls(store, clock, record, cwd)
         await session.read()
         return session
 
     async def read(self) -> None:
-        """Read the transcript of the record at hand."""
+        """Read the transcript of the loaded record."""
         record = self.record
-        if not record.session_id:  # a damaged entry of somebody else's sessions.json
+        if not record.session_id:  # a damaged entry of an imported sessions.json
             record = replace(record, session_id=str(uuid4()))
         entries = await self._store.entries(record.session_id) if record.version else ()
         leaf = await self._store.leaf(record.session_id) if record.version else None
@@ -117,12 +117,12 @@ class Session:
 
     @property
     def profile(self) -> str:
-        """The credential this session keeps to, if it has one."""
+        """The id of the credential pinned to this session, or ""."""
         return self._field("authProfileOverride") or ""
 
     @property
     def profile_locked(self) -> bool:
-        """Whether a person chose that credential: then no other is tried."""
+        """Whether a person pinned that credential: then no other is tried."""
         return self._field("authProfileOverrideSource") == "user"
 
     @property
@@ -138,26 +138,24 @@ class Session:
 
     @property
     def is_used(self) -> bool:
-        """Whether anything was said here; what the gateway says is not counted."""
+        """Whether it has messages; injected ones do not count."""
         return self.last_ms is not None
 
     @property
     def last_ms(self) -> int | None:
-        """When something was last said here; None when nothing was."""
-        said = (m.at_ms for m in reversed(self.messages) if not transcript.is_injected(m))
-        return next(said, None)
+        """The time of the last message, or None; injected ones do not count."""
+        times = (m.at_ms for m in reversed(self.messages) if not transcript.is_injected(m))
+        return next(times, None)
 
     async def begin(
         self, question: Message, *, provider: str, model: str, thinking: str = "off",
         api: str = "", window: int | None = None, came_by: Address | None = None,
         also: Also | None = None, news: Mapping[str, Json] | None = None,
     ) -> None:  # fmt: skip
-        """Save what a run starts with: the question, and what has changed since the last run.
+        """Save the user message of a run, and the model and thinking level if they changed.
 
-        `news` are fields of the record that the run knows more about.
-
-        A question that nobody answered is left on a branch of its own, so that two never follow
-        each other.
+        `news` are more fields of the record. An earlier user message without an answer is left on
+        a branch of its own, so that two never follow each other.
         """
         self._usage = Usage()
         messages, parent = self.messages, self.leaf
@@ -171,67 +169,64 @@ class Session:
         await self._save((*drafts, question), fields, parent, before=_mended(messages), also=also)
 
     async def go_on(self, asked_by: Sequence[str], also: Also) -> list[Message] | None:
-        """Take up a run that broke off, given the entries of its questions: what was said since.
+        """Resume an interrupted run, given the entry ids of its user messages.
 
-        None when the first of them is no longer where we are, or somebody else has asked since.
-        An answer that was cut short is left on a branch of its own. Calls without a result stay
-        without one: who goes on knows which of them were started.
+        Returns the messages after them; None when the first is not on the current path any more,
+        or another user message follows. A partial answer is left on a branch of its own. Calls
+        without a result stay without one: the run knows which of them were started.
         """
         path = await self.path()
-        asked = next((n for n, one in enumerate(path) if one.id == asked_by[0]), None)
-        if asked is None or transcript.questions_in(path[asked:]) - set(asked_by):
+        first = next((n for n, one in enumerate(path) if one.id == asked_by[0]), None)
+        if first is None or transcript.questions_in(path[first:]) - set(asked_by):
             return None
-        kept = path[: len(path) - transcript.cut_short(path[asked + 1 :])]
+        kept = path[: len(path) - transcript.cut_short(path[first + 1 :])]
         leaf = kept[-1].id
         async with self._store.commit() as unit:
             if leaf != self.leaf:
                 unit.set_leaf(self.session_id, leaf)
             also(unit, ())
         self.leaf, self._orphan = leaf, None
-        whole = transcript.messages_of(kept)
-        open_calls = next((n for n in range(len(whole) - 1, -1, -1) if whole[n].calls), len(whole))
-        self.messages = transcript.pair_calls(whole[:open_calls]) + whole[open_calls:]
-        return transcript.messages_of(kept[asked + 1 :])
+        found = transcript.messages_of(kept)
+        last = next((n for n in range(len(found) - 1, -1, -1) if found[n].calls), len(found))
+        self.messages = transcript.pair_calls(found[:last]) + found[last:]
+        return transcript.messages_of(kept[first + 1 :])
 
     async def path(self) -> Sequence[Entry]:
-        """The entries from the root to where the conversation stands."""
+        """Return the entries from the root to the leaf."""
         return Tree(await self._store.entries(self.session_id), self.leaf).path()
 
     async def compacted(self, draft: Draft, fields: Mapping[str, Json], also: Also) -> None:
-        """A summary stands in for what came before: one entry, and the messages begin anew."""
+        """Save a compaction entry, and replace the messages before it by its summary."""
         await self._save((draft,), fields, self.leaf, also=also)
         self.messages[:] = transcript.pair_calls(transcript.messages_of(await self.path()))
 
     async def append(self, *items: Message | Draft, also: Also | None = None) -> None:
-        """Add to the transcript, in order, in one unit with the session's new figures."""
+        """Append to the transcript, in one transaction with the session's new figures."""
         await self._save(items, self._figures(items), self.leaf, also=also)
 
     async def note(
         self, reply: Message | None, fields: Mapping[str, Json], also: Also | None = None
     ) -> None:
-        """Save what a command changes and answers. That is no use of the conversation."""
+        """Save the reply and the changed fields of a command; the session is not marked as used."""
         items = (reply,) if reply else ()
         await self._save(items, fields, self.leaf, also=also, is_use=False)
 
     async def update(self, **fields: Json) -> None:
-        """Change settings of the session; None takes one away."""
+        """Set fields of the session's entry; None removes one."""
         await self._save((), fields, self.leaf)
 
     async def set_model(self, provider: str | None, model: str | None) -> None:
-        """Use this model for the session from now on; None goes back to the agent's."""
+        """Set the model of the session; None means the agent's."""
         await self.update(providerOverride=provider, modelOverride=model)
-
-    async def set_thinking(self, level: str | None) -> None:
-        await self.update(thinkingLevel=level)
 
     async def set_label(self, label: str) -> None:
         await self.update(label=parse_session_label(label))
 
     async def reset(self) -> None:
-        """Start over under the same key: a new transcript; the old one is put aside."""
+        """Start a new transcript under the same key; the old one is archived."""
         now_ms = self._clock.now_ms()
-        kept = {k: v for k, v in self.record.data.items() if k not in _OF_A_TRANSCRIPT}
-        data = {**kept, "systemSent": False, "abortedLastRun": False, "compactionCount": 0}
+        stays = {k: v for k, v in self.record.data.items() if k not in _OF_A_TRANSCRIPT}
+        data = {**stays, "systemSent": False, "abortedLastRun": False, "compactionCount": 0}
         old = self.record
         record = replace(old, session_id=str(uuid4()), updated_ms=now_ms, data=data)
         if old.version:
@@ -244,7 +239,7 @@ class Session:
         self._start(record)
 
     async def is_current(self, record: SessionRecord | None) -> bool:
-        """Whether nothing was written behind our back, given the record as it is stored now."""
+        """Return whether no other process wrote since, given the record as it is stored now."""
         if record is None or not self.record.version:
             return record is None and not self.record.version
         same = (record.version, record.session_id) == (self.record.version, self.session_id)
@@ -267,7 +262,7 @@ class Session:
         return drafts
 
     def _figures(self, items: Sequence[Message | Draft]) -> dict[str, Json]:
-        """What answers of a model change in the record."""
+        """Return the fields of the record that a model's answers change."""
         fields: dict[str, Json] = {}
         for item in items:
             if not isinstance(item, Message) or item.origin is None:
@@ -284,7 +279,7 @@ class Session:
                 fields |= {
                     "inputTokens": self._usage.input,
                     "outputTokens": self._usage.output,
-                    "cacheRead": self._usage.cache_read or None,  # not there: none was used
+                    "cacheRead": self._usage.cache_read or None,  # absent: no cache was used
                     "cacheWrite": self._usage.cache_write or None,
                     "totalTokens": origin.usage.prompt,
                     "totalTokensFresh": True,
@@ -301,7 +296,7 @@ class Session:
         also: Also | None = None,
         is_use: bool = True,
     ) -> None:
-        """One unit; what is in memory changes only after it. `before` replaces the messages."""
+        """Write one transaction, then update the memory. `before` replaces the messages."""
         now_ms = self._clock.now_ms()
         for attempt in range(1, _ATTEMPTS + 1):
             record = _with(self.record, fields, now_ms if is_use else self.record.updated_ms)
@@ -334,10 +329,10 @@ class Session:
                 also(unit, entries)
 
     async def _adopt(self) -> bool:
-        """Somebody wrote since: take that, so that ours goes on top of it."""
+        """Reload what another process wrote, so that our entries follow it."""
         stored = await self._store.session(self.key)
         if stored is None or stored.session_id != self.session_id:
-            return False  # it was reset or deleted under us: this run has no session any more
+            return False  # it was reset or deleted meanwhile: this run has no session any more
         self.record, self.leaf = stored, await self._store.leaf(self.session_id)
         self._stale = True
         return True
@@ -363,50 +358,50 @@ class Session:
 
 
 class Sessions:
-    """The sessions of a store; the last ones used stay loaded."""
+    """The sessions of a store; the most recently used ones stay loaded."""
 
-    def __init__(self, store: Store, clock: Clock, *, kept: int = _KEPT) -> None:
+    def __init__(self, store: Store, clock: Clock, *, kept: int = _CACHED) -> None:
         self._store, self._clock, self._kept = store, clock, kept
         self._loaded: OrderedDict[str, Session] = OrderedDict()
-        self._held: WeakValueDictionary[str, Session] = WeakValueDictionary()  # by somebody
+        self._in_use: WeakValueDictionary[str, Session] = WeakValueDictionary()  # by a caller
 
     async def load(self, key: str, agent: str, *, cwd: str = "") -> Session:
-        """The session of this key; a new one when there is none."""
+        """Return the session of a key; a new one when there is none."""
         record = await self._store.session(key)
-        session = self._held.get(key)
+        session = self._in_use.get(key)
         if session is None or not await session.is_current(record):
             record = record or _new_record(key, agent, self._clock.now_ms())
             session = Session(self._store, self._clock, record, cwd)
             await session.read()
-        self._loaded[key] = self._held[key] = session
+        self._loaded[key] = self._in_use[key] = session
         self._loaded.move_to_end(key)
         while len(self._loaded) > self._kept:
             self._loaded.popitem(last=False)
         return session
 
     def entry(self, key: str) -> Mapping[str, Json]:
-        """The settings of a session that is at hand, as one with a live run is; else none."""
-        session = self._held.get(key)
+        """Return the entry of a loaded session, as one with an active run is; else an empty one."""
+        session = self._in_use.get(key)
         return session.record.data if session else {}
 
     async def data(self, key: str) -> Mapping[str, Json] | None:
-        """What a session's record says; None when there is no such session."""
-        session = self._held.get(key)
+        """Return the entry of a session; None when there is no such session."""
+        session = self._in_use.get(key)
         if session:
             return session.record.data
         record = await self._store.session(key)
         return record.data if record else None
 
     def last_ms(self, key: str) -> int | None:
-        """When something was last said in a session at hand; None when nothing was."""
-        session = self._held.get(key)
+        """Return the time of the last message of a loaded session, or None."""
+        session = self._in_use.get(key)
         return session.last_ms if session else None
 
     async def delete(self, key: str, at_ms: int, *, keep_transcript: bool = False) -> bool:
-        """Forget a session; whether there was one. Its transcript is put aside, or left there."""
+        """Delete a session; return whether there was one. Its transcript is archived, or kept."""
         record = await self._store.session(key)
         self._loaded.pop(key, None)
-        self._held.pop(key, None)
+        self._in_use.pop(key, None)
         if record is None:
             return False
         async with self._store.commit() as unit:
@@ -414,12 +409,6 @@ class Sessions:
             if record.session_id and not keep_transcript:
                 unit.archive(record.session_id, "deleted", at_ms)
         return True
-
-    async def list(
-        self, *, agent: str | None = None, since_ms: int = 0, limit: int | None = None
-    ) -> Sequence[SessionRecord]:
-        """Records, newest first."""
-        return await self._store.sessions(agent=agent, since_ms=since_ms, limit=limit)
 
 
 def _with(record: SessionRecord, fields: Mapping[str, Json], now_ms: int) -> SessionRecord:
@@ -430,7 +419,7 @@ def _with(record: SessionRecord, fields: Mapping[str, Json], now_ms: int) -> Ses
 
 
 def _mended(messages: list[Message]) -> list[Message]:
-    """The messages with their last calls answered: a run may have been cut between the two."""
+    """Return the messages with a result for each of the last calls: a run may have crashed."""
     last = len(messages)
     while last and (
         messages[last - 1].role == "tool" or transcript.is_injected(messages[last - 1])

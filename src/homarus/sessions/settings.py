@@ -1,7 +1,6 @@
-"""Settings of a session that people change: what each may be, and what it is stored as. Pure.
+"""Settings of a session that people change: valid values and how they are stored. Pure.
 
-A command in a chat and a client's `sessions.patch` read their words here, so that both take and
-store the same.
+Chat commands and `sessions.patch` use this, so that both accept and store the same.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +30,7 @@ _OFF_IS_NONE: Final = frozenset({"reasoningLevel", "responseUsage"})
 
 
 def to_field(name: str, value: Json) -> Json:
-    """What is stored for a word: None takes the field away. A UserError says which there are."""
+    """Return the stored value of a setting, None to remove it; raises UserError when invalid."""
     if name in LEVELS:
         level = read_level(name, value)
         return None if level == "off" and name in _OFF_IS_NONE else level
@@ -41,7 +40,7 @@ def to_field(name: str, value: Json) -> Json:
 
 
 def read_level(name: str, word: str) -> str:
-    """The level a word means."""
+    """Parse a level; raises UserError that lists the valid ones."""
     read, words = LEVELS[name]
     level = read(word)
     if level is None:
@@ -50,7 +49,7 @@ def read_level(name: str, word: str) -> str:
 
 
 def check_thinking(level: str | None, ref: str) -> None:
-    """The hardest thinking is for a few models; `ref` is `provider/model`."""
+    """Raise UserError when the model `ref` does not support the thinking level."""
     provider, _, model = ref.partition("/")
     if level == "xhigh" and "xhigh" not in levels.think_levels(provider, model):
         raise UserError(

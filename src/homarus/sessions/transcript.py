@@ -1,7 +1,7 @@
-"""The transcript's words: messages to entries and back, and what a tree of entries says.
+"""Encode and decode transcript entries, and read a tree of them. Pure.
 
-Pure. Reading takes any JSON: what cannot be understood is left out, or noted where a person put
-it, and never raises. The original's names (`toolResult`, `stopReason` …) are known only here.
+Decoding accepts any JSON and never raises: unknown parts are left out, or noted in a user's
+message. The names of OpenClaw's format (`toolResult`, `stopReason` …) are used only here.
 """
 
 import json
@@ -27,7 +27,7 @@ from homarus.core.value import dataclass
 from homarus.store.base import Entry
 
 _STOPS: Final[Mapping[str, StopReason]] = {stop: stop for stop in get_args(StopReason)}
-# What an assistant message says it is when no model wrote it; clients know these names.
+# The origin of an assistant message that no model wrote; clients know these names.
 INJECTED: Final = Origin("openai-responses", "openclaw", "gateway-injected")
 
 _SUMMARY = "What was said before, in short:\n\n<summary>\n{}\n</summary>"
@@ -36,7 +36,7 @@ _BRANCH = "We tried something else and came back from it. In short:\n\n<summary>
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An entry before it has an id and a place."""
+    """An entry without an id and a parent."""
 
     type: str
     data: Mapping[str, Json]
@@ -46,24 +46,24 @@ class Draft:
 
 
 def new_id(taken: Collection[str] = ()) -> str:
-    """Eight hex digits that no other entry of the transcript has."""
+    """Return eight hex digits that no other entry of the transcript has."""
     while (made := f"{random.getrandbits(32):08x}") in taken:
         pass
     return made
 
 
 def model_change(provider: str, model: str) -> Draft:
-    """From here on another model answers."""
+    """Return the entry that records a change of model."""
     return Draft("model_change", {"provider": provider, "modelId": model})
 
 
 def thinking_level_change(level: str) -> Draft:
-    """From here on it thinks this much."""
+    """Return the entry that records a change of thinking level."""
     return Draft("thinking_level_change", {"thinkingLevel": level})
 
 
 def model_snapshot(provider: str, api: str, model: str, at_ms: int) -> Draft:
-    """The note that the original keeps beside a change of model."""
+    """Return the entry that OpenClaw writes with a change of model."""
     data = {"timestamp": at_ms, "provider": provider, "modelApi": api, "modelId": model}
     return Draft("custom", {"customType": "model-snapshot", "data": data})
 
@@ -71,26 +71,21 @@ def model_snapshot(provider: str, api: str, model: str, at_ms: int) -> Draft:
 def compaction(
     summary: str, first_kept: str, tokens_before: int, details: Mapping[str, Json] | None = None
 ) -> Draft:
-    """What came before `first_kept` is now this summary."""
+    """Return the entry whose summary replaces what came before `first_kept`."""
     data = {"summary": summary, "firstKeptEntryId": first_kept, "tokensBefore": tokens_before}
     return Draft("compaction", {**data, "details": details} if details else data)
 
 
 def message_draft(message: Message, at_ms: int = 0) -> Draft:
-    """A message as an entry; `at_ms` stands in for a message that has no time."""
+    """Return a message as an entry; `at_ms` is used when the message has no time."""
     return Draft("message", {"message": write_message(message, at_ms)})
 
 
-def message_entry(message: Message, parent: str | None, entry_id: str, at_ms: int) -> Entry:
-    """A message as an entry in its place."""
-    return message_draft(message, at_ms).at(entry_id, parent, at_ms)
-
-
-# --- writing -----------------------------------------------------------------------------------
+# --- encoding ----------------------------------------------------------------------------------
 
 
 def write_message(message: Message, at_ms: int = 0) -> dict[str, Json]:
-    """The message as the original writes it, field by field in its order."""
+    """Return the message in OpenClaw's format, with its order of fields."""
     stamp = message.at_ms or at_ms
     match message.role:
         case "user":
@@ -156,7 +151,7 @@ def _write_part(part: Part) -> dict[str, Json]:
 
 
 def write_usage(usage: Usage) -> dict[str, Json]:
-    """Tokens and cost as the original writes them."""
+    """Return tokens and cost in OpenClaw's format."""
     cost = int(usage.cost) if float(usage.cost).is_integer() else usage.cost
     return {
         "input": usage.input,
@@ -169,11 +164,11 @@ def write_usage(usage: Usage) -> dict[str, Json]:
     }
 
 
-# --- reading -----------------------------------------------------------------------------------
+# --- decoding ----------------------------------------------------------------------------------
 
 
 def read_message(entry: Entry) -> Message | None:
-    """What the model gets to see of an entry; None when that is nothing."""
+    """Return the message that an entry gives to the model, or None."""
     data = entry.data
     match entry.type:
         case "message":
@@ -235,7 +230,7 @@ def _read_tool(message: Mapping[str, Json], at_ms: int) -> Message | None:
 
 
 def _read_bash(message: Mapping[str, Json], at_ms: int) -> Message | None:
-    """A command that a person ran beside the conversation."""
+    """Decode a shell command that a person ran during the session."""
     if message.get("excludeFromContext") is True:
         return None
     command, output = _str(message.get("command")), _str(message.get("output"))
@@ -245,7 +240,7 @@ def _read_bash(message: Mapping[str, Json], at_ms: int) -> Message | None:
 
 
 def _read_shown(content: Json) -> tuple[Text | Image, ...]:
-    """What a person or a tool showed. What cannot be shown on is said."""
+    """Decode the content of a user or a tool; unknown parts are mentioned."""
     if isinstance(content, str):
         return (Text(content),)
     shown: list[Text | Image] = []
@@ -259,7 +254,7 @@ def _read_shown(content: Json) -> tuple[Text | Image, ...]:
 
 
 def _read_parts(content: Json) -> tuple[Part, ...]:
-    """What a model said. What it added and we do not know is its own affair."""
+    """Decode the content of a model; unknown parts are dropped."""
     if isinstance(content, str):
         return (Text(content),)
     if not isinstance(content, list):
@@ -320,7 +315,7 @@ _NO_USAGE = Usage()
 
 
 def read_usage(usage: Json) -> Usage:
-    """Tokens and cost of any JSON."""
+    """Decode tokens and cost from any JSON."""
     if not isinstance(usage, dict):
         return _NO_USAGE
     cost = usage.get("cost")
@@ -339,7 +334,7 @@ def _str(value: Json) -> str:
 
 
 def _int(value: Json) -> int:
-    if value.__class__ is int:  # by far the usual case
+    if value.__class__ is int:  # by far the most common case
         return value
     return int(value) if isinstance(value, float) and math.isfinite(value) else 0
 
@@ -356,31 +351,17 @@ def _float(value: Json) -> float:
 
 
 class Tree:
-    """Entries by parent. `leaf` is the entry the next one follows; None is the root."""
+    """Entries by id; `leaf` is the entry that the next one follows, None the root."""
 
     def __init__(self, entries: Iterable[Entry], leaf: str | None) -> None:
         self._by_id = {entry.id: entry for entry in entries}
         self.leaf = leaf
 
-    def __contains__(self, entry_id: object) -> bool:
-        return entry_id in self._by_id
-
-    def branch(self, entry_id: str | None) -> None:
-        """The next entry will follow this one. KeyError when there is none."""
-        if entry_id is not None and entry_id not in self._by_id:
-            raise KeyError(entry_id)
-        self.leaf = entry_id
-
-    def add(self, entry: Entry) -> None:
-        """One more entry; it becomes the leaf."""
-        self._by_id[entry.id] = entry
-        self.leaf = entry.id
-
-    def path(self, leaf: str | None = None) -> list[Entry]:
-        """Root to leaf. A parent that is missing, or was passed already, ends the walk."""
+    def path(self) -> list[Entry]:
+        """Return root to leaf; a missing parent or a cycle ends the walk."""
         path: list[Entry] = []
         seen: set[str] = set()
-        step = leaf if leaf is not None else self.leaf
+        step = self.leaf
         while step is not None and step not in seen and (entry := self._by_id.get(step)):
             path.append(entry)
             seen.add(step)
@@ -389,33 +370,28 @@ class Tree:
         return path
 
 
-def linearise(entries: Iterable[Entry], leaf: str | None) -> list[Message]:
-    """The conversation from the root to `leaf`, as a model gets it."""
-    return messages_of(Tree(entries, leaf).path()) if leaf is not None else []
-
-
 def messages_of(path: Sequence[Entry]) -> list[Message]:
-    """The messages of a path; the newest compaction stands in for what it summarised."""
+    """Return the messages of a path; the newest compaction replaces what it summarised."""
     messages = (read_message(entry) for entry in _in_context(path))
     return [message for message in messages if message is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A message of a path, and the entry it stands in."""
+    """A message of a path, and the id of its entry."""
 
     id: str
     message: Message
 
 
 def lines_of(path: Sequence[Entry]) -> list[Line]:
-    """The messages of a path with their entries' ids; the newest compaction comes first."""
+    """Return the messages of a path with their entries' ids; the newest compaction is first."""
     read = ((entry.id, read_message(entry)) for entry in _in_context(path))
     return [Line(entry_id, message) for entry_id, message in read if message is not None]
 
 
 def summary_in(message: Message) -> str:
-    """The summary that a message of a compaction carries; nothing for any other message."""
+    """Return the summary in the message of a compaction; "" for any other message."""
     frame, _, end = _SUMMARY.partition("{}")
     text = message.text if message.role == "user" else ""
     if not text.startswith(frame) or not text.endswith(end):
@@ -435,7 +411,7 @@ def _in_context(path: Sequence[Entry]) -> Sequence[Entry]:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The model and the thinking level that the transcript last noted."""
+    """The model and thinking level that the transcript recorded last."""
 
     provider: str = ""
     model: str = ""
@@ -443,7 +419,7 @@ class Settings:
 
 
 def settings_of(path: Iterable[Entry]) -> Settings:
-    """The settings at the end of a path."""
+    """Return the settings at the end of a path."""
     settings = Settings()
     for entry in path:
         settings = after(settings, entry)
@@ -451,7 +427,7 @@ def settings_of(path: Iterable[Entry]) -> Settings:
 
 
 def after(settings: Settings, entry: Entry | Draft) -> Settings:
-    """The settings once an entry was added."""
+    """Return the settings after an entry."""
     data = entry.data
     match entry.type:
         case "model_change":
@@ -466,7 +442,7 @@ def after(settings: Settings, entry: Entry | Draft) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A question nobody answered, and the entry to branch to (None: the root)."""
+    """A user message without an answer, and the entry to branch from (None: the root)."""
 
     id: str
     parent: str | None
@@ -477,13 +453,8 @@ _SILENT: Final = frozenset(
 )
 
 
-def orphaned_user(entries: Iterable[Entry], leaf: str | None) -> Orphan | None:
-    """The user message that stands unanswered at the leaf, if one does."""
-    return orphan_of(Tree(entries, leaf).path()) if leaf is not None else None
-
-
 def orphan_of(path: Sequence[Entry]) -> Orphan | None:
-    """The same at the end of a path."""
+    """Return the unanswered user message at the end of a path, or None."""
     for entry in reversed(path):
         if entry.type in _SILENT:
             continue
@@ -495,13 +466,13 @@ def orphan_of(path: Sequence[Entry]) -> Orphan | None:
 
 
 def questions_in(path: Iterable[Entry]) -> set[str]:
-    """The entries in which a person says something."""
-    said = ((entry.id, entry.data.get("message")) for entry in path if entry.type == "message")
-    return {name for name, it in said if isinstance(it, dict) and it.get("role") == "user"}
+    """Return the ids of the entries with a user message."""
+    found = ((entry.id, entry.data.get("message")) for entry in path if entry.type == "message")
+    return {name for name, it in found if isinstance(it, dict) and it.get("role") == "user"}
 
 
 def cut_short(path: Sequence[Entry]) -> int:
-    """How many entries at the end of a path are answers that never became whole."""
+    """Return how many entries at the end of a path are partial answers."""
     count = 0
     for entry in reversed(path):
         message = read_message(entry)
@@ -512,23 +483,11 @@ def cut_short(path: Sequence[Entry]) -> int:
     return count
 
 
-def unpaired_calls(messages: Iterable[Message]) -> tuple[ToolCall, ...]:
-    """Tool calls that no result follows."""
-    waiting: dict[str, ToolCall] = {}
-    for message in messages:
-        for part in message.parts:
-            if isinstance(part, ToolCall):
-                waiting[part.id] = part
-            elif isinstance(part, ToolReturn):
-                waiting.pop(part.call_id, None)
-    return tuple(waiting.values())
-
-
 def pair_calls(messages: Sequence[Message]) -> list[Message]:
-    """The same conversation with one result right after each call, as vendors demand.
+    """Return the messages with one result right after each call, as providers require.
 
-    A call that has none gets one that says so; a result nobody asked for is left out. What the
-    gateway put between a call and its result comes after both.
+    A call without a result gets one that says so; a result without a call is left out. A message
+    that was injected between a call and its result comes after both.
     """
     paired: list[Message] = []
     open_calls: dict[str, ToolCall] = {}
@@ -555,7 +514,7 @@ def pair_calls(messages: Sequence[Message]) -> list[Message]:
 
 
 def is_injected(message: Message) -> bool:
-    """Whether the gateway, and no model, said this."""
+    """Return whether the message was injected, not written by a model."""
     if message.role != "assistant" or message.calls:
         return False
     origin = message.origin or INJECTED
@@ -563,9 +522,9 @@ def is_injected(message: Message) -> bool:
 
 
 def interrupted(call: ToolCall) -> ToolReturn:
-    """What is said of a call whose outcome nobody knows."""
-    said = Text("This call was interrupted. Whether it took effect is not known.")
-    return ToolReturn(call.id, call.name, (said,), is_error=True)
+    """Return the result of a call whose outcome is unknown."""
+    text = Text("This call was interrupted. Whether it took effect is not known.")
+    return ToolReturn(call.id, call.name, (text,), is_error=True)
 
 
 def _interrupted(call: ToolCall, at_ms: int) -> Message:

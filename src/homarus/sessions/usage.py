@@ -1,7 +1,7 @@
-"""What conversations cost: tokens, money, messages and waiting, by day and by model. Pure.
+"""Summarise usage of sessions: tokens, cost, messages and latency by day and model. Pure.
 
-A summary is made of a transcript's entries, and summaries add up. Days are given by the caller,
-who knows the time zone.
+A summary is made of a transcript's entries, and summaries add up. The caller maps times to days,
+because it knows the time zone.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ _MAX_WAIT_MS = 24 * 3_600_000  # a longer gap is not a wait for an answer
 
 @dataclass(slots=True)
 class Spent:
-    """Tokens and dollars of some answers. `unpriced` counts those that came without a price."""
+    """Tokens and cost of some answers; `unpriced` counts those without a price."""
 
     usage: Usage = field(default_factory=Usage)
     answers: int = 0
@@ -32,7 +32,7 @@ class Spent:
 
 @dataclass(slots=True)
 class Talk:
-    """How many messages of which kind."""
+    """Numbers of messages by kind."""
 
     user: int = 0
     assistant: int = 0
@@ -54,7 +54,7 @@ class Talk:
 
 @dataclass(slots=True)
 class Day:
-    """One day of a conversation; money by (provider, model)."""
+    """One day of a session; usage by (provider, model)."""
 
     talk: Talk = field(default_factory=Talk)
     models: dict[tuple[str, str], Spent] = field(default_factory=dict)
@@ -63,10 +63,10 @@ class Day:
 
     @property
     def spent(self) -> Spent:
-        whole = Spent()
+        total = Spent()
         for one in self.models.values():
-            whole.add(one)
-        return whole
+            total.add(one)
+        return total
 
     def add(self, other: "Day") -> None:
         self.talk.add(other.talk)
@@ -78,14 +78,14 @@ class Day:
 
 @dataclass(slots=True)
 class Summary:
-    """A conversation, day by day; the times of its first and last message."""
+    """A session by day, and the times of its first and last message."""
 
     days: dict[str, Day] = field(default_factory=dict)
     first_ms: int = 0
     last_ms: int = 0
 
     def between(self, first_day: str, last_day: str) -> "Summary":
-        """Only these days, both included."""
+        """Return only these days, both included."""
         days = {day: one for day, one in self.days.items() if first_day <= day <= last_day}
         return Summary(days, self.first_ms, self.last_ms)
 
@@ -95,7 +95,7 @@ class Summary:
 
     @property
     def whole(self) -> Day:
-        """All days as one."""
+        """The sum of all days."""
         day = Day()
         for one in self.days.values():
             day.add(one)
@@ -103,7 +103,7 @@ class Summary:
 
 
 def fresh_tokens(data: Mapping[str, Json] | None) -> int | None:
-    """The size of a session's last prompt as its record tells it; None when that is outdated."""
+    """Return the recorded size of a session's last prompt; None when it is outdated."""
     total = data.get("totalTokens") if data else None
     if not isinstance(total, int) or (data and data.get("totalTokensFresh") is False):
         return None
@@ -111,9 +111,9 @@ def fresh_tokens(data: Mapping[str, Json] | None) -> int | None:
 
 
 def summarise(entries: Iterable[Entry], day_of: Callable[[int], str]) -> Summary:
-    """What a transcript says; entries of any shape, branches included: they cost, too."""
+    """Summarise a transcript; entries of abandoned branches count too, as they cost."""
     summary = Summary()
-    before: tuple[str, int] | None = None  # who spoke before, and when
+    before: tuple[str, int] | None = None  # role and time of the previous message
     for entry in entries:
         message = entry.data.get("message") if entry.type == "message" else None
         role = message.get("role") if isinstance(message, dict) else None

@@ -1,4 +1,4 @@
-"""What a skill says about itself: who may start it, what it needs, how its needs are installed."""
+"""Parse the metadata of a skill: who may invoke it, what it requires, how that is installed."""
 
 from collections.abc import Mapping
 from typing import Literal, TypeAlias, cast, get_args
@@ -17,7 +17,7 @@ _FALSE = frozenset({"false", "no", "0", "off"})
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """Who may start a skill: a person by a chat command, the model by itself."""
+    """Who may invoke a skill: users by a chat command, the model on its own."""
 
     by_user: bool = True
     by_model: bool = True
@@ -25,7 +25,7 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True)
 class Requires:
-    """What must be there before a skill is offered. Of `any_bins`, one is enough."""
+    """What must be available before a skill is offered; of `any_bins`, one is enough."""
 
     bins: tuple[str, ...] = ()
     any_bins: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Requires:
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """One way to get what a skill needs; which of the sources is set depends on the kind."""
+    """One way to install a requirement; the kind decides which sources are set."""
 
     kind: InstallKind
     id: str = ""
@@ -54,7 +54,7 @@ class Install:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The `openclaw` part of a skill's metadata. `always`: offered whatever is missing."""
+    """The `openclaw` part of a skill's metadata; `always` ignores missing requirements."""
 
     always: bool | None = None
     emoji: str = ""
@@ -67,7 +67,7 @@ class Metadata:
 
 
 def read_invocation(frontmatter: Mapping[str, str]) -> Invocation:
-    """Who may start the skill; both, unless it says otherwise."""
+    """Return who may invoke the skill; both by default."""
     return Invocation(
         by_user=_flag(frontmatter.get("user-invocable"), default=True),
         by_model=not _flag(frontmatter.get("disable-model-invocation"), default=False),
@@ -75,7 +75,7 @@ def read_invocation(frontmatter: Mapping[str, str]) -> Invocation:
 
 
 def read_metadata(frontmatter: Mapping[str, str]) -> Metadata | None:
-    """The skill's own metadata; None when it has none, or none that can be read."""
+    """Return the skill's metadata; None if it has none or it is invalid."""
     try:
         tree = document.plain(document.parse(frontmatter.get("metadata") or "null"))
     except ConfigError:
@@ -156,7 +156,7 @@ def _text(table: Mapping[str, Json], key: str) -> str:
 
 
 def _texts(table: Mapping[str, Json], key: str) -> tuple[str, ...]:
-    """A list of words; one text with commas is a list too."""
+    """Return a list of strings; a string is split at commas."""
     value = table.get(key)
     items = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
     words = (str(item).strip() for item in items if isinstance(item, str | int | float))

@@ -1,1 +1,1 @@
-"""What must survive a restart."""
+"""Durable state: sessions, transcripts, records and the journal."""

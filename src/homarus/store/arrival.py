@@ -1,13 +1,13 @@
-"""A message as a journal keeps it: its JSON, its digest, and the columns of its row.
+"""Encode and decode journal records: the message's JSON, its digest and the columns of its row.
 
-Every journal makes its rows here, so that they agree on what the same message is. Text that UTF-8
+Every journal uses this module, so that they agree on which messages are the same. Text that UTF-8
 or a database cannot hold (half a surrogate pair, NUL) becomes U+FFFD outside the JSON.
 """
 
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
 
@@ -32,15 +32,52 @@ from homarus.store.line import dump, load
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _MARK_CHARS: Final = (8, 64)
-# What a wish is called in the JSON, and here.
-_WISHES: Final = {
+# Stored keys by attribute. The keys are stored data: renaming an attribute must not change them.
+_OPTION_KEYS: Final = {
     "model": "model",
     "thinking": "thinking",
-    "timeout": "timeout_s",
+    "timeout_s": "timeout",
     "verbose": "verbose",
     "reasoning": "reasoning",
 }
-# In the order of the fields of Accepted and Parcel.
+_METADATA_KEYS: Final = {
+    "kind": "kind",
+    "title": "title",
+    "name": "name",
+    "handle": "handle",
+    "is_bot": "is_bot",
+    "is_edit": "is_edit",
+    "mentioned": "mentioned",
+    "elsewhere": "elsewhere",
+    "detects": "detects",
+    "reply_to": "reply_to",
+    "answers_us": "answers_us",
+    "quoted": "quoted",
+    "forwarded": "forwarded",
+    "parent": "parent",
+    "album": "album",
+    "guild": "guild",
+    "team": "team",
+    "roles": "roles",
+}
+_MEDIA_KEYS: Final = {
+    "kind": "kind",
+    "mime": "mime",
+    "name": "name",
+    "size": "size",
+    "ref": "ref",
+    "path": "path",
+    "problem": "problem",
+}
+_EXTRAS_KEYS: Final = {
+    "reply_to": "reply_to",
+    "replaces": "replaces",
+    "media": "media",
+    "as_voice": "as_voice",
+    "buttons": "buttons",
+    "silent": "silent",
+}
+# In the order of the fields of InboxRecord and OutboxRecord.
 ACCEPTED: Final = (
     "SELECT id, session, channel, account, message_id, sender, preview, at_ms, state, body,"
     " run, session_id, entry, reply, why, attempts, duplicates, settled_ms, place FROM accepted"
@@ -50,11 +87,12 @@ PARCELS: Final = (
     " attempts, not_before_ms, place, extras FROM parcels"
 )
 _NO_MEDIA: Final = Media()
-_BODY: Final = 9  # where the message stands among the fields of Accepted
+_NO_WISHES: Final = Wishes()
+_BODY: Final = 9  # index of the message among the fields of InboxRecord
 
 
 def inbound_json(inbound: Inbound) -> dict[str, Json]:
-    """A message as a JSON object; what it does not say is left out."""
+    """Return a message as a JSON object, without the fields that have their default value."""
     address, wishes = inbound.address, inbound.wishes
     data: dict[str, Json] = {
         "id": inbound.id,
@@ -69,16 +107,16 @@ def inbound_json(inbound: Inbound) -> dict[str, Json]:
         data["thread"] = address.thread
     if inbound.images:
         data["images"] = [{"mime": image.mime, "data": image.data} for image in inbound.images]
-    if asked := _wishes_json(wishes):
-        data["wishes"] = asked
+    if options := _encode_fields(wishes, _NO_WISHES, _OPTION_KEYS):
+        data["wishes"] = options
     if inbound.run_id:
         data["run"] = inbound.run_id
     if inbound.authority:
         data["authority"] = inbound.authority
     if inbound.occasion != DIRECT:
-        data["occasion"] = _told(inbound.occasion, DIRECT)
+        data["occasion"] = _encode_fields(inbound.occasion, DIRECT, _METADATA_KEYS)
     if inbound.media:
-        data["media"] = [_told(media, _NO_MEDIA) for media in inbound.media]
+        data["media"] = [_encode_fields(media, _NO_MEDIA, _MEDIA_KEYS) for media in inbound.media]
     if inbound.before:
         data["before"] = inbound.before
     if inbound.copy_for:
@@ -87,9 +125,11 @@ def inbound_json(inbound: Inbound) -> dict[str, Json]:
 
 
 def read_inbound(data: Json) -> Inbound:
-    """The message that `inbound_json` wrote; Corrupt when it did not write this."""
+    """Return the message that `encode_inbound` wrote.
+
+    Raises CorruptDataError for any other value.
+    """
     try:
-        wishes = data.get("wishes", {})
         return Inbound(
             id=data["id"],
             address=Address(data["channel"], data["chat"], data["account"], data.get("thread")),
@@ -97,11 +137,11 @@ def read_inbound(data: Json) -> Inbound:
             text=data["text"],
             images=tuple(Image(image["data"], image["mime"]) for image in data.get("images", ())),
             at_ms=data["at"],
-            wishes=Wishes(**{field: wishes.get(name) for name, field in _WISHES.items()}),
+            wishes=Wishes(**_decode_fields(data.get("wishes", {}), _OPTION_KEYS)),
             run_id=data.get("run", ""),
             authority=data.get("authority", ""),
             occasion=_read_occasion(data.get("occasion")),
-            media=tuple(Media(**media) for media in data.get("media", ())),
+            media=_decode_media(data.get("media", ())),
             before=data.get("before", ""),
             copy_for=data.get("copyFor", ""),
         )
@@ -110,63 +150,70 @@ def read_inbound(data: Json) -> Inbound:
 
 
 def digest_of(session: str, inbound: Inbound) -> str:
-    """What makes a message the same one: where it belongs and what it says, not when it came.
+    """Return a hash of what identifies a message: its session, chat, text, files and options.
 
-    A file counts by what its service calls it: whether it could be had may change.
+    The time is not part of it. A file counts by its id at the service, because whether it can be
+    downloaded may change.
     """
     images = [[media.kind, media.ref] for media in inbound.media] or [
         [image.mime, image.data] for image in inbound.images
     ]
-    said = [session, inbound.address.chat, inbound.text, images, _wishes_json(inbound.wishes)]
+    options = _encode_fields(inbound.wishes, _NO_WISHES, _OPTION_KEYS)
+    said = [session, inbound.address.chat, inbound.text, images, options]
     return hashlib.sha256(dump(said).encode()).hexdigest()
 
 
 def preview_of(text: str) -> str:
-    """The start of a message, in one line."""
-    # More than is shown, since blanks are folded; not all of it, which may be a book.
+    """Return the start of a message in one line."""
+    # Twice the limit, since blanks are folded, but not all of a text that may be very long.
     return storable(one_line(text.lstrip()[: 2 * PREVIEW_CHARS], PREVIEW_CHARS))
 
 
 def storable(text: str) -> str:
-    """The text as every database can hold it."""
+    """Return the text with U+FFFD for every character that some database cannot store."""
     if text.isascii() and "\0" not in text:
         return text
     return _UNSTORABLE.sub("\ufffd", text)
 
 
 def storable_ids(ids: Iterable[str]) -> tuple[str, ...]:
-    """The same for ids, each of them once."""
+    """Return storable ids in order, each of them once."""
     return tuple(dict.fromkeys(map(storable, ids)))
 
 
-def _told(value: Occasion | Media | Extras, nothing: object) -> dict[str, Json]:
-    """The fields that say something."""
-    names = (one.name for one in fields(value))
-    said = {name: getattr(value, name) for name in names}
-    return {name: each for name, each in said.items() if each != getattr(nothing, name)}
+def _encode_fields(value: object, default: object, keys: Mapping[str, str]) -> dict[str, Json]:
+    """Return the attributes that differ from the default, under their stored keys."""
+    pairs = ((key, getattr(value, name), getattr(default, name)) for name, key in keys.items())
+    return {key: given for key, given, unset in pairs if given != unset}
+
+
+def _decode_fields(data: Mapping[str, Json], keys: Mapping[str, str]) -> dict[str, Any]:
+    """Return keyword arguments from stored data. Raises KeyError for an unknown key."""
+    names = {key: name for name, key in keys.items()}
+    return {names[key]: value for key, value in data.items()}
+
+
+def _decode_media(rows: Iterable[Mapping[str, Json]]) -> tuple[Media, ...]:
+    return tuple(Media(**_decode_fields(row, _MEDIA_KEYS)) for row in rows)
 
 
 def _read_occasion(data: Mapping[str, Json] | None) -> Occasion:
     if data is None:
         return DIRECT
-    return Occasion(**{**data, "roles": tuple(data.get("roles", ()))})
-
-
-def _wishes_json(wishes: Wishes) -> dict[str, Json]:
-    asked = {name: getattr(wishes, field) for name, field in _WISHES.items()}
-    return {name: value for name, value in asked.items() if value is not None}
+    given = {**data, "roles": tuple(data.get("roles", ()))}
+    return Occasion(**_decode_fields(given, _METADATA_KEYS))
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """The row a message will be, if it is new; with what is kept beside its fields."""
+    """A message prepared for the journal: its record, its digest and its JSON text."""
 
     row: Accepted
     digest: str
     body: str
 
     def columns(self) -> tuple[str | int, ...]:
-        """What the row is made with; the rest is as the tables say."""
+        """Return the values to insert; the other columns have their defaults."""
         row = self.row
         return (
             row.id, row.session, row.channel, row.account, row.message_id, row.sender,
@@ -174,13 +221,14 @@ class Arrival:
         )  # fmt: skip
 
     def at(self, place: int) -> Accepted:
-        """The row that was made of it."""
+        """Return the record with the position that the database gave it."""
         return replace(self.row, place=place)
 
     def others(self) -> Iterator["Arrival"]:
-        """What it is kept as when its id is taken: parked, under an id with a mark.
+        """Yield the parked variants to try when the id is taken.
 
-        The first has no mark: then it is only the run's id that is taken.
+        The first keeps the message id: then only the id of the run is taken. The others append a
+        part of the digest to it.
         """
         known = self.row.message_id
         yield self._parked(known, f"run {self.row.id} is of another message")
@@ -197,7 +245,7 @@ class Arrival:
 
 
 def arrive(session: str, inbound: Inbound, at_ms: int) -> Arrival:
-    """Make ready to keep a message. One without an id of its own is like no other."""
+    """Return a message prepared for the journal; one without an id is never a duplicate."""
     row_id = storable(inbound.run_id) or str(uuid4())
     known = f"{inbound.id}@{inbound.copy_for}" if inbound.copy_for and inbound.id else inbound.id
     row = Accepted(
@@ -215,7 +263,7 @@ def arrive(session: str, inbound: Inbound, at_ms: int) -> Arrival:
 
 
 def pack(parcel: Parcel) -> Parcel:
-    """The parcel as it enters an outbox: not tried yet, in text every database can hold."""
+    """Return a new pending outbox record with text that every database can store."""
     address = parcel.address
     return Parcel(
         id=storable(parcel.id),
@@ -235,40 +283,40 @@ def pack(parcel: Parcel) -> Parcel:
 
 
 def extras_text(extras: Extras) -> str:
-    """What a parcel carries beside its words, as its column holds it; "" for nothing."""
+    """Return the extras of an outbox record as its column holds them, "" for none."""
     if extras == NO_EXTRAS:
         return ""
-    data = _told(extras, NO_EXTRAS)
+    data = _encode_fields(extras, NO_EXTRAS, _EXTRAS_KEYS)
     if extras.media:
-        data["media"] = [_told(media, _NO_MEDIA) for media in extras.media]
+        data["media"] = [_encode_fields(media, _NO_MEDIA, _MEDIA_KEYS) for media in extras.media]
     if extras.buttons:
         data["buttons"] = [[[one.label, one.data] for one in row] for row in extras.buttons]
     return dump(data)
 
 
 def read_extras(text: str) -> Extras:
-    """What `extras_text` wrote; Corrupt when it did not write this."""
+    """Return the extras that `encode_extras` wrote. Raises CorruptDataError for any other text."""
     if not text:
         return NO_EXTRAS
     try:
         data = load(text)
-        media = tuple(Media(**one) for one in data.pop("media", ()))
+        media = _decode_media(data.pop("media", ()))
         rows = data.pop("buttons", ())
         buttons = tuple(tuple(Button(*one) for one in row) for row in rows)
-        return Extras(**data, media=media, buttons=buttons)
-    except (AttributeError, TypeError, ValueError) as exc:
+        return Extras(**_decode_fields(data, _EXTRAS_KEYS), media=media, buttons=buttons)
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise Corrupt("a parcel cannot be read", fix="run `homarus doctor`") from exc
 
 
 def read_accepted(row: Sequence[Any]) -> Accepted:
-    """A message from its columns, which are in the order of the fields."""
+    """Return an inbox record from its columns, which are in the order of the fields."""
     fields = [*row]
     fields[_BODY] = read_body(row[_BODY])
     return Accepted(*fields)
 
 
 def read_parcel(row: Sequence[Any]) -> Parcel:
-    """A parcel from its columns, which are in the order of the fields."""
+    """Return an outbox record from its columns, which are in the order of the fields."""
     parcel_id, run, channel, chat, account, thread, *rest, extras = row
     address = Address(channel, chat, account, thread)
     fields = (parcel_id, run, address, *rest, read_extras(extras))
@@ -276,7 +324,7 @@ def read_parcel(row: Sequence[Any]) -> Parcel:
 
 
 def read_body(body: str | None) -> Inbound | None:
-    """The message of a row; None when it was let go, or cannot be read any more."""
+    """Return the message of an inbox record, or None when it was deleted or is unreadable."""
     try:
         return None if body is None else read_inbound(load(body))
     except (Corrupt, ValueError):

@@ -1,16 +1,16 @@
-"""The Store seam: sessions, transcripts, small records and the journal, changed in atomic units.
+"""The Store seam: sessions, transcripts, small records and the journal, changed in transactions.
 
-What every store promises (tests/contract/test_store.py):
+What every store guarantees (tests/contract/test_store.py):
 
-- reads see every unit whose `commit()` block ended before they began;
-- a unit is applied whole or not at all, and is on disk when its block ends;
+- reads see every transaction whose `transaction()` block ended before they began;
+- a transaction is applied completely or not at all, and is on disk when its block ends;
 - transcript entries keep the order they were appended in and are never rewritten;
-- `put_session` with `if_version` raises Conflict when the stored version is another (0: there
-  is none yet); every put makes the version one larger, a change made from outside at least one;
+- `put_session` with `if_version` raises ConflictError when the stored version differs (0: there
+  is none yet); every put adds one to the version, a change made from outside at least one;
 - two holders never have the same lease at once, and a later token is a larger number;
-- a full disk raises DiskFull and loses nothing that was committed before.
+- a full disk raises DiskFullError and loses nothing that was committed before.
 
-Rows carry a principal from day one: `scoped` narrows a store to one.
+Every row carries a principal; `scoped` narrows a store to one of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ SEARCHED = ("label", "displayName", "subject")
 class SessionRecord:
     """A session as it is stored.
 
-    `data` is the whole entry as the original keeps it in `sessions.json` (`sessionId`,
-    `updatedAt`, settings, token counts …), fields we do not know included. `version` is 0 until
+    `data` is the complete entry as OpenClaw keeps it in `sessions.json` (`sessionId`,
+    `updatedAt`, settings, token counts …), including fields we do not know. `version` is 0 until
     it is stored, then grows with every change of the record or, from outside, of its transcript.
     """
 
@@ -45,7 +45,7 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A transcript's first line."""
+    """The first line of a transcript."""
 
     session_id: str
     agent: str
@@ -57,10 +57,10 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a transcript: a node of a tree.
+    """One entry of a transcript, a node of its tree.
 
-    `data` holds the fields beside `type`, `id`, `parentId` and `timestamp`. `seq` is the place
-    in the order of appending, from 1; 0 until it is stored.
+    `data` holds the fields other than `type`, `id`, `parentId` and `timestamp`. `seq` is the
+    position in the order of appending, from 1; 0 until it is stored.
     """
 
     id: str
@@ -73,7 +73,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """One call of a model: what it used and cost; `error` when it failed."""
+    """The tokens and cost of one model call; `error` is set when the call failed."""
 
     run: str
     session: str
@@ -85,33 +85,36 @@ class Spent:
 
 
 class Unit(JournalUnit, Protocol):
-    """Writes that happen together. Nothing is visible before the `commit()` block ends."""
+    """Writes that are committed together, when the `transaction()` block ends."""
 
     def put_session(self, record: SessionRecord, *, if_version: int | None = None) -> None: ...
 
     def delete_session(self, key: str) -> None: ...
 
     def open_transcript(self, header: Header) -> None:
-        """Make the transcript if there is none with this session id."""
+        """Create the transcript unless there is one with this session id."""
         ...
 
     def append(self, session_id: str, *entries: Entry) -> None:
-        """Add entries in order; the last one becomes the leaf.
+        """Append entries in order; the last one becomes the leaf.
 
-        NotFound when the transcript is not open, Conflict when an id is taken.
+        Raises NotFoundError when the transcript is not open, ConflictError when an id is taken.
         """
         ...
 
     def set_leaf(self, session_id: str, entry_id: str | None) -> None:
-        """Branch: the next entry will follow this one (None: the root). NotFound if it is not."""
+        """Make the next entry follow this one (None: the root).
+
+        Raises NotFoundError if it is absent.
+        """
         ...
 
     def archive(self, session_id: str, reason: Literal["reset", "deleted"], at_ms: int) -> None:
-        """Its session moved on: it stays readable, and its file, if any, is put aside."""
+        """Archive the transcript: it stays readable, and its file, if any, is renamed."""
         ...
 
     def add_spent(self, *calls: Spent) -> None:
-        """Note calls of models. They are never changed."""
+        """Record the usage of model calls. These records are never changed."""
         ...
 
     def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None: ...  # noqa: A002 - the word for it
@@ -120,11 +123,11 @@ class Unit(JournalUnit, Protocol):
 
 
 class Store(Protocol):
-    """What must survive a restart. See the module's promises."""
+    """Durable state. The module's docstring says what every store guarantees."""
 
     @property
     def journal(self) -> Journal:
-        """Accepted messages and pending replies; units of the store write it too."""
+        """The inbox and the outbox; transactions of the store can write to them too."""
         ...
 
     def commit(self) -> AbstractAsyncContextManager[Unit]: ...
@@ -146,18 +149,18 @@ class Store(Protocol):
         where: Mapping[str, str] | None = None,
         bare: bool = False,
     ) -> Sequence[SessionRecord]:
-        """Newest first.
+        """Return session records, newest first.
 
-        `search` stands somewhere in the key, the session id, or the fields `SEARCHED` of the
-        data, whatever its case; `where` names fields of the data and what they must be. `bare`
-        records have no data: for who wants to know which there are, of thousands.
+        `search` is a part of the key, the session id, or the fields `SEARCHED` of the data, in any
+        case; `where` maps fields of the data to required values. `bare` records have no data, which
+        makes listing thousands of them cheap.
         """
         ...
 
     async def count_sessions(self, *, agent: str | None = None) -> int: ...
 
     async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[Spent]:
-        """The calls of models since then, in the order they were noted."""
+        """Return usage records since a time, in the order they were added."""
         ...
 
     async def header(self, session_id: str) -> Header | None: ...
@@ -165,14 +168,14 @@ class Store(Protocol):
     async def entries(
         self, session_id: str, *, after: int = 0, limit: int | None = None, newest: bool = False
     ) -> Sequence[Entry]:
-        """Entries with `seq` above `after`, in order.
+        """Return entries with `seq` above `after`, in order.
 
-        With `limit`, that many of them: the first, or the `newest`.
+        With `limit`, return that many of them: the first, or the `newest`.
         """
         ...
 
     async def leaf(self, session_id: str) -> str | None:
-        """The entry the next one will follow."""
+        """Return the id of the entry that the next one will follow."""
         ...
 
     async def record(self, kind: str, id: str) -> Mapping[str, Json] | None: ...  # noqa: A002 - the word for it

@@ -1,4 +1,4 @@
-"""SQLite's errors, and the disk's, in our words: what happened, to which file, what to do next."""
+"""Translate errors of SQLite and the disk into store errors that name the file and the fix."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from homarus.core.errors import Conflict, Corrupt, DiskFull, InUse, StoreError
 
 
 def store_error(exc: apsw.Error | OSError, path: Path) -> StoreError:
-    """The error of ours that an error of SQLite or of the system means."""
+    """Return the StoreError for an error of SQLite or of the operating system."""
     match exc:
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             return _full(path)
@@ -45,7 +45,7 @@ def _room(path: Path) -> int:
 
 
 class Translated:
-    """`with Translated(path):` raises our errors instead of SQLite's."""
+    """`with TranslateErrors(path):` raises store errors instead of SQLite's."""
 
     __slots__ = ("_path",)
 

@@ -1,8 +1,8 @@
-"""`sessions.json`: the owner's sessions as the original keeps them, one file per agent.
+"""`sessions.json`: the owner's sessions in OpenClaw's format, one file per agent.
 
-Written behind: the whole map, in a new file that takes the old one's place. Read when its stamp
-is not the one we left: keys that are new or newer there are taken; a key that is gone there is
-deleted here, unless ours has changed since we last wrote it.
+The file is written in the background, as a new file that replaces the old one. It is read when
+its stamp differs from the one we left: keys that are new or newer in it are imported; a key that
+is missing in it is deleted here, unless ours changed since we last wrote it.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ _SCOPE = (OWNER.team, OWNER.user)
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The file as we left it, and the number of the last change it has."""
+    """The stamp of the file as we left it, and the number of the last change it contains."""
 
     stamp: Stamp | None
     change: int
@@ -51,12 +51,12 @@ class IndexFiles:
         self._seen: dict[str, _Seen] = {}
 
     def changed(self, agent: str) -> bool:
-        """Whether `sync` may have something to take in. Cheap, and safe on any thread."""
+        """Return whether `sync` may have something to import. Cheap, and safe on any thread."""
         seen = self._seen.get(agent)
         return seen is None or stamp_of(self._places.index(agent)) != seen.stamp
 
     def agents(self) -> list[str]:
-        """Every agent that has sessions, here or in a file."""
+        """Return every agent that has sessions, in the database or in a file."""
         found = select(
             self._db, "SELECT DISTINCT agent FROM sessions WHERE team = ? AND user = ?", _SCOPE
         )
@@ -64,7 +64,7 @@ class IndexFiles:
         return sorted(known.union(self._places.agents()))
 
     def take_in(self, agent: str) -> bool:
-        """Import the file if somebody else wrote it; whether ours must be written after."""
+        """Import the file if another program wrote it; return whether it must be written then."""
         path = Path(self._places.index(agent))
         seen = self._seen.get(agent) or self._stored(agent)
         stamp = stamp_of(path)
@@ -78,12 +78,12 @@ class IndexFiles:
             if entries is not None or not self._newest(agent):
                 self._remember(agent, stamp, seen.change)
         self._seen[agent] = replace(seen, stamp=stamp)
-        # What is missing or unreadable is written anew, as soon as there is anything to write.
+        # A missing or unreadable file is written again as soon as there is anything to write.
         written = 0 if stamp is None or seen.unreadable else seen.change
         return self._newest(agent) > written
 
     def sync(self, agent: str) -> None:
-        """Take in, then write the file if it is behind. OSError if it cannot."""
+        """Import the file, then write it if it is behind. Raises OSError if that fails."""
         if self.take_in(agent):
             self._write(agent)
 
@@ -143,7 +143,7 @@ def _level(changes: int) -> int:
 
 
 def _merge(agent: str, taken: list[SessionRow], written: int) -> Job[int]:
-    """A job that merges a file's sessions into ours; it returns how many changed."""
+    """Return a job that merges a file's sessions into ours and returns how many changed."""
 
     def merge(db: apsw.Connection) -> int:
         found = select(
@@ -159,7 +159,7 @@ def _merge(agent: str, taken: list[SessionRow], written: int) -> Job[int]:
                 rows.write_session(db, OWNER, row, written)
                 changes += 1
         for key, (_, change, deleted, _) in ours.items():
-            if change <= written and not deleted:  # the file had it, and somebody took it out
+            if change <= written and not deleted:  # the file had it, and another program removed it
                 db.execute(
                     "DELETE FROM sessions WHERE team = ? AND user = ? AND key = ?", (*_SCOPE, key)
                 )
@@ -190,7 +190,7 @@ def _row(key: str, agent: str, entry: Mapping[str, Json]) -> SessionRow:
 
 
 def _read(path: Path, agent: str) -> dict[str, dict[str, Json]] | None:
-    """The sessions of a file by key; None when it cannot be understood, and a copy is kept."""
+    """Return the sessions of a file by key; copy an unreadable file and return None."""
     data = path.read_bytes()
     value = _parse(data.decode("utf-8", "replace"))
     if isinstance(value, list):
@@ -219,7 +219,7 @@ def _parse(text: str) -> Json:
 
 
 def _from_array(items: list[Json], agent: str) -> dict[str, Json]:
-    """The index as an array of `{id, name, created_at, updated_at}`."""
+    """Convert an index that is an array of `{id, name, created_at, updated_at}`."""
     sessions: dict[str, Json] = {}
     for item in items:
         if not isinstance(item, dict) or not is_session_id(item.get("id")):
@@ -242,7 +242,7 @@ def _keep_copy(path: Path, data: bytes, kind: str) -> Path:
 
 
 def _written(found: Iterable[tuple[Any, ...]]) -> Iterator[bytes]:
-    """The file's text, row by row: with thousands of sessions it is never whole in memory.
+    """Yield the file's text row by row, so that thousands of sessions are never in memory at once.
 
     A row's text is already indented; one level more puts it inside the map. No string in JSON
     holds a bare line break, so this is safe.
@@ -256,7 +256,7 @@ def _written(found: Iterable[tuple[Any, ...]]) -> Iterator[bytes]:
 
 
 def _replace(path: Path, pieces: Iterable[bytes]) -> None:
-    """The new file takes the old one's place at once, or nothing changes."""
+    """Replace the file atomically."""
     make_folder(path.parent)
     made = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:

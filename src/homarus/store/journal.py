@@ -1,25 +1,26 @@
-"""The Journal seam: what was accepted, what is being done about it, and what is still owed.
+"""The Journal seam: accepted messages, the state of their runs, and replies that must be sent.
 
-An accepted message is a row, and ends in exactly one recorded outcome:
+An accepted message is an inbox record, and ends in exactly one recorded outcome:
 
     accepted → running → answered | silent | reported | parked
 
-A reply that a channel must carry is a parcel:
+A reply that a channel must send is an outbox record:
 
     pending → sending → sent | unknown | dead
 
-What every journal promises (tests/contract/test_journal.py):
+What every journal guarantees (tests/contract/test_journal.py):
 
 - one message id of one channel and account is accepted once; the same again counts as a
-  duplicate, and the same id with other words is kept beside it, parked;
-- a unit is applied whole or not at all, and is on disk when its block ends;
-- a row that was started under a lease changes only under that lease, or under a later one that
-  started it again: anything else raises LeaseLost and changes nothing;
-- a settled row is never started or settled again, except a parked one that a person retries;
-- rows come back in the order they were accepted, parcels of a chat in the order they were posted.
+  duplicate, and the same id with another text is stored in addition, parked;
+- a transaction is applied completely or not at all, and is on disk when its block ends;
+- a record that was started under a lease changes only under that lease, or under a later one that
+  started it again: anything else raises LeaseLostError and changes nothing;
+- a settled record is never started or settled again, except a parked one that a person retries;
+- inbox records are returned in the order they were accepted, outbox records of a chat in the
+  order they were enqueued.
 
-`run` names the run that answers: the id of its first message. What came later and was taken along
-(steered, collected) carries the same `run`.
+`run` names the run that answers: the id of its first message. Messages that joined the run later
+(steered, collected) carry the same `run`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,7 @@ PREVIEW_CHARS = 120
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to work on something, alone. Writes made under it carry `token`."""
+    """The exclusive right to work on something. Writes made under it carry `token`."""
 
     name: str
     token: int
@@ -47,10 +48,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A message that is ours to answer.
+    """An accepted inbound message and its state.
 
-    `inbound` is kept until the row is settled (a parked one keeps it); `preview` is the start of
-    its text, in one line. `entry` is its question in the transcript of `session_id`, "" before
+    `inbound` is stored until the record is settled (a parked one keeps it); `preview` is the start
+    of its text, in one line. `entry` is its question in the transcript of `session_id`, "" before
     there is one; `reply` is the entry that answered. `attempts` counts how often it was started.
     """
 
@@ -77,10 +78,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """What became of a message that was offered.
+    """The result of accepting a message.
 
-    `new`: it is ours now. `duplicate`: `row` is the one accepted before. `conflict`: the id was
-    used for other words; `row` holds these, parked.
+    `new`: it was stored. `duplicate`: `row` is the record accepted before. `conflict`: the id was
+    used with another text; `row` holds this message, parked.
     """
 
     kind: Literal["new", "duplicate", "conflict"]
@@ -89,7 +90,7 @@ class Acceptance:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far a channel has read, stored in the commit that accepts what it read."""
+    """How far a channel has read, stored in the transaction that accepts what it read."""
 
     name: str
     data: Mapping[str, Json]
@@ -97,7 +98,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """One message for a channel to carry. `id` is its idempotency key; parts have one each.
+    """One message for a channel to send. `id` is its idempotency key; parts have one each.
 
     `receipt` is the service's own id for it, once it is known.
     """
@@ -129,7 +130,10 @@ class BuildReply(Protocol):
 
 
 class JournalUnit(Protocol):
-    """Journal writes that happen together. LeaseLost when one of them is not ours to make."""
+    """Journal writes that commit together.
+
+    Raises LeaseLostError when a lease does not cover one.
+    """
 
     def start(
         self,
@@ -140,11 +144,11 @@ class JournalUnit(Protocol):
         session_id: str = "",
         entry: str = "",
     ) -> None:
-        """They are worked on now, under this lease. Without `entry` the one they have stays."""
+        """Mark records as running under this lease. Without `entry` they keep the one they have."""
         ...
 
     def hold(self, ids: Sequence[str], lease: Lease) -> None:
-        """Change nothing, but fail the unit unless these are running under this lease."""
+        """Change nothing, but fail the transaction unless these are running under this lease."""
         ...
 
     def settle(
@@ -157,31 +161,31 @@ class JournalUnit(Protocol):
         why: str = "",
         reply: str = "",
     ) -> None:
-        """Their one outcome. Accepted rows may be settled too.
+        """Record the one outcome of these messages. Accepted ones may be settled too.
 
-        The calls of their run go with the last of its messages that may be tried again, as a
-        parked one may: a retry must know what was begun.
+        The calls of their run are deleted with the last of its messages that may be retried, as a
+        parked one may: a retry must know which calls were started.
         """
         ...
 
     def call_started(self, run: str, lease: Lease, call_id: str) -> None:
-        """A tool is about to begin; from now on its outcome may be unknown."""
+        """Record that a tool call is about to start; from now on its outcome may be unknown."""
         ...
 
     def call_ended(self, run: str, lease: Lease, call_id: str) -> None:
-        """Its result stands in the transcript. A call that was never started is no mistake."""
+        """Delete a started call: its result is in the transcript. Unknown calls are ignored."""
         ...
 
     def post(self, *parcels: Parcel) -> None:
-        """Hand parcels to the outbox, in this order. One whose id is there already is left."""
+        """Append records to the outbox, in this order. One whose id is there already is ignored."""
         ...
 
     def read_to(self, cursor: Cursor) -> None:
-        """A channel has read so far, and what it read last is not ours to answer."""
+        """Save how far a channel has read when the last thing it read is not accepted."""
         ...
 
     def send_started(self, parcel_id: str, lease: Lease) -> None:
-        """Pending or sending → sending: from now on it may have arrived."""
+        """Change pending or sending to sending: from now on it may have been delivered."""
         ...
 
     def send_ended(
@@ -194,24 +198,24 @@ class JournalUnit(Protocol):
         why: str = "",
         not_before_ms: int = 0,
     ) -> None:
-        """What became of it; `pending` with `not_before_ms` is another try. Only from sending."""
+        """Record the result of a sending record; `pending` with `not_before_ms` is a retry."""
         ...
 
 
 class Journal(Protocol):
-    """See the module's promises."""
+    """The inbox and outbox. The module's docstring says what every journal guarantees."""
 
     async def accept(
         self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
     ) -> Acceptance:
-        """Take a message in; on disk when this returns.
+        """Store a message durably, before this returns.
 
-        `inbound.run_id` becomes the row's id, else it gets one of its own.
+        `inbound.run_id` becomes the record's id; without it, the record gets a new one.
         """
         ...
 
     async def cursor(self, name: str) -> Mapping[str, Json] | None:
-        """How far a channel had read."""
+        """Return how far a channel has read."""
         ...
 
     def commit(self) -> AbstractAsyncContextManager[JournalUnit]: ...
@@ -223,11 +227,11 @@ class Journal(Protocol):
     async def rows(
         self, *states: State, session: str | None = None, limit: int | None = None
     ) -> Sequence[Accepted]:
-        """Oldest first, of these states or of all. With `limit`, the newest that many."""
+        """Return records of these states or of all, oldest first; with `limit`, the newest ones."""
         ...
 
     async def calls(self, run: str) -> frozenset[str]:
-        """The tool calls of a run that were started and have no result."""
+        """Return the tool calls of a run that were started and have no result."""
         ...
 
     async def parcel(self, id: str) -> Parcel | None: ...  # noqa: A002 - the word for it
@@ -235,17 +239,23 @@ class Journal(Protocol):
     async def parcels(
         self, *states: ParcelState, channel: str | None = None, limit: int | None = None
     ) -> Sequence[Parcel]:
-        """In the order they were posted, of these states or of all. With `limit`, the first."""
+        """Return outbox records of these states or of all, in order; with `limit`, the first."""
         ...
 
     async def retry(self, id: str, *, at_ms: int) -> bool:  # noqa: A002 - the word for it
-        """A parked message is accepted again, a dead or unknown parcel pending; else False."""
+        """Make a parked message accepted, or a dead or unknown record pending.
+
+        Else return False.
+        """
         ...
 
     async def discard(self, id: str, *, at_ms: int, why: str) -> bool:  # noqa: A002 - the word for it
-        """A parked message is reported, a dead or unknown parcel leaves the list; else False."""
+        """Report a parked message, or delete a dead or unknown outbox record; else return False."""
         ...
 
     async def prune(self, before_ms: int) -> int:
-        """Forget what was settled or sent before; how much that was. Parked rows stay."""
+        """Delete what was settled or sent before a time, except parked records.
+
+        Return the count.
+        """
         ...

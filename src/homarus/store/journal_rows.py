@@ -1,7 +1,7 @@
-"""The statements of the journal in state.sqlite.
+"""The SQL statements of the journal in state.sqlite.
 
-What changes it runs on the writer thread, inside a unit. A row remembers the token of the lease
-it was started under (0: never); whoever comes with a smaller one comes too late.
+Statements that write run on the writer thread, inside a transaction. A row stores the token of the
+lease it was started under (0: never); writes under a smaller token are refused.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from homarus.store.journal import Acceptance, Lease, Parcel, ParcelState, Settle
 from homarus.store.query import select
 
 BY_ID: Final = f"{ACCEPTED} WHERE team = ? AND user = ? AND id = ?"
-# Word for word what the partial indexes say: only then are they used.
+# The exact text of the partial indexes' conditions: only then does SQLite use them.
 OPEN: Final = "state IN ('accepted', 'running')"
 PARKED: Final = "state = 'parked'"
 WAITING: Final = "state IN ('pending', 'sending')"
@@ -24,7 +24,7 @@ STRANDED: Final = "state IN ('unknown', 'dead')"
 
 
 def accept(db: apsw.Connection, who: Principal, arrival: Arrival) -> Acceptance:
-    """Keep a message, or count it."""
+    """Store a message, or count it as a duplicate."""
     if place := _insert(db, who, arrival):
         return Acceptance("new", arrival.at(place))
     for other in arrival.others():
@@ -69,7 +69,7 @@ def start(
     session_id: str,
     entry: str,
 ) -> None:
-    """Open rows become running, under this lease. Starting again under the same one is no try."""
+    """Mark open rows as running under this lease. Doing so twice under one lease is one attempt."""
     for row_id in ids:
         db.execute(
             "UPDATE accepted SET attempts = attempts + (state = 'accepted' OR token <> ?5),"
@@ -85,7 +85,7 @@ def start(
 
 
 def hold(db: apsw.Connection, who: Principal, ids: Iterable[str], lease: Lease) -> None:
-    """Nothing, if these are running under this lease."""
+    """Raise LeaseLostError unless these rows are running under this lease."""
     for row_id in ids:
         if not select(
             db,
@@ -107,7 +107,7 @@ def settle(
     why: str,
     reply: str,
 ) -> None:
-    """The outcome. What was said, and which calls were begun, goes unless it may be retried."""
+    """Record the outcome. The body and the started calls are deleted unless it may be retried."""
     runs = set[str]()
     for row_id in ids:
         settled = select(
@@ -127,7 +127,7 @@ def settle(
 
 
 def call_started(db: apsw.Connection, who: Principal, run: str, lease: Lease, call_id: str) -> None:
-    """Remember that a tool may have begun."""
+    """Record that a tool call may have started."""
     _check_run(db, who, run, lease)
     db.execute(
         "INSERT INTO calls VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -136,7 +136,7 @@ def call_started(db: apsw.Connection, who: Principal, run: str, lease: Lease, ca
 
 
 def call_ended(db: apsw.Connection, who: Principal, run: str, lease: Lease, call_id: str) -> None:
-    """Forget it: its result is kept elsewhere."""
+    """Delete a started call: its result is stored in the transcript."""
     _check_run(db, who, run, lease)
     db.execute(
         "DELETE FROM calls WHERE team = ? AND user = ? AND run = ? AND call_id = ?",
@@ -145,7 +145,7 @@ def call_ended(db: apsw.Connection, who: Principal, run: str, lease: Lease, call
 
 
 def post(db: apsw.Connection, who: Principal, parcels: Iterable[Parcel]) -> None:
-    """Put parcels at the end of the outbox."""
+    """Append records to the outbox."""
     db.executemany(
         "INSERT INTO parcels (team, user, id, run, channel, chat, account, thread, text, at_ms,"
         " expires_ms, not_before_ms, extras) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -162,7 +162,7 @@ def post(db: apsw.Connection, who: Principal, parcels: Iterable[Parcel]) -> None
 
 
 def send_started(db: apsw.Connection, who: Principal, parcel_id: str, lease: Lease) -> None:
-    """It may have arrived, from now on."""
+    """Mark a record as sending: from now on it may have been delivered."""
     db.execute(
         "UPDATE parcels SET state = 'sending', token = ?4, attempts = attempts + 1"
         " WHERE team = ?1 AND user = ?2 AND id = ?3 AND token <= ?4"
@@ -184,7 +184,7 @@ def send_ended(
     why: str,
     not_before_ms: int,
 ) -> None:
-    """What became of it."""
+    """Record the result of a send."""
     db.execute(
         "UPDATE parcels SET state = ?5, receipt = ?6, why = ?7, not_before_ms = ?8"
         " WHERE team = ?1 AND user = ?2 AND id = ?3 AND state = 'sending' AND token = ?4",
@@ -195,9 +195,9 @@ def send_ended(
 
 
 def retry(db: apsw.Connection, who: Principal, item_id: str, at_ms: int) -> bool:
-    """Once more from the start. The token grows: who had it before is too late.
+    """Reset a parked or dead item. A larger token refuses writes of the previous holder.
 
-    A parcel gets as long to arrive as it had.
+    An outbox record gets as long until it expires as it had at first.
     """
     db.execute(
         "UPDATE accepted SET state = 'accepted', token = token + 1, reply = '', why = '',"
@@ -218,7 +218,7 @@ def retry(db: apsw.Connection, who: Principal, item_id: str, at_ms: int) -> bool
 
 
 def discard(db: apsw.Connection, who: Principal, item_id: str, at_ms: int, why: str) -> bool:
-    """Give it up."""
+    """Report a parked message, or delete a dead or unknown outbox record."""
     given_up = select(
         db,
         "UPDATE accepted SET state = 'reported', settled_ms = ?, why = ?, body = NULL"
@@ -237,7 +237,7 @@ def discard(db: apsw.Connection, who: Principal, item_id: str, at_ms: int, why: 
 
 
 def prune(db: apsw.Connection, who: Principal, before_ms: int) -> int:
-    """Forget what is done and was done before."""
+    """Delete finished items from before a time."""
     db.execute(
         "DELETE FROM accepted WHERE team = ? AND user = ? AND settled_ms < ?"
         " AND state IN ('answered', 'silent', 'reported')",
@@ -252,7 +252,7 @@ def prune(db: apsw.Connection, who: Principal, before_ms: int) -> int:
 
 
 def _forget_calls(db: apsw.Connection, who: Principal, run: str) -> None:
-    """Unless a message of the run may be tried again."""
+    """Delete the calls of a run, unless one of its messages may be retried."""
     db.execute(
         "DELETE FROM calls WHERE team = ?1 AND user = ?2 AND run = ?3"
         " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = ?1 AND user = ?2 AND run = ?3"

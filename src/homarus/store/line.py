@@ -1,7 +1,7 @@
-"""A transcript line and a sessions.json entry as text: JSON that both programs read.
+"""Encode and decode lines of a transcript and entries of sessions.json, as OpenClaw does.
 
-Whatever is handed in becomes a line, and whatever is read becomes plain values: numbers JSON
-cannot say become null, and halves of surrogate pairs never get past here.
+Every value can be encoded, and decoding returns plain values: numbers JSON cannot express become
+null, and halves of surrogate pairs never pass.
 """
 
 import json
@@ -26,7 +26,7 @@ _tolerant = json.JSONDecoder(parse_constant=lambda _name: None)
 
 
 def dump(value: Json, *, pretty: bool = False) -> str:
-    """JSON text that can always be written as UTF-8."""
+    """Return JSON text that can always be written as UTF-8."""
     indent = 2 if pretty else None
     try:
         # Ten times as fast as the standard library's, whose indenting is not in C.
@@ -44,7 +44,7 @@ def _plain(value: object) -> Json:
 
 
 def load(text: str) -> Json:
-    """The value of a JSON text; ValueError when it is not one."""
+    """Return the value of a JSON text. Raises ValueError when it is not one."""
     try:
         value = _decode(text)
     except RecursionError:
@@ -84,12 +84,12 @@ def _whole(value: Json) -> Json:
 
 
 def iso(at_ms: int) -> str:
-    """Milliseconds since the epoch as `2026-02-17T10:00:00.000Z`."""
+    """Return milliseconds since the epoch as `2026-02-17T10:00:00.000Z`."""
     return f"{_second(at_ms // 1000)}.{at_ms % 1000:03d}Z"
 
 
 def archive_suffix(reason: str, at_ms: int) -> str:
-    """What is added to the name of a transcript that is put aside."""
+    """Return what is appended to the name of an archived transcript file."""
     return f"{reason}.{iso(at_ms).replace(':', '-')}"
 
 
@@ -102,7 +102,7 @@ def _second(at_s: int) -> str:
 
 
 def read_ms(value: Json) -> int:
-    """A timestamp as either program writes it, in milliseconds; 0 when it is none."""
+    """Return a timestamp, as either program writes it, in milliseconds; 0 when it is invalid."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
@@ -114,7 +114,7 @@ def read_ms(value: Json) -> int:
 
 
 def read_int(value: Json) -> int:
-    """A whole number that fits a database column; 0 when it is none."""
+    """Return a whole number that fits a database column; 0 when it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return 0
     number = int(value)
@@ -122,7 +122,7 @@ def read_int(value: Json) -> int:
 
 
 def header_line(header: Header) -> str:
-    """A transcript's first line."""
+    """Return the first line of a transcript."""
     value: dict[str, Json] = {
         "type": "session",
         "version": header.version,
@@ -136,7 +136,7 @@ def header_line(header: Header) -> str:
 
 
 def read_header(text: str, session_id: str, agent: str) -> Header:
-    """The header of a line that `header_line` or the original wrote."""
+    """Return the header from a line that `encode_header` or OpenClaw wrote."""
     value = load(text)
     cwd, parent = value.get("cwd"), value.get("parentSession")
     return Header(
@@ -150,7 +150,7 @@ def read_header(text: str, session_id: str, agent: str) -> Header:
 
 
 def entry_line(entry: Entry) -> str:
-    """A transcript line, its fields in the original's order."""
+    """Return a transcript line with its fields in OpenClaw's order."""
     return dump(
         {
             "type": entry.type,
@@ -163,7 +163,7 @@ def entry_line(entry: Entry) -> str:
 
 
 def read_entry(row: tuple[Any, ...]) -> Entry:
-    """An entry from its row: the line, then the columns that stand beside it."""
+    """Return an entry from its row: the line, then the other columns."""
     text, seq, entry_id, parent, kind, at_ms = row
     data = load(text)
     for name in ("type", "id", "parentId", "timestamp"):

@@ -1,39 +1,39 @@
-"""One process per state directory: a lock the kernel releases when its holder dies."""
+"""Lock a state directory for one process; the kernel releases the lock when its holder dies."""
 
-import errno
-import fcntl
 import os
 from pathlib import Path
 
 from homarus.core.errors import InUse, StoreError
+from homarus.core.file_lock import open_lock_file, try_lock
 from homarus.store.place import LOCK, make_folder
 
 
 class StateLock:
-    """Held from the moment it is made until `release`."""
+    """A lock that is held from construction until `release`."""
 
     def __init__(self, state: Path) -> None:
         path = state / LOCK
         try:
             make_folder(state)
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            self._fd = open_lock_file(path)
         except OSError as exc:
             raise StoreError(
                 f"cannot write in the state directory {state}: {exc.strerror}",
                 fix="check its owner and permissions, or set OPENCLAW_STATE_DIR",
             ) from exc
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_locked = try_lock(self._fd)
         except OSError as exc:
+            os.close(self._fd)
+            raise StoreError(f"cannot lock {path}: {exc.strerror}") from exc
+        if not is_locked:
             holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
             os.close(self._fd)
-            if exc.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
-                raise StoreError(f"cannot lock {path}: {exc.strerror}") from exc
             who = f"process {holder}" if holder.isdigit() else "another process"
             raise InUse(
                 f"{who} uses the state directory {state}",
                 fix="stop it first, or set OPENCLAW_STATE_DIR to another directory",
-            ) from exc
+            )
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
@@ -44,7 +44,7 @@ class StateLock:
 
 
 def holder(state: Path) -> int:
-    """The process that holds the lock; 0 when nobody does."""
+    """Return the id of the process that holds the lock; 0 when there is none."""
     try:
         fd = os.open(state / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -52,15 +52,12 @@ def holder(state: Path) -> int:
     try:
         text = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
         if not text.isdigit() or not _lives(int(text)):
-            return 0  # and the lock is not even touched, so that nobody is kept from taking it
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return int(text)
+            return 0  # without trying the lock, which would keep another process from taking it
+        return 0 if try_lock(fd, is_shared=True) else int(text)
     except OSError:
         return 0
     finally:
         os.close(fd)
-    return 0
 
 
 def _lives(pid: int) -> bool:

@@ -1,7 +1,7 @@
-"""The files beside the database, kept by one thread: no turn waits for them.
+"""Mirror sessions and transcripts to files on one thread, so that no turn waits for them.
 
-A commit says what it touched; a moment later that is written. Reading a session first asks
-whether its files changed (two calls of `stat`); only then is anything imported.
+A commit marks the files it made stale; a moment later they are written. Reading a session first
+checks whether its files changed (two calls of `stat`); only then is anything imported.
 """
 
 import logging
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 TRANSCRIPT_DELAY_S = 0.05
 INDEX_DELAY_S = 0.2
-# sessions.json is written whole: many sessions make it dear, so it is then written less often.
+# sessions.json is written completely, which is slow with many sessions: then it is done less often.
 INDEX_SHARE = 0.05
 RETRY_S = 5.0
 _NEVER = float("inf")
@@ -35,7 +35,7 @@ _Request: TypeAlias = tuple[Callable[[], None], "Future[None]"]
 
 
 class Mirror:
-    """Writes `sessions.json` and the transcripts behind, and takes them in when they changed."""
+    """Writes `sessions.json` and the transcripts in the background; imports what others changed."""
 
     def __init__(self, places: Places, db: apsw.Connection, writer: Writer) -> None:
         self._places, self._db = places, db
@@ -53,11 +53,11 @@ class Mirror:
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """Files that held unreadable lines, since the store was opened."""
+        """Return the files that held unreadable lines, since the store was opened."""
         return tuple(self._transcripts.repairs)
 
     def touched(self, transcripts: Iterable[str], agents: Iterable[str]) -> None:
-        """Something was committed that these files do not have yet."""
+        """Schedule these files: a commit made them stale."""
         now = time.monotonic()
         index_delay_s = max(INDEX_DELAY_S, self._index_cost_s / INDEX_SHARE)
         with self._wake:
@@ -66,7 +66,7 @@ class Mirror:
             for name in agents:
                 self._due.setdefault(("index", name), now + index_delay_s)
             if self._due and min(self._due.values()) < self._asleep_until:
-                self._wake.notify()  # else it wakes by itself in time
+                self._wake.notify()  # else its timeout wakes it in time
 
     def transcript_changed(self, session_id: str) -> bool:
         return self._transcripts.changed(session_id)
@@ -75,27 +75,27 @@ class Mirror:
         return self._indexes.changed(agent)
 
     def take_in_transcript(self, session_id: str) -> Future[None]:
-        """Import a transcript that somebody else wrote."""
+        """Import a transcript that another program wrote."""
         return self._ask(lambda: self._try(("transcript", session_id)))
 
     def take_in_index(self, agent: str) -> Future[None]:
-        """Import a `sessions.json` that somebody else wrote."""
+        """Import a `sessions.json` that another program wrote."""
         return self._ask(lambda: self._take_in_index(agent))
 
     def take_in_indexes(self) -> Future[None]:
-        """The same for every agent."""
+        """Import the `sessions.json` of every agent."""
         return self._ask(self._take_in_indexes)
 
     def catch_up(self) -> Future[None]:
-        """After a start: take in every `sessions.json`, and plan what was left unwritten."""
+        """Import every `sessions.json` after a start, and schedule what was left unwritten."""
         return self._ask(self._catch_up)
 
     def flush(self) -> Future[None]:
-        """Write everything that waits, now."""
+        """Write everything that is scheduled, now."""
         return self._ask(lambda: self._work(_NEVER))
 
     def close(self) -> None:
-        """Write everything that waits, then stop. Blocks until it is done."""
+        """Write everything that is scheduled, then stop. Blocks until it is done."""
         with self._wake:
             self._closing = True
             self._wake.notify()
@@ -131,7 +131,7 @@ class Mirror:
                 if closing:
                     self._answer_last()
                 self._work(_NEVER if closing else time.monotonic())
-        finally:  # nobody is left waiting, whatever happened above
+        finally:  # every waiting caller gets an answer, whatever happened above
             with self._wake:
                 self._closing = True
                 requests.extend(self._requests)
@@ -141,7 +141,7 @@ class Mirror:
             self._db.close()
 
     def _answer_last(self) -> None:
-        """Before the end: what a cancelled turn committed may have gone unannounced."""
+        """Look for stale files before the end: a cancelled turn may have committed unannounced."""
         _answer((self._catch_up, Future()))
 
     def _ready(self) -> bool:
@@ -161,7 +161,7 @@ class Mirror:
             self._try(what)
 
     def _try(self, what: tuple[str, str]) -> None:
-        """Sync one file; a failure is said once, and tried again."""
+        """Sync one file; log a failure once and retry."""
         kind, name = what
         try:
             with Translated(self._places.database):
@@ -205,7 +205,7 @@ class Mirror:
 def _answer(request: _Request) -> None:
     work, future = request
     if not future.set_running_or_notify_cancel():
-        return  # whoever asked was cancelled, and does not wait any more
+        return  # the caller was cancelled and no longer waits
     try:
         work()
     except _EXPECTED as exc:

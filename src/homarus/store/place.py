@@ -1,7 +1,7 @@
-"""Where the files of the state directory are, and which paths are refused.
+"""Resolve the paths of the state directory and refuse unsafe ones.
 
-A session id becomes a file name, and `sessionFile` in `sessions.json` is a path that anybody may
-have written: neither may lead out of an agent's sessions directory.
+A session id becomes a file name, and `sessionFile` in `sessions.json` is a path that any program
+may have written: neither may lead out of an agent's sessions directory.
 """
 
 import os
@@ -15,7 +15,7 @@ from homarus.core.value import dataclass
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_KEEP = "!'()*"  # what encodeURIComponent leaves as it is, beside letters, digits and -._~
+_KEEP = "!'()*"  # what encodeURIComponent does not encode, in addition to letters, digits and -._~
 
 DATABASE = "state.sqlite"
 LOCK = "state.lock"
@@ -23,17 +23,17 @@ INDEX = "sessions.json"
 
 
 def is_session_id(text: object) -> bool:
-    """Whether it may name a transcript file."""
+    """Return whether the text may name a transcript file."""
     return isinstance(text, str) and _SESSION_ID.fullmatch(text) is not None
 
 
 def is_agent_id(text: object) -> bool:
-    """Whether it may name an agent's directory."""
+    """Return whether the text may name an agent's directory."""
     return isinstance(text, str) and _AGENT_ID.fullmatch(text) is not None
 
 
 def transcript_file_name(session_id: str, topic: str | int | None = None) -> str:
-    """`<sessionId>.jsonl`, or `<sessionId>-topic-<topic>.jsonl` for a forum's topic."""
+    """Return `<sessionId>.jsonl`, or `<sessionId>-topic-<topic>.jsonl` for a forum's topic."""
     if not is_session_id(session_id):
         raise UserError(f"Invalid session ID: {session_id}")
     if topic is None:
@@ -43,7 +43,7 @@ def transcript_file_name(session_id: str, topic: str | int | None = None) -> str
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What `stat` says of a file: while it is the same, nobody wrote there."""
+    """The `stat` fields of a file: while they are the same, the file was not written."""
 
     size: int
     mtime_ns: int
@@ -51,7 +51,7 @@ class Stamp:
 
 
 def stamp_of(path: str | Path) -> Stamp | None:
-    """The file's stamp; None when there is no regular file (a link is not followed)."""
+    """Return the file's stamp, or None when it is not a regular file. Links are not followed."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -62,7 +62,7 @@ def stamp_of(path: str | Path) -> Stamp | None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, for their owner alone."""
+    """Create a directory and its parents with mode 0700."""
     try:
         path.mkdir(0o700)
     except FileExistsError:
@@ -74,7 +74,7 @@ def make_folder(path: Path) -> None:
 
 
 class Places:
-    """Paths below one state directory, as text: they are asked for in every turn."""
+    """Paths below one state directory, as text, because every turn needs them."""
 
     def __init__(self, state: Path) -> None:
         self.state = state.expanduser().absolute()
@@ -93,7 +93,7 @@ class Places:
         return f"{self.sessions_dir(agent)}/{INDEX}"
 
     def agents(self) -> list[str]:
-        """The agents that have a sessions.json."""
+        """Return the agents that have a sessions.json."""
         try:
             names = sorted(entry.name for entry in os.scandir(self.state / "agents"))
         except OSError:
@@ -101,14 +101,14 @@ class Places:
         return [name for name in names if is_agent_id(name) and stamp_of(self.index(name))]
 
     def transcript(self, agent: str, session_id: str, session_file: object = None) -> str:
-        """The transcript's path: `session_file` where it may be trusted, else the usual name."""
+        """Return the transcript's path: `session_file` where it is safe, else the default name."""
         default = f"{self.sessions_dir(agent)}/{transcript_file_name(session_id)}"
         if not isinstance(session_file, str) or session_file == default:
             return default
         return self._trusted(session_file, session_id) or default
 
     def _trusted(self, session_file: str, session_id: str) -> str | None:
-        """A file named after the session in the sessions directory of one of our agents."""
+        """Return a file that is named after the session in the sessions directory of an agent."""
         if "\0" in session_file:
             return None
         path = Path(session_file)

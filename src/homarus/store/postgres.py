@@ -1,11 +1,11 @@
-"""The journal in PostgreSQL: the same promises for many processes (see journal.py).
+"""The journal in PostgreSQL, with the same guarantees for many processes (see journal.py).
 
     async with open_journal("postgresql://…") as journal:
         await journal.accept(session, inbound, at_ms=now_ms)
 
 A lease is an advisory lock of one connection: when that connection is lost, the server gives the
-lease to the next who asks, whose token is larger. What the first still writes is refused then, as
-anywhere, by the token in the row.
+lease to the next process, with a larger token. Writes of the first are refused then, as in every
+journal, by the token in the row.
 """
 
 import asyncio
@@ -46,14 +46,14 @@ from homarus.store.line import dump, load
 from homarus.store.postgres_rows import Db, Row, values_of
 
 CONNECTIONS: Final = 4
-POLL_S: Final = 0.1  # how often a lease that another process holds is asked for
+POLL_S: Final = 0.1  # how often a lease that another process holds is polled
 
 _Step: TypeAlias = Callable[[Db], Awaitable[None]]
 
 
 @asynccontextmanager
 async def open_journal(uri: str, *, schema: str = "homarus") -> AsyncIterator["PostgresJournal"]:
-    """Connect, and make the tables in this schema if there are none."""
+    """Connect, and create the tables in this schema if there are none."""
     engine = _Engine(uri, schema)
     try:
         async with engine.connection() as db:
@@ -65,7 +65,7 @@ async def open_journal(uri: str, *, schema: str = "homarus") -> AsyncIterator["P
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """PostgreSQL's errors in our words."""
+    """Translate PostgreSQL's errors into store errors."""
     try:
         yield
     except errors.DiskFull as exc:
@@ -80,7 +80,7 @@ def _translated() -> Iterator[None]:
 
 @dataclass(slots=True)
 class _Engine:
-    """What every scope of one open journal shares: connections, and the leases held here."""
+    """What all scopes of one open journal share: the connections and the leases held."""
 
     uri: str
     schema: str
@@ -104,7 +104,7 @@ class _Engine:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Db]:
-        """One that nobody else uses meanwhile."""
+        """Yield a connection for exclusive use."""
         with _translated():
             async with self.places:
                 if self.closed:
@@ -116,7 +116,7 @@ class _Engine:
                     await self._put_back(db)
 
     async def _put_back(self, db: Db) -> None:
-        if db.closed:  # the server went away: the others are as dead
+        if db.closed:  # the server is gone: the other connections are dead too
             await self._close_idle()
         elif self.closed or db.info.transaction_status != TransactionStatus.IDLE:
             await db.close()
@@ -128,7 +128,7 @@ class _Engine:
             await self.idle.pop().close()
 
     async def take(self, key: str) -> tuple[Db, int]:
-        """Wait for a lock; who holds it, and a token larger than any before."""
+        """Wait for a lock; return its holder and a token larger than any before."""
         while True:
             db = await self._keeper()
             try:
@@ -138,7 +138,7 @@ class _Engine:
                     (key,),
                 )
                 row = await asked.fetchone()
-            except BaseException:  # it may have been given all the same
+            except BaseException:  # the server may have granted it all the same
                 await self.give_back(db, key)
                 raise
             if row and row[0] is not None:
@@ -149,7 +149,7 @@ class _Engine:
         try:
             await db.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", (key,))
         except psycopg.OperationalError:
-            if not db.closed:  # else the server has it back already
+            if not db.closed:  # else the server has released it already
                 raise
 
     async def _keeper(self) -> Db:
@@ -161,7 +161,7 @@ class _Engine:
             return self.keeper
 
     def check(self, lease: Lease) -> None:
-        """LeaseLost when the connection that holds it is gone."""
+        """Raise LeaseLostError when the connection that holds the lease is gone."""
         db = self.held.get(lease.token)
         if db is not None and db.closed:
             raise LeaseLost(f"the connection that held {lease.name} is lost")
@@ -174,7 +174,7 @@ class _Engine:
 
 
 class _Unit:
-    """The steps of one unit, and the leases they stand on."""
+    """The steps of one transaction, and the leases they need."""
 
     def __init__(self, who: Principal) -> None:
         self._who = who
@@ -270,7 +270,7 @@ class _Unit:
 
 
 class PostgresJournal:
-    """A Journal; see journal.py for what it promises."""
+    """A Journal; journal.py says what it guarantees."""
 
     def __init__(self, engine: _Engine, who: Principal) -> None:
         self._engine, self._who = engine, who
@@ -311,7 +311,7 @@ class PostgresJournal:
     @asynccontextmanager
     async def lease(self, name: str) -> AsyncIterator[Lease]:
         key = dump([self._engine.schema, self._who.team, self._who.user, name])
-        # The lane is for those in this process: to the server they are one holder.
+        # The lane separates tasks of this process, which are one holder to the server.
         async with self._engine.lanes.enter(key):
             with _translated():
                 db, token = await self._engine.take(key)
@@ -378,7 +378,7 @@ class PostgresJournal:
 
 
 def _of(states: Sequence[str]) -> sql.Composed:
-    """Literal states: only then can the server choose an index that holds just these."""
+    """Return a condition with literal states, which lets the server use a partial index."""
     if not states:
         return sql.Composed([])
     listed = sql.SQL(", ").join(sql.Literal(state) for state in states)

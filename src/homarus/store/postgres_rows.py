@@ -1,7 +1,7 @@
-"""The tables and statements of the journal in PostgreSQL, each of them inside a transaction.
+"""The tables and SQL statements of the journal in PostgreSQL, each inside a transaction.
 
-They mean what those of journal_rows.py mean. Here others write at the same time: every statement
-that looks at a row also locks it, so that nobody takes it over between the look and the commit.
+They mean what those of sqlite_journal_sql.py mean. Other processes write at the same time: every
+statement that reads a row also locks it, so that it stays unchanged until the commit.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from homarus.store.journal import Acceptance, Lease, Parcel, ParcelState, Settle
 Row: TypeAlias = tuple[Any, ...]
 Db: TypeAlias = AsyncConnection[Row]
 
-# One step per version, each applied whole or not at all. A released step is never changed.
+# One migration per version, each applied completely or not at all, never changed once released.
 MIGRATIONS: Final = (
     """
     CREATE SEQUENCE tokens;
@@ -58,7 +58,7 @@ MIGRATIONS: Final = (
         PRIMARY KEY (team, member, name)
     );
     """,
-    # What a parcel carries beside its words.
+    # Media, buttons and reply references of an outbox record.
     "ALTER TABLE parcels ADD COLUMN extras text NOT NULL DEFAULT '';",
 )
 _SCHEMA_LOCK: Final = 0x686F6D61  # any number, the same in every process
@@ -68,7 +68,7 @@ OUR_PARCELS: Final = f"{PARCELS} WHERE team = %(team)s AND member = %(member)s"
 
 
 async def migrate(db: Db, schema: str) -> None:
-    """Bring the tables to the newest version; refuse what a newer Homarus wrote."""
+    """Bring the tables to the newest version. Raises StoreError for those of a newer Homarus."""
     async with db.transaction():
         await db.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
         made = await db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,))
@@ -93,12 +93,12 @@ async def migrate(db: Db, schema: str) -> None:
 
 
 def values_of(who: Principal, **others: object) -> Mapping[str, object]:
-    """What the named places of a statement stand for."""
+    """Return the named parameters of a statement."""
     return {"team": who.team, "member": who.user, **others}
 
 
 async def put_cursor(db: Db, who: Principal, name: str, json: str) -> None:
-    """Remember how far a channel has read."""
+    """Save how far a channel has read."""
     await db.execute(
         "INSERT INTO cursors VALUES (%(team)s, %(member)s, %(name)s, %(json)s)"
         " ON CONFLICT (team, member, name) DO UPDATE SET json = excluded.json",
@@ -107,7 +107,7 @@ async def put_cursor(db: Db, who: Principal, name: str, json: str) -> None:
 
 
 async def accept(db: Db, who: Principal, arrival: Arrival) -> Acceptance:
-    """Keep a message, or count it."""
+    """Store a message, or count it as a duplicate."""
     if place := await _insert(db, who, arrival):
         return Acceptance("new", arrival.at(place))
     for other in arrival.others():
@@ -115,7 +115,9 @@ async def accept(db: Db, who: Principal, arrival: Arrival) -> Acceptance:
             return Acceptance("duplicate", read_accepted(known))
         if place := await _insert(db, who, other):
             return Acceptance("conflict", other.at(place))
-        if known := await _count(db, who, other):  # it came in between the two
+        if known := await _count(
+            db, who, other
+        ):  # another process inserted it between the two statements
             return Acceptance("duplicate", read_accepted(known))
     raise Conflict(f"there is no room beside message {arrival.row.message_id}")
 
@@ -161,7 +163,7 @@ async def start(
     session_id: str,
     entry: str,
 ) -> None:
-    """Open rows become running, under this lease. Starting again under the same one is no try."""
+    """Mark open rows as running under this lease. Doing so twice under one lease is one attempt."""
     done = await db.execute(
         "UPDATE accepted SET state = 'running', token = %(token)s, run = %(run)s,"
         " attempts = attempts + (state = 'accepted' OR token <> %(token)s)::int,"
@@ -175,7 +177,7 @@ async def start(
 
 
 async def hold(db: Db, who: Principal, ids: Sequence[str], lease: Lease) -> None:
-    """Nothing, if these are running under this lease and stay so until the commit."""
+    """Raise LeaseLostError unless these rows are running under this lease until the commit."""
     found = await db.execute(
         "SELECT 1 FROM accepted WHERE team = %(team)s AND member = %(member)s"
         " AND id = ANY(%(ids)s) AND state = 'running' AND token = %(token)s FOR SHARE",
@@ -195,7 +197,7 @@ async def settle(
     why: str,
     reply: str,
 ) -> None:
-    """The outcome. What was said, and which calls were begun, goes unless it may be retried."""
+    """Record the outcome. The body and the started calls are deleted unless it may be retried."""
     done = await db.execute(
         "UPDATE accepted SET state = %(state)s, token = %(token)s, settled_ms = %(at_ms)s,"
         " why = %(why)s, reply = %(reply)s,"
@@ -212,7 +214,7 @@ async def settle(
 
 
 async def call_started(db: Db, who: Principal, run: str, lease: Lease, call_id: str) -> None:
-    """Remember that a tool may have begun."""
+    """Record that a tool call may have started."""
     await _check_run(db, who, run, lease)
     await db.execute(
         "INSERT INTO calls VALUES (%(team)s, %(member)s, %(run)s, %(call)s) ON CONFLICT DO NOTHING",
@@ -221,7 +223,7 @@ async def call_started(db: Db, who: Principal, run: str, lease: Lease, call_id: 
 
 
 async def call_ended(db: Db, who: Principal, run: str, lease: Lease, call_id: str) -> None:
-    """Forget it: its result is kept elsewhere."""
+    """Delete a started call: its result is stored in the transcript."""
     await _check_run(db, who, run, lease)
     await db.execute(
         "DELETE FROM calls WHERE team = %(team)s AND member = %(member)s"
@@ -231,7 +233,7 @@ async def call_ended(db: Db, who: Principal, run: str, lease: Lease, call_id: st
 
 
 async def post(db: Db, who: Principal, parcels: Iterable[Parcel]) -> None:
-    """Put parcels at the end of the outbox."""
+    """Append records to the outbox."""
     for parcel in map(pack, parcels):
         address = parcel.address
         await db.execute(
@@ -247,7 +249,7 @@ async def post(db: Db, who: Principal, parcels: Iterable[Parcel]) -> None:
 
 
 async def send_started(db: Db, who: Principal, parcel_id: str, lease: Lease) -> None:
-    """It may have arrived, from now on."""
+    """Mark a record as sending: from now on it may have been delivered."""
     done = await db.execute(
         "UPDATE parcels SET state = 'sending', token = %(token)s, attempts = attempts + 1"
         " WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
@@ -269,7 +271,7 @@ async def send_ended(
     why: str,
     not_before_ms: int,
 ) -> None:
-    """What became of it."""
+    """Record the result of a send."""
     done = await db.execute(
         "UPDATE parcels SET state = %(state)s, receipt = %(receipt)s, why = %(why)s,"
         " not_before_ms = %(not_before)s WHERE team = %(team)s AND member = %(member)s"
@@ -289,7 +291,7 @@ async def send_ended(
 
 
 async def retry(db: Db, who: Principal, item_id: str, at_ms: int) -> bool:
-    """Once more from the start. The token grows: who had it before is too late."""
+    """Reset a parked or dead item. A larger token refuses writes of the previous holder."""
     message = await db.execute(
         "UPDATE accepted SET state = 'accepted', token = token + 1, reply = '', why = '',"
         " attempts = 0, settled_ms = 0"
@@ -310,7 +312,7 @@ async def retry(db: Db, who: Principal, item_id: str, at_ms: int) -> bool:
 
 
 async def discard(db: Db, who: Principal, item_id: str, at_ms: int, why: str) -> bool:
-    """Give it up."""
+    """Report a parked message, or delete a dead or unknown outbox record."""
     message = await db.execute(
         "UPDATE accepted SET state = 'reported', settled_ms = %(at_ms)s, why = %(why)s,"
         " body = NULL WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
@@ -329,7 +331,7 @@ async def discard(db: Db, who: Principal, item_id: str, at_ms: int, why: str) ->
 
 
 async def prune(db: Db, who: Principal, before_ms: int) -> int:
-    """Forget what is done and was done before."""
+    """Delete finished items from before a time."""
     messages = await db.execute(
         "DELETE FROM accepted WHERE team = %(team)s AND member = %(member)s"
         " AND settled_ms < %(before)s AND state IN ('answered', 'silent', 'reported')",
@@ -344,7 +346,7 @@ async def prune(db: Db, who: Principal, before_ms: int) -> int:
 
 
 async def _forget_calls(db: Db, who: Principal, runs: Sequence[str]) -> None:
-    """Unless a message of the run may be tried again."""
+    """Delete the calls of these runs, unless one of their messages may be retried."""
     await db.execute(
         "DELETE FROM calls WHERE team = %(team)s AND member = %(member)s AND run = ANY(%(runs)s)"
         " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = %(team)s AND member = %(member)s"

@@ -1,4 +1,4 @@
-"""Rows of a database as plain tuples, and what they are asked for by."""
+"""Run SQL queries and build their conditions."""
 
 from dataclasses import field
 from typing import Any
@@ -10,13 +10,13 @@ from homarus.store.base import SEARCHED
 
 
 def select(db: apsw.Connection, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every row of a query; the columns are what the schema says they are."""
+    """Return every row of a query as a plain tuple."""
     return db.execute(sql, values).fetchall()
 
 
 @dataclass(slots=True)
 class Conditions:
-    """What stands after WHERE, all of it to hold, with the values of its question marks."""
+    """The conditions of a WHERE clause, joined by AND, and the values of its parameters."""
 
     terms: list[str] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
@@ -26,7 +26,7 @@ class Conditions:
         self.values += values
 
     def search(self, text: str) -> None:
-        """The text stands in a session's key, id or one of its names. Case is no matter."""
+        """Require that the text occurs in a session's key, id or one of its names, in any case."""
         if not text:
             return
         names = ["key", "session_id"]
@@ -39,5 +39,5 @@ class Conditions:
 
 
 def _lower(text: str) -> str:
-    """As SQLite does it: only the letters of ASCII have two cases."""
+    """Return the text in lower case as SQLite does it: only ASCII letters have two cases."""
     return "".join(ch.lower() if ch.isascii() else ch for ch in text)

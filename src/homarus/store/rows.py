@@ -1,4 +1,4 @@
-"""The statements that change state.sqlite. Each runs on the writer thread, inside a unit."""
+"""The SQL statements that change state.sqlite. Each runs on the writer thread, in a transaction."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ class SessionRow:
 
 
 def next_change(db: apsw.Connection) -> int:
-    """The number of the next change of any session."""
+    """Return the number of the next change of any session."""
     rows = select(db, "UPDATE meta SET value = value + 1 WHERE key = 'change' RETURNING value")
     return int(rows[0][0])
 
@@ -33,7 +33,7 @@ def next_change(db: apsw.Connection) -> int:
 def put_session(
     db: apsw.Connection, who: Principal, row: SessionRow, if_version: int | None
 ) -> None:
-    """Write a record; Conflict when its version is not `if_version`."""
+    """Write a record. Raises ConflictError when its version is not `if_version`."""
     if if_version is not None:
         found = select(
             db,
@@ -56,7 +56,7 @@ def write_session(db: apsw.Connection, who: Principal, row: SessionRow, change: 
         " json) VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (team, user, key) DO UPDATE SET"
         " agent = excluded.agent, session_id = excluded.session_id, deleted = 0,"
         " updated_ms = excluded.updated_ms, json = excluded.json, change = excluded.change,"
-        # A new record under an old key starts over, as if the old one had never been.
+        # A new record under the key of a deleted one starts again at version 1.
         " version = CASE WHEN deleted THEN 1 ELSE version + 1 END",
         (
             who.team, who.user, row.key, row.agent, row.session_id,
@@ -66,7 +66,10 @@ def write_session(db: apsw.Connection, who: Principal, row: SessionRow, change: 
 
 
 def delete_session(db: apsw.Connection, who: Principal, key: str) -> set[str]:
-    """Mark it; the row goes when `sessions.json` no longer has it either. Its agent."""
+    """Mark a session as deleted and return its agent.
+
+    The row goes with its `sessions.json` entry.
+    """
     found = db.execute(
         "UPDATE sessions SET deleted = 1, change = ? WHERE team = ? AND user = ? AND key = ?"
         " RETURNING agent",
@@ -76,7 +79,7 @@ def delete_session(db: apsw.Connection, who: Principal, key: str) -> set[str]:
 
 
 def touch_sessions(db: apsw.Connection, who: Principal, session_id: str) -> None:
-    """Their transcript changed from outside: who holds a copy must load it again."""
+    """Raise the version of sessions whose transcript changed outside, so that caches reload."""
     db.execute(
         "UPDATE sessions SET version = version + 1 WHERE team = ? AND user = ? AND session_id = ?",
         (who.team, who.user, session_id),
@@ -86,7 +89,7 @@ def touch_sessions(db: apsw.Connection, who: Principal, session_id: str) -> None
 def open_transcript(
     db: apsw.Connection, who: Principal, session_id: str, agent: str, header: str
 ) -> None:
-    """Make a transcript, unless there is one."""
+    """Create a transcript, unless there is one."""
     db.execute(
         "INSERT INTO transcripts (team, user, session_id, agent, header) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT DO NOTHING",
@@ -97,7 +100,7 @@ def open_transcript(
 def append(
     db: apsw.Connection, who: Principal, session_id: str, entries: Sequence[tuple[Entry, str]]
 ) -> None:
-    """Add entries, each with its line; the last becomes the leaf."""
+    """Append entries, each with its line; the last becomes the leaf."""
     seq = _last_seq(db, who, session_id)
     _insert(db, who, session_id, seq, entries)
     db.execute(
@@ -109,7 +112,7 @@ def append(
 
 @dataclass(frozen=True, slots=True)
 class TakenIn:
-    """What an import did. The file has everything of ours up to `floor`, by its last line."""
+    """The result of an import. The file has every entry of ours up to `floor`, by its last line."""
 
     changes: int
     floor: int
@@ -124,8 +127,8 @@ def take_in(
 ) -> TakenIn:
     """Import what a file holds: new entries are added, changed ones replaced.
 
-    Entries of ours that the file lacks at its end will follow the imported ones there, so the
-    leaf stays ours while there are any.
+    Entries of ours that are missing at the end of the file will follow the imported ones there,
+    so the leaf stays ours while there are any.
     """
     scope = (who.team, who.user, session_id)
     rows = select(
@@ -163,7 +166,7 @@ def take_in(
 
 
 def set_leaf(db: apsw.Connection, who: Principal, session_id: str, entry_id: str | None) -> None:
-    """Branch at an entry; None is the root."""
+    """Make the next entry follow this one; None is the root."""
     scope = (who.team, who.user, session_id)
     _last_seq(db, who, session_id)
     if entry_id is not None:
@@ -181,7 +184,7 @@ def set_leaf(db: apsw.Connection, who: Principal, session_id: str, entry_id: str
 
 
 def archive(db: apsw.Connection, who: Principal, session_id: str, suffix: str) -> None:
-    """Its file will be renamed: `<file>.<suffix>`."""
+    """Record that its file will be renamed to `<file>.<suffix>`."""
     db.execute(
         "UPDATE transcripts SET moved_to = ?"
         " WHERE team = ? AND user = ? AND session_id = ? AND moved_to IS NULL",
@@ -190,7 +193,7 @@ def archive(db: apsw.Connection, who: Principal, session_id: str, suffix: str) -
 
 
 def add_spent(db: apsw.Connection, who: Principal, calls: Sequence[Spent]) -> None:
-    """Note calls of models."""
+    """Record the usage of model calls."""
     db.executemany(
         "INSERT INTO spent (team, user, at_ms, run, session, provider, model, input, output,"
         " cache_read, cache_write, reasoning, cost, error)"
@@ -208,7 +211,7 @@ def add_spent(db: apsw.Connection, who: Principal, calls: Sequence[Spent]) -> No
 
 
 def spent(db: apsw.Connection, who: Principal, since_ms: int, session: str | None) -> list[Spent]:
-    """The calls since then."""
+    """Return the usage records since a time."""
     found = select(
         db,
         "SELECT run, session, provider, model, at_ms, error, input, output, cache_read,"
@@ -232,7 +235,7 @@ def put_record(db: apsw.Connection, who: Principal, kind: str, record_id: str, j
 
 
 def delete_record(db: apsw.Connection, who: Principal, kind: str, record_id: str) -> None:
-    """Forget a small record."""
+    """Delete a small record."""
     db.execute(
         "DELETE FROM records WHERE team = ? AND user = ? AND kind = ? AND id = ?",
         (who.team, who.user, kind, record_id),

@@ -1,11 +1,11 @@
-"""Reading a transcript file that may be torn, foreign, old or hostile.
+"""Read a transcript file that may be torn, foreign, old or malicious.
 
-Every record that can be understood is kept; what cannot is handed back as a bad line. Rules:
+Every record that can be decoded is kept; the others are returned as bad lines. Rules:
 
 - a parent must be an earlier entry, else the entry follows the one before it in the file: this
-  heals a lost line, and makes cycles impossible;
+  repairs a lost line, and makes cycles impossible;
 - an id seen before on another text is a bad line; the same line twice is one entry;
-- a line without an id (version 1 files, bare role rows) gets one made from its place and text,
+- a line without an id (version 1 files, bare role rows) gets one made from its position and text,
   so that reading the file again finds the same entry.
 """
 
@@ -19,16 +19,16 @@ from homarus.core.value import dataclass
 from homarus.store.base import Entry
 from homarus.store.line import dump, load, read_int, read_ms
 
-# An image of some megabytes is a usual line; a longer one than this is not read at all.
+# A line with an image may have some megabytes; a longer line than this is not read at all.
 MAX_LINE_BYTES = 64 << 20
-_SHOWN_BYTES = 64 << 10  # how much of such a line is put aside; the file keeps the rest
-_PADDING = b"\0 \t\r\n"  # a crashed file system fills with NULs
+_SHOWN_BYTES = 64 << 10  # how much of such a line is quarantined; the file keeps the rest
+_PADDING = b"\0 \t\r\n"  # a file system fills blocks with NULs after a crash
 _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An entry, and its line as it is kept."""
+    """An entry and its stored line."""
 
     entry: Entry
     text: str
@@ -36,7 +36,7 @@ class Found:
 
 @dataclass(slots=True)
 class Scan:
-    """What a transcript file holds. `end` is where its last whole line ends."""
+    """The contents of a transcript file. `end` is where its last complete line ends."""
 
     header: str = ""
     found: list[Found] = field(default_factory=list)
@@ -54,7 +54,7 @@ class _Line:
 
 
 def scan(file: BinaryIO, max_line_bytes: int = MAX_LINE_BYTES) -> Scan:
-    """Read a transcript from its beginning."""
+    """Read a transcript from its start."""
     result = Scan()
     reader = _Reader(result)
     for line in _lines(file, max_line_bytes):
@@ -78,7 +78,7 @@ def _lines(file: BinaryIO, max_bytes: int) -> Iterator[_Line]:
 
 
 class _Reader:
-    """Turns lines into entries, and remembers what the rules need."""
+    """Converts lines to entries, and keeps the state that the rules need."""
 
     def __init__(self, result: Scan) -> None:
         self._result = result
@@ -133,7 +133,7 @@ class _Reader:
         return True
 
     def _number(self, value: dict[str, Json], line: _Line) -> str:
-        """Give a line without an id what a newer file would have there."""
+        """Give a line without an id the fields that a newer file would have."""
         id_ = _made_id(line.start, line.data)
         rest = {k: v for k, v in value.items() if k not in _PLACED}
         if "firstKeptEntryIndex" in rest:
@@ -159,7 +159,7 @@ def _made_id(start: int, data: bytes) -> str:
 
 
 class _RoleRows:
-    """Bare rows `{role, content, timestamp}`, of a format that has no ids and no tree."""
+    """Converts bare rows `{role, content, timestamp}` of a format without ids or a tree."""
 
     def __init__(self) -> None:
         self._open: dict[str, str] = {}  # a tool's name → the id of its unanswered call

@@ -1,4 +1,4 @@
-"""The tables of state.sqlite, and the steps from one version of them to the next."""
+"""The tables of state.sqlite and their migrations."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,11 +10,11 @@ from homarus.store.query import select
 
 BUSY_MS = 5000
 
-# One step per version, each applied whole or not at all. A released step is never changed.
-# `change` counts every change of any session: a file knows by it what it has seen.
-# A transcript row remembers its file: up to `file_offset` both agree, `file_tail` is a hash of
+# One migration per version, each applied completely or not at all, never changed once released.
+# `change` counts every change of any session: it tells which changes a file contains.
+# A transcript row tracks its file: up to `file_offset` both agree, `file_tail` is a hash of
 # the bytes before that place, `file_seq` the last entry written there; `moved_to` is the name
-# the file is put aside under.
+# the file is archived under.
 MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE sessions (
@@ -108,13 +108,13 @@ MIGRATIONS: tuple[str, ...] = (
     );
     CREATE INDEX spent_by_time ON spent (team, user, at_ms);
     """,
-    # What a parcel carries beside its words.
+    # Media, buttons and reply references of an outbox record.
     "ALTER TABLE parcels ADD COLUMN extras TEXT NOT NULL DEFAULT '';",
 )
 
 
 def migrate(db: apsw.Connection, path: Path, steps: Sequence[str] = MIGRATIONS) -> None:
-    """Bring the tables to the newest version; refuse what a newer Homarus wrote."""
+    """Bring the tables to the newest version. Raises StoreError for those of a newer Homarus."""
     version = check_version(db, path, steps)
     db.execute("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID")
     for number, step in enumerate(steps[version:], version + 1):
@@ -124,7 +124,7 @@ def migrate(db: apsw.Connection, path: Path, steps: Sequence[str] = MIGRATIONS) 
 
 
 def check_version(db: apsw.Connection, path: Path, steps: Sequence[str] = MIGRATIONS) -> int:
-    """The version of the tables, 0 when there are none; an error when we do not know it."""
+    """Return the version of the tables, 0 for none. Raises StoreError when it is unknown."""
     made = select(db, "SELECT 1 FROM sqlite_schema WHERE name = 'meta'")
     found = select(db, "SELECT value FROM meta WHERE key = 'schema'") if made else []
     version = int(found[0][0]) if found else 0
@@ -137,7 +137,7 @@ def check_version(db: apsw.Connection, path: Path, steps: Sequence[str] = MIGRAT
 
 
 def configure(db: apsw.Connection) -> None:
-    """What the writing connection is set to: the log outlives a crash of the machine too."""
+    """Configure the writing connection: the log survives a crash of the machine too."""
     db.set_busy_timeout(BUSY_MS)
     for pragma in ("journal_mode = WAL", "synchronous = FULL"):
-        select(db, f"PRAGMA {pragma}")  # a row that is not fetched would hold up the next one
+        select(db, f"PRAGMA {pragma}")  # a row that is not fetched would block the next statement

@@ -1,11 +1,11 @@
-"""The store in a folder: `state.sqlite` is the record, the files beside it are its view.
+"""The store in a directory: `state.sqlite` is the record, the files next to it are its view.
 
     async with open_store(state_dir) as store:
-        async with store.commit() as unit:
-            unit.put_session(record)
+        async with store.transaction() as transaction:
+            transaction.put_session(record)
 
-Writes go through one thread (writer.py); files are another thread's business (mirror.py). A read
-of one row runs where it is asked for: readers of a write-ahead log wait for nobody.
+Writes go through one thread (database_writer.py), files through another (file_mirror.py). A read
+of one row runs on the event loop: readers of a write-ahead log never wait.
 """
 
 import asyncio
@@ -58,12 +58,12 @@ _T = TypeVar("_T")
 
 
 def open_store(state: Path, *, mirror: bool = True, read_only: bool = False) -> "SqliteStore":
-    """Open (or make) the store of a state directory; InUse when another process has it.
+    """Open or create the store of a directory. Raises StateInUseError when a process holds it.
 
-    `mirror=False` leaves `sessions.json` and the transcript files alone. `read_only` is for a
-    look at what another process may be writing: it holds no lock, and makes nothing; of files
-    that the gateway has not taken in yet it knows nothing, except where there is no database.
-    Tables of an older version are brought up to date first, if nobody holds them.
+    `mirror=False` does not read or write `sessions.json` and the transcript files. `read_only`
+    reads what another process may be writing: it takes no lock and creates nothing; files that
+    the gateway has not imported yet are not seen, except where there is no database. Tables of
+    an older version are migrated first, unless a process holds them.
     """
     places = Places(state)
     if read_only and _is_readable(places):
@@ -85,7 +85,7 @@ def _is_readable(places: Places) -> bool:
 
 
 def check_database(path: Path) -> None:
-    """Read a whole database; Corrupt when it is not sound."""
+    """Read a complete database. Raises CorruptDataError when it is damaged."""
     with Translated(path), ExitStack() as opened:
         found = select(_reader(path, opened), "PRAGMA quick_check(3)")
         if found != [("ok",)]:
@@ -95,7 +95,7 @@ def check_database(path: Path) -> None:
 
 @dataclass(slots=True)
 class _Engine:
-    """What every scope of one open store shares."""
+    """What all scopes of one open store share."""
 
     places: Places
     quick: apsw.Connection  # for a row, on the event loop
@@ -139,12 +139,12 @@ class _Engine:
         return cls(places, quick, bulk)
 
     def next_token(self) -> int:
-        """Larger than any before it, over restarts too."""
+        """Return a token larger than any before it, also across restarts."""
         self.tokens += 1
         return self.epoch * _EPOCH_SIZE + self.tokens
 
     def close(self) -> None:
-        """Write what waits, then let go. Blocks."""
+        """Write what is queued, then close the connections. Blocks."""
         if self.closed:
             return
         self.closed = True
@@ -173,7 +173,7 @@ def _reader(path: Path, opened: ExitStack) -> apsw.Connection:
 
 
 def _make_private(path: Path) -> None:
-    """Make the file before SQLite does, which gives its side files the mode of this one."""
+    """Create the file before SQLite does, which gives its side files the mode of this one."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
     except OSError as exc:
@@ -189,7 +189,7 @@ def _next_epoch(db: apsw.Connection) -> int:
 
 @dataclass(slots=True)
 class _Unit(JournalSteps):
-    """The steps of one unit, and which files they make stale."""
+    """The steps of one transaction, and the files they make stale."""
 
     who: Principal
     places: Places | None  # None: this principal has no files
@@ -261,7 +261,7 @@ def _check_ids(session_id: str, agent: str) -> None:
 
 
 class SqliteStore:
-    """A Store in one folder. Made by `open_store`; see base.py for what it promises."""
+    """A Store in one directory. Created by `open_store`; base.py says what it guarantees."""
 
     def __init__(self, engine: _Engine, who: Principal) -> None:
         self._engine, self._who = engine, who
@@ -285,7 +285,7 @@ class SqliteStore:
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """Transcript files that held unreadable lines, since the store was opened."""
+        """Return the transcript files that held unreadable lines, since the store was opened."""
         return self._mirror.repairs if self._mirror else ()
 
     @property
@@ -419,16 +419,16 @@ class SqliteStore:
         return {record_id: load(text) for record_id, text in found}
 
     async def until_broken(self) -> StoreError:
-        """Wait for ever, or until the disk fails so that nothing more is taken; the reason.
+        """Wait until the disk fails so that nothing more can be written, and return the reason.
 
-        Whoever serves must end then: what is on disk is known only to the next start.
+        The server must end then: only the next start can find out what is on disk.
         """
         writer = self._engine.writer
         broken: Future[StoreError] = writer.broken if writer else Future()
         return await asyncio.wrap_future(broken)
 
     async def flush(self) -> None:
-        """Bring the files up to date now; they are a moment behind otherwise."""
+        """Update the files now; they are a moment behind otherwise."""
         if self._mirror:
             await asyncio.wrap_future(self._mirror.flush())
 
@@ -453,7 +453,7 @@ class SqliteStore:
         return _record(found[0]) if found else None
 
     def _bulk(self, read: Callable[[apsw.Connection], list[_Read]]) -> list[_Read]:
-        """A long read, on a thread of its own."""
+        """Run a long read on a thread of its own."""
         with self._engine.bulk_lock, _no_collector(), Translated(self._engine.places.database):
             self._check_open()
             return read(self._engine.bulk)
@@ -485,7 +485,7 @@ class SqliteStore:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """A hundred thousand new objects, none of them garbage: looking for some costs a third."""
+    """Suspend garbage collection: scanning 100,000 new objects costs a third of the time."""
     on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""The journal in state.sqlite: accepted messages, started calls and parcels (see journal.py)."""
+"""The journal in state.sqlite: inbox records, started calls and outbox records (see journal.py)."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -35,11 +35,11 @@ from homarus.store.query import Conditions
 T = TypeVar("T")
 Step: TypeAlias = Callable[[apsw.Connection], None]
 
-_CURSOR = "cursor"  # the kind of record that says how far a channel has read
+_CURSOR = "cursor"  # the kind of record that holds a channel's cursor
 
 
 class JournalSteps:
-    """What a unit writes to the journal, gathered as steps."""
+    """Collects the journal writes of a transaction as steps."""
 
     __slots__ = ()
     who: Principal
@@ -133,7 +133,7 @@ class Write(Protocol):
 
 
 class SqliteJournal:
-    """A Journal, by what its store gives it; see journal.py for what it promises."""
+    """A Journal on the connections of its store; journal.py says what it guarantees."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class SqliteJournal:
         return await self._write(lambda db: journal_rows.prune(db, self._who, before_ms))
 
     def _asked(self, states: Sequence[str], *indexed: str) -> Conditions:
-        """Rows of these states, with the words that lead to an index when all of them are in it."""
+        """Return records of these states, using the index's condition when it covers them."""
         asked = Conditions()
         asked.add("team = ? AND user = ?")
         asked.values += self._scope

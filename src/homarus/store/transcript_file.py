@@ -1,8 +1,8 @@
-"""A transcript as a file beside the database: written behind, and taken back when others wrote.
+"""Transcript files next to the database: written in the background, imported when others wrote.
 
-One thread does all of this. A file is only ever appended to; when its stamp is not the one we
-left, it is read again and what is new in it enters the database. What of ours is not in the file
-yet is appended after that.
+One thread does all of this. A file is only ever appended to; when its stamp differs from the one
+we left, it is read again and its new entries enter the database. Entries of ours that are not in
+the file yet are appended after that.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ _KEPT_VIEWS = 256  # what is known of other files is in the database
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A file that held lines nobody can read: they were copied to `<file>.corrupt`."""
+    """A file that held unreadable lines, which were copied to `<file>.corrupt`."""
 
     path: Path
     bad: int
@@ -46,7 +46,7 @@ class Repair:
 
 @dataclass(slots=True)
 class _View:
-    """What we know of one transcript's file."""
+    """The known state of one transcript's file."""
 
     session_id: str
     agent: str
@@ -80,14 +80,14 @@ class TranscriptFiles:
         self.repairs: list[Repair] = []
 
     def changed(self, session_id: str) -> bool:
-        """Whether `sync` may have something to take in. Cheap, and safe on any thread."""
+        """Return whether `sync` may have something to import. Cheap, and safe on any thread."""
         view = self._views.get(session_id)
         if view is None:
             return True
         return not view.archived and stamp_of(view.path) != view.stamp
 
     def unwritten(self) -> list[str]:
-        """Transcripts whose file is behind the database."""
+        """Return the transcripts whose file is behind the database."""
         found = select(
             self._db,
             "SELECT session_id FROM transcripts WHERE team = ? AND user = ? AND"
@@ -98,7 +98,7 @@ class TranscriptFiles:
         return [session_id for (session_id,) in found]
 
     def sync(self, session_id: str) -> None:
-        """Make the database and the file agree: first in, then out. OSError if it cannot."""
+        """Make the database and the file agree: import, then write. Raises OSError on failure."""
         view = self._views.get(session_id) or self._view(session_id)
         if view is None or view.archived:
             return
@@ -116,7 +116,7 @@ class TranscriptFiles:
             del self._views[next(iter(self._views))]
 
     def _pass(self, view: _View) -> bool:
-        """One try; False when somebody wrote between our look and our write."""
+        """Try once; return False when another program wrote between our read and our write."""
         stamp = stamp_of(view.path)
         if stamp is None:  # no file, or it is gone: all of it is written
             view.stamp, view.offset, view.tail, view.seq = None, 0, b"", 0
@@ -156,7 +156,7 @@ class TranscriptFiles:
         )
 
     def _place(self, session_id: str) -> tuple[str, Path] | None:
-        """The agent and the file that a session of this id names."""
+        """Return the agent and the file that a session of this id names."""
         found = select(
             self._db,
             "SELECT agent, json FROM sessions"
@@ -181,7 +181,7 @@ class TranscriptFiles:
         return [_Pending(*row) for row in found]
 
     def _take_in(self, view: _View) -> Collection[str]:
-        """Import the file; the ids it holds."""
+        """Import the file and return the ids it holds."""
         with os.fdopen(os.open(view.path, _READ), "rb") as file:
             stamp = _stamp(os.fstat(file.fileno()))
             read = scan(file)
@@ -256,7 +256,7 @@ class TranscriptFiles:
 
 
 def _blob(view: _View, pending: list[_Pending], held: Collection[str] = ()) -> bytes:
-    """The lines to write: those of `pending` that the file does not hold."""
+    """Return the lines to write: those of `pending` that the file does not hold."""
     lines = [row.text for row in pending if row.id not in held]
     if lines and view.offset == 0:
         lines.insert(0, view.header)
@@ -272,9 +272,9 @@ def _extend(view: _View, pending: list[_Pending], held: Collection[str] = ()) ->
 
 
 def _rest_of_ours(view: _View, blob: bytes) -> bytes | None:
-    """What is left to write, when beyond the known offset stands only a beginning of it.
+    """Return what is left to write when only a beginning of it is beyond the known offset.
 
-    So it is after a crash, or a write that the disk cut short.
+    This happens after a crash, or a write that the disk cut short.
     """
     if not view.stored:
         return None
@@ -294,7 +294,7 @@ def _rest_of_ours(view: _View, blob: bytes) -> bytes | None:
 
 
 def _append(view: _View, blob: bytes, *, new_line: bool) -> bool:
-    """Write at the end, and note the stamp; False when the file is not as it was.
+    """Append to the file and record its stamp; return False when the file has changed.
 
     With `new_line`, a torn last line is ended first, so that nothing merges with it.
     """
@@ -311,7 +311,9 @@ def _append(view: _View, blob: bytes, *, new_line: bool) -> bool:
             blob = b"\n" + blob
         _write(fd, blob, before)
         after = os.fstat(fd)
-        if after.st_size != before + len(blob):  # somebody wrote at the same time: look again
+        if after.st_size != before + len(
+            blob
+        ):  # another program wrote at the same time: check again
             return False
         view.stamp, view.offset = _stamp(after), after.st_size
         view.tail = _digest(fd, after.st_size)
@@ -325,7 +327,7 @@ def _write(fd: int, blob: bytes, before: int) -> None:
     try:
         while written < len(blob):
             written += os.write(fd, blob[written:] if written else blob)
-    except OSError:  # no half line stays behind, unless somebody wrote after it
+    except OSError:  # leave no half line behind, unless another program wrote after it
         with contextlib.suppress(OSError):
             if os.fstat(fd).st_size == before + written:
                 os.ftruncate(fd, before)

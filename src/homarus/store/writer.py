@@ -1,10 +1,10 @@
-"""The one thread that writes the database: what waits together is committed together.
+"""Serialise database writes on one thread, with group commit.
 
-Each job runs in its own savepoint, so a failing one takes back its own writes only. A commit that
+Each job runs in its own savepoint, so a failing job rolls back its own writes only. A commit that
 fails fails every job in it. A batch wakes each event loop once.
 
-When the disk fails in a commit, nobody knows what is on it: every waiter gets the error, and the
-writer takes no more work for good. What was written is found out by opening the database anew.
+When the disk fails in a commit, it is unknown what was written: every waiting caller gets the
+error, and the writer accepts no more work. Opening the database again shows what was written.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class _Outcome:
 class Writer:
     """Runs jobs on its connection, in order, in groups.
 
-    `broken` gets the reason when it can write no more, though nobody closed it.
+    `broken` is called with the reason when it can no longer write, although it was not closed.
     """
 
     def __init__(self, db: apsw.Connection, path: Path) -> None:
@@ -77,8 +77,8 @@ class Writer:
     async def run(self, job: Job[T]) -> T:
         """Run a job; when this returns, what it wrote is on disk.
 
-        Cancelling does not undo it: the wait goes on until the outcome is known, so that whoever
-        looks next sees it.
+        Cancelling does not undo it: the call waits until the outcome is known, so that the next
+        read sees it.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -95,13 +95,13 @@ class Writer:
             raise
 
     def submit(self, job: Job[T]) -> Future[T]:
-        """The same for a thread that is not an event loop's."""
+        """Run a job for a thread that has no event loop."""
         future: Future[T] = Future()
         self._put(_Task(job, None, future))
         return future
 
     def later(self, name: str, job: Job[object]) -> None:
-        """Run a job with the next batch; a newer one of the same name takes its place.
+        """Run a job with the next batch; a newer job of the same name replaces it.
 
         For bookkeeping that may be lost: it costs no commit of its own.
         """

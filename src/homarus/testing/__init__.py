@@ -1,1 +1,1 @@
-"""Fakes, a scripted model server and a scripted chat service, for our tests and plugin authors."""
+"""Fakes of the seams and scripted model and chat servers, for our tests and plugin authors."""

@@ -1,20 +1,20 @@
-"""A clock that moves only when told, so that a test of waiting takes no time."""
+"""A clock that a test moves explicitly, so that testing timeouts takes no time."""
 
 import asyncio
 import heapq
 import itertools
 
-# A date far enough from zero that a stamp mistaken for a duration shows.
+# Far enough from zero that a timestamp mistaken for a duration shows.
 START_MS = 1_800_000_000_000
-# How often the loop turns after each step of time, so that whoever woke can reach its next wait.
+# Loop iterations after each step of time, so that a woken task can reach its next wait.
 _TURNS = 20
 
 
 class FakeClock:
-    """`Clock` for tests: `advance` moves time and wakes sleepers in the order of their deadlines.
+    """A `Clock` for tests: `advance` moves time and wakes sleepers in the order of their deadlines.
 
-    With `patient=False` nobody waits: each sleep moves the time itself and returns. `slept` lists
-    every wait that was asked for, in order.
+    With `patient=False` no task waits: each sleep moves the time itself and returns. `slept` lists
+    every requested wait, in order.
     """
 
     def __init__(self, at_ms: int = START_MS, *, patient: bool = True) -> None:
@@ -27,7 +27,7 @@ class FakeClock:
 
     @property
     def sleepers(self) -> int:
-        """How many wait now."""
+        """The number of tasks that wait now."""
         return sum(not waking.done() for _, _, waking in self._sleepers)
 
     def now_ms(self) -> int:
@@ -47,7 +47,7 @@ class FakeClock:
         await waking
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass; whoever wakes runs at the moment it asked for, and may sleep again."""
+        """Move time; a task that wakes runs at its own deadline, and may sleep again."""
         await self._settle()
         until_s = self._elapsed_s + seconds
         while self._sleepers and self._sleepers[0][0] <= until_s:

@@ -1,4 +1,4 @@
-"""Stand-ins for the seams, for our tests and for plugin authors."""
+"""Fakes of the provider and channel seams, for our tests and for plugin authors."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -19,21 +19,21 @@ from homarus.core.message import (
 )
 from homarus.providers.base import Delta, Request, TextDelta, ThinkingDelta
 
-GUARD_S = 60.0  # what a test waits for and does not get
+GUARD_S = 60.0  # the timeout of every wait in a test
 
 
 def say(*parts: Part | str) -> Message:
-    """An assistant message as a scripted model gives it."""
+    """Return an assistant message as a scripted model gives it."""
     made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
     return Message("assistant", made, origin=Origin("scripted", "scripted", "scripted-1"))
 
 
 class Hang:
-    """A step of a script: the model never answers (until it is cancelled)."""
+    """A step of a script: the model does not answer until it is cancelled."""
 
 
 class ScriptedProvider:
-    """A Provider that answers from a script: messages, errors, or a Hang. Streams word by word."""
+    """A Provider that answers from a script of messages, errors and Hangs, line by line."""
 
     name = "scripted"
     api = "scripted"
@@ -69,7 +69,7 @@ class ScriptedProvider:
 
 
 class ListChannel:
-    """A Channel that receives from one list and sends to another, where a key stands once."""
+    """A Channel that receives from one list and appends to another, once for each key."""
 
     name = "list"
     account = "default"
@@ -92,10 +92,10 @@ class ListChannel:
 
 
 class Desk:
-    """A Receive that keeps all it is handed, as often as it is. `failures` are raised first.
+    """A Receive that records every message. `failures` are raised first.
 
-    `kept` is how far the channel has read. `leaves`: as a stranger's message is left alone, whose
-    service is told nothing.
+    `kept` is the channel's cursor. With `leaves`, messages are ignored, as those of unknown
+    senders are, and not acknowledged.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Desk:
         self.kept = cursor
 
     async def received(self, count: int = 1) -> list[Inbound]:
-        """All there is, once there are so many."""
+        """Wait for `count` messages and return all."""
         async with asyncio.timeout(GUARD_S):
             while len(self.got) < count:
                 self._news.clear()

@@ -1,4 +1,4 @@
-"""A Journal that forgets: the memory store's part of it (see store/journal.py)."""
+"""The in-memory journal of the memory store (see store/journal.py)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -45,7 +45,7 @@ class _Sent:
 
 @dataclass(slots=True)
 class JournalRows:
-    """The journal of one principal, in the order things came."""
+    """The journal of one principal, in the order of insertion."""
 
     messages: dict[str, _Message] = field(default_factory=dict)
     calls: frozenset[tuple[str, str]] = frozenset()
@@ -95,14 +95,14 @@ class JournalRows:
         return None
 
     def open_row(self, row_id: str, lease: Lease) -> _Message:
-        """One that may be started under this lease."""
+        """Return a record that may be started under this lease."""
         message = self.messages.get(row_id)
         if message is None or message.row.state not in OPEN or message.token > lease.token:
             raise LeaseLost(f"message {row_id} is not ours to work on under {lease.name}")
         return message
 
     def held(self, row_id: str, lease: Lease) -> _Message:
-        """One that was started under this lease."""
+        """Return a record that was started under this lease."""
         message = self.open_row(row_id, lease)
         if message.row.state != "running" or message.token != lease.token:
             raise LeaseLost(f"message {row_id} is not worked on under {lease.name}")
@@ -114,7 +114,7 @@ class JournalRows:
             raise LeaseLost(f"run {run} is not going on under {lease.name}")
 
     def forget_calls(self, run: str) -> None:
-        """Unless a message of the run may be tried again."""
+        """Delete the calls of a run, unless one of its messages may be retried."""
         rows = (message.row for message in self.messages.values() if message.row.run == run)
         if all(row.state not in {*OPEN, "parked"} for row in rows):
             self.calls = frozenset(call for call in self.calls if call[0] != run)
@@ -177,7 +177,7 @@ class JournalRows:
 
 
 class MemorySteps:
-    """What a unit writes to the journal, handed over as steps."""
+    """Collects the journal writes of a transaction as steps."""
 
     def __init__(self, add: Callable[[Callable[[JournalRows], None]], None]) -> None:
         self._add = add
@@ -321,13 +321,13 @@ class MemorySteps:
 
 
 class Change(Protocol):
-    """Changes the rows whole or not at all."""
+    """Changes the rows completely or not at all."""
 
     def __call__(self, change: Callable[[JournalRows], T]) -> T: ...
 
 
 class MemoryJournal:
-    """A Journal; see store/journal.py for what it promises (but for the disk)."""
+    """A Journal in memory; it guarantees what store/journal.py says, except for durability."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A Store that forgets: for tests, and for trying something without a trace on disk."""
+"""A Store in memory, for tests and for runs that must leave nothing on disk."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -53,7 +53,7 @@ class _Rows:
 
 
 class _Unit(MemorySteps):
-    """Steps, done when the block ends: on a copy of the rows, which then takes their place."""
+    """Steps that run when the block ends, on a copy of the rows, which then replaces them."""
 
     def __init__(self) -> None:
         self._steps: list[Callable[[_Rows], None]] = []
@@ -110,7 +110,7 @@ class _Unit(MemorySteps):
         self._steps.append(step)
 
     def archive(self, session_id: str, reason: Literal["reset", "deleted"], at_ms: int) -> None:
-        """There is no file to put aside."""
+        """Do nothing: there is no file to archive."""
 
     def add_spent(self, *calls: Spent) -> None:
         self._steps.append(lambda rows: rows.spent.extend(calls))
@@ -133,7 +133,7 @@ def _holds(record: SessionRecord, search: str) -> bool:
 
 
 def _own(data: Mapping[str, Json]) -> dict[str, Json]:
-    """A copy nobody else holds, as if it had been on disk."""
+    """Return a deep copy, as if the value had been on disk."""
     copied: dict[str, Json] = load(dump(data))
     return copied
 
@@ -150,7 +150,7 @@ class _Memory:
 
 
 class MemoryStore:
-    """A Store in memory; see store/base.py for what it promises (but for the disk)."""
+    """A Store in memory; it guarantees what store/base.py says, except for durability."""
 
     def __init__(self, memory: _Memory | None = None, who: Principal = OWNER) -> None:
         self._memory, self._who = memory or _Memory(), who
@@ -262,4 +262,4 @@ class MemoryStore:
         return {name[1]: found[name] for name in sorted(found) if name[0] == kind}
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: no resource is open."""

@@ -1,4 +1,4 @@
-"""A server of a test: a task for each connection, and none of them left when it ends."""
+"""A test server with a task for each connection, all of which end with it."""
 
 import asyncio
 import sys
@@ -10,7 +10,7 @@ Talk: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Corouti
 
 
 class StreamServer:
-    """`async with` it; `talk` is what it does with a connection, which is cut off afterwards."""
+    """An async context manager; `talk` handles a connection, which is closed afterwards."""
 
     def __init__(self, talk: Talk, host: str, port: int) -> None:
         self._talk_to, self._host, self._port = talk, host, port
@@ -29,22 +29,22 @@ class StreamServer:
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.hang_up()
-        # Not told of the test's own exception: it would come back wrapped in a group.
+        # Without the test's own exception, which would come back wrapped in a group.
         await self._group.__aexit__(None, None, None)
         await _turn()  # the last sockets are closed
 
     async def listen(self) -> None:
-        """Let clients in, on the port there was, if there was one."""
+        """Accept clients, on the previous port if there was one."""
         self._server = await asyncio.start_server(
             self._accept, self._host, self._port, limit=1 << 20
         )
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def hang_up(self) -> None:
-        """Let nobody in, and cut off who is there: as if the service was down."""
+        """Stop accepting and cut all connections, as if the service was down."""
         if self._server is not None:
             self._server.close()
-        await _turn()  # who was let in a moment ago gets a task
+        await _turn()  # a connection accepted a moment ago gets its task
         for task in self._tasks:
             task.cancel()
 
@@ -60,13 +60,13 @@ class StreamServer:
 
 
 async def _turn() -> None:
-    """Let the loop come round, so that what was asked of it is done."""
+    """Let the loop run the callbacks that are scheduled."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
 def serve(server: StreamServer) -> None:
-    """Print the URL, by which a parent process learns the port; serve until stopped."""
+    """Print the URL, from which a parent process learns the port; serve until stopped."""
 
     async def live() -> None:
         async with server:

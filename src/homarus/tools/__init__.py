@@ -1,1 +1,1 @@
-"""What a model may do: typed functions, called through one pipeline."""
+"""Tools: typed functions that a model can call, through one pipeline."""

@@ -1,8 +1,8 @@
-"""Files that go out with a message: found where an agent may find them, and kept as they are now.
+"""Resolve the files an agent attaches to a message, and copy them.
 
-A name counts beneath the agent's workspace or the state's media folder, and nowhere else; nothing
-is fetched from elsewhere. What is found is copied: a message may be sent much later, and again,
-and what it carries must then be what was looked at. What cannot be had says why.
+A name is resolved beneath the agent's workspace or the state's media directory, and nowhere else;
+nothing is downloaded. Files are copied, because a message may be sent much later, and again, and
+must then carry the bytes that were checked. A file that cannot be attached gives its reason.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from homarus.tools.pathname import shown
 
 MAX_BYTES: Final = 100_000_000
 MAX_FILES: Final = 10
-KEEP_S: Final = 7 * 86_400  # a parcel is given up after a day; a person may have it tried again
+KEEP_S: Final = 7 * 86_400  # an outbox record expires after a day; a person may have it retried
 _PIECE_BYTES: Final = 1 << 20
 _VAGUE: Final = frozenset({"", "application/zip"})  # many formats are archives
 _DRAWN: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 class Attachments:
-    """Finds files by the names an agent gives them, and keeps them in a state's media folder."""
+    """Resolves files by an agent's names and copies them to the state's media directory."""
 
     def __init__(self, media: Path) -> None:
         self._media, self._kept = media, media / "outbound"
@@ -58,7 +58,10 @@ class Attachments:
             return _lost(name, f"it could not be copied: {exc.strerror or exc}")
 
     def _root(self, name: str, workspace: Path) -> Path:
-        """Which of the two folders a name is of; the walk decides whether it stays there."""
+        """Return which of the two directories a name belongs to.
+
+        The walk decides whether it stays there.
+        """
         roots = {self._media, Path(os.path.realpath(self._media))}
         named = Path(name)
         return self._media if any(named.is_relative_to(root) for root in roots) else workspace
@@ -92,7 +95,7 @@ class Attachments:
         return Media(_kind(mime), mime, name, size, path=str(folder / name))
 
     def _prune(self) -> None:
-        """Forget what was kept long ago."""
+        """Delete copies that are too old."""
         oldest_s = time.time() - KEEP_S
         for entry in self._kept.iterdir():
             with suppress(OSError):
@@ -105,7 +108,7 @@ def _lost(name: str, why: str) -> Media:
 
 
 def _by_name(name: str) -> str:
-    import mimetypes  # reads the system's lists: only where a file's bytes do not tell
+    import mimetypes  # reads the system's lists: only where a file's bytes do not show its type
 
     return mimetypes.guess_type(name, strict=False)[0] or "application/octet-stream"
 

@@ -1,7 +1,7 @@
-"""One tool call, from a model's words to a ToolReturn.
+"""Execute one tool call of a model and return a ToolResult.
 
-Find the tool, read the arguments, ask the policy, run, cut to size. Whatever happens on the way is
-a ToolReturn: the model learns what went wrong and can mend it. Only cancellation passes through.
+Look up the tool, parse the arguments, check the policy, run, cut to size. Every failure on the way
+becomes a ToolResult, so that the model can correct its call. Only cancellation passes through.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ MAX_IMAGES = 20
 MAX_IMAGE_CHARS = 7_000_000  # base64 of five megabytes
 
 Judge: TypeAlias = Callable[[ToolCall], Awaitable[Verdict]]
-Begin: TypeAlias = Callable[[Tool], Awaitable[None]]  # told right before a tool is run
+Begin: TypeAlias = Callable[[Tool], Awaitable[None]]  # called right before a tool runs
 
 
 async def _at_once(_tool: Tool) -> None:
-    """Nobody keeps books."""
+    """Accept the start of a call without recording it."""
 
 
 async def call(
@@ -41,7 +41,10 @@ async def call(
     begin: Begin = _at_once,
     max_chars: int = MAX_CHARS,
 ) -> ToolReturn:
-    """Do what the model asked, or say why not. `judge` sees the tool's own name, never an alias."""
+    """Execute the call or return the reason why not.
+
+    `judge` sees the tool's name, never an alias.
+    """
     try:
         result = await _answer(registry, ctx, call, judge, begin)
         content = tuple(_bounded(result, max_chars))
@@ -51,10 +54,10 @@ async def call(
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        # Nobody cancelled this run: something the tool waited for was cancelled under it.
+        # This run was not cancelled: something that the tool awaited was.
         log.exception("tool %s was cut off", one_line(call.name))
         return _failed(call, f"{one_line(call.name)} was cut off before it was done")
-    except LeaseLost:  # this run is not the one that counts any more
+    except LeaseLost:  # another run has taken over
         raise
     except HomarusError as exc:
         log.info("tool %s: %s", one_line(call.name), one_line(str(exc), 300))
@@ -110,7 +113,7 @@ def _failed(call: ToolCall, text: str) -> ToolReturn:
 
 
 def _bounded(result: Result, max_chars: int) -> Iterator[Text | Image]:
-    """The content within its limits, and a word where something was left out."""
+    """Return the content within its limits, with a remark where something was left out."""
     parts = [part for part in result.content if not isinstance(part, Text) or part.text]
     if not parts:
         yield Text("(no output)")
@@ -128,12 +131,12 @@ def _bounded(result: Result, max_chars: int) -> Iterator[Text | Image]:
 
 
 def _encodable(text: str) -> str:
-    """File names and outputs may hold bytes that are no text; a transcript cannot."""
+    """Replace bytes that are no text, as file names and outputs may hold; a transcript cannot."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _plain(call: ToolCall, details: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
-    """Details that can be stored; others are dropped and said in the log."""
+    """Return details that can be stored; others are dropped and logged."""
     try:
         json.dumps(details, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError):

@@ -1,6 +1,6 @@
-"""A tool call as people read it: one short line, and what came back as a block of text.
+"""Describe tool calls for people: one short line, and the output as a block of text.
 
-What looks like a secret is blotted out: these lines go to chats and screens.
+Secrets are redacted, because these lines are sent to chats and screens.
 """
 
 import re
@@ -17,7 +17,7 @@ _TICKS = re.compile(r"`{3,}")
 
 
 def subject(call: ToolCall) -> str:
-    """The argument that matters most, else all of them."""
+    """Return the main argument of a call, else all of them."""
     for key in _MATTERS:
         if key in call.args:
             return _shown(call.args[key])
@@ -25,18 +25,18 @@ def subject(call: ToolCall) -> str:
 
 
 def describe_call(call: ToolCall) -> str:
-    """A call as one short line: its name and the argument that matters most."""
+    """Return a call as one short line: its name and its main argument."""
     return _line(f"{call.name} {subject(call)}".strip())
 
 
 def tool_line(call: ToolCall) -> str:
-    """The same for a chat."""
+    """Return the line of a call for a chat."""
     about = subject(call)
     return _line(f"🔧 {call.name} · {about}" if about else f"🔧 {call.name}")
 
 
 def tool_output(call: ToolCall, result: ToolReturn) -> str:
-    """A call and what came back, for a chat that wants to see everything."""
+    """Return a call and its output, for a chat with full verbosity."""
     head = tool_line(call) + (" · failed" if result.is_error else "")
     output = clip_middle(redact(result.text).strip("\n"), MAX_OUTPUT_CHARS)
     if not output.strip():

@@ -1,6 +1,6 @@
-r"""One replacement in a text: exact, unique, and told as a diff. Pure.
+r"""Replace one exact, unique occurrence in a text and return a diff. Pure.
 
-A model writes `\n`; the file keeps the line endings it has, and every other byte too.
+A model writes `\n`; the file keeps its line endings and every other byte.
 """
 
 import io
@@ -30,7 +30,7 @@ class Change:
 
 
 def replace_once(text: str, old: str, new: str, *, name: str) -> Change:
-    """Replace the only occurrence of `old`; a ToolError says why it cannot be done."""
+    """Replace the only occurrence of `old`. Raises ToolError with the reason when it cannot."""
     if not old:
         raise ToolError("oldText is empty", fix="to make or replace a whole file use write")
     at, found = _find(text, old, name)
@@ -44,7 +44,7 @@ def replace_once(text: str, old: str, new: str, *, name: str) -> Change:
 
 
 def _find(text: str, old: str, name: str) -> tuple[int, str]:
-    r"""Where `old` stands, and how it is spelled there: its newlines may be `\r\n`."""
+    r"""Return where `old` occurs and its spelling there: its newlines may be `\r\n`."""
     spellings = dict.fromkeys((old, _with_ending(old, "\n"), _with_ending(old, "\r\n")))
     places = [(at, found) for found in spellings for at in islice(_places(text, found), _COUNTED)]
     if len(places) == 1:
@@ -61,7 +61,7 @@ def _find(text: str, old: str, name: str) -> tuple[int, str]:
 
 
 def _places(text: str, piece: str) -> Iterator[int]:
-    r"""Every occurrence, overlapping ones too; none begins in the middle of `\r\n`."""
+    r"""Return every occurrence, overlapping ones too; none starts in the middle of `\r\n`."""
     at = text.find(piece)
     while at >= 0:
         if not (piece.startswith("\n") and text[at - 1 : at] == "\r"):
@@ -70,7 +70,7 @@ def _places(text: str, piece: str) -> Iterator[int]:
 
 
 def _lines(text: str) -> list[str]:
-    r"""The lines with their ends, where `\n` alone ends a line."""
+    r"""Return the lines with their ends, where only `\n` ends a line."""
     return list(io.StringIO(text, newline="\n"))
 
 
@@ -79,13 +79,13 @@ def _with_ending(text: str, ending: str) -> str:
 
 
 def _ending(text: str, found: str) -> str:
-    """The line ending of what is replaced, else of most of the file."""
+    """Return the line ending of the replaced text, else of most of the file."""
     sample = found if "\n" in found else text
     return "\r\n" if sample.count("\r\n") * 2 > sample.count("\n") else "\n"
 
 
 def _nearby(text: str, old: str) -> str:
-    """The lines most like the one that was meant, for a model to look at again."""
+    """Return the lines most similar to the missing one, for the model to compare."""
     wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
     lines = text.split("\n")
     number = _nearest_line([line.strip() for line in lines], wanted)
@@ -97,7 +97,7 @@ def _nearby(text: str, old: str) -> str:
 
 
 def _nearest_line(lines: list[str], wanted: str) -> int | None:
-    """The same line with other blanks anywhere, else the most similar of the first thousand."""
+    """Return the line that differs only in blanks, else the most similar of the first thousand."""
     if wanted in lines:
         return lines.index(wanted)
     head = [line[:_COMPARED_CHARS] for line in lines[:_COMPARED_LINES]]
@@ -108,13 +108,13 @@ def _nearest_line(lines: list[str], wanted: str) -> int | None:
 
 
 def _common(before: list[str], after: list[str]) -> int:
-    """How many lines are the same at the start."""
+    """Return how many lines are equal at the start."""
     limit = min(len(before), len(after))
     return next((at for at in range(limit) if before[at] != after[at]), limit)
 
 
 def _diff(before: list[str], after: list[str], same: int, name: str) -> str:
-    """One hunk. The place is known, so nothing has to be compared but the two ends."""
+    """Return one hunk. The position is known, so only the two ends are compared."""
     tail = _common(before[same:][::-1], after[same:][::-1])
     old, new = before[same : len(before) - tail], after[same : len(after) - tail]
     start = max(0, same - CONTEXT_LINES)

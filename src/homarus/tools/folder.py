@@ -1,9 +1,9 @@
-"""One open folder and the names directly in it.
+"""One open directory and the names directly in it.
 
-On Linux and macOS a folder is a descriptor: every operation names one entry relative to it and
-never follows a link, so nothing that happens to the path meanwhile can lead elsewhere. Other
-systems have no such calls; there a folder is a real path, links of any kind are refused, and a
-program that swaps a folder for a link at the right instant is not defended against.
+On Linux and macOS a directory is a descriptor: every operation names one entry relative to it and
+never follows a link, so no change of the path can lead elsewhere. Other systems have no such
+calls; there a directory is a real path, links of any kind are refused, and a program that swaps a
+directory for a link at the right moment is not defended against.
 """
 
 import errno
@@ -24,7 +24,7 @@ BY_DESCRIPTOR = (
 )
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER = os.O_RDONLY | _NO_FOLLOW | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-# A fifo or a terminal opened by mistake must neither block nor become ours.
+# A fifo opened by mistake must not block, a terminal not become our controlling terminal.
 _FILE = (
     _NO_FOLLOW
     | getattr(os, "O_CLOEXEC", 0)
@@ -38,21 +38,21 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A name in a folder and what it is, links not followed."""
+    """A name in a directory and its kind; links are not followed."""
 
     name: str
     kind: Kind
 
 
 class Folder(Protocol):
-    """An open folder. Names are single components; every failure is an OSError."""
+    """An open directory. Names are single components; every failure is an OSError."""
 
     def enter(self, name: str) -> "Folder":
-        """Open a folder in this one; a link is ENOTDIR or ELOOP."""
+        """Open a directory in this one; a link raises ENOTDIR or ELOOP."""
         ...
 
     def link(self, name: str) -> str | None:
-        """Where a link points; None when the name is not a link."""
+        """Return where a link points, or None when the name is not a link."""
         ...
 
     def stat(self, name: str) -> os.stat_result: ...
@@ -68,12 +68,12 @@ class Folder(Protocol):
 
 
 def open_folder(root: Path) -> Folder:
-    """Open the folder at a path we trust, by the strongest means the system has."""
+    """Open the directory at a trusted path, by the safest means the system has."""
     return DescriptorFolder(os.open(root, _FOLDER & ~_NO_FOLLOW)) if BY_DESCRIPTOR else at(root)
 
 
 def at(root: Path) -> "PathFolder":
-    """The portable kind."""
+    """Open the portable kind of directory."""
     real = Path(os.path.realpath(root))
     if not real.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(root))
@@ -81,7 +81,7 @@ def at(root: Path) -> "PathFolder":
 
 
 class DescriptorFolder:
-    """A folder held by a file descriptor."""
+    """A directory held by a file descriptor."""
 
     __slots__ = ("fd",)
 
@@ -132,7 +132,7 @@ class DescriptorFolder:
 
 
 class PathFolder:
-    """A folder held by its real path, where the system has nothing better."""
+    """A directory held by its real path, for systems without descriptor-relative calls."""
 
     __slots__ = ("path",)
 
@@ -180,13 +180,13 @@ class PathFolder:
             yield from (Entry(each.name, _kind(each)) for each in found)
 
     def sync(self) -> None:
-        """Nothing: a folder cannot be synced here."""
+        """Do nothing: a directory cannot be synced on such systems."""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no descriptor is open."""
 
     def _plain(self, name: str) -> Path:
-        """The full path; links, junctions, short names and other aliases are refused."""
+        """Return the full path; links, junctions, short names and other aliases are refused."""
         full = self.path / name
         if Path(os.path.realpath(full)) != full:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)

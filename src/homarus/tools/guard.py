@@ -1,11 +1,12 @@
-"""Access beneath one root, component by component.
+"""File access beneath one root, component by component.
 
-`Beneath(root)` never hands a path to the system: it opens the root, then each folder in the one
-before it, following links itself as long as they stay inside. There is no moment between a check
-and an open for anybody to use. Refused: whatever leaves the root, absolute links, files with a
-second name (that name may be outside), and everything that is not a plain file or folder.
+`RootedFs(root)` never passes a path to the system: it opens the root, then each directory in the
+one before it, following links itself as long as they stay inside. There is no moment between a
+check and an open that another program could use. Refused: paths that leave the root, absolute
+links, files with a second name (that name may be outside), and everything that is not a plain file
+or directory.
 
-Every failure is a ToolError in words for the model.
+Every failure is a ToolError with a text for the model.
 """
 
 import errno
@@ -30,7 +31,7 @@ _REPLACING = threading.Lock()
 
 
 class Changed(ToolError):
-    """Somebody else was faster."""
+    """The file was modified between reading it and writing it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write did."""
+    """The result of a write."""
 
     path: str
     created: bool
@@ -52,7 +53,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The first entries of a folder by name, and how many more there are."""
+    """The first entries of a directory by name, and how many more there are."""
 
     entries: tuple[Entry, ...]
     left_out: int
@@ -60,7 +61,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Something met on a walk; `path` is from the root."""
+    """An entry found on a walk; `path` is from the root."""
 
     path: str
     kind: Kind
@@ -68,7 +69,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An open folder beneath the root."""
+    """An open directory beneath the root."""
 
     folder: Folder
     path: str
@@ -76,7 +77,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An open folder and the name in it that a path means; no name: the folder itself."""
+    """An open directory and the name in it that a path means; no name: the directory itself."""
 
     folder: Folder
     name: str
@@ -84,7 +85,7 @@ class _Place:
 
 
 class Beneath:
-    """The files and folders beneath one root. Without `links`, none is followed, inside either."""
+    """The files and directories beneath one root. Without `links`, no link is followed."""
 
     def __init__(
         self,
@@ -112,10 +113,10 @@ class Beneath:
     def write_atomic(
         self, path: str, data: bytes, *, seen: os.stat_result | None = None, new: bool = False
     ) -> Written:
-        """Replace or create a file, whole or not at all; missing folders are made.
+        """Replace or create a file atomically; missing directories are created.
 
-        With `seen`, the file must still be the one that was read; hold it open until here. With
-        `new`, there must be none. Else it is Changed.
+        With `seen`, the file must still be the one that was read; keep it open until here. With
+        `new`, there must be none. Otherwise FileChangedError is raised.
         """
         with _in_words(path), self._place(path.rstrip("/"), writing=True) as place:
             if not place.name or path.endswith("/"):
@@ -129,12 +130,12 @@ class Beneath:
         return Written(place.path, created=before is None)
 
     def stat(self, path: str) -> os.stat_result:
-        """What stands there, links inside followed."""
+        """Return the status of an entry, following links inside the root."""
         with _in_words(path), self._place(path) as place:
             return place.folder.stat(place.name) if place.name else place.folder.stat_self()
 
     def listdir(self, path: str, limit: int) -> Listing:
-        """What is in a folder, in order of name."""
+        """Return the entries of a directory, in order of name."""
         with _in_words(path), self.hold(path) as held:
             entries = _sorted(held.folder, MAX_ENTRIES)
             return Listing(tuple(entries[:limit]), max(0, len(entries) - limit))
@@ -142,9 +143,9 @@ class Beneath:
     def walk(
         self, path: str, *, skip: Collection[str] = (), max_entries: int = MAX_ENTRIES
     ) -> Iterator[Found]:
-        """Everything beneath a folder in order of name, or the one file; links are not followed.
+        """Yield everything beneath a directory by name, or the one file; links are not followed.
 
-        Folders named in `skip`, those that cannot be read, and the gateway's state are left out.
+        Directories named in `skip`, unreadable ones, and the gateway's state are left out.
         """
         with _in_words(path), self._place(path) as place:
             if place.name and not stat.S_ISDIR(place.folder.stat(place.name).st_mode):
@@ -155,7 +156,7 @@ class Beneath:
 
     @contextmanager
     def hold(self, path: str) -> Iterator[Held]:
-        """Keep a folder open; while it is, it stays the same folder whatever its path becomes."""
+        """Open a directory; while open, it stays the same whatever happens to its path."""
         with ExitStack() as closing:
             with _in_words(path):
                 place = closing.enter_context(self._place(path))
@@ -186,7 +187,7 @@ class Beneath:
 class _Steps:
     """A walk from the root to a name.
 
-    It holds every folder on the way, so `..` is only a step back to one that we came through.
+    It holds every directory on the way, so `..` only returns to one of them.
     """
 
     def __init__(
@@ -199,7 +200,7 @@ class _Steps:
         closing.callback(self._close)
 
     def take(self, parts: tuple[str, ...]) -> _Place:
-        """Follow the components, each link by hand, to the last."""
+        """Follow the components to the last, resolving each link explicitly."""
         todo = list(reversed(parts))
         links = 0
         while todo:
@@ -291,7 +292,7 @@ def _version(status: os.stat_result) -> tuple[int, int, int]:
 def _replace(
     place: _Place, data: bytes, before: os.stat_result | None, check: Callable[[], None]
 ) -> None:
-    """Write beside the file, then put the new one in its place."""
+    """Write a temporary file next to the target, then rename it."""
     temporary = f".{secrets.token_hex(8)}.tmp"
     fd = place.folder.create(temporary, 0o666)
     try:
@@ -301,7 +302,7 @@ def _replace(
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        with _REPLACING:  # two runs that saw the same file: one of them is told
+        with _REPLACING:  # of two runs that read the same file, one gets the error
             check()
             place.folder.rename(temporary, place.name)
     except BaseException:
@@ -322,7 +323,7 @@ def _keep_mode(fd: int, before: os.stat_result) -> None:
 
 
 def _walk(top: Held, skip: Collection[str], max_entries: int) -> Iterator[Found]:
-    """Depth first, one open folder per level."""
+    """Walk depth first, with one open directory per level."""
     levels = [_Level(top.folder, "" if top.path == "." else f"{top.path}/", max_entries)]
     seen = 0
     try:
@@ -344,7 +345,7 @@ def _walk(top: Held, skip: Collection[str], max_entries: int) -> Iterator[Found]
 
 
 class _Level:
-    """An open folder on a walk, and how far we are in it."""
+    """An open directory on a walk, and the position in it."""
 
     def __init__(self, folder: Folder, prefix: str, max_entries: int) -> None:
         self.folder = folder
@@ -356,7 +357,7 @@ class _Level:
 
 
 def _inner(level: _Level, name: str, max_entries: int) -> list[_Level]:
-    """The next level down; none when it cannot be read, or is no folder any more."""
+    """Return the next level down, or None when it is unreadable or no longer a directory."""
     try:
         folder = level.folder.enter(name)
     except OSError:

@@ -1,4 +1,4 @@
-"""A window of lines in a file of any size, in bounded memory and time."""
+"""Read a window of lines from a file of any size, in bounded memory and time."""
 
 import os
 from typing import BinaryIO
@@ -12,9 +12,9 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Lines from `offset` on. `cut`: the first line alone was too long, and is not whole.
+    """Lines from `offset` on. `cut`: the first line alone was too long, and is incomplete.
 
-    `more` lines follow; at least so many when not `counted`.
+    `more` lines follow; at least that many when not `counted`.
     """
 
     data: bytes
@@ -25,7 +25,7 @@ class Window:
 
 
 def read_window(file: BinaryIO, offset: int, max_lines: int, max_bytes: int) -> Window:
-    """Read whole lines from line `offset` (from 1) while they fit."""
+    """Read complete lines from line `offset` (from 1) while they fit."""
     before, whole = _skip(file, offset - 1)
     if before < offset - 1:
         raise ToolError(f"offset {offset} is past the end", fix=f"the file has {before} lines")
@@ -50,7 +50,7 @@ def read_window(file: BinaryIO, offset: int, max_lines: int, max_bytes: int) -> 
 
 
 def _skip(file: BinaryIO, count: int | None) -> tuple[int, bool]:
-    """Go past `count` lines, or all; how many there were, and whether we got to the end of them.
+    """Skip `count` lines or all; return how many there were, and whether the end was reached.
 
     A last line without its newline counts.
     """

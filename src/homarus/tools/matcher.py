@@ -1,7 +1,7 @@
-"""Finding the lines of a text that match, within a time that somebody chose.
+"""Find the matching lines of a text within a time limit.
 
-Plain text is searched here. A regular expression runs in a child process, because one like
-`(a+)+$` never ends and nothing else can stop it: the child is killed when a text takes too long.
+Plain text is searched in this process. A regular expression runs in a child process, because one
+like `(a+)+$` never ends and nothing else can stop it: the child is killed on timeout.
 """
 
 import json
@@ -26,10 +26,10 @@ _CHILD = Path(__file__).with_name("matcher_child.py")
 
 
 class Matcher(Protocol):
-    """Which lines match? One thread uses it, and closes it."""
+    """Finds matching lines. One thread uses it and closes it."""
 
     def lines(self, text: str, limit: int) -> list[int]:
-        """Numbers of the first matching lines, from 1; a ToolTimeout when it takes too long."""
+        """Return the first matching line numbers, from 1. Raises ToolTimeoutError on timeout."""
         ...
 
     def close(self) -> None: ...
@@ -43,7 +43,7 @@ def make_matcher(
     stop: threading.Event,
     per_text_s: float = PER_TEXT_S,
 ) -> Matcher:
-    """The cheapest matcher for a pattern. Setting `stop` makes it give up."""
+    """Return the cheapest matcher for a pattern. Setting `stop` cancels it."""
     if not pattern or len(pattern) > MAX_PATTERN_CHARS:
         raise ToolError(f"a pattern has 1 to {MAX_PATTERN_CHARS} characters")
     if literal or not _SPECIAL & set(pattern):
@@ -52,7 +52,7 @@ def make_matcher(
 
 
 class Literal:
-    """Plain text, found as it is written."""
+    """Finds plain text."""
 
     def __init__(self, pattern: str, *, ignore_case: bool) -> None:
         self._ignore_case = ignore_case
@@ -70,11 +70,11 @@ class Literal:
         return numbers
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resource is open."""
 
 
 class Regex:
-    """A regular expression in a child process."""
+    """Runs a regular expression in a child process."""
 
     def __init__(
         self, pattern: str, *, ignore_case: bool, stop: threading.Event, per_text_s: float
@@ -109,14 +109,14 @@ class Regex:
         self._child.kill()
         self._child.wait()
         for pipe in (self._child.stdin, self._child.stdout):
-            with suppress(OSError):  # what was not yet sent is of no interest
+            with suppress(OSError):  # unsent data no longer matters
                 pipe and pipe.close()
 
     def _ask(self, text: str, within_s: float) -> Json:
         data = text.encode("utf-8", "replace")
         answer = b""
         self._due_s = time.monotonic() + within_s
-        with suppress(BrokenPipeError):  # killed while it read
+        with suppress(BrokenPipeError):  # killed while it was reading
             if self._child.stdin and self._child.stdout:
                 self._child.stdin.write(len(data).to_bytes(4, "big") + data)
                 self._child.stdin.flush()

@@ -1,8 +1,8 @@
-"""The child that runs a regular expression for `matcher.py`; it imports nothing of ours.
+"""The child process that runs a regular expression for `matcher.py`; it imports no module of ours.
 
-Python's `re` may take longer than the sun will last, holds the interpreter's lock meanwhile, and
-cannot be interrupted; a process can be killed. A frame on stdin is a length (4 bytes) and UTF-8
-text: first the pattern as JSON, then texts to search. One JSON line answers each.
+Python's `re` may run practically for ever, holds the interpreter's lock meanwhile, and cannot be
+interrupted; a process can be killed. A frame on stdin is a length (4 bytes) and UTF-8 text: first
+the pattern as JSON, then texts to search. One JSON line answers each.
 """
 
 import json
@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 from typing import BinaryIO
 
-CPU_S = 60  # should nobody be left to kill us
+CPU_S = 60  # in case no parent is left to kill us
 
 
 def main() -> None:

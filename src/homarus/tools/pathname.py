@@ -1,8 +1,8 @@
-"""Path strings from a model: what is accepted, and what it means beneath one root. Pure.
+"""Check path strings from a model and resolve them beneath one root. Pure.
 
-A path is taken literally: nothing is decoded, no variable is expanded, `~` only means home when
-home is inside the root. What is written must also be a name that every system we run on can hold,
-because a workspace travels.
+A path is literal: nothing is decoded, no variable is expanded, `~` only means home when home is
+inside the root. A path to write must also be a valid name on every supported system, because a
+workspace may be moved between them.
 """
 
 import re
@@ -24,12 +24,12 @@ PRIVATE = frozenset({".openclaw", ".clawdbot", ".moltbot"})
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _DRIVE = re.compile(r"[A-Za-z]:($|[/\\])")
 _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])(\..*)?", re.IGNORECASE)
-_JOINERS = "\u200c\u200d"  # part of ordinary words in some scripts, and of emoji
+_JOINERS = "\u200c\u200d"  # used in ordinary words of some scripts, and in emoji
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def split(path: str, roots: Iterable[Path], home: Path) -> tuple[str, ...]:
-    """The components beneath the root; `..` and a final `""` (a trailing slash) are kept.
+    """Return the components beneath the root, with `..` and a final `""` (a trailing slash).
 
     `roots` are the spellings of the one root: as configured, and resolved.
     """
@@ -51,7 +51,7 @@ def split(path: str, roots: Iterable[Path], home: Path) -> tuple[str, ...]:
 
 
 def check_text(path: str) -> None:
-    """Refuse what is not a path, or not one that a person could read."""
+    """Refuse text that is not a path, or not one that a person could read."""
     if not path:
         raise ToolError("the path is empty", fix="name a file; . is the workspace itself")
     hidden = next((ch for ch in path if _is_hidden(ch)), "")
@@ -68,7 +68,7 @@ def check_text(path: str) -> None:
 
 
 def check_name(name: str, *, writing: bool) -> None:
-    """Refuse a name the walk is about to use: asked of each one, also behind a link."""
+    """Refuse an unsafe name; the walk checks each one, also behind a link."""
     folded = fold(name)
     if folded in PRIVATE:
         raise ToolDenied(f"{shown(name)} holds the gateway's own state: not for file tools")
@@ -81,7 +81,7 @@ def check_name(name: str, *, writing: bool) -> None:
 
 
 def shown(path: str) -> str:
-    """A path for a message: one line, nothing hidden, not too long."""
+    """Return a path for a message: one line, nothing hidden, not too long."""
     return one_line(path, 120) or "(empty)"
 
 
@@ -98,6 +98,6 @@ def _is_hidden(ch: str) -> bool:
 
 
 def fold(name: str) -> str:
-    """As the most forgiving file system compares names: no case, no joiners, no trailing dots."""
+    """Return the name as the most lenient file system compares it: no case or final dots."""
     plain = "".join(ch for ch in name if ch not in _JOINERS)
     return unicodedata.normalize("NFKC", plain).casefold().rstrip(" .")

@@ -1,7 +1,7 @@
-"""Shell-style name patterns: `*`, `?`, `[…]`, `{a,b}`, and `**` for any number of folders. Pure.
+"""Match shell-style patterns: `*`, `?`, `[…]`, `{a,b}`, and `**` for any directories. Pure.
 
-A pattern without a slash is about the last name of a path, at any depth; one with a slash is about
-the whole path. Matching takes time in proportion to pattern and path, whatever the pattern.
+A pattern without a slash matches the last name of a path, at any depth; one with a slash matches
+the complete path. Matching takes time in proportion to pattern and path, whatever the pattern.
 """
 
 import re
@@ -16,7 +16,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 def compile_glob(pattern: str) -> Callable[[str], bool]:
-    """A test for slash-separated relative paths."""
+    """Return a test for slash-separated relative paths."""
     if not pattern or len(pattern) > MAX_CHARS:
         raise ToolError(f"a pattern has 1 to {MAX_CHARS} characters")
     choices: list[list[str]] = []
@@ -28,7 +28,7 @@ def compile_glob(pattern: str) -> Callable[[str], bool]:
 
 
 def expand(pattern: str) -> Iterator[str]:
-    """`a{b,c}` is `ab` and `ac`, from the inside out; other braces stand for themselves."""
+    """Expand `a{b,c}` to `ab` and `ac`, from the inside out; other braces are literal."""
     found = next((each for each in _BRACES.finditer(pattern) if "," in each[1]), None)
     if not found:
         yield pattern
@@ -38,13 +38,13 @@ def expand(pattern: str) -> Iterator[str]:
 
 
 def _segments(choice: str) -> list[str]:
-    """What each name on the way must be; two `**` in a row say no more than one."""
+    """Return the pattern of each name on the path; a repeated `**` is dropped."""
     parts = choice.split("/") if "/" in choice else ["**", choice]
     return [part for at, part in enumerate(parts) if part != "**" or parts[at - 1 : at] != ["**"]]
 
 
 def _match(pattern: list[str], names: list[str]) -> bool:
-    """Names against segments, keeping the set of places in the pattern that could be next."""
+    """Match names against segments, tracking the set of possible positions in the pattern."""
     places = _skip({0}, pattern)
     for name in names:
         step = set[int]()
@@ -59,5 +59,5 @@ def _match(pattern: list[str], names: list[str]) -> bool:
 
 
 def _skip(places: set[int], pattern: list[str]) -> set[int]:
-    """`**` may stand for no folder at all."""
+    """Add the positions after `**`, which may match no directory at all."""
     return places | {at + 1 for at in places if pattern[at : at + 1] == ["**"]}

@@ -1,7 +1,7 @@
 """The tools a run may use, by name.
 
-Nothing is registered anywhere: every Tool at the top level of a module is in. A name is found as
-models write it (any case, blanks around it) and by its aliases; a tool's own name beats an alias.
+There is no registration: every Tool at the top level of a module is included. Lookup ignores case
+and surrounding blanks, as models write names, and knows aliases; a tool's name beats an alias.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,16 +27,19 @@ class Registry:
 
     @classmethod
     def from_modules(cls, *modules: ModuleType) -> "Registry":
-        """Every Tool at the top level of these modules."""
+        """Return a registry of every Tool at the top level of these modules."""
         found = (each for module in modules for each in vars(module).values())
         return cls({id(each): each for each in found if isinstance(each, Tool)}.values())
 
     def where(self, keep: Callable[[Tool], bool]) -> "Registry":
-        """Those tools only; the others are unknown names."""
+        """Return a registry of the tools that pass the test."""
         return Registry(tool for tool in self if keep(tool))
 
     def get(self, name: str) -> Tool:
-        """The tool a model means, or a ToolError that names the nearest."""
+        """Return the tool a model means.
+
+        Raises ToolError with the closest names when it is unknown.
+        """
         tool = self._by_name.get(normalise(name))
         if tool:
             return tool
@@ -48,12 +51,12 @@ class Registry:
         raise ToolError(f"there is no tool named {one_line(name, 60)!r}", fix=hint)
 
     def alone(self, call: ToolCall) -> bool:
-        """Must this call run by itself, in order? An unknown tool harms nobody."""
+        """Return whether the call must run alone, in order; an unknown tool need not."""
         tool = self._by_name.get(normalise(call.name))
         return tool is not None and tool.serial
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What a model is told, in order of name: the same bytes every time."""
+        """Return the specifications for a model in order of name: the same bytes every time."""
         return tuple(tool.spec for tool in self)
 
     def __iter__(self) -> Iterator[Tool]:
@@ -67,5 +70,5 @@ class Registry:
 
 
 def normalise(name: str) -> str:
-    """A tool's name as it is compared."""
+    """Return a tool's name as it is compared."""
     return name.strip().lower().replace("-", "_")

@@ -1,11 +1,11 @@
-"""Tools: a typed async function becomes a thing a model can call.
+"""Turn typed async functions into tools that a model can call.
 
     @tool(group="fs")
     async def read(ctx: ToolContext, path: str, limit: int | None = None) -> str:
         '''Read a file of the workspace.'''
 
-The signature is the schema, the docstring the model's manual. A tool returns text, or a Result
-when it has pictures or details to give.
+The signature is the schema, the docstring the model's manual. A tool returns text, or a ToolOutput
+when it returns images or details.
 """
 
 import inspect
@@ -24,7 +24,7 @@ from homarus.providers.base import ToolSpec
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is asked before something dangerous: shown verbatim."""
+    """The request for approval that a person sees verbatim before something dangerous runs."""
 
     title: str
     detail: str
@@ -36,15 +36,15 @@ Ask: TypeAlias = Callable[[Question], Awaitable[bool]]
 
 
 async def nobody(question: Question) -> bool:
-    """Nobody is there to answer: no."""
+    """Deny: no person can answer."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """What became of a message that was handed over; `why` says what went wrong.
+    """The result of sending a message; `why` is the reason of a failure.
 
-    `queued`: it goes out as soon as it can. `unknown`: it may have arrived.
+    `queued`: it is sent as soon as possible. `unknown`: it may have been delivered.
     """
 
     state: Literal["sent", "queued", "unknown", "failed"]
@@ -53,10 +53,10 @@ class Posted:
 
 
 class Mail(Protocol):
-    """How a tool reaches chats. What a service cannot do is a ToolError, what fails there, too."""
+    """Lets a tool reach chats. Raises ToolError when a service cannot do something or fails."""
 
     def accounts(self) -> Sequence[tuple[str, str]]:
-        """The accounts at work: channel and account."""
+        """Return the running accounts as channel and account."""
         ...
 
     def find(
@@ -68,23 +68,23 @@ class Mail(Protocol):
         thread: str = "",
         here: Address | None = None,
     ) -> Address:
-        """The chat that is meant; what is not named is as here."""
+        """Resolve the address of a chat; missing parts are those of the current chat."""
         ...
 
     async def knows(self, agent: str, to: Address) -> bool:
-        """Whether an agent has talked there, or its owner has named the chat or the person."""
+        """Return whether an agent has used the chat, or its owner has named the chat or person."""
         ...
 
     async def attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
-        """Files by their names in the workspace; those that cannot be had say why."""
+        """Resolve files of the workspace by name; those that cannot be attached give a reason."""
         ...
 
     async def post(self, to: Address, text: str, extras: Extras, key: str) -> Posted:
-        """Have a message sent, once for one key, and wait a little for its receipt."""
+        """Send a message, once for one key, and wait a little for its receipt."""
         ...
 
     async def react(self, to: Address, message_id: str, emoji: str) -> None:
-        """React to a message; "" takes the reaction back."""
+        """React to a message; "" removes the reaction."""
         ...
 
     async def edit(self, to: Address, message_id: str, text: str) -> None: ...
@@ -94,9 +94,9 @@ class Mail(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a tool may know about the run it serves.
+    """What a tool knows about its run.
 
-    `here` is the chat that is answered, `message_id` the message there. `mail` is missing where
+    `here` is the chat that is answered, `message_id` the message in it. `mail` is None where
     no chat can be reached.
     """
 
@@ -114,7 +114,7 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """More than text: pictures for the model, details for people and programs."""
+    """A tool's output with images for the model and details for people and programs."""
 
     content: tuple[Text | Image, ...]
     details: Mapping[str, Json] | None = None
@@ -128,9 +128,9 @@ Run: TypeAlias = Callable[..., Awaitable[str | Result]]
 class Tool:
     """A callable with a schema.
 
-    `serial` tools run alone and in order; the others may run side by side. An `idempotent` tool
-    may be run again when its outcome is unknown. A tool that `asks` puts its own question to the
-    person, so nobody asks for it. `timeout_s` is the pipeline's deadline; None: it keeps its own.
+    `serial` tools run alone and in order; the others may run in parallel. An `idempotent` tool
+    may be run again when its outcome is unknown. A tool that `asks` requests approval itself, so
+    the pipeline does not. `timeout_s` is the pipeline's timeout; None: the tool has its own.
     """
 
     spec: ToolSpec
@@ -148,7 +148,7 @@ class Tool:
         return self.spec.name
 
     def parse(self, args: Mapping[str, Json]) -> dict[str, Any]:
-        """The arguments by their Python names, or a ToolError that says how they should be."""
+        """Return the arguments by their Python names. Raises ToolError with what is expected."""
         try:
             params = self.params.model_validate(args)
         except ValidationError as exc:
@@ -163,7 +163,7 @@ P = ParamSpec("P")
 
 
 class _Params(BaseModel):
-    """Base of every tool's arguments: an unknown one is an error the model can mend."""
+    """Base of every tool's arguments: an unknown one is an error that the model can correct."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
@@ -178,7 +178,7 @@ def tool(
     asks: bool = False,
     timeout_s: float | None = TIMEOUT_S,
 ) -> Callable[[Callable[Concatenate[ToolContext, P], Awaitable[str | Result]]], Tool]:
-    """Turn `async def name(ctx, …) -> str | Result` into a Tool."""
+    """Turn `async def name(ctx, …) -> str | ToolOutput` into a Tool."""
 
     def wrap(run: Callable[Concatenate[ToolContext, P], Awaitable[str | Result]]) -> Tool:
         called = name or run.__name__
@@ -195,7 +195,7 @@ def tool(
 
 
 def _schema(params: type[BaseModel]) -> dict[str, Json]:
-    """The JSON schema without what a model has no use for: titles, null as a way to say nothing."""
+    """Return the JSON schema without titles and without null as the value of absent arguments."""
     schema = params.model_json_schema()
     schema.pop("title", None)
     properties = schema.setdefault("properties", {})

@@ -13,6 +13,7 @@ from homarus.agent.run import Outcome
 from homarus.agent.run_registry import RunRegistry
 from homarus.agent.services import RunServices
 from homarus.agent.spend import Spend
+from homarus.channels.roster import find_traits
 from homarus.config import schema
 from homarus.core.bus import Bus
 from homarus.core.errors import (
@@ -85,6 +86,7 @@ class Stage:
         self.stranded: list[str] = []
         self.wishes: list[Wish] = []
         self.services = RunServices(
+            find_traits=find_traits,
             sessions=self.sessions,
             store=self.store,
             bus=self.bus,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from homarus.core.message import Image, Message, Origin, Part, Text, ToolReturn, Usage
-from homarus.providers.anthropic_request import Turns
+from homarus.providers.anthropic_request import Turns, turn_json
 from homarus.sessions.transcript import compaction, read_message
 
 ORIGIN = Origin("api", "p", "m")
@@ -32,7 +32,7 @@ def summary(text: str, at_ms: int = 0) -> Message:
 
 def as_bytes(messages: Sequence[Message]) -> bytes:
     turns = Turns(provider="p", model="m", sees_images=True, unsigned=True)
-    return b",".join(turn.json() for turn in turns.render(messages))
+    return b",".join(turn_json(turn) for turn in turns.render(messages))
 
 
 def cut(text: str, steps: Sequence[int]) -> list[str]:

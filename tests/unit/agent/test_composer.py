@@ -14,6 +14,7 @@ from homarus.agent.prompt.composer import Composer
 from homarus.agent.prompt.injection import WorkspaceFile
 from homarus.agent.prompt.report import Place, describe, read_report
 from homarus.agent.workspace import seed
+from homarus.channels.roster import find_traits
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
 from homarus.core.message import Address
@@ -193,15 +194,20 @@ def test_chat_context_joins_prompts_of_group_and_topic(home: Path) -> None:
 
     def told(*place: str, thread: str | None = None, group: bool = True) -> Chat:
         chat, account = place
-        return chat_of(config, Address("telegram", chat, account, thread), group=group)
+        return chat_of(
+            config,
+            Address("telegram", chat, account, thread),
+            find_traits=find_traits,
+            group=group,
+        )
 
     assert told("-1", "default") == told("telegram:-1", "default") == Chat("Be kind.")
     assert told("-1", "default", thread="5") == Chat("Be kind.\n\nBe brief.")
     assert told("-2", "work", thread="5") == Chat("Be wary.", "extensive")
     assert told("42", "work", group=False) == Chat("", "extensive")  # no group at all
-    assert chat_of(config, Address("irc", "-1"), group=True) == NO_CHAT
+    assert chat_of(config, Address("irc", "-1"), find_traits=find_traits, group=True) == NO_CHAT
     empty = Config.model_validate({"channels": {"x": None}})
-    assert chat_of(empty, Address("x", "1"), group=True) == NO_CHAT
+    assert chat_of(empty, Address("x", "1"), find_traits=find_traits, group=True) == NO_CHAT
     text = (
         Composer()
         .compose(agent(home), GROUP, LARGE, TOOLS, extra="Now.", chat=told("-1", "default"))

@@ -2,6 +2,7 @@
 
 import os
 from datetime import UTC, date
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.agent.agent import Agent
+from homarus.agent.prompt import hearing
 from homarus.agent.prompt.daily import opening_notes
-from homarus.agent.prompt.hearing import hear
+from homarus.channels.roster import find_traits
 from homarus.config.zone import day_in
 from homarus.core.message import Address, Inbound
 from homarus.core.wrapping import strip
@@ -18,6 +20,8 @@ from homarus.memory.diary import write_note
 from homarus.memory.place import Place
 from homarus.memory.view import audience_of
 from homarus.sessions.envelope import Rules, with_notes
+
+hear = partial(hearing.hear, find_traits=find_traits)
 
 TODAY = date(2026, 4, 15)
 MAIN = "agent:main:main"

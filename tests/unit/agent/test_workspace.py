@@ -9,6 +9,7 @@ import pytest
 from homarus.agent import workspace
 from homarus.agent.prompt.files import Reader
 from homarus.agent.prompt.injection import inject, names_for
+from homarus.config.paths import Paths
 from homarus.core.errors import UserError
 
 
@@ -193,3 +194,21 @@ def test_advice_ignores_linked_workspace_in_use(tmp_path: Path) -> None:
     (state / "workspace").symlink_to(tmp_path / "real")
     told = workspace.advise([state / "workspace"], tmp_path, state)
     assert not [one for one in told if "no agent" in one.text]
+
+
+def test_trash_agent_folders_moves_only_those_in_the_state_dir(tmp_path: Path) -> None:
+    paths = Paths.find({"HOME": str(tmp_path), "OPENCLAW_STATE_DIR": str(tmp_path / "state")})
+    own, foreign, linked = (
+        tmp_path / "state" / "workspace-ops",
+        tmp_path / "mine",
+        tmp_path / "state" / "workspace-link",
+    )
+    for folder in (own, foreign):
+        folder.mkdir(parents=True)
+    linked.symlink_to(foreign)
+    trash = workspace.trash_agent_folders(
+        paths, "ops", 5, own, foreign, linked, tmp_path / "state" / "none"
+    )
+    assert trash == tmp_path / "state" / "trash" / "ops-5"
+    assert [path.name for path in trash.iterdir()] == ["workspace-ops"]
+    assert foreign.is_dir() and linked.is_symlink()

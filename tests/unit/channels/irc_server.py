@@ -1,4 +1,4 @@
-"""An IRC server that does as a test says: enough of one to be on, and trouble when wanted."""
+"""A scriptable IRC server: enough to register on, with faults on demand."""
 
 import asyncio
 import ssl
@@ -52,7 +52,7 @@ class Server:
         ]
 
     def tell(self, *lines: str | bytes) -> None:
-        """Send lines to the client that came last."""
+        """Send lines to the client that connected last."""
         assert self._writer is not None
         raw = [line.encode() if isinstance(line, str) else line for line in lines]
         self._writer.write(b"".join(line + b"\r\n" for line in raw))
@@ -62,7 +62,7 @@ class Server:
         self._writer.transport.abort()
 
     async def heard(self, start: str, times: int = 1) -> str:
-        """Wait until a line came that begins so."""
+        """Wait for a line with this start."""
         while len(found := [line for line in self.said if line.startswith(start)]) < times:
             self._news.clear()
             await self._news.wait()
@@ -100,7 +100,7 @@ class Server:
 
 @asynccontextmanager
 async def serving(tls: ssl.SSLContext | None = None, **options: str) -> AsyncIterator[Server]:
-    """The server, on a port of its own."""
+    """Run the server on a free port."""
     server = Server(**options)
     listener = await asyncio.start_server(server.talk, "127.0.0.1", 0, ssl=tls)
     server.port = listener.sockets[0].getsockname()[1]
@@ -111,7 +111,7 @@ async def serving(tls: ssl.SSLContext | None = None, **options: str) -> AsyncIte
 
 
 class Desk(fakes.Desk):
-    """IRC has no place to read from, and nobody to tell."""
+    """A handler without cursor: IRC has none to resume at."""
 
     async def __call__(
         self,
@@ -129,7 +129,7 @@ class Desk(fakes.Desk):
 def channel(
     server: Server, *, pace: Pace = QUICK, clock: Clock | None = None, **more: Json
 ) -> IrcChannel:
-    """An account on the server."""
+    """Return an account on the server."""
     given = {"host": "127.0.0.1", "port": server.port, "tls": False, "nick": "bot", **more}
     place = Place("irc", "default", clock or SystemClock())
     return IrcChannel(place, Settings.read(given), pace)
@@ -137,7 +137,7 @@ def channel(
 
 @asynccontextmanager
 async def running(account: IrcChannel, desk: Desk) -> AsyncIterator[asyncio.Task[None]]:
-    """The account, at work for as long as the block lasts."""
+    """Run the account while the block lasts."""
     async with asyncio.timeout(GUARD_S), asyncio.TaskGroup() as group:
         task = group.create_task(account.run(desk))
         yield task

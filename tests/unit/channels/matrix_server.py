@@ -1,6 +1,6 @@
-"""A homeserver that says what a test tells it to: a fake, for what a real one seldom does.
+"""A scriptable fake homeserver, for what a real one seldom does.
 
-What a real one does is shown against Synapse (tests/peers/test_matrix*.py).
+Normal behaviour is tested against Synapse (tests/peers/test_matrix*.py).
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Asked:
         return json.loads(self.body)
 
 
-# A status and what is said with it: JSON, or bytes as they are. None: it hangs up.
+# A status and a body: JSON, or raw bytes. None disconnects.
 Said: TypeAlias = tuple[int, Any] | None
 Answer: TypeAlias = Said | Callable[[Asked], Said]
 
@@ -53,7 +53,7 @@ USUAL: tuple[tuple[str, Answer], ...] = (
 
 
 class Server:
-    """`answers` are looked through from the newest; `syncs` are given one after the other."""
+    """A fake; the newest matching one of `answers` is used, `syncs` are served in order."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[str, Answer]] = list(USUAL)
@@ -102,7 +102,7 @@ class Server:
             del self._lines[task]
 
     async def close(self) -> None:
-        """Hang up on everybody."""
+        """Disconnect all clients."""
         self._closing.set()
         for writer in self._lines.values():
             writer.transport.abort()
@@ -187,6 +187,6 @@ def event(text: str, id_: str = "$1", **more: Any) -> dict[str, Any]:
 
 
 def sync(since: str, *events: Mapping[str, Any], room: str = "!r", **timeline: Any) -> Said:
-    """An answer with what happened in one room."""
+    """Return a sync response with events of one room."""
     told = {"timeline": {"events": events, "limited": False, **timeline}}
     return 200, {"next_batch": since, "rooms": {"join": {room: told}} if events else {}}

@@ -1,4 +1,4 @@
-"""A bot of ours on the strict fake of Telegram, for tests."""
+"""A bot of ours on the strict fake of Telegram."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,14 +24,14 @@ def bot(
     clock: Clock | None = None,
     **said: Json,
 ) -> Telegram:
-    """A bot whose section of the config says this."""
+    """Return a bot with this config section."""
     settings = Settings.read({"botToken": server.token, "apiRoot": server.url, **said})
     return create(Place("telegram", account, clock or SystemClock(), commands), settings)
 
 
 @asynccontextmanager
 async def running(channel: Telegram, desk: Desk) -> AsyncIterator[asyncio.Task[None]]:
-    """The channel at work, until the block ends."""
+    """Run the channel while the block lasts."""
     async with asyncio.TaskGroup() as group:
         task = group.create_task(channel.run(desk))
         try:
@@ -45,6 +45,6 @@ def to(chat: int = ADA, thread: str | None = None) -> Address:
 
 
 async def send(channel: Telegram, text: str, chat: int = ADA, **more: Any) -> Receipt:
-    """Send as the courier does."""
+    """Send as the outbox worker does."""
     thread = more.pop("thread", None)
     return await channel.send(Outbound(to(chat, thread), text, "key-1", Extras(**more)))

@@ -1,4 +1,4 @@
-"""HTTP to a chat service: its address as somebody typed it, and what cannot be sent."""
+"""The service client: typed addresses, and files that cannot be sent."""
 
 import asyncio
 
@@ -13,17 +13,17 @@ from homarus.testing.telegram_server import ADA, TelegramServer
     "address",
     ["", "x", "ftp://x", "http://", "http://[x", "http://x:port", "http://x:99999", "http://x:0"],
 )
-def test_what_is_no_address_is_the_user_s_mistake(address: str) -> None:
+def test_service_client_invalid_address_raises_config_error(address: str) -> None:
     with pytest.raises(ConfigError, match="is no address"):
         Api("svc", address)
 
 
 @pytest.mark.parametrize("address", ["http://x", "https://x:8443/base", "http://[::1]:8008"])
-def test_an_address_connects_to_nothing_yet(address: str) -> None:
+def test_service_client_created_opens_no_connection(address: str) -> None:
     Api("svc", address)
 
 
-def test_a_file_whose_name_is_no_text_is_sent() -> None:
+def test_upload_file_name_not_utf8_is_sent() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             telegram.say("hello")
@@ -40,7 +40,7 @@ def test_a_file_whose_name_is_no_text_is_sent() -> None:
     asyncio.run(main())
 
 
-def test_what_can_never_be_sent_is_not_tried_again() -> None:
+def test_upload_impossible_file_fails_without_retry() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             api = Api("svc", telegram.url)

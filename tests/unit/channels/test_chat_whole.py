@@ -1,4 +1,4 @@
-"""The whole program with one chat service: shown, sent, and written to by a tool."""
+"""The complete program with one chat service: live replies, answers, and the message tool."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ HERE = Address("svc", "ann")
 
 
 class Chat:
-    """A service with everything, and one person who writes there."""
+    """A service with all features, and one user."""
 
     name, account = "svc", "default"
     capabilities = Capabilities(
@@ -62,7 +62,7 @@ class Chat:
 
 
 def talk(folder: Path, chat: Chat, script: Sequence[Message], **config: Any) -> Chat:
-    """Have the program answer what is written, until enough was sent."""
+    """Answer what the user writes, until enough was sent."""
     state = folder / ".openclaw"
     (state / "credentials").mkdir(parents=True)
     (state / "credentials" / "svc-allowFrom.json").write_text(
@@ -97,7 +97,7 @@ def talk(folder: Path, chat: Chat, script: Sequence[Message], **config: Any) -> 
     return chat
 
 
-def test_an_answer_is_shown_then_sent_with_what_belongs_to_it(
+def test_chat_answer_is_previewed_then_sent_with_extras(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Typing, "soon_s", 0.0)
@@ -109,7 +109,7 @@ def test_an_answer_is_shown_then_sent_with_what_belongs_to_it(
     assert "typing True" in chat.seen and chat.seen[-1] == "typing False"
 
 
-def test_a_tool_writes_to_the_chat_and_the_answer_does_not_say_it_again(tmp_path: Path) -> None:
+def test_chat_tool_message_is_not_repeated_by_answer(tmp_path: Path) -> None:
     script = [
         say(ToolCall("c1", "message", {"message": "The pump has failed.", "media": "a.txt"})),
         say(ToolCall("c2", "message", {"action": "react", "emoji": "👍"})),
@@ -121,7 +121,7 @@ def test_a_tool_writes_to_the_chat_and_the_answer_does_not_say_it_again(tmp_path
     assert "react q0 👍" in chat.seen
 
 
-def test_a_stranger_is_not_written_to_where_nobody_can_be_asked(tmp_path: Path) -> None:
+def test_chat_tool_message_to_unknown_chat_without_approver_is_denied(tmp_path: Path) -> None:
     call = ToolCall("c1", "message", {"message": "psst", "target": "svc:eve"})
     chat = talk(tmp_path, Chat("hi"), [say(call), say("I may not.")])
     assert [one.address.chat for one in chat.sent] == ["ann"]

@@ -1,4 +1,4 @@
-"""Cutting text: nothing lost, nothing too long, fences whole."""
+"""Splitting text: nothing lost, within the limit, fences well-formed."""
 
 import time
 
@@ -48,14 +48,14 @@ def is_balanced(text: str) -> bool:
 
 
 @given(WIDE, LIMITS, UNITS)
-def test_plain_text_loses_no_letter_and_keeps_the_limit(text: str, limit: int, unit: Unit) -> None:
+def test_chunk_text_keeps_all_letters_and_limit(text: str, limit: int, unit: Unit) -> None:
     chunks = chunk_text(text, limit, unit)
     assert letters("".join(chunks)) == letters(text)
     assert all(measure(chunk, unit) <= limit for chunk in chunks)
 
 
 @given(WIDE, LIMITS, UNITS, st.booleans())
-def test_lines_lose_no_letter_and_keep_the_limit(
+def test_chunk_lines_keeps_all_letters_and_limit(
     text: str, limit: int, unit: Unit, trim: bool
 ) -> None:
     chunks = chunk_by_newline(text, limit, unit, trim_lines=trim)
@@ -64,16 +64,14 @@ def test_lines_lose_no_letter_and_keep_the_limit(
 
 
 @given(WIDE, LIMITS, UNITS)
-def test_paragraphs_lose_no_letter_and_keep_the_limit(text: str, limit: int, unit: Unit) -> None:
+def test_chunk_paragraphs_keeps_all_letters_and_limit(text: str, limit: int, unit: Unit) -> None:
     chunks = chunk_by_paragraph(text, limit, unit)
     assert letters("".join(chunks)) == letters(text)
     assert all(measure(chunk, unit) <= limit for chunk in chunks)
 
 
 @given(WIDE, LIMITS, UNITS, st.sampled_from(("length", "newline")))
-def test_markdown_keeps_the_limit_whatever_it_holds(
-    text: str, limit: int, unit: Unit, mode: str
-) -> None:
+def test_chunk_markdown_any_text_keeps_limit(text: str, limit: int, unit: Unit, mode: str) -> None:
     chunks = chunk_markdown_with_mode(
         text, limit, "length" if mode == "length" else "newline", unit
     )
@@ -81,9 +79,7 @@ def test_markdown_keeps_the_limit_whatever_it_holds(
 
 
 @given(MARKDOWN, st.integers(30, 80), UNITS)
-def test_markdown_loses_no_letter_and_leaves_no_fence_open(
-    text: str, limit: int, unit: Unit
-) -> None:
+def test_chunk_markdown_keeps_letters_and_closes_fences(text: str, limit: int, unit: Unit) -> None:
     chunks = chunk_markdown_text(text, limit, unit)
     assert all(measure(chunk, unit) <= limit for chunk in chunks)
     assert all(is_balanced(chunk) for chunk in chunks)
@@ -91,7 +87,7 @@ def test_markdown_loses_no_letter_and_leaves_no_fence_open(
 
 
 def _code_and_prose(chunks: list[str]) -> tuple[str, str]:
-    """The letters inside fences and those outside; marker lines left out."""
+    """Return the letters inside and outside of fences, without marker lines."""
     code, prose = "", ""
     for chunk in chunks:
         at = 0
@@ -105,7 +101,7 @@ def _code_and_prose(chunks: list[str]) -> tuple[str, str]:
 
 
 @given(st.lists(CODE.map(lambda code: code.strip("\n")), min_size=1, max_size=8))
-def test_code_in_a_plain_fence_keeps_its_indentation(lines: list[str]) -> None:
+def test_chunk_markdown_plain_fence_keeps_indentation(lines: list[str]) -> None:
     code = "\n".join(f"    {line}" for line in lines).split("\n")
     assume(all(measure(line, "utf16") < 50 for line in code))
     chunks = chunk_markdown_text("\n".join(["```py", *code, "```"]), 64)
@@ -113,14 +109,14 @@ def test_code_in_a_plain_fence_keeps_its_indentation(lines: list[str]) -> None:
     assert kept == code
 
 
-def test_a_fence_that_fits_a_chunk_is_not_cut() -> None:
+def test_chunk_markdown_fence_that_fits_is_not_cut() -> None:
     text = "words " * 8 + "\n\n```\n" + "x" * 40 + "\n```\n\nmore words"
     chunks = chunk_markdown_text(text, 60)
     assert "```\n" + "x" * 40 + "\n```" in "".join(chunks)
     assert all(chunk.count("```") in {0, 2} for chunk in chunks)
 
 
-def test_a_long_info_line_is_not_repeated_in_every_chunk() -> None:
+def test_chunk_markdown_long_info_line_is_not_repeated() -> None:
     text = "```" + "i" * 60 + "\n" + "x" * 1_000 + "\n```"
     chunks = chunk_markdown_text(text, 100)
     assert sum(map(len, chunks)) < 2 * len(text)
@@ -128,37 +124,37 @@ def test_a_long_info_line_is_not_repeated_in_every_chunk() -> None:
     assert all(chunk.startswith("```\n") for chunk in chunks[1:])
 
 
-def test_a_longer_closing_line_makes_no_empty_block() -> None:
+def test_chunk_markdown_longer_closing_line_makes_no_empty_block() -> None:
     chunks = chunk_markdown_text("```\n" + "x" * 30 + "\n" + "`" * 12 + "\nafter the code", 40)
     assert chunks == ["```\n" + "x" * 30 + "\n```", "after the code"]
 
 
-def test_backticks_in_a_line_of_text_do_not_come_to_open_a_fence() -> None:
+def test_chunk_markdown_backticks_in_text_open_no_fence() -> None:
     chunks = chunk_markdown_text("some words about ```code``` and about ``` alone in a line", 20)
     assert all(not find_fences(chunk) for chunk in chunks)
 
 
-def test_a_word_in_long_parentheses_is_not_cut() -> None:
+def test_chunk_markdown_word_in_long_parentheses_is_not_cut() -> None:
     assert chunk_text("(aaaa bbbb cccc dddd)", 12) == ["(aaaa bbbb", "cccc dddd)"]
 
 
-def test_the_unit_decides_how_much_fits() -> None:
+def test_chunk_unit_decides_how_much_fits() -> None:
     text = "日本😀" * 4
     assert [len(chunk_text(text, 8, unit)) for unit in ("codepoint", "utf16", "byte")] == [2, 2, 6]
     assert measure("日😀", "byte") == 7 and measure("日😀", "utf16") == 3
 
 
-def test_a_character_wider_than_the_limit_is_a_chunk() -> None:
+def test_chunk_character_wider_than_limit_is_one_chunk() -> None:
     assert chunk_text("😀😀", 1, "byte") == ["😀", "😀"]
     assert chunk_markdown_text("😀😀", 1) == ["😀", "😀"]
 
 
-def test_blank_text_longer_than_the_limit_sends_nothing() -> None:
+def test_chunk_blank_text_over_limit_returns_nothing() -> None:
     assert chunk_markdown_text(" \n" * 50, 20) == []
     assert chunk_text(" \n" * 50, 20) == []
 
 
-def test_a_limit_of_the_wrong_kind_is_ignored() -> None:
+def test_chunk_limit_of_wrong_type_is_ignored() -> None:
     wrongs: list[object] = ["9", -1, 0, True, 1.5, None, []]
     for wrong in wrongs:
         assert text_chunk_limit({"irc": {"textChunkLimit": wrong}}, "irc", default=350) == 350
@@ -184,7 +180,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 @pytest.mark.parametrize(("limit", "size"), [(20, 200_000), (4_000, 1_000_000)])
-def test_a_megabyte_is_cut_in_time(text: str, limit: int, size: int) -> None:
+def test_chunk_one_megabyte_finishes_in_time(text: str, limit: int, size: int) -> None:
     text = text[:size]
     started = time.process_time()
     chunks = chunk_markdown_text(text, limit, "byte")

@@ -9,7 +9,7 @@ import pytest
 
 from homarus.channels import courier as module
 from homarus.channels.base import Capabilities, Channel, Receipt, Receive, Retry
-from homarus.channels.courier import FILE_S, LOOK_S, SEND_S, Courier
+from homarus.channels.courier import FILE_EXTRA_S, POLL_INTERVAL_S, SEND_TIMEOUT_S, Courier
 from homarus.channels.http import CONNECT_S
 from homarus.channels.matrix import api as matrix
 from homarus.channels.telegram import api as telegram
@@ -31,7 +31,7 @@ Step: TypeAlias = Exception | asyncio.Event | None
 
 
 class Carrier:
-    """A channel that does as its script says, send by send; then it takes everything."""
+    """A channel with a script for its sends; afterwards it accepts everything."""
 
     name = "svc"
     account = "default"
@@ -40,10 +40,10 @@ class Carrier:
         self.capabilities = Capabilities(idempotent=idempotent, retry=Retry(attempts=1))
         self.script = list(script)
         self.asked: list[str] = []  # the key of every send
-        self.taken: list[str] = []  # the keys of what was answered
+        self.taken: list[str] = []  # the keys of answered sends
 
     async def run(self, receive: Receive) -> None:
-        """Nothing arrives."""
+        """Receive nothing."""
 
     async def send(self, message: Outbound) -> Receipt:
         self.asked.append(message.key)
@@ -57,7 +57,7 @@ class Carrier:
 
 
 class Listed(Carrier):
-    """One that can be asked; `there` is what arrived, an exception when it cannot tell."""
+    """A channel with lookup; `there` is what arrived, or the error of the lookup."""
 
     def __init__(self, *script: Step) -> None:
         super().__init__(*script)
@@ -110,7 +110,7 @@ async def until(journal: MemoryJournal, parcel_id: str, state: ParcelState) -> P
 
 
 def carry(channel: Channel, body: Callable[[Stage], Awaitable[None]], **options: Any) -> None:
-    """Run a body beside a courier."""
+    """Run a body next to a worker."""
 
     @asynccontextmanager
     async def stage() -> Any:
@@ -133,7 +133,7 @@ def carry(channel: Channel, body: Callable[[Stage], Awaitable[None]], **options:
 async def leave_sending(
     stage: Stage, parcel_id: str, chat: str = "a", extras: Extras = NO_EXTRAS
 ) -> None:
-    """As an earlier process leaves a parcel when it is killed."""
+    """Leave a record as a killed process does."""
     now_ms, to = stage.clock.now_ms(), Address("svc", chat)
     parcel = Parcel(parcel_id, "r", to, parcel_id, now_ms, now_ms + 3_600_000, extras=extras)
     name = f"outbox:svc:default:{chat}"
@@ -143,7 +143,7 @@ async def leave_sending(
     stage.courier.nudge()
 
 
-def test_the_parcels_of_a_chat_go_out_in_order_with_their_receipts() -> None:
+def test_worker_records_of_a_chat_are_sent_in_order_with_receipts() -> None:
     service = Carrier()
 
     async def body(stage: Stage) -> None:
@@ -155,9 +155,9 @@ def test_the_parcels_of_a_chat_go_out_in_order_with_their_receipts() -> None:
     carry(service, body)
 
 
-def test_what_is_refused_for_now_is_offered_again_soon_and_then_ever_later() -> None:
+def test_worker_temporary_refusal_is_retried_with_growing_backoff() -> None:
     service = Carrier(*[SendFailed("busy", retryable=True)] * 4)
-    service.capabilities = Capabilities(retry=Retry(attempts=3, least_s=0.4, jitter=0.0))
+    service.capabilities = Capabilities(retry=Retry(attempts=3, min_delay_s=0.4, jitter=0.0))
 
     async def body(stage: Stage) -> None:
         await stage.post("1")
@@ -172,7 +172,7 @@ def test_what_is_refused_for_now_is_offered_again_soon_and_then_ever_later() -> 
     carry(service, body)
 
 
-def test_a_change_of_a_message_that_nobody_heard_of_is_made_again() -> None:
+def test_worker_unconfirmed_edit_is_repeated() -> None:
     service = Carrier(ChannelError("the connection broke"))
 
     async def body(stage: Stage) -> None:
@@ -194,7 +194,7 @@ def test_a_change_of_a_message_that_nobody_heard_of_is_made_again() -> None:
         ((NEVER, NEVER), "dead", 2),
     ],
 )
-def test_what_was_to_replace_a_message_that_is_gone_is_one_of_its_own(
+def test_worker_edit_of_missing_message_is_sent_as_new_message(
     script: tuple[Exception, ...], state: ParcelState, asked: int
 ) -> None:
     service = Carrier(*script)
@@ -215,10 +215,10 @@ def test_what_was_to_replace_a_message_that_is_gone_is_one_of_its_own(
         (Listed(NEVER), "sent", ["1", "1"]),
     ],
 )
-def test_what_an_earlier_try_may_have_made_a_message_of_its_own_is_not_made_another(
+def test_worker_edit_maybe_sent_as_new_message_is_not_sent_again(
     service: Carrier, state: ParcelState, asked: list[str]
 ) -> None:
-    """The program ended while it was sent; what it was to replace is gone."""
+    """The process ended during the send, and the message to replace is gone."""
 
     async def body(stage: Stage) -> None:
         await leave_sending(stage, "1", extras=CHANGE)
@@ -228,7 +228,7 @@ def test_what_an_earlier_try_may_have_made_a_message_of_its_own_is_not_made_anot
     carry(service, body)
 
 
-def test_a_chat_that_hangs_delays_no_other() -> None:
+def test_worker_hanging_chat_delays_no_other_chat() -> None:
     gate = asyncio.Event()
     service = Carrier(gate)
 
@@ -244,7 +244,7 @@ def test_a_chat_that_hangs_delays_no_other() -> None:
     carry(service, body)
 
 
-def test_only_so_many_chats_are_sent_to_at_once_and_none_is_forgotten() -> None:
+def test_worker_concurrency_limit_holds_and_every_chat_is_served() -> None:
     gate = asyncio.Event()
     service = Carrier(*[gate] * 9)
 
@@ -260,14 +260,14 @@ def test_only_so_many_chats_are_sent_to_at_once_and_none_is_forgotten() -> None:
     carry(service, body, width=2)
 
 
-def test_while_others_wait_for_a_slow_service_it_does_not_look_around_all_the_time() -> None:
+def test_worker_waiting_for_slow_service_does_not_poll() -> None:
     gate = asyncio.Event()
     service = Carrier(gate)
 
     async def body(stage: Stage) -> None:
         await stage.post("1", chat="a")
         await stage.post("2", chat="b")
-        await stage.clock.advance(LOOK_S)  # time to look, and nobody there who could go
+        await stage.clock.advance(POLL_INTERVAL_S)  # a poll is due while all slots are taken
         before = len(stage.clock.slept)
         await stage.settle()
         assert len(stage.clock.slept) == before and service.asked == ["1"]
@@ -277,7 +277,7 @@ def test_while_others_wait_for_a_slow_service_it_does_not_look_around_all_the_ti
     carry(service, body, width=1)
 
 
-def test_what_is_posted_while_its_chat_is_being_sent_to_follows() -> None:
+def test_worker_record_enqueued_during_send_to_its_chat_follows() -> None:
     gate = asyncio.Event()
     service = Carrier(gate)
 
@@ -294,7 +294,7 @@ def test_what_is_posted_while_its_chat_is_being_sent_to_follows() -> None:
     carry(service, body)
 
 
-def test_a_refusal_for_now_is_tried_again_later_and_the_chat_keeps_its_order() -> None:
+def test_worker_temporary_refusal_keeps_order_of_chat() -> None:
     service = Carrier(LATER, LATER)
 
     async def body(stage: Stage) -> None:
@@ -308,7 +308,7 @@ def test_a_refusal_for_now_is_tried_again_later_and_the_chat_keeps_its_order() -
         assert service.asked == ["1"]
         await stage.clock.advance(1)
         assert service.asked == ["1", "1"]
-        await stage.clock.advance(19)  # the second wait is twice as long
+        await stage.clock.advance(19)  # the second backoff is twice as long
         assert service.asked == ["1", "1"]
         await stage.clock.advance(1)
         assert service.taken == ["1", "2"] and await stage.state("2") == "sent"
@@ -316,7 +316,7 @@ def test_a_refusal_for_now_is_tried_again_later_and_the_chat_keeps_its_order() -
     carry(service, body)
 
 
-def test_a_service_that_says_when_to_come_back_is_obeyed() -> None:
+def test_worker_retry_after_of_service_is_obeyed() -> None:
     service = Carrier(SendFailed("slow down", retryable=True, after_s=3))
 
     async def body(stage: Stage) -> None:
@@ -329,7 +329,7 @@ def test_a_service_that_says_when_to_come_back_is_obeyed() -> None:
     carry(service, body)
 
 
-def test_a_refusal_for_good_is_said_aloud_and_the_rest_goes_on(
+def test_worker_permanent_refusal_is_logged_and_rest_is_sent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     service = Carrier(NEVER)
@@ -344,7 +344,7 @@ def test_a_refusal_for_good_is_said_aloud_and_the_rest_goes_on(
     assert "parcel 1 to svc:default:a was given up: refused" in caplog.text
 
 
-def test_what_is_too_old_is_given_up_aloud_when_its_time_is_over(
+def test_worker_expired_record_is_dead_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     service = Carrier(*[LATER] * 3)
@@ -354,7 +354,7 @@ def test_what_is_too_old_is_given_up_aloud_when_its_time_is_over(
         await stage.post("2")
         await stage.clock.advance(14)
         assert service.asked == ["1", "1"] and await stage.state("1") == "pending"
-        await stage.clock.advance(1)  # its next try would have been at 30
+        await stage.clock.advance(1)  # its next attempt would have been at 30
         dead = await stage.until("1", "dead")
         assert "in time" in dead.why
         assert service.asked == ["1", "1", "2"]
@@ -368,14 +368,14 @@ def test_what_is_too_old_is_given_up_aloud_when_its_time_is_over(
     [BROKEN, TimeoutError(), ConnectionResetError("reset"), KeyError("a bug of the adapter")],
     ids=["channel error", "timeout", "reset", "bug"],
 )
-def test_an_unknown_outcome_is_never_sent_again_where_nobody_can_tell(
+def test_worker_unknown_outcome_without_lookup_is_not_resent(
     trouble: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     service = Carrier(trouble)
 
     async def body(stage: Stage) -> None:
         await stage.post("1", "2", "3")
-        await stage.clock.advance(10)  # a bug is looked at again after a while
+        await stage.clock.advance(10)  # after a bug, the chat is tried again later
         unknown = await stage.until("1", "unknown")
         await stage.until("3", "sent")
         await stage.clock.advance(3_600)
@@ -385,7 +385,7 @@ def test_an_unknown_outcome_is_never_sent_again_where_nobody_can_tell(
     assert "it is not sent again" in caplog.text
 
 
-def test_a_service_that_does_not_answer_in_time_leaves_an_unknown_outcome() -> None:
+def test_worker_send_timeout_leaves_outcome_unknown() -> None:
     service = Carrier(asyncio.Event())
 
     async def body(stage: Stage) -> None:
@@ -396,7 +396,7 @@ def test_a_service_that_does_not_answer_in_time_leaves_an_unknown_outcome() -> N
     carry(service, body, send_s=0.01)
 
 
-def test_a_file_may_take_longer_than_words() -> None:
+def test_worker_send_with_file_has_longer_timeout() -> None:
     taken = asyncio.Event()
     service = Carrier(asyncio.Event(), taken)
 
@@ -416,12 +416,12 @@ def test_a_file_may_take_longer_than_words() -> None:
     carry(service, body, send_s=0.01, file_s=GUARD_S)
 
 
-def test_adapters_give_up_on_a_file_before_the_courier_does() -> None:
-    assert max(telegram.UPLOAD_S, matrix.UPLOAD_S) + CONNECT_S < SEND_S + FILE_S
+def test_worker_timeout_of_files_exceeds_that_of_adapters() -> None:
+    assert max(telegram.UPLOAD_S, matrix.UPLOAD_S) + CONNECT_S < SEND_TIMEOUT_S + FILE_EXTRA_S
 
 
 @pytest.mark.parametrize("trouble", [BROKEN, ConnectionResetError("reset"), KeyError("bug")])
-def test_an_idempotent_service_gets_it_again_under_the_same_key(trouble: Exception) -> None:
+def test_worker_idempotent_service_gets_same_key_again(trouble: Exception) -> None:
     service = Carrier(trouble, idempotent=True)
 
     async def body(stage: Stage) -> None:
@@ -434,7 +434,7 @@ def test_an_idempotent_service_gets_it_again_under_the_same_key(trouble: Excepti
     carry(service, body)
 
 
-def test_a_service_that_can_be_asked_is_asked_before_anything_is_sent_again() -> None:
+def test_worker_service_with_lookup_is_queried_before_resend() -> None:
     service = Listed(BROKEN, BROKEN)
     service.there = {"1": "id-seen"}
 
@@ -445,15 +445,15 @@ def test_a_service_that_can_be_asked_is_asked_before_anything_is_sent_again() ->
         await stage.clock.advance(1)
         seen = await stage.until("1", "sent")
         assert seen.receipt == "id-seen" and service.asked == ["1", "2"]
-        await stage.clock.advance(20)  # the second never came
+        await stage.clock.advance(20)  # the second never arrived
         assert await stage.state("2") == "sent"
         assert service.asked == ["1", "2", "2"] and service.looked == 2
 
     carry(service, body)
 
 
-def test_one_wait_after_another_is_waited_for_without_looking_all_the_time() -> None:
-    """It may have arrived; it has not; and the service is busy."""
+def test_worker_successive_backoffs_are_awaited_without_polling() -> None:
+    """The outcome is unknown, the lookup finds nothing, and the service is busy."""
     service = Listed(BROKEN, LATER)
 
     async def body(stage: Stage) -> None:
@@ -469,7 +469,7 @@ def test_one_wait_after_another_is_waited_for_without_looking_all_the_time() -> 
     carry(service, body)
 
 
-def test_a_wait_is_not_begun_anew_whenever_something_ends() -> None:
+def test_worker_backoff_is_not_restarted_by_another_record() -> None:
     gate = asyncio.Event()
     service = Carrier(LATER, gate)
 
@@ -487,7 +487,7 @@ def test_a_wait_is_not_begun_anew_whenever_something_ends() -> None:
 
 
 @pytest.mark.parametrize("after_s", [0.0, -5.0, float("nan")])
-def test_a_service_that_says_at_once_is_not_stormed(after_s: float) -> None:
+def test_worker_retry_after_zero_is_not_retried_at_once(after_s: float) -> None:
     service = Carrier(*[SendFailed("again", retryable=True, after_s=after_s)] * 3)
 
     async def body(stage: Stage) -> None:
@@ -500,7 +500,7 @@ def test_a_service_that_says_at_once_is_not_stormed(after_s: float) -> None:
     carry(service, body)
 
 
-def test_while_a_service_cannot_tell_nothing_is_sent_again() -> None:
+def test_worker_failing_lookup_sends_nothing() -> None:
     service = Listed(BROKEN)
     service.there = {"1": ChannelError("no answer")}
 
@@ -525,7 +525,7 @@ def test_while_a_service_cannot_tell_nothing_is_sent_again() -> None:
     ],
     ids=["plain", "idempotent", "lookup"],
 )
-def test_what_an_earlier_process_was_sending_is_resolved_first(
+def test_worker_records_in_sending_state_are_resolved_at_start(
     service: Carrier, asked: list[str], state: ParcelState
 ) -> None:
     async def body(stage: Stage) -> None:
@@ -537,7 +537,7 @@ def test_what_an_earlier_process_was_sending_is_resolved_first(
     carry(service, body)
 
 
-def test_what_arrived_before_the_kill_is_not_sent_again_where_one_can_ask() -> None:
+def test_worker_record_sent_before_kill_is_not_resent_after_lookup() -> None:
     service = Listed()
     service.there = {"1": "id-1"}
 
@@ -549,7 +549,7 @@ def test_what_arrived_before_the_kill_is_not_sent_again_where_one_can_ask() -> N
     carry(service, body)
 
 
-def test_an_unknown_outcome_that_is_too_old_is_not_called_dead() -> None:
+def test_worker_expired_unknown_outcome_is_not_called_dead() -> None:
     service = Carrier(idempotent=True)
 
     async def body(stage: Stage) -> None:
@@ -562,7 +562,7 @@ def test_an_unknown_outcome_that_is_too_old_is_not_called_dead() -> None:
     carry(service, body)
 
 
-def test_a_refused_credential_stops_the_courier_and_the_parcels_wait() -> None:
+def test_worker_auth_error_stops_worker_and_records_stay_pending() -> None:
     refused = ChannelAuthFailed("token revoked")
     service = Carrier(refused)
 
@@ -587,7 +587,7 @@ def test_a_refused_credential_stops_the_courier_and_the_parcels_wait() -> None:
     asyncio.run(main())
 
 
-def test_a_credential_that_is_refused_to_one_who_asks_stops_the_courier_too() -> None:
+def test_worker_auth_error_in_lookup_stops_worker() -> None:
     service = Listed()
     service.there = {"1": ChannelAuthFailed("token revoked")}
 
@@ -606,7 +606,7 @@ def test_a_credential_that_is_refused_to_one_who_asks_stops_the_courier_too() ->
     asyncio.run(main())
 
 
-def test_being_told_to_end_it_waits_for_what_is_being_sent() -> None:
+def test_worker_cancelled_waits_for_sends_under_way() -> None:
     gate = asyncio.Event()
     service = Carrier(gate)
 
@@ -624,7 +624,7 @@ def test_being_told_to_end_it_waits_for_what_is_being_sent() -> None:
     carry(service, body)
 
 
-def test_what_is_posted_in_the_last_moment_is_still_sent() -> None:
+def test_worker_cancelled_after_enqueue_sends_pending_record() -> None:
     async def body(stage: Stage) -> None:
         await stage.settle()
         await stage.post("1")
@@ -635,7 +635,7 @@ def test_what_is_posted_in_the_last_moment_is_still_sent() -> None:
     carry(Carrier(), body)
 
 
-def test_the_end_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_cancelled_ends_after_grace_period(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GRACE_S", 0.01)
 
     async def body(stage: Stage) -> None:
@@ -648,7 +648,7 @@ def test_the_end_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None
     carry(Carrier(asyncio.Event()), body)
 
 
-def test_a_journal_that_cannot_be_read_tears_nothing_that_is_being_sent() -> None:
+def test_worker_journal_read_error_interrupts_no_send() -> None:
     gate = asyncio.Event()
     service = Carrier(gate)
 
@@ -692,10 +692,10 @@ def test_a_journal_that_cannot_be_read_tears_nothing_that_is_being_sent() -> Non
 @pytest.mark.parametrize(
     ("step", "state", "asked"), [(None, "sent", ["1", "2"]), (LATER, "sent", ["1", "1", "2"])]
 )
-def test_what_the_journal_could_not_be_told_is_not_forgotten(
+def test_worker_failed_journal_write_is_repeated(
     monkeypatch: pytest.MonkeyPatch, step: Step, state: ParcelState, asked: list[str]
 ) -> None:
-    """A full disk makes no unknown outcome of one that is known."""
+    """A full disk makes no unknown outcome of a known one."""
     service = Carrier(step)
 
     async def body(stage: Stage) -> None:
@@ -717,7 +717,7 @@ def test_what_the_journal_could_not_be_told_is_not_forgotten(
     carry(service, body)
 
 
-def test_without_news_it_looks_only_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_without_wakeups_polls_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     async def body(stage: Stage) -> None:
         looks = 0
         inner = stage.journal.parcels
@@ -732,7 +732,7 @@ def test_without_news_it_looks_only_now_and_then(monkeypatch: pytest.MonkeyPatch
         await stage.until("1", "sent")
         await stage.settle()
         assert looks == 1
-        await stage.clock.advance(LOOK_S - 1)
+        await stage.clock.advance(POLL_INTERVAL_S - 1)
         assert looks == 1
         await stage.clock.advance(1)
         assert looks == 2
@@ -748,7 +748,7 @@ def test_without_news_it_looks_only_now_and_then(monkeypatch: pytest.MonkeyPatch
         ("deliver.ended", "sent", ["1"]),
     ],
 )
-def test_each_fault_point_lies_where_its_name_says(
+def test_worker_fault_points_are_where_their_names_say(
     point: str, state: ParcelState, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(faults, "_faults", faults.parse_faults(f"{point}:raise"))
@@ -766,7 +766,7 @@ def test_each_fault_point_lies_where_its_name_says(
     carry(service, body)
 
 
-def test_another_accounts_parcels_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_worker_records_of_another_account_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
     service = Carrier()
 
     async def body(stage: Stage) -> None:
@@ -783,7 +783,7 @@ def test_another_accounts_parcels_are_left_alone(caplog: pytest.LogCaptureFixtur
     assert caplog.text == ""
 
 
-def test_what_is_still_owed_is_counted() -> None:
+def test_worker_pending_count_follows_state_of_records() -> None:
     gate = asyncio.Event()
     service = Carrier(None, gate)
 

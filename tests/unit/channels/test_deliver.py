@@ -29,7 +29,7 @@ def message(message_id: str = "1", chat: str = "chat") -> Inbound:
 
 
 class Carrier:
-    """A channel that hands over a list, then lives on; sends fail as scripted."""
+    """A channel that passes on a list of messages and keeps running; sends fail as scripted."""
 
     account = "default"
 
@@ -66,7 +66,7 @@ class Carrier:
 
 
 class TightJournal(MemoryJournal):
-    """Finds the disk full as often as it is told."""
+    """A journal whose disk is full for a number of writes."""
 
     full = 0
 
@@ -81,7 +81,7 @@ class TightJournal(MemoryJournal):
 
 @dataclass
 class Stage:
-    """Channels at work over a journal in memory; every message is answered by its text."""
+    """Running channels over a journal in memory; every message is answered by its text."""
 
     journal: TightJournal
     clock: FakeClock
@@ -132,7 +132,7 @@ def at_work(
     asyncio.run(main())
 
 
-def test_a_notice_is_one_parcel_with_one_id_and_not_for_old_stories() -> None:
+def test_unknown_delivery_notice_is_one_record_and_not_for_old_ones() -> None:
     unknown = [
         Parcel(f"r{n}:0", f"r{n}", CHAT, "words", START_MS + n, START_MS + n, "unknown")
         for n in (1, 2)
@@ -144,7 +144,7 @@ def test_a_notice_is_one_parcel_with_one_id_and_not_for_old_stories() -> None:
     assert unknown_notice([], at_ms=0) == []
 
 
-def test_a_message_is_received_answered_and_delivered() -> None:
+def test_supervisor_message_is_received_answered_and_delivered() -> None:
     channel = ListChannel([Inbound("1", Address("list", "c"), "person", "hello")])
 
     async def body(stage: Stage) -> None:
@@ -158,7 +158,7 @@ def test_a_message_is_received_answered_and_delivered() -> None:
     at_work([channel], body)
 
 
-def test_a_reply_to_somebody_no_channel_reaches_is_nothing_to_carry() -> None:
+def test_supervisor_reply_to_unreachable_chat_builds_no_records() -> None:
     async def body(stage: Stage) -> None:
         nobody = Inbound("1", Address("webchat", "c"), "person", "hello")
         assert stage.delivery.pack(nobody, "r", "reply") == []
@@ -166,7 +166,7 @@ def test_a_reply_to_somebody_no_channel_reaches_is_nothing_to_carry() -> None:
     at_work([ListChannel()], body)
 
 
-def test_two_channels_of_one_name_and_account_are_refused() -> None:
+def test_supervisor_second_channel_with_same_account_is_refused() -> None:
     async def main() -> None:
         async with MemoryStore() as store:
             with pytest.raises(UserError, match="two channels are called list:default"):
@@ -175,7 +175,7 @@ def test_two_channels_of_one_name_and_account_are_refused() -> None:
     asyncio.run(main())
 
 
-def test_while_nothing_can_be_kept_the_channel_starts_over_and_reads_it_again() -> None:
+def test_supervisor_store_error_restarts_channel_which_rereads_message() -> None:
     service = Carrier(message())
 
     async def body(stage: Stage) -> None:
@@ -192,7 +192,7 @@ def test_while_nothing_can_be_kept_the_channel_starts_over_and_reads_it_again() 
     at_work([service], body, full=2)
 
 
-def test_a_channel_that_fails_is_started_again_and_others_do_not_notice() -> None:
+def test_supervisor_failing_channel_is_restarted_alone() -> None:
     broken, sound = Carrier(message()), Carrier(message("2"), name="other")
     sound.inbound = (Inbound("2", Address("other", "c"), "person", "two"),)
     broken.run_trouble = [ChannelError("connection lost"), KeyError("a bug")]
@@ -207,7 +207,7 @@ def test_a_channel_that_fails_is_started_again_and_others_do_not_notice() -> Non
 
 
 @pytest.mark.parametrize("place", ["run_trouble", "send_trouble"])
-def test_a_refused_credential_stops_its_channel_alone_and_is_told(
+def test_supervisor_auth_error_stops_its_channel_alone_and_is_logged(
     place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     refused, sound = Carrier(message()), Carrier(name="other")
@@ -231,7 +231,7 @@ def test_a_refused_credential_stops_its_channel_alone_and_is_told(
     assert "channel svc:default stopped: token revoked" in caplog.text
 
 
-def test_a_chat_is_told_once_that_an_earlier_reply_may_be_missing() -> None:
+def test_supervisor_unknown_delivery_is_announced_once_to_chat() -> None:
     service = Carrier(message("1"))
     service.send_trouble = [ChannelError("no answer")]
 
@@ -256,7 +256,7 @@ def test_a_chat_is_told_once_that_an_earlier_reply_may_be_missing() -> None:
     at_work([service], body)
 
 
-def test_what_was_unknown_before_this_start_is_told_too_unless_it_was_tried_again() -> None:
+def test_supervisor_unknown_delivery_before_start_is_announced() -> None:
     service = Carrier()
 
     async def main() -> None:
@@ -288,7 +288,7 @@ def test_what_was_unknown_before_this_start_is_told_too_unless_it_was_tried_agai
     asyncio.run(main())
 
 
-def test_at_the_end_the_channel_stays_connected_until_what_is_due_is_sent() -> None:
+def test_supervisor_stop_keeps_channel_connected_until_due_records_sent() -> None:
     service = Carrier()
 
     async def body(stage: Stage) -> None:
@@ -302,7 +302,7 @@ def test_at_the_end_the_channel_stays_connected_until_what_is_due_is_sent() -> N
     at_work([service], body)
 
 
-def test_a_reply_to_an_account_that_is_begun_anew_is_packed_as_its_service_takes_it() -> None:
+def test_supervisor_reply_during_restart_uses_last_known_capabilities() -> None:
     service = Carrier()
     service.capabilities = Capabilities(40, "byte", "irc", by_line=True)
 
@@ -321,7 +321,7 @@ def test_a_reply_to_an_account_that_is_begun_anew_is_packed_as_its_service_takes
     at_work([service], body)
 
 
-def test_an_account_is_closed_when_what_it_is_sending_has_arrived() -> None:
+def test_supervisor_remove_account_waits_for_send_under_way() -> None:
     gate = asyncio.Event()
 
     class Slow(Carrier):
@@ -339,7 +339,7 @@ def test_an_account_is_closed_when_what_it_is_sending_has_arrived() -> None:
         async with asyncio.TaskGroup() as group:
             closing = group.create_task(stage.delivery.close("svc", "default"))
             await stage.settle()
-            assert not closing.done()  # and a service that is not connected sends nothing
+            assert not closing.done()  # and a disconnected service sends nothing
             gate.set()
         assert not service.connected and [one.text for one in service.sent] == ["the answer"]
         stage.delivery.open(service)

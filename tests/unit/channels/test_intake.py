@@ -27,7 +27,7 @@ def message(message_id: str = "1", text: str = "hello") -> Inbound:
 
 @dataclass
 class Stage:
-    """An intake over a journal in memory, and what it did."""
+    """An inbound pipeline over a journal in memory, and a record of what it did."""
 
     journal: MemoryJournal
     receive: Receive
@@ -42,7 +42,7 @@ class Stage:
 
 
 class GatedJournal(MemoryJournal):
-    """Its `accept` waits to be let through, and can find the disk full, also for one session."""
+    """A journal whose `accept` waits for the test, and can fail, also for one session."""
 
     gate: asyncio.Event
     full = False
@@ -97,7 +97,7 @@ def on_stage(body: Callable[[Stage], Awaitable[None]], admit: Admit | None = Non
     asyncio.run(main())
 
 
-def test_a_message_is_in_the_journal_with_its_cursor_when_receive_returns() -> None:
+def test_inbound_message_is_in_journal_with_cursor_on_return() -> None:
     async def body(stage: Stage) -> None:
         assert await stage.receive.cursor() is None
         await stage.receive(message(), {"offset": 8})
@@ -110,7 +110,7 @@ def test_a_message_is_in_the_journal_with_its_cursor_when_receive_returns() -> N
     on_stage(body)
 
 
-def test_the_service_is_told_after_the_message_is_kept_and_before_it_is_answered() -> None:
+def test_inbound_acknowledge_is_called_after_accept_and_before_submit() -> None:
     async def body(stage: Stage) -> None:
         async def acknowledge() -> None:
             assert await stage.journal.rows("accepted")
@@ -124,7 +124,7 @@ def test_the_service_is_told_after_the_message_is_kept_and_before_it_is_answered
     on_stage(body)
 
 
-def test_the_same_message_a_hundred_times_is_answered_once_and_counted() -> None:
+def test_inbound_hundred_duplicates_are_answered_once_and_counted() -> None:
     async def body(stage: Stage) -> None:
         for offset in range(100):
             await stage.receive(message(), {"offset": offset})
@@ -132,12 +132,12 @@ def test_the_same_message_a_hundred_times_is_answered_once_and_counted() -> None
         assert len(stage.put) == 1
         (row,) = await stage.journal.rows()
         assert row.duplicates == 99
-        assert await stage.receive.cursor() == {"offset": 99}  # or it would be read for ever
+        assert await stage.receive.cursor() == {"offset": 99}  # or it would be read forever
 
     on_stage(body)
 
 
-def test_the_same_message_from_many_readers_at_once_is_answered_once() -> None:
+def test_inbound_concurrent_duplicates_are_answered_once() -> None:
     async def body(stage: Stage) -> None:
         async with asyncio.TaskGroup() as group:
             for _ in range(50):
@@ -148,7 +148,7 @@ def test_the_same_message_from_many_readers_at_once_is_answered_once() -> None:
     on_stage(body)
 
 
-def test_an_id_with_other_words_is_parked_and_said_aloud(
+def test_inbound_same_id_with_other_text_is_parked_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def body(stage: Stage) -> None:
@@ -164,7 +164,7 @@ def test_an_id_with_other_words_is_parked_and_said_aloud(
     assert "with other words" in caplog.text and "inbox --stuck" in caplog.text
 
 
-def test_what_cannot_be_kept_is_neither_acknowledged_nor_answered() -> None:
+def test_inbound_store_error_neither_acknowledges_nor_submits() -> None:
     async def body(stage: Stage) -> None:
         assert isinstance(stage.journal, GatedJournal)
         stage.journal.full = True
@@ -184,7 +184,7 @@ def test_what_cannot_be_kept_is_neither_acknowledged_nor_answered() -> None:
     on_stage(body)
 
 
-def test_a_channel_that_is_stopped_while_a_message_is_kept_does_not_take_it_along() -> None:
+def test_inbound_cancelled_channel_does_not_lose_message_being_stored() -> None:
     async def body(stage: Stage) -> None:
         assert isinstance(stage.journal, GatedJournal)
         stage.journal.gate.clear()
@@ -203,7 +203,7 @@ def test_a_channel_that_is_stopped_while_a_message_is_kept_does_not_take_it_alon
     on_stage(body)
 
 
-def test_a_message_whose_service_could_not_be_told_is_answered() -> None:
+def test_inbound_failed_acknowledge_still_submits() -> None:
     async def body(stage: Stage) -> None:
         async def acknowledge() -> None:
             raise ConnectionError("gone")
@@ -216,7 +216,7 @@ def test_a_message_whose_service_could_not_be_told_is_answered() -> None:
     on_stage(body)
 
 
-def test_after_closing_messages_are_kept_and_wait_for_the_next_start() -> None:
+def test_inbound_after_close_messages_wait_for_next_start() -> None:
     async def body(stage: Stage) -> None:
         stage.intake.close()
         await stage.receive(message())
@@ -230,7 +230,7 @@ def test_after_closing_messages_are_kept_and_wait_for_the_next_start() -> None:
     ("point", "kept", "told"),
     [("intake.read", 0, []), ("intake.accepted", 1, []), ("intake.acknowledged", 1, ["told"])],
 )
-def test_each_fault_point_lies_where_its_name_says(
+def test_inbound_fault_points_are_where_their_names_say(
     point: str, kept: int, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(faults, "_faults", faults.parse_faults(f"{point}:raise"))
@@ -242,7 +242,7 @@ def test_each_fault_point_lies_where_its_name_says(
         with pytest.raises(faults.Injected):
             await stage.receive(message(), None, acknowledge)
         assert len(await stage.journal.rows()) == kept
-        assert stage.events == told  # and no answer has begun
+        assert stage.events == told  # and no run has started
         await stage.settle()
         assert len(stage.put) == kept  # a fault that is survived leaves nothing behind
 
@@ -256,7 +256,7 @@ async def _receive(
 
 
 def admitting(verdict: Taken | Left, body: Callable[[Stage], Awaitable[None]]) -> None:
-    """As `on_stage`, with a porter who always says the same."""
+    """Run as `on_stage`, with a fixed admission."""
 
     async def admit(_channel: Channel, _inbound: Inbound) -> Taken | Left:
         return verdict
@@ -264,7 +264,7 @@ def admitting(verdict: Taken | Left, body: Callable[[Stage], Awaitable[None]]) -
     on_stage(body, admit)
 
 
-def test_a_message_that_is_left_alone_moves_the_cursor_and_nobody_learns_that_it_was_read() -> None:
+def test_inbound_ignored_message_moves_cursor_without_acknowledge() -> None:
     async def body(stage: Stage) -> None:
         told: list[str] = []
 
@@ -279,7 +279,7 @@ def test_a_message_that_is_left_alone_moves_the_cursor_and_nobody_learns_that_it
     admitting(Left(), body)
 
 
-def test_what_a_stranger_is_told_is_posted_once_with_the_cursor() -> None:
+def test_inbound_pairing_notice_is_posted_once_with_cursor() -> None:
     parcel = Parcel("pairing:1", "pairing", Address("svc", "c"), "who are you?", 1, 1 << 60)
 
     async def body(stage: Stage) -> None:
@@ -292,7 +292,7 @@ def test_what_a_stranger_is_told_is_posted_once_with_the_cursor() -> None:
     admitting(Left((parcel,)), body)
 
 
-def test_a_message_for_several_agents_is_kept_for_each_and_welcomed_once() -> None:
+def test_inbound_for_several_agents_is_stored_for_each_acked_once() -> None:
     welcomed: list[str] = []
     both = (("agent:a:main", message("1")), ("agent:b:main", replace(message("1"), copy_for="b")))
     taken = Taken(both, welcome=lambda: welcomed.append("seen"))
@@ -308,7 +308,7 @@ def test_a_message_for_several_agents_is_kept_for_each_and_welcomed_once() -> No
 
 
 @pytest.mark.parametrize("in_turn", [False, True])
-def test_what_was_kept_for_one_agent_and_not_for_the_next_is_answered_by_each_once(
+def test_inbound_partly_stored_for_agents_is_answered_once_by_each(
     in_turn: bool,
 ) -> None:
     both = (("agent:a:main", message("1")), ("agent:b:main", replace(message("1"), copy_for="b")))
@@ -329,7 +329,7 @@ def test_what_was_kept_for_one_agent_and_not_for_the_next_is_answered_by_each_on
     admitting(Taken(both, in_turn=in_turn), body)
 
 
-def test_in_turn_where_nobody_tells_of_the_answer_nobody_is_left_out() -> None:
+def test_inbound_sequential_without_outcome_skips_no_agent() -> None:
     both = (("agent:a:main", message("1")), ("agent:b:main", replace(message("1"), copy_for="b")))
 
     async def body(stage: Stage) -> None:
@@ -340,7 +340,7 @@ def test_in_turn_where_nobody_tells_of_the_answer_nobody_is_left_out() -> None:
     admitting(Taken(both, in_turn=True), body)
 
 
-def test_agents_can_be_asked_in_turn() -> None:
+def test_inbound_sequential_runs_agents_one_after_another() -> None:
     both = (("agent:a:main", message("1")), ("agent:b:main", replace(message("1"), copy_for="b")))
 
     async def body(stage: Stage) -> None:

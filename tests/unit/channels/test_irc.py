@@ -1,4 +1,4 @@
-"""An account on a server that does as it is told; the real one is in tests/peers."""
+"""An IRC account on a scriptable server; real servers are in tests/peers."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ def out(text: str, chat: str = "bob") -> Outbound:
 
 
 async def hear(server: Server, *lines: str | bytes, count: int = 0) -> list[Inbound]:
-    """What becomes of these lines, on an account in #room."""
+    """Return the messages of these lines, on an account in #room."""
     desk = Desk()
     async with running(channel(server, channels=["#room"]), desk):
         await server.heard("JOIN")
@@ -57,10 +57,10 @@ async def hear(server: Server, *lines: str | bytes, count: int = 0) -> list[Inbo
         return (await desk.received(count + 1))[:-1]
 
 
-# Getting in
+# Registration
 
 
-def test_it_gets_a_name_and_enters_its_rooms() -> None:
+def test_irc_connect_registers_and_joins_channels() -> None:
     async def body(server: Server) -> None:
         account = channel(
             server, nick="bot", realname="A Bot", channels=["#a", "#b key", "#c"], password="pw"
@@ -74,7 +74,7 @@ def test_it_gets_a_name_and_enters_its_rooms() -> None:
     run(body)
 
 
-def test_only_what_is_used_is_asked_of_a_modern_server() -> None:
+def test_irc_connect_requests_only_used_capabilities() -> None:
     async def body(server: Server) -> None:
         async with running(channel(server), Desk()):
             asked = await server.heard("CAP REQ")
@@ -84,7 +84,7 @@ def test_only_what_is_used_is_asked_of_a_modern_server() -> None:
     run(body, caps=MODERN)
 
 
-def test_a_list_of_abilities_may_come_in_parts_and_be_refused() -> None:
+def test_irc_capability_list_in_parts_or_refused_is_handled() -> None:
     async def body(server: Server) -> None:
         server.answers["CAP"] = lambda words: {
             "LS": [f":{HOST} CAP * LS * :server-time", f":{HOST} CAP * LS :x account-tag"],
@@ -99,7 +99,7 @@ def test_a_list_of_abilities_may_come_in_parts_and_be_refused() -> None:
     run(body, caps="some")
 
 
-def test_a_name_that_is_taken_is_had_later() -> None:
+def test_irc_nick_in_use_is_regained_later() -> None:
     async def body(server: Server) -> None:
         named = server.answers["NICK"]
 
@@ -119,7 +119,7 @@ def test_a_name_that_is_taken_is_had_later() -> None:
     run(body)
 
 
-def test_when_every_name_is_taken_it_gives_up_for_now() -> None:
+def test_irc_all_nicks_in_use_raises_retryable_error() -> None:
     async def body(server: Server) -> None:
         server.answers |= {"NICK": lambda words: [f":{HOST} 433 * x :taken"], "USER": lambda _: []}
         with pytest.raises(ChannelError, match="taken"):
@@ -141,7 +141,7 @@ def test_when_every_name_is_taken_it_gives_up_for_now() -> None:
         "ERROR :Closing Link: (You are banned from this server)",
     ],
 )
-def test_a_server_that_will_not_have_us_stops_the_channel(line: str) -> None:
+def test_irc_refused_registration_stops_channel(line: str) -> None:
     async def body(server: Server) -> None:
         server.answers["USER"] = lambda _: [line]
         with pytest.raises(ChannelAuthFailed):
@@ -150,7 +150,7 @@ def test_a_server_that_will_not_have_us_stops_the_channel(line: str) -> None:
     run(body)
 
 
-def test_a_ban_in_the_middle_of_things_stops_the_channel_too() -> None:
+def test_irc_ban_while_connected_stops_channel() -> None:
     async def body(server: Server) -> None:
         server.answers["JOIN"] = lambda _: ["ERROR :Closing Link: (G-Lined: spam)"]
         with pytest.raises(ChannelAuthFailed):
@@ -160,7 +160,7 @@ def test_a_ban_in_the_middle_of_things_stops_the_channel_too() -> None:
 
 
 @pytest.mark.parametrize("line", ["ERROR :Closing Link: (Too many connections)", "ERROR :Bye"])
-def test_other_ends_are_for_another_try(line: str) -> None:
+def test_irc_other_disconnect_is_retryable(line: str) -> None:
     async def body(server: Server) -> None:
         server.answers["USER"] = lambda _: [line]
         with pytest.raises(ChannelError) as caught:
@@ -170,7 +170,7 @@ def test_other_ends_are_for_another_try(line: str) -> None:
     run(body)
 
 
-def test_a_server_that_cannot_be_reached_is_for_another_try() -> None:
+def test_irc_unreachable_server_is_retryable() -> None:
     async def body(server: Server) -> None:
         server.port = 1
         with pytest.raises(ChannelError, match="cannot be reached"):
@@ -179,7 +179,7 @@ def test_a_server_that_cannot_be_reached_is_for_another_try() -> None:
     run(body)
 
 
-def test_a_server_is_trusted_by_its_certificate_alone(
+def test_irc_untrusted_certificate_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate = make_certificate(tmp_path)
@@ -201,7 +201,7 @@ def test_a_server_is_trusted_by_its_certificate_alone(
     asyncio.run(main())
 
 
-def test_nickserv_is_told_who_we_are_before_the_rooms_are_entered() -> None:
+def test_irc_nickserv_identify_precedes_joins() -> None:
     async def body(server: Server) -> None:
         serv = {"password": "pw", "register": True, "registerEmail": "a@b"}
         async with running(channel(server, nickserv=serv, channels=["#a"]), Desk()):
@@ -213,7 +213,7 @@ def test_nickserv_is_told_who_we_are_before_the_rooms_are_entered() -> None:
     run(body)
 
 
-def test_nickserv_is_asked_for_our_name_when_somebody_has_it() -> None:
+def test_irc_nickserv_recovers_nick_in_use() -> None:
     async def body(server: Server) -> None:
         server.answers["NICK"] = lambda words: (
             [f":{HOST} 433 * bot :taken"] if words[1] == ":bot" else server.welcome()
@@ -226,7 +226,7 @@ def test_nickserv_is_asked_for_our_name_when_somebody_has_it() -> None:
     run(body)
 
 
-def test_a_password_may_lie_in_a_file(tmp_path: Path) -> None:
+def test_irc_password_is_read_from_file(tmp_path: Path) -> None:
     (tmp_path / "pw").write_text("from file\r\nmore\n", encoding="utf-8")
 
     async def body(server: Server) -> None:
@@ -240,7 +240,7 @@ def test_a_password_may_lie_in_a_file(tmp_path: Path) -> None:
     run(body)
 
 
-def test_a_password_may_stand_in_the_environment_for_the_usual_account() -> None:
+def test_irc_password_of_environment_is_for_default_account() -> None:
     env = {"IRC_PASSWORD": "from env", "IRC_NICKSERV_PASSWORD": "serv env"}
 
     async def body(server: Server) -> None:
@@ -256,7 +256,7 @@ def test_a_password_may_stand_in_the_environment_for_the_usual_account() -> None
     run(body)
 
 
-def test_a_room_that_is_closed_to_us_is_tried_again_and_said_once(
+def test_irc_refused_join_is_retried_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def body(server: Server) -> None:
@@ -268,7 +268,7 @@ def test_a_room_that_is_closed_to_us_is_tried_again_and_said_once(
         )
         account = channel(server, channels=["#room"])
         async with running(account, Desk()):
-            await account.send(out("hi", "#Room"))  # it waits until we are in
+            await account.send(out("hi", "#Room"))  # it waits until we have joined
         assert server.said.index("PRIVMSG #Room :hi") > server.said.index("JOIN :#room")
 
     with caplog.at_level(logging.WARNING):
@@ -278,7 +278,7 @@ def test_a_room_that_is_closed_to_us_is_tried_again_and_said_once(
     ]
 
 
-def test_who_is_thrown_out_comes_back_after_a_while() -> None:
+def test_irc_kicked_bot_rejoins_after_delay() -> None:
     async def body(server: Server) -> None:
         account = channel(server, channels=["#room"])
         async with running(account, Desk()):
@@ -290,10 +290,10 @@ def test_who_is_thrown_out_comes_back_after_a_while() -> None:
     run(body)
 
 
-# Hearing
+# Receiving
 
 
-def test_a_direct_message_is_heard() -> None:
+def test_irc_direct_message_is_received() -> None:
     async def body(server: Server) -> None:
         (got,) = await hear(server, f"{BOB} PRIVMSG bot :héllo \x0304you\x03", count=1)
         assert got.address == Address("irc", "bob", "default")
@@ -305,7 +305,7 @@ def test_a_direct_message_is_heard() -> None:
     run(body)
 
 
-def test_what_is_said_in_a_room_is_heard_with_who_it_speaks_to() -> None:
+def test_irc_channel_message_is_received_with_mention() -> None:
     async def body(server: Server) -> None:
         first, second = await hear(
             server, f"{BOB} PRIVMSG #Room :Bot: hi", f"{BOB} PRIVMSG @#Room :robots", count=2
@@ -318,7 +318,7 @@ def test_what_is_said_in_a_room_is_heard_with_who_it_speaks_to() -> None:
     run(body, support="CASEMAPPING=rfc1459 CHANTYPES=# STATUSMSG=@+")
 
 
-def test_what_is_done_is_heard_and_what_is_for_programs_is_not() -> None:
+def test_irc_action_is_received_and_ctcp_ignored() -> None:
     async def body(server: Server) -> None:
         (got,) = await hear(
             server,
@@ -341,7 +341,7 @@ def test_what_is_done_is_heard_and_what_is_for_programs_is_not() -> None:
     run(body)
 
 
-def test_the_same_words_twice_are_two_messages_and_latin_1_is_read() -> None:
+def test_irc_repeated_text_is_two_messages_and_latin1_is_decoded() -> None:
     async def body(server: Server) -> None:
         raw = "PRIVMSG bot :grüß".encode("latin-1")
         got = await hear(server, *[f"{BOB} ".encode() + raw] * 3, count=3)
@@ -350,7 +350,7 @@ def test_the_same_words_twice_are_two_messages_and_latin_1_is_read() -> None:
     run(body)
 
 
-def test_a_modern_server_gives_the_id_the_time_and_who_it_is() -> None:
+def test_irc_message_tags_give_id_time_and_account() -> None:
     async def body(server: Server) -> None:
         tags = "@msgid=abc;time=2026-11-15T16:12:38.123Z;account=Alice;bot"
         first, second, third = await hear(
@@ -377,19 +377,21 @@ LISTED: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("caps", "tags", "source", "sender"),
     [
-        ("", "", "Bob!~x@evil", "bob"),  # the owner wrote the bare nick, and nobody knows better
+        ("", "", "Bob!~x@evil", "bob"),  # the owner listed the bare nick
         ("", "", "ANN!~a@b", "ann"),
         ("", "", "CARL{X}!~c@d", "carl[x]"),  # as the owner spelled it
         ("", "", "dan|!~dan@home", "dan\\!~dan@home"),
         ("", "", "dan|!~dan@evil", "dan|!~dan@evil"),
         ("", "", "eve!~x@evil", "eve!~x@evil"),
-        ("", "@account=bob ", "eve!~x@evil", "eve!~x@evil"),  # a tag nobody vouches for
-        (MODERN, "", "Bob!~x@evil", "bob!~x@evil"),  # who only took the nick is not bob
+        ("", "@account=bob ", "eve!~x@evil", "eve!~x@evil"),  # a tag that is not authenticated
+        (MODERN, "", "Bob!~x@evil", "bob!~x@evil"),  # another user of the nick is not bob
         (MODERN, "@account=bob ", "anything!~x@evil", "bob"),
         (MODERN, "@account=eve ", "Bob!~x@evil", "eve"),
     ],
 )
-def test_who_somebody_is(caps: str, tags: str, source: str, sender: str) -> None:
+def test_irc_sender_id_follows_account_or_mask(
+    caps: str, tags: str, source: str, sender: str
+) -> None:
     async def body(server: Server) -> None:
         desk = Desk()
         async with running(channel(server, **LISTED, dmPolicy="allowlist"), desk):
@@ -401,15 +403,15 @@ def test_who_somebody_is(caps: str, tags: str, source: str, sender: str) -> None
     run(body, caps=caps)
 
 
-def test_what_cannot_be_kept_is_offered_again_by_the_next_run_and_in_order() -> None:
+def test_irc_message_not_stored_is_offered_again_in_order_by_next_run() -> None:
     async def body(server: Server) -> None:
-        usual, desk, account = server.answers["USER"], Desk(DiskFull("no room")), channel(server)
+        default, desk, account = server.answers["USER"], Desk(DiskFull("no room")), channel(server)
         said = [f"{BOB} PRIVMSG bot :first", f"{BOB} PRIVMSG bot :second"]
         server.answers["USER"] = lambda _: [*server.welcome(), *said]
         with pytest.raises(DiskFull):
             await account.run(desk)
         assert not desk.got
-        server.answers["USER"] = usual
+        server.answers["USER"] = default
         async with running(account, desk):
             got = await desk.received(2)
         assert [one.text for one in got] == ["first", "second"]
@@ -417,8 +419,8 @@ def test_what_cannot_be_kept_is_offered_again_by_the_next_run_and_in_order() -> 
     run(body)
 
 
-def test_a_message_that_is_being_kept_does_not_hold_up_the_connection() -> None:
-    """Whoever keeps it may answer by the same connection."""
+def test_irc_slow_store_does_not_block_connection() -> None:
+    """The handler may send on the same connection."""
 
     async def body(server: Server) -> None:
         account = channel(server)
@@ -441,7 +443,7 @@ def test_a_message_that_is_being_kept_does_not_hold_up_the_connection() -> None:
 # Sending
 
 
-def test_a_message_counts_as_sent_when_the_server_says_it_has_it() -> None:
+def test_irc_send_is_confirmed_by_server_reply() -> None:
     async def body(server: Server) -> None:
         pong, held = server.answers["PING"], list[list[str]]()
 
@@ -456,7 +458,7 @@ def test_a_message_counts_as_sent_when_the_server_says_it_has_it() -> None:
             await server.heard("PING :homarus-")
             server.tell(f":{HOST} PONG {HOST} :something-else", f"{BOB} PONG x :y")
             server.tell("PING :sync")
-            await server.heard("PONG :sync")  # what was told before has been read
+            await server.heard("PONG :sync")  # earlier lines have been read
             assert not sending.done()
             server.tell(*pong(held[0]))
             assert await sending == Receipt()
@@ -467,7 +469,7 @@ def test_a_message_counts_as_sent_when_the_server_says_it_has_it() -> None:
 
 
 @pytest.mark.parametrize("number", ["401", "404", "477", "531"])
-def test_what_the_server_refuses_is_not_sent_again(number: str) -> None:
+def test_irc_refused_send_is_not_retried(number: str) -> None:
     async def body(server: Server) -> None:
         server.answers["PRIVMSG"] = lambda words: (
             [f":{HOST} {number} bot {words[1]} :No"] if words[1] == "bob" else []
@@ -478,12 +480,12 @@ def test_what_the_server_refuses_is_not_sent_again(number: str) -> None:
             with pytest.raises(SendFailed, match=rf"No \({number}\)") as caught:
                 await account.send(out("hi", "Bob".lower()))
             assert not caught.value.retryable
-            await other  # it was not meant
+            await other  # it was for another line
 
     run(body)
 
 
-def test_who_speaks_too_fast_may_try_again() -> None:
+def test_irc_send_throttled_by_server_is_retryable() -> None:
     async def body(server: Server) -> None:
         server.answers["PRIVMSG"] = lambda words: [f":{HOST} 439 bot {words[1]} :Too fast"]
         account = channel(server)
@@ -495,7 +497,7 @@ def test_who_speaks_too_fast_may_try_again() -> None:
     run(body)
 
 
-def test_a_server_that_is_too_busy_names_the_command_and_not_whom_it_was_for() -> None:
+def test_irc_server_busy_reply_fails_pending_send_of_command() -> None:
     async def body(server: Server) -> None:
         server.answers["PRIVMSG"] = lambda _: [f":{HOST} 263 bot PRIVMSG :Wait a while"]
         account = channel(server)
@@ -507,7 +509,7 @@ def test_a_server_that_is_too_busy_names_the_command_and_not_whom_it_was_for() -
     run(body)
 
 
-def test_a_line_too_long_for_the_server_is_refused_whoever_it_was_for() -> None:
+def test_irc_line_too_long_reply_fails_pending_send() -> None:
     async def body(server: Server) -> None:
         server.answers["PRIVMSG"] = lambda _: [f":{HOST} 417 bot :Input line was too long"]
         account = channel(server)
@@ -519,7 +521,7 @@ def test_a_line_too_long_for_the_server_is_refused_whoever_it_was_for() -> None:
     run(body)
 
 
-def test_of_what_was_on_its_way_when_the_connection_broke_nobody_knows() -> None:
+def test_irc_connection_lost_during_send_leaves_outcome_unknown() -> None:
     async def body(server: Server) -> None:
         server.answers["PING"] = lambda _: []
         account = channel(server)
@@ -545,7 +547,7 @@ def test_of_what_was_on_its_way_when_the_connection_broke_nobody_knows() -> None
     run(body)
 
 
-def test_a_server_that_does_not_confirm_leaves_it_unknown() -> None:
+def test_irc_missing_confirmation_leaves_outcome_unknown() -> None:
     async def body(server: Server) -> None:
         server.answers["PING"] = lambda _: []
         account = channel(server, pace=Pace(answer_s=0.05))
@@ -557,7 +559,7 @@ def test_a_server_that_does_not_confirm_leaves_it_unknown() -> None:
     run(body)
 
 
-def test_what_cannot_leave_yet_may_be_tried_again() -> None:
+def test_irc_send_before_connection_is_retryable() -> None:
     async def body(server: Server) -> None:
         account = channel(server, pace=Pace(ready_s=0.05), channels=["#room"])
         with pytest.raises(SendFailed, match="not connected") as caught:
@@ -590,7 +592,7 @@ def test_what_cannot_leave_yet_may_be_tried_again() -> None:
         ("bob", "é" * 250),
     ],
 )
-def test_what_would_be_more_than_one_line_is_never_sent(chat: str, text: str) -> None:
+def test_irc_send_of_several_lines_is_refused(chat: str, text: str) -> None:
     async def body(server: Server) -> None:
         account = channel(server)
         async with running(account, Desk()):
@@ -606,7 +608,7 @@ def test_what_would_be_more_than_one_line_is_never_sent(chat: str, text: str) ->
     run(body)
 
 
-def test_a_message_of_the_full_limit_fits_the_longest_name_and_host() -> None:
+def test_irc_message_of_full_limit_fits_longest_prefix() -> None:
     async def body(server: Server) -> None:
         mask = f"{'u' * 11}@{'h' * 63}"
         server.answers["JOIN"] = lambda words: [f":{server.nick}!{mask} JOIN {words[1]}"]
@@ -621,24 +623,24 @@ def test_a_message_of_the_full_limit_fits_the_longest_name_and_host() -> None:
     run(body)
 
 
-def test_what_the_service_can_carry() -> None:
+def test_irc_capabilities_follow_settings() -> None:
     place = Place("irc", "work", SystemClock())
     made = irc.create(place, settings())
     assert (made.name, made.account) == ("irc", "work")
     assert made.capabilities == Capabilities(350, "byte", "irc", by_line=True)
     assert irc.create(place, settings(textChunkLimit=200)).capabilities.text_limit == 200
     patient = irc.create(place, settings(retry={"attempts": 7, "minDelayMs": 100}))
-    assert patient.capabilities.retry == Retry(attempts=7, least_s=0.1)
+    assert patient.capabilities.retry == Retry(attempts=7, min_delay_s=0.1)
 
 
-def test_lines_leave_no_faster_than_a_server_bears() -> None:
+def test_irc_lines_are_sent_within_rate_limit() -> None:
     async def main() -> None:
         clock = FakeClock(patient=False)
         bucket = Bucket(Pace(burst=3, every_s=2.0), clock)
         for _ in range(5):
             await bucket.turn()
         assert clock.slept == [2.0, 2.0]
-        await clock.advance(100.0)  # no more than a burst is ever saved up
+        await clock.advance(100.0)  # at most one burst is saved up
         for _ in range(4):
             await bucket.turn()
         assert clock.slept == [2.0, 2.0, 2.0]
@@ -646,10 +648,10 @@ def test_lines_leave_no_faster_than_a_server_bears() -> None:
     asyncio.run(main())
 
 
-# Staying
+# Connection
 
 
-def test_a_silent_server_is_asked_and_then_given_up() -> None:
+def test_irc_silent_server_is_pinged_then_disconnected() -> None:
     async def body(server: Server) -> None:
         server.answers["PING"] = lambda _: []
         with pytest.raises(ChannelError, match="nothing came"):
@@ -659,7 +661,7 @@ def test_a_silent_server_is_asked_and_then_given_up() -> None:
     run(body)
 
 
-def test_a_server_that_answers_is_not_given_up() -> None:
+def test_irc_server_that_answers_ping_stays_connected() -> None:
     async def body(server: Server) -> None:
         account = channel(server, pace=Pace(idle_s=6.0))
         async with running(account, Desk()) as task:
@@ -670,7 +672,7 @@ def test_a_server_that_answers_is_not_given_up() -> None:
     run(body)
 
 
-def test_a_ping_is_answered_in_its_own_words() -> None:
+def test_irc_ping_is_answered_with_its_text() -> None:
     async def body(server: Server) -> None:
         async with running(channel(server), Desk()):
             await server.heard("USER")
@@ -680,7 +682,7 @@ def test_a_ping_is_answered_in_its_own_words() -> None:
     run(body)
 
 
-def test_a_line_without_an_end_is_not_read_forever() -> None:
+def test_irc_endless_line_is_not_read_forever() -> None:
     async def body(server: Server) -> None:
         server.answers["USER"] = lambda _: ["x" * 100_000]
         with pytest.raises(ChannelError, match="no end"):
@@ -689,7 +691,7 @@ def test_a_line_without_an_end_is_not_read_forever() -> None:
     run(body)
 
 
-def test_strange_lines_hurt_nobody() -> None:
+def test_irc_malformed_lines_are_ignored() -> None:
     async def body(server: Server) -> None:
         commands = ["JOIN", "PART", "KICK", "NICK", "CAP", "PONG", "005", "396", "401", "433"]
         commands += ["474", "001", "PRIVMSG", "NOTICE", "INVITE", "FAIL", "999"]
@@ -699,7 +701,7 @@ def test_strange_lines_hurt_nobody() -> None:
     run(body)
 
 
-def test_it_is_asked_whether_it_would_be_let_in() -> None:
+def test_irc_probe_reports_login() -> None:
     async def body(server: Server) -> None:
         account = channel(server)
         assert isinstance(account, Probes)
@@ -720,13 +722,13 @@ def settings(**more: object) -> Settings:
     return Settings.read({"host": "irc.example", "nick": "bot", **more})
 
 
-def test_the_port_follows_from_tls() -> None:
+def test_irc_default_port_follows_tls() -> None:
     assert (settings().tls, settings().actual_port) == (True, 6697)
     assert settings(tls=False).actual_port == 6667
     assert settings(tls=False, port=7000).actual_port == 7000
 
 
-def test_what_the_original_has_is_taken() -> None:
+def test_irc_settings_accept_all_keys_of_openclaw() -> None:
     made = settings(
         username="u",
         realname="A Bot",
@@ -768,12 +770,12 @@ def test_what_the_original_has_is_taken() -> None:
         {"nosuch": 1},
     ],
 )
-def test_what_cannot_be_is_refused(wrong: dict[str, object]) -> None:
+def test_irc_settings_reject_invalid_values(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         settings(**wrong)
 
 
-def test_a_password_is_not_shown_and_not_sent_in_the_clear_without_a_word(
+def test_irc_password_is_hidden_and_plaintext_use_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     made = settings(password="hunter2", nickserv={"password": "hunter3"}, tls=False)

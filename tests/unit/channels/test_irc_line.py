@@ -31,17 +31,17 @@ from homarus.channels.irc.line import (
         ("PRIVMSG x :grüß 👩".encode(), Line("PRIVMSG", ("x", "grüß 👩"))),
     ],
 )  # fmt: skip
-def test_a_line_is_read(raw: bytes, line: Line) -> None:
+def test_parse_line_returns_its_parts(raw: bytes, line: Line) -> None:
     assert parse(raw) == line
 
 
 @pytest.mark.parametrize("raw", [b"", b"\r\n", b" ", b":only.a.source\r\n", b"@only=tags\r\n"])
-def test_nothing_is_in_an_empty_line(raw: bytes) -> None:
+def test_parse_empty_line_returns_none(raw: bytes) -> None:
     assert parse(raw) is None
 
 
 @given(st.binary(max_size=300))
-def test_whatever_bytes_come_make_a_line_or_nothing(raw: bytes) -> None:
+def test_parse_any_bytes_returns_message_or_none(raw: bytes) -> None:
     line = parse(raw)
     assert line is None or (line.command and not set("\0\r\n") & set("".join(line.params)))
 
@@ -54,7 +54,7 @@ def test_whatever_bytes_come_make_a_line_or_nothing(raw: bytes) -> None:
 @example(["", "text"])
 @example(["x\0", "text"])
 @example(["x", "\ud800"])
-def test_what_is_composed_is_one_line_and_is_read_back_as_it_was(params: list[str]) -> None:
+def test_format_line_is_one_line_and_parses_back(params: list[str]) -> None:
     try:
         raw = compose("PRIVMSG", *params)
     except Unsendable:
@@ -74,12 +74,12 @@ def test_what_is_composed_is_one_line_and_is_read_back_as_it_was(params: list[st
         ("#x", "\0"),
     ],
 )
-def test_what_would_be_another_line_or_word_is_refused(params: tuple[str, ...]) -> None:
+def test_format_line_with_line_break_is_refused(params: tuple[str, ...]) -> None:
     with pytest.raises(Unsendable):
         compose("PRIVMSG", *params)
 
 
-def test_a_nick_has_one_form_however_it_is_spelled() -> None:
+def test_fold_name_has_one_form_for_all_spellings() -> None:
     assert fold("Bob[\\]^") == "bob{|}~"
     assert fold("Bob[\\]^", "rfc1459-strict") == "bob{|}^"
     assert fold("Bob[\\]^", "ascii") == "bob[\\]^"
@@ -87,7 +87,7 @@ def test_a_nick_has_one_form_however_it_is_spelled() -> None:
 
 
 @pytest.mark.parametrize("name", ["bob", "Bob[]", "a|b`_-^", "x1", "ünï"])
-def test_a_nick_is_known(name: str) -> None:
+def test_is_nick_valid_name_returns_true(name: str) -> None:
     assert is_nick(name) and not is_channel(name)
 
 
@@ -95,17 +95,17 @@ def test_a_nick_is_known(name: str) -> None:
     "name",
     ["", "a b", "a,b", "a\nb", "a\rb", "a\0", ":a", "#a", "&a", "a!b@c", "a@b", "*", "$a", "\x01a"],
 )
-def test_what_cannot_be_a_nick_is_known(name: str) -> None:
+def test_is_nick_invalid_name_returns_false(name: str) -> None:
     assert not is_nick(name)
 
 
 @pytest.mark.parametrize("name", ["#", "#a", "&a", "##a:b", "#ünï", "+a"])
-def test_a_room_is_known(name: str) -> None:
+def test_is_channel_valid_name_returns_true(name: str) -> None:
     assert is_channel(name) and not is_nick(name)
 
 
 @pytest.mark.parametrize("name", ["", "a", "#a b", "#a,#b", "#a\r\nQUIT", "#\x07"])
-def test_what_cannot_be_a_room_is_known(name: str) -> None:
+def test_is_channel_invalid_name_returns_false(name: str) -> None:
     assert not is_channel(name)
 
 
@@ -131,26 +131,26 @@ def test_what_cannot_be_a_room_is_known(name: str) -> None:
         ("\x02\x03", ""),
     ],
 )
-def test_a_text_has_no_colours_and_no_words_for_programs(said: str, text: str) -> None:
+def test_plain_text_has_no_colours_and_no_ctcp(said: str, text: str) -> None:
     assert read_text(said, "bob") == text
 
 
 @pytest.mark.parametrize(
     "text", ["bot: hi", "bot, hi", "Bot hi", "hi bot", "hi BOT!", "(bot)", "bot", "@bot hi"]
 )
-def test_a_nick_is_found_as_a_word(text: str) -> None:
+def test_mentions_nick_as_word_returns_true(text: str) -> None:
     assert names(text, "bot")
 
 
 @pytest.mark.parametrize("text", ["robot", "bots", "bot_2: hi", "bot-2", "[bot]", "", "bot`"])
-def test_a_nick_is_not_found_within_another(text: str) -> None:
+def test_mentions_nick_inside_word_returns_false(text: str) -> None:
     assert not names(text, "bot")
 
 
-def test_a_nick_with_odd_characters_is_found() -> None:
+def test_mentions_nick_with_special_characters_returns_true() -> None:
     assert names("hi b[o]t|x, there", "b[o]t|x") and not names("bot", "b.t")
 
 
-def test_the_time_of_a_server_is_read() -> None:
+def test_parse_time_tag_returns_milliseconds() -> None:
     assert stamp_ms("2026-11-15T16:12:38.123Z") == 1794759158123
     assert [stamp_ms(bad) for bad in ("", "yesterday", "1900-01-01T00:00:00.000Z")] == [0, 0, 0]

@@ -1,4 +1,4 @@
-"""What a chat sees of a run while it goes on, on a clock that moves when told."""
+"""What a chat shows of a run under way, on a fake clock."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -76,7 +76,7 @@ class Reactor(Plain):
 
 
 class Stage:
-    """One chat, and a run whose words a test decides."""
+    """One chat, and a run whose text the test sets."""
 
     def __init__(self, channel: Callable[[FakeClock], Plain], config: dict[str, Any]) -> None:
         self.clock = FakeClock()
@@ -123,7 +123,7 @@ def shown(stage: Stage) -> Showing:
     return showing
 
 
-def test_a_service_that_shows_nothing_is_asked_for_nothing() -> None:
+def test_live_reply_service_without_features_is_not_called() -> None:
     async def act(stage: Stage) -> None:
         assert stage.show() is None
         elsewhere = Inbound("1", Address("other", "1"), "ann", "hi")
@@ -134,7 +134,7 @@ def test_a_service_that_shows_nothing_is_asked_for_nothing() -> None:
     assert play(Plain, act, streamMode="partial") == []
 
 
-def test_the_typing_sign_lasts_as_long_as_the_run() -> None:
+def test_live_reply_typing_lasts_as_long_as_run() -> None:
     async def act(stage: Stage) -> None:
         showing = shown(stage)
         await stage.clock.advance(3)
@@ -146,14 +146,14 @@ def test_the_typing_sign_lasts_as_long_as_the_run() -> None:
     assert play(Typist, act) == ["3 typing on", "7 typing on", "11 typing on", "12 typing off"]
 
 
-def test_a_sign_that_was_never_given_is_not_taken_away() -> None:
+def test_live_reply_typing_never_shown_is_not_cleared() -> None:
     async def act(stage: Stage) -> None:
         shown(stage).close()
 
     assert play(Typist, act) == []
 
 
-def test_a_draft_grows_once_a_second_and_never_lags_behind() -> None:
+def test_live_reply_draft_is_updated_each_second_with_latest_text() -> None:
     async def act(stage: Stage) -> None:
         showing = shown(stage)
         for word in ("one ", "two ", "three ", "four ", "five "):
@@ -172,7 +172,7 @@ def test_a_draft_grows_once_a_second_and_never_lags_behind() -> None:
     ]
 
 
-def test_a_draft_shows_the_part_that_is_being_written() -> None:
+def test_live_reply_draft_shows_part_being_written() -> None:
     async def act(stage: Stage) -> None:
         showing = shown(stage)
         stage.grow(showing, "a" * 99 + " the end")
@@ -183,7 +183,7 @@ def test_a_draft_shows_the_part_that_is_being_written() -> None:
 
 
 @pytest.mark.parametrize("mode", ["off", None])
-def test_no_draft_where_there_are_none_or_nobody_wants_them(mode: str | None) -> None:
+def test_live_reply_draft_needs_support_and_setting(mode: str | None) -> None:
     async def act(stage: Stage) -> None:
         chat = "42" if mode else "-100"
         assert stage.show(Inbound("1", Address("svc", chat), "ann", "hi")) is None
@@ -191,14 +191,14 @@ def test_no_draft_where_there_are_none_or_nobody_wants_them(mode: str | None) ->
     play(Drafter, act, **({"streamMode": mode} if mode else {}))
 
 
-def test_a_message_is_edited_only_where_the_config_says_so() -> None:
+def test_live_reply_edits_need_setting() -> None:
     async def act(stage: Stage) -> None:
         assert stage.show() is None
 
     play(Editor, act)
 
 
-def test_a_message_grows_by_edits_and_its_id_is_told_to_the_answer() -> None:
+def test_live_reply_message_grows_by_edits_and_answer_reuses_its_id() -> None:
     async def act(stage: Stage) -> None:
         showing = shown(stage)
         stage.grow(showing, "Short.")
@@ -222,7 +222,7 @@ def test_a_message_grows_by_edits_and_its_id_is_told_to_the_answer() -> None:
     ]
 
 
-def test_after_an_answer_on_the_way_the_next_is_another_message() -> None:
+def test_live_reply_after_sent_block_starts_another_message() -> None:
     async def act(stage: Stage) -> None:
         showing = shown(stage)
         stage.grow(showing, LONG)
@@ -242,7 +242,7 @@ def test_after_an_answer_on_the_way_the_next_is_another_message() -> None:
     assert told == [f"0 send run:preview:0: {LONG}", f"4 send run:preview:1: {LONG}"]
 
 
-def test_by_blocks_only_whole_paragraphs_are_shown() -> None:
+def test_live_reply_block_mode_shows_complete_paragraphs() -> None:
     async def act(stage: Stage) -> None:
         showing = shown(stage)
         stage.grow(showing, LONG + "\n\nand half a sen")
@@ -255,7 +255,7 @@ def test_by_blocks_only_whole_paragraphs_are_shown() -> None:
     assert play(Editor, act, streamMode="block") == [f"0 send run:preview:0: {LONG}"]
 
 
-def test_what_became_no_answer_is_deleted() -> None:
+def test_live_reply_without_answer_is_deleted() -> None:
     async def act(stage: Stage) -> None:
         showing = shown(stage)
         stage.grow(showing, LONG)
@@ -265,7 +265,7 @@ def test_what_became_no_answer_is_deleted() -> None:
     assert play(Reviser, act, streamMode="partial")[1:] == ["2 delete p1"]
 
 
-def test_where_nothing_can_be_deleted_it_says_that_it_was_not_finished() -> None:
+def test_live_reply_without_delete_is_marked_unfinished() -> None:
     async def act(stage: Stage) -> None:
         showing = shown(stage)
         stage.grow(showing, LONG)
@@ -275,7 +275,7 @@ def test_where_nothing_can_be_deleted_it_says_that_it_was_not_finished() -> None
     assert play(Editor, act, streamMode="partial")[1:] == [f"2 edit p1: {UNFINISHED}"]
 
 
-def test_a_message_that_is_just_being_begun_is_not_forgotten() -> None:
+def test_live_reply_first_send_under_way_is_not_lost() -> None:
     async def act(stage: Stage) -> None:
         gate = stage.channel.gate = asyncio.Event()
         showing = shown(stage)
@@ -290,7 +290,7 @@ def test_a_message_that_is_just_being_begun_is_not_forgotten() -> None:
     assert play(Reviser, act, streamMode="partial")[1:] == ["0 delete p1"]
 
 
-def test_the_answer_waits_for_what_is_on_its_way() -> None:
+def test_live_reply_answer_waits_for_edit_under_way() -> None:
     async def act(stage: Stage) -> None:
         gate = stage.channel.gate = asyncio.Event()
         showing = shown(stage)
@@ -305,7 +305,7 @@ def test_the_answer_waits_for_what_is_on_its_way() -> None:
     assert len(play(Reviser, act, streamMode="partial")) == 1
 
 
-def test_a_service_that_is_asked_too_often_is_asked_less() -> None:
+def test_live_reply_rate_limited_service_is_updated_less_often() -> None:
     async def act(stage: Stage) -> None:
         stage.channel.trouble = [
             SendFailed("too many", retryable=True, after_s=7.0),
@@ -326,10 +326,10 @@ def test_a_service_that_is_asked_too_often_is_asked_less() -> None:
     [
         SendFailed("no", retryable=False),
         ChannelAuthFailed("no"),
-        ChannelError("perhaps"),  # it may have arrived: not begun again
+        ChannelError("perhaps"),  # it may have arrived: not started again
     ],
 )
-def test_a_message_that_may_be_there_or_cannot_be_is_not_begun_again(error: Exception) -> None:
+def test_live_reply_unconfirmed_or_refused_start_is_not_repeated(error: Exception) -> None:
     async def act(stage: Stage) -> None:
         stage.channel.trouble = [error]
         showing = shown(stage)
@@ -342,7 +342,7 @@ def test_a_message_that_may_be_there_or_cannot_be_is_not_begun_again(error: Exce
     assert play(Editor, act, streamMode="partial") == []
 
 
-def test_where_a_key_counts_once_it_is_tried_again_under_the_same_key() -> None:
+def test_live_reply_idempotent_start_is_retried_under_same_key() -> None:
     async def act(stage: Stage) -> None:
         stage.channel.trouble = [ChannelError("perhaps")]
         showing = shown(stage)
@@ -360,7 +360,7 @@ def test_where_a_key_counts_once_it_is_tried_again_under_the_same_key() -> None:
     assert "run:preview:0" in told
 
 
-def test_a_message_that_was_taken_away_is_not_replaced() -> None:
+def test_live_reply_deleted_message_is_not_replaced() -> None:
     async def act(stage: Stage) -> None:
         showing = shown(stage)
         stage.grow(showing, LONG)
@@ -374,7 +374,7 @@ def test_a_message_that_was_taken_away_is_not_replaced() -> None:
     assert len(play(Editor, act, streamMode="partial")) == 1
 
 
-def test_it_is_given_up_after_some_failures() -> None:
+def test_live_reply_is_abandoned_after_several_failures() -> None:
     async def act(stage: Stage) -> None:
         stage.channel.trouble = [OSError("gone")] * (MAX_FAILURES + 5)
         showing = shown(stage)
@@ -387,7 +387,7 @@ def test_it_is_given_up_after_some_failures() -> None:
     assert play(Drafter, act) == []
 
 
-def test_a_reaction_says_that_a_message_was_heard_and_goes_when_it_was_answered() -> None:
+def test_ack_reaction_is_added_and_removed_after_answer() -> None:
     async def act(stage: Stage) -> None:
         stage.config = stage.config.model_copy(
             update={
@@ -412,7 +412,7 @@ def test_a_reaction_says_that_a_message_was_heard_and_goes_when_it_was_answered(
     assert play(Reactor, act) == ["0 react m1 👀", "2 react m1 none"]
 
 
-def test_a_reaction_stays_unless_the_config_says_otherwise() -> None:
+def test_ack_reaction_stays_unless_config_removes_it() -> None:
     async def act(stage: Stage) -> None:
         stage.live.acknowledge(ASKED, "👀")
         stage.show()

@@ -1,4 +1,4 @@
-"""The mailbox of agents: sent once through the outbox, found by many spellings."""
+"""The messenger of tools: sent once through the outbox, addressed in many forms."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -50,7 +50,7 @@ class Sender:
 
 
 class Able(Sender):
-    """One that can do everything."""
+    """A service with all features."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Able(Sender):
 
 
 class Stage:
-    """A mailbox over one service at work."""
+    """A messenger over one running service."""
 
     def __init__(self, folder: Path, channel: Sender, config: dict[str, Any]) -> None:
         self.channel, self.hooks = channel, Hooks()
@@ -111,7 +111,7 @@ def play(
     return stage
 
 
-def test_a_message_is_sent_once_however_often_it_is_posted(tmp_path: Path) -> None:
+def test_messenger_same_key_posted_twice_sends_once(tmp_path: Path) -> None:
     channel = Sender()
 
     async def act(stage: Stage) -> None:
@@ -124,7 +124,7 @@ def test_a_message_is_sent_once_however_often_it_is_posted(tmp_path: Path) -> No
     assert (sent.text, sent.key, sent.extras.reply_to) == ("hello", "k:0", "1")
 
 
-def test_a_long_message_goes_in_parts_and_has_the_id_of_the_first(tmp_path: Path) -> None:
+def test_messenger_long_message_is_split_and_returns_first_id(tmp_path: Path) -> None:
     channel = Sender()
 
     async def act(stage: Stage) -> None:
@@ -135,7 +135,7 @@ def test_a_long_message_goes_in_parts_and_has_the_id_of_the_first(tmp_path: Path
     assert len(channel.sent) == 2
 
 
-def test_what_is_refused_for_good_is_told_and_what_is_late_is_on_its_way(tmp_path: Path) -> None:
+def test_messenger_refused_send_fails_and_late_send_is_queued(tmp_path: Path) -> None:
     channel = Sender()
 
     async def act(stage: Stage) -> None:
@@ -149,11 +149,11 @@ def test_what_is_refused_for_good_is_told_and_what_is_late_is_on_its_way(tmp_pat
         posted = await stage.mail.post(HERE, "a", Extras(), "k1")
         assert posted.state == "queued"
 
-    stage = Stage(tmp_path, channel, {})  # whose channels are not at work
+    stage = Stage(tmp_path, channel, {})  # whose channels are not running
     asyncio.run(late(stage))
 
 
-def test_hooks_see_the_words_and_may_keep_them_back(tmp_path: Path) -> None:
+def test_messenger_hook_may_change_or_block_text(tmp_path: Path) -> None:
     class Censor:
         @hook
         def message_sending(self, outbound: Outbound) -> str | Refusal:
@@ -179,7 +179,7 @@ def test_hooks_see_the_words_and_may_keep_them_back(tmp_path: Path) -> None:
     "file",
     [Media(name="x", problem="no such file"), Media(name="big", size=101)],
 )
-def test_a_file_that_cannot_be_sent_is_told_to_the_agent(tmp_path: Path, file: Media) -> None:
+def test_messenger_unsendable_file_raises_tool_error(tmp_path: Path, file: Media) -> None:
     async def act(stage: Stage) -> None:
         with pytest.raises(ToolError, match=file.name):
             await stage.mail.post(HERE, "a", Extras(media=(file,)), "k")
@@ -189,7 +189,7 @@ def test_a_file_that_cannot_be_sent_is_told_to_the_agent(tmp_path: Path, file: M
     assert channel.sent == []
 
 
-def test_what_a_service_cannot_do_is_said(tmp_path: Path) -> None:
+def test_messenger_unsupported_action_raises_tool_error(tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
         mail = stage.mail
         for asked in (
@@ -205,7 +205,7 @@ def test_what_a_service_cannot_do_is_said(tmp_path: Path) -> None:
     play(tmp_path, Sender(), act)
 
 
-def test_messages_are_reacted_to_changed_and_deleted(tmp_path: Path) -> None:
+def test_messenger_reacts_edits_and_deletes(tmp_path: Path) -> None:
     channel = Able()
 
     async def act(stage: Stage) -> None:
@@ -224,7 +224,7 @@ def test_messages_are_reacted_to_changed_and_deleted(tmp_path: Path) -> None:
     assert channel.seen == [("react", "1", "👍"), ("edit", "1", "new"), ("delete", "1")]
 
 
-def test_what_the_account_switches_off_is_not_done(tmp_path: Path) -> None:
+def test_messenger_action_disabled_by_config_is_denied(tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
         with pytest.raises(ToolDenied, match="reactions is off"):
             await stage.mail.react(HERE, "1", "👍")
@@ -233,7 +233,7 @@ def test_what_the_account_switches_off_is_not_done(tmp_path: Path) -> None:
     play(tmp_path, Able(), act, actions={"reactions": False})
 
 
-def test_who_is_known(tmp_path: Path) -> None:
+def test_messenger_is_known_chat_follows_sessions_config_and_pairing(tmp_path: Path) -> None:
     folder = tmp_path / "credentials"
     folder.mkdir()
     (folder / "svc-allowFrom.json").write_text('{"version": 1, "allowFrom": ["77"]}')
@@ -248,11 +248,11 @@ def test_who_is_known(tmp_path: Path) -> None:
         ) -> bool:
             return await stage.mail.knows(agent, Address(channel, chat, account))
 
-        assert await knows("main", "42")  # they have talked
-        assert not await knows("main", "42", account="work")  # by another account, and not by this
+        assert await knows("main", "42")  # there is a session
+        assert not await knows("main", "42", account="work")  # of another account
         assert not await knows("other", "42") and not await knows("main", "42", "elsewhere")
-        assert await knows("main", "-5") and await knows("main", "9")  # the config names them
-        assert await knows("main", "77")  # they were let in
+        assert await knows("main", "-5") and await knows("main", "9")  # the config lists them
+        assert await knows("main", "77")  # they were paired
         assert not await knows("main", "*") and not await knows("main", "ann")
 
     play(tmp_path, Sender(), act, groups={"-5": {}, "*": {}}, allowFrom=["9", "*"])
@@ -280,7 +280,9 @@ def test_who_is_known(tmp_path: Path) -> None:
         ("", {"thread": "8"}, Address("telegram", "42", "default", "8")),
     ],
 )
-def test_how_a_chat_is_named(target: str, named: dict[str, str], expected: Address) -> None:
+def test_resolve_address_accepts_all_target_forms(
+    target: str, named: dict[str, str], expected: Address
+) -> None:
     here = Address("telegram", "42", "default", "9")
     assert find_address(target, ACCOUNTS, here=here, **named) == expected
 
@@ -294,12 +296,12 @@ def test_how_a_chat_is_named(target: str, named: dict[str, str], expected: Addre
         ("a\nb", {}),
     ],
 )
-def test_what_names_no_chat_is_an_error(target: str, named: dict[str, str]) -> None:
+def test_resolve_address_without_chat_raises_tool_error(target: str, named: dict[str, str]) -> None:
     with pytest.raises((ToolError, UserError)):
         find_address(target, ACCOUNTS, here=Address("telegram", "42"), **named)
 
 
-def test_from_no_chat_the_channel_has_to_be_said() -> None:
+def test_resolve_address_without_current_chat_needs_channel() -> None:
     web = Address("webchat", "agent:main:main")
     with pytest.raises(ToolError, match="which channel"):
         find_address("1", ACCOUNTS, here=web)
@@ -309,7 +311,7 @@ def test_from_no_chat_the_channel_has_to_be_said() -> None:
 
 
 @given(st.text(max_size=30), st.text(max_size=10), st.text(max_size=10))
-def test_whatever_is_written_an_account_at_work_is_meant_or_an_error_said(
+def test_resolve_address_any_text_returns_running_account_or_error(
     target: str, channel: str, account: str
 ) -> None:
     here = Address("telegram", "42")

@@ -1,9 +1,9 @@
-"""What each service is given for the same markdown."""
+"""What each dialect renders for the same markdown."""
 
 import pytest
 
 from homarus.channels import markup
-from homarus.channels.base import Dialect
+from homarus.core.channel_traits import Dialect
 
 EVERY: list[Dialect] = [
     "telegram",
@@ -36,7 +36,7 @@ MATRIX_STYLES = (
         ("markdown", "**a *b*** ~~c~~ `d` ||e||"),
     ],
 )
-def test_styles_are_spelled_as_the_service_reads_them(dialect: Dialect, shown: str) -> None:
+def test_render_styles_use_marks_of_dialect(dialect: Dialect, shown: str) -> None:
     assert markup.render("**a *b*** ~~c~~ `d` ||e||", dialect) == shown
 
 
@@ -51,12 +51,12 @@ def test_styles_are_spelled_as_the_service_reads_them(dialect: Dialect, shown: s
         ("irc", "x y (https://e.io/?a=1&b=%222%22)"),
     ],
 )
-def test_a_link_keeps_its_address(dialect: Dialect, shown: str) -> None:
+def test_render_link_keeps_address(dialect: Dialect, shown: str) -> None:
     found = markup.render('x [y](https://e.io/?a=1&b="2")', dialect)
     assert found == shown.replace("&quot;", "%22")
 
 
-def test_headings_lists_quotes_and_rules_without_blocks() -> None:
+def test_render_headings_lists_quotes_and_rules_without_blocks() -> None:
     text = "intro\n\n## Head\n\n1. a\n   - b\n2. c\n\n> q\n> r\n>\n> > s\n\n***\n\nend"
     assert markup.render(text, "plain") == (
         "intro\n\nHead\n\n1. a\n  • b\n2. c\n\n> q\n> r\n\n> > s\n\n───\n\nend"
@@ -66,7 +66,7 @@ def test_headings_lists_quotes_and_rules_without_blocks() -> None:
     )
 
 
-def test_matrix_is_given_a_page() -> None:
+def test_render_matrix_produces_html_page() -> None:
     text = "## H\n\n3. a\n4. b\n   - c\n\n> q\n\n---\n\n```py\nx < 1\n\ny\n```\n\nl1\nl2"
     assert markup.render(text, "matrix") == (
         '<h2>H</h2><ol start="3"><li>a</li><li>b<ul><li>c</li></ul></li></ol>'
@@ -76,12 +76,12 @@ def test_matrix_is_given_a_page() -> None:
     assert markup.render("just **this**", "matrix") == "just <strong>this</strong>"
 
 
-def test_the_words_of_a_matrix_page_have_bullets_numbers_and_addresses() -> None:
+def test_plain_of_matrix_page_has_bullets_numbers_and_addresses() -> None:
     page = markup.render("# H\n\n2. a\n3. [b](https://e.io)\n\n> q\n> r\n\n- c\n\n  d", "matrix")
     assert markup.plain(page, "matrix") == ("H\n\n2. a\n3. b (https://e.io)\n\n> q\n> r\n\n• c\nd")
 
 
-def test_the_words_of_a_rendered_text_are_those_of_its_author() -> None:
+def test_plain_of_rendered_text_is_text_of_author() -> None:
     text = "**a** <b> & [c](https://e.io)"
     assert markup.plain(markup.render(text, "telegram"), "telegram") == "a <b> & c"
     assert markup.plain(markup.render(text, "slack"), "slack") == "*a* <b> & c"
@@ -99,7 +99,7 @@ def test_signal_styles_count_in_utf16_units() -> None:
     assert markup.signal("") == markup.SignalText("", ())
 
 
-def test_code_in_a_quote_ends_the_quote() -> None:
+def test_render_code_in_quote_ends_quote() -> None:
     text = "> a\n>\n> ```\n> x\n> ```\n>\n> b"
     assert markup.render(text, "telegram") == (
         "<blockquote>a</blockquote>\n\n<pre><code>x\n</code></pre>\n<blockquote>b</blockquote>"
@@ -107,11 +107,11 @@ def test_code_in_a_quote_ends_the_quote() -> None:
     assert markup.render(text, "whatsapp") == "> a\n\n```\nx\n```\n> b"
 
 
-def test_a_quote_in_a_quote_is_one_for_telegram() -> None:
+def test_render_nested_quote_is_one_quote_for_telegram() -> None:
     assert markup.render("> a\n> > b", "telegram") == "<blockquote>a\n\nb</blockquote>"
 
 
-def test_a_style_ends_with_its_line_where_the_service_ends_it_there() -> None:
+def test_render_style_ends_with_line_where_service_ends_it() -> None:
     text = "**a\nb**"
     assert markup.render(text, "slack") == "*a*\n*b*"
     assert markup.render(text, "irc") == "\x02a\x02\n\x02b\x02"
@@ -119,17 +119,17 @@ def test_a_style_ends_with_its_line_where_the_service_ends_it_there() -> None:
     assert markup.render(text, "telegram") == "<b>a\nb</b>"
 
 
-def test_bold_in_a_heading_is_bold_once() -> None:
+def test_render_bold_in_heading_is_bold_once() -> None:
     assert markup.render("# a **b** c", "slack") == "*a b c*"
 
 
 @pytest.mark.parametrize("dialect", EVERY)
-def test_file_names_are_no_links(dialect: Dialect) -> None:
+def test_render_file_names_are_no_links(dialect: Dialect) -> None:
     shown = markup.render("see README.md, src/app.py", dialect)
     assert "href" not in shown and "://" not in shown and "README.md" in shown
 
 
-def test_telegram_would_link_file_names_so_they_are_code() -> None:
+def test_render_telegram_file_names_are_code() -> None:
     shown = markup.render(
         "in README.md, ./a/b.sh (x.py). https://e.io/R.md a@b.pl e.md/x", "telegram"
     )
@@ -144,63 +144,61 @@ def test_telegram_would_link_file_names_so_they_are_code() -> None:
     "address",
     ["javascript:alert(1)", "data:text/html,x", "vbscript:x", "file:///etc/passwd", "notes.md"],
 )
-def test_an_address_nobody_should_follow_stays_as_it_was_written(
-    dialect: Dialect, address: str
-) -> None:
+def test_render_unsafe_address_stays_as_written(dialect: Dialect, address: str) -> None:
     shown = markup.render(f"[x]({address}) <{address}> ![y]({address})", dialect)
     assert "href" not in shown
     assert address in markup.plain(shown, dialect).replace("\\", "")
     assert not any(mark in shown for mark in (f"<{address}|", f" [x]({address}"))
 
 
-def test_matrix_shows_an_address_it_would_drop() -> None:
+def test_render_matrix_shows_address_it_would_drop() -> None:
     assert markup.render("[me](tg://user?id=1)", "matrix") == "me (tg://user?id=1)"
     assert markup.render("[me](tg://user?id=1)", "telegram") == '<a href="tg://user?id=1">me</a>'
 
 
-def test_a_picture_is_a_link_to_it() -> None:
+def test_render_image_is_link() -> None:
     assert markup.render("![a](https://e.io/p)", "telegram") == '<a href="https://e.io/p">a</a>'
     assert markup.render("[![a](https://e.io/p)](https://b.io)", "slack") == "<https://b.io|a>"
 
 
-def test_a_link_without_words_shows_its_address() -> None:
+def test_render_link_without_text_shows_address() -> None:
     for dialect in EVERY:
         assert "https://e.io" in markup.plain(markup.render("[](https://e.io)", dialect), dialect)
 
 
-def test_code_cannot_end_its_fence() -> None:
+def test_render_code_cannot_end_its_fence() -> None:
     shown = markup.render("````\na\n```\n@everyone\n````", "discord")
     assert shown.count("```") == 2
     assert markup.render("`` a`b ``", "slack") == "a`b"
     assert markup.render("`` a`b ``", "discord") == "``a`b``"
 
 
-def test_discord_calls_nobody_and_leaves_versions_alone() -> None:
+def test_render_discord_has_no_mentions_and_keeps_versions() -> None:
     assert markup.render("@everyone <@12> `@here` a@1.2", "discord") == (
         "@\u200beveryone <@\u200b12> @\u200bhere a@1.2"
     )
     assert markup.render("```\n@everyone\n```", "discord") == "```\n@everyone\n```"
 
 
-def test_discord_shows_words_that_look_like_markup() -> None:
+def test_render_discord_escapes_text_that_looks_like_markup() -> None:
     assert markup.render(r"\*a\* \# b", "discord") == r"\*a\* # b"
     assert markup.render(r"\# b", "discord") == r"\# b"
     assert markup.render("a_b_c https://e.io/_x_", "discord") == "a_b_c https://e.io/_x_"
 
 
 @pytest.mark.parametrize("dialect", EVERY)
-def test_markup_in_an_address_is_part_of_it(dialect: Dialect) -> None:
+def test_render_markup_in_address_is_part_of_it(dialect: Dialect) -> None:
     address = "https://e.io/__init__/_x_?a=~~b~~&c"
     shown = markup.plain(markup.render(f"**see {address}**, (_{address}_)", dialect), dialect)
     assert shown.count(address) == 2
 
 
-def test_reference_definitions_and_html_are_words() -> None:
+def test_render_reference_definitions_and_html_are_text() -> None:
     text = "[a]: https://e.io\n\n<div>x</div>"
     assert markup.plain(markup.render(text, "telegram"), "telegram") == text
 
 
-def test_an_empty_text_is_nothing() -> None:
+def test_render_empty_text_is_empty() -> None:
     for dialect in EVERY:
         assert markup.render("", dialect) == ""
         assert markup.render(" \n\n ", dialect) == ""

@@ -1,17 +1,19 @@
-"""Texts that are meant to break markup, hide something or call everybody."""
+"""Texts that try to break markup, hide something or mention everyone."""
 
 import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from typing import get_args
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from homarus.channels import markup
-from homarus.channels.base import Capabilities, Dialect
+from homarus.channels.base import Capabilities
 from homarus.channels.markup.tree import MAX_CHARS
+from homarus.core.channel_traits import Dialect
 
 TELEGRAM_TAGS = {
     **{tag: set[str]() for tag in ("b", "i", "u", "s", "code", "pre", "tg-spoiler", "blockquote")},
@@ -30,7 +32,7 @@ ALLOWED = {"telegram": TELEGRAM_TAGS, "matrix": MATRIX_TAGS}
 
 
 class Checker(HTMLParser):
-    """Fails on tags that do not pair, and on those that are not allowed."""
+    """Fail on tags that are not paired or not allowed."""
 
     def __init__(self, allowed: dict[str, set[str]]) -> None:
         super().__init__(convert_charrefs=False)
@@ -120,7 +122,7 @@ def cut(text: str, dialect: Dialect, limit: int = 0) -> list[str]:
 
 
 @given(TEXTS, st.sampled_from(["telegram", "matrix"]), LIMITS)
-def test_html_is_well_formed_with_allowed_tags_only(
+def test_render_any_text_is_well_formed_html_with_allowed_tags(
     text: str, dialect: Dialect, limit: int
 ) -> None:
     for part in cut(text, dialect, limit):
@@ -128,7 +130,7 @@ def test_html_is_well_formed_with_allowed_tags_only(
 
 
 @given(TEXTS, LIMITS)
-def test_discord_calls_nobody(text: str, limit: int) -> None:
+def test_render_discord_any_text_mentions_no_one(text: str, limit: int) -> None:
     for part in cut(text, "discord", limit):
         outside_code = re.sub(r"```.*?```", "", part, flags=re.DOTALL)
         assert "```" not in outside_code
@@ -136,7 +138,7 @@ def test_discord_calls_nobody(text: str, limit: int) -> None:
 
 
 @given(TEXTS, LIMITS)
-def test_slack_calls_nobody(text: str, limit: int) -> None:
+def test_render_slack_any_text_mentions_no_one(text: str, limit: int) -> None:
     for part in cut(text, "slack", limit):
         assert all(
             re.match(r"<(?:https?://|mailto:)[^<>|]*\|[^<>]*>", part[found.start() :])
@@ -149,13 +151,13 @@ def test_slack_calls_nobody(text: str, limit: int) -> None:
 
 
 @given(TEXTS, LIMITS)
-def test_a_matrix_room_is_not_called(text: str, limit: int) -> None:
+def test_render_matrix_any_text_mentions_no_room(text: str, limit: int) -> None:
     for part in cut(text, "matrix", limit):
         assert "@room" not in part and "@room" not in markup.plain(part, "matrix")
 
 
 @given(TEXTS, st.integers(0, 100))
-def test_irc_lines_are_lines_without_commands(text: str, limit: int) -> None:
+def test_render_irc_any_text_has_no_line_breaks_or_commands(text: str, limit: int) -> None:
     capabilities = Capabilities(dialect="irc", unit="byte", by_line=True, text_limit=limit)
     for part in markup.parts(text, capabilities):
         assert part.strip()
@@ -163,8 +165,10 @@ def test_irc_lines_are_lines_without_commands(text: str, limit: int) -> None:
         assert part.count("\x02") % 2 == part.count("\x1d") % 2 == 0
 
 
-@given(TEXTS, st.sampled_from(sorted(markup.DEFAULT_TABLES)))
-def test_nothing_turns_the_text_around_or_breaks_its_encoding(text: str, dialect: Dialect) -> None:
+@given(TEXTS, st.sampled_from(sorted(get_args(Dialect))))
+def test_render_any_text_has_no_bidi_override_or_broken_encoding(
+    text: str, dialect: Dialect
+) -> None:
     assume(dialect != "markdown")
     shown = markup.render(text, dialect)
     assert not re.search("[\u202a-\u202e\u2066-\u2069\x00\x1b\x7f-\x9f]", shown)
@@ -172,7 +176,7 @@ def test_nothing_turns_the_text_around_or_breaks_its_encoding(text: str, dialect
 
 
 @given(TEXTS, st.sampled_from(["off", "code"]))
-def test_signal_styles_lie_within_the_text(text: str, tables: markup.Tables) -> None:
+def test_signal_styles_are_within_text(text: str, tables: markup.Tables) -> None:
     found = markup.signal(text, tables)
     size = len(found.text.encode("utf-16-le")) // 2
     assert all(s.start >= 0 and s.length > 0 and s.start + s.length <= size for s in found.styles)
@@ -193,8 +197,10 @@ WORDS = st.lists(
 ).map("".join)
 
 
-@given(WORDS, st.sampled_from(sorted(markup.DEFAULT_TABLES)), st.sampled_from(["off", "code"]))
-def test_the_words_survive(text: str, dialect: Dialect, tables: markup.Tables) -> None:
+@given(WORDS, st.sampled_from(sorted(get_args(Dialect))), st.sampled_from(["off", "code"]))
+def test_render_any_text_keeps_its_words(
+    text: str, dialect: Dialect, tables: markup.Tables
+) -> None:
     assume(not re.search(r"(?:`{3}|~{3})[^\n]*word", text))  # a language is no word
     shown = markup.plain(markup.render(text, dialect, tables), dialect)
     left = [word for word in re.findall(r"word\d+", text) if word not in shown]
@@ -227,8 +233,8 @@ MONSTERS = {
 
 
 @pytest.mark.parametrize("name", MONSTERS)
-def test_a_monster_takes_no_longer_than_its_length(name: str) -> None:
-    # What grew with the square of the length would not end within the test's time.
+def test_render_pathological_text_takes_linear_time(name: str) -> None:
+    # Quadratic time would exceed the timeout of the test.
     for dialect in ("telegram", "matrix", "irc"):
         text = MONSTERS[name]
         shown = "".join(cut(text, dialect, 400))
@@ -236,7 +242,7 @@ def test_a_monster_takes_no_longer_than_its_length(name: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["telegram", "matrix", "discord", "irc", "plain"])
-def test_a_text_without_end_is_shown_as_words(dialect: Dialect) -> None:
+def test_render_text_too_long_to_parse_is_plain(dialect: Dialect) -> None:
     line = "**word** <b> & @everyone @room [x](https://x.y) | `c`"
     text = "|a|b|\n|-|-|\n" + f"{line}\n\n" * (MAX_CHARS // len(line))
     assert len(text) > MAX_CHARS
@@ -251,7 +257,7 @@ def test_a_text_without_end_is_shown_as_words(dialect: Dialect) -> None:
     assert "<strong>" not in "".join(shown) and "<table>" not in "".join(shown)
 
 
-def test_deep_blocks_lose_no_words() -> None:
+def test_render_deeply_nested_blocks_keep_words() -> None:
     text = ">" * 500 + " deep\n\n" + "- " * 300 + "down\n\nafter **all**"
     for dialect in ("telegram", "matrix", "plain"):
         shown = markup.render(text, dialect)
@@ -259,7 +265,7 @@ def test_deep_blocks_lose_no_words() -> None:
     assert markup.render(text, "telegram").endswith("after <b>all</b>")
 
 
-def test_the_parser_is_loaded_with_the_first_text_only() -> None:
+def test_markup_import_does_not_load_parser() -> None:
     code = (
         "import sys\nfrom homarus.channels import markup\n"
         "assert 'markdown_it' not in sys.modules\n"

@@ -1,14 +1,16 @@
-"""Messages that fit, each well-formed by itself."""
+"""Messages within the limit, each well-formed."""
 
 import re
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.channels import markup
-from homarus.channels.base import Capabilities, Dialect
+from homarus.channels.base import Capabilities
 from homarus.channels.chunk import ChunkMode, Unit, chunk_markdown_with_mode, measure
+from homarus.core.channel_traits import Dialect
 
 TELEGRAM = Capabilities(text_limit=4_096, unit="utf16", dialect="telegram")
 IRC = Capabilities(text_limit=350, unit="byte", dialect="irc", by_line=True)
@@ -18,18 +20,18 @@ def cut(text: str, dialect: Dialect, limit: int, mode: ChunkMode = "length") -> 
     return markup.parts(text, Capabilities(dialect=dialect), limit=limit, mode=mode)
 
 
-def test_telegram_counts_what_is_seen() -> None:
+def test_split_telegram_counts_visible_text() -> None:
     text = "**" + "a&" * 1_000 + "** [x](https://e.io/" + "p" * 1_000 + ")"
     assert len(markup.parts(text, TELEGRAM, limit=2_002)) == 1
     assert len(markup.parts(text, TELEGRAM, limit=2_001)) == 2
 
 
-def test_telegram_counts_in_utf16_units() -> None:
+def test_split_telegram_counts_utf16_units() -> None:
     assert len(markup.parts("😀" * 2_048, TELEGRAM)) == 1
     assert [len(part) for part in markup.parts("😀" * 2_049, TELEGRAM)] == [2_048, 1]
 
 
-def test_what_is_sent_to_telegram_has_a_bound_of_its_own() -> None:
+def test_split_telegram_bounds_html_length() -> None:
     links = " ".join(f"[{n}](https://e.io/{'p' * 900}{n})" for n in range(70))
     found = markup.parts(links, TELEGRAM)
     assert len(found) > 1
@@ -37,7 +39,7 @@ def test_what_is_sent_to_telegram_has_a_bound_of_its_own() -> None:
     assert sum(part.count("<a ") for part in found) == 70
 
 
-def test_a_style_over_the_end_goes_on_in_the_next_message() -> None:
+def test_split_style_across_end_continues_in_next_message() -> None:
     assert cut("**one two three** four", "telegram", 8) == [
         "<b>one two</b>",
         "<b>three</b>",
@@ -46,7 +48,7 @@ def test_a_style_over_the_end_goes_on_in_the_next_message() -> None:
     assert cut("**one two three** four", "slack", 9) == ["*one two*", "*three*", "four"]
 
 
-def test_a_fence_is_closed_and_opened_again_with_its_language() -> None:
+def test_split_fence_is_closed_and_reopened_with_language() -> None:
     code = "```py\nfirst = 1\n    second = 2\nthird = 3\n```"
     assert cut(code, "discord", 28) == [
         "```py\nfirst = 1\n```",
@@ -59,13 +61,13 @@ def test_a_fence_is_closed_and_opened_again_with_its_language() -> None:
     ]
 
 
-def test_a_long_line_of_code_is_cut_without_losing_its_spaces() -> None:
+def test_split_long_code_line_keeps_spaces() -> None:
     found = cut("```\na  b  c  d  e  f\n```", "telegram", 8)
     words = [markup.plain(part, "telegram").removesuffix("\n") for part in found]
     assert "".join(words) == "a  b  c  d  e  f"
 
 
-def test_a_list_is_cut_between_items_and_counts_on() -> None:
+def test_split_list_is_cut_between_items_and_keeps_numbers() -> None:
     text = "\n".join(f"{n}. item number {n}" for n in range(1, 7))
     assert cut(text, "matrix", 90) == [
         "<ol><li>item number 1</li><li>item number 2</li><li>item number 3</li></ol>",
@@ -74,11 +76,11 @@ def test_a_list_is_cut_between_items_and_counts_on() -> None:
     assert cut("- a b\n  - c d\n    - e f", "telegram", 9) == ["• a b", "  • c d", "    • e f"]
 
 
-def test_a_bullet_stays_with_its_item() -> None:
+def test_split_bullet_stays_with_its_item() -> None:
     assert cut("aaaa bbbb\n\n- " + "c" * 12, "plain", 16) == ["aaaa bbbb", "• " + "c" * 12]
 
 
-def test_a_quote_goes_on_as_one() -> None:
+def test_split_quote_continues_as_quote() -> None:
     assert cut("> one two three", "whatsapp", 10) == ["> one two", "> three"]
     assert cut("> one two three", "telegram", 8) == [
         "<blockquote>one two</blockquote>",
@@ -86,12 +88,12 @@ def test_a_quote_goes_on_as_one() -> None:
     ]
 
 
-def test_messages_end_with_a_block_where_that_fills_half_of_one() -> None:
+def test_split_ends_with_block_that_fills_half() -> None:
     assert cut("aaaa bbbb\n\ncccc dddd", "plain", 16) == ["aaaa bbbb", "cccc dddd"]
     assert cut("aa\n\nbbbb cccc dddd", "plain", 16) == ["aa\n\nbbbb cccc", "dddd"]
 
 
-def test_newline_mode_gives_a_message_for_each_block() -> None:
+def test_split_newline_mode_makes_message_per_block() -> None:
     text = "# A\n\nb\nc\n\n- d\n- e\n\n```\nf\n\ng\n```"
     assert cut(text, "telegram", 4_000, "newline") == [
         "A",
@@ -101,12 +103,12 @@ def test_newline_mode_gives_a_message_for_each_block() -> None:
     ]
 
 
-def test_irc_gives_a_message_for_each_line_in_bytes() -> None:
+def test_split_irc_makes_message_per_line_in_bytes() -> None:
     found = markup.parts("**a\nb**\n\n```\nx\n\n\ty\n```\n\n" + "é" * 200, IRC)
     assert found == ["\x02a\x02", "\x02b\x02", "x", " y", "é" * 175, "é" * 25]
 
 
-def test_markdown_is_cut_as_it_always_was() -> None:
+def test_split_markdown_equals_chunker() -> None:
     text = "a " * 50 + "\n\n```py\n" + "x\n" * 50 + "```"
     capabilities = Capabilities(text_limit=60, dialect="markdown")
     for mode in ("length", "newline"):
@@ -115,14 +117,14 @@ def test_markdown_is_cut_as_it_always_was() -> None:
         )
 
 
-def test_nothing_to_say_is_no_message() -> None:
-    for dialect in markup.DEFAULT_TABLES:
+def test_split_empty_text_returns_no_message() -> None:
+    for dialect in get_args(Dialect):
         assert markup.parts("", Capabilities(dialect=dialect)) == []
     assert markup.parts("```\n\n```", TELEGRAM) == []
     assert markup.parts("\n\n>\n\n-\u200f", TELEGRAM, limit=5) != [""]
 
 
-def test_no_limit_is_one_message() -> None:
+def test_split_without_limit_returns_one_message() -> None:
     assert len(cut("word " * 10_000, "telegram", 0)) == 1
 
 
@@ -138,12 +140,12 @@ PIECES = st.lists(
     ),
     max_size=60,
 ).map("".join)
-DIALECTS = st.sampled_from([dialect for dialect in markup.DEFAULT_TABLES if dialect != "markdown"])
+DIALECTS = st.sampled_from([dialect for dialect in get_args(Dialect) if dialect != "markdown"])
 UNITS: st.SearchStrategy[Unit] = st.sampled_from(["utf16", "codepoint", "byte"])
 
 
 @given(PIECES, DIALECTS, UNITS, st.integers(16, 200), st.booleans())
-def test_every_message_fits(
+def test_split_any_text_fits_limit(
     text: str, dialect: Dialect, unit: Unit, limit: int, by_line: bool
 ) -> None:
     capabilities = Capabilities(text_limit=limit, unit=unit, dialect=dialect, by_line=by_line)
@@ -153,7 +155,7 @@ def test_every_message_fits(
 
 
 @given(PIECES, st.sampled_from(["telegram", "signal", "plain", "irc"]), st.integers(1, 60))
-def test_no_letter_is_lost_or_said_twice(text: str, dialect: Dialect, limit: int) -> None:
+def test_split_any_text_keeps_every_letter_once(text: str, dialect: Dialect, limit: int) -> None:
     def letters(shown: str) -> str:
         return re.sub(r"[^\w&<@]", "", markup.plain(shown, dialect))
 
@@ -162,25 +164,25 @@ def test_no_letter_is_lost_or_said_twice(text: str, dialect: Dialect, limit: int
 
 
 @given(PIECES, st.integers(1, 40))
-def test_markdown_is_the_chunkers(text: str, limit: int) -> None:
+def test_split_markdown_any_text_equals_chunker(text: str, limit: int) -> None:
     capabilities = Capabilities(text_limit=limit, dialect="markdown")
     assert markup.parts(text, capabilities) == chunk_markdown_with_mode(text, limit, "length")
 
 
 @given(PIECES, DIALECTS)
-def test_one_message_without_limit_is_the_whole(text: str, dialect: Dialect) -> None:
+def test_split_without_limit_equals_render(text: str, dialect: Dialect) -> None:
     whole = markup.render(text, dialect)
     found = cut(text, dialect, 0)
     assert found == ([whole] if whole else [])
 
 
-def test_a_quote_fits_nowhere_and_still_ends() -> None:
+def test_split_quote_larger_than_limit_terminates() -> None:
     assert cut("> a   **b**", "plain", 1) == ["> a", "> b"]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7])
 @pytest.mark.parametrize("dialect", ["telegram", "matrix", "slack", "discord"])
-def test_a_limit_smaller_than_the_marks_still_says_the_words(dialect: Dialect, limit: int) -> None:
+def test_split_limit_smaller_than_marks_keeps_words(dialect: Dialect, limit: int) -> None:
     found = cut("**[abc](https://e.io/x)** `def`\n\n```\nghi\n```", dialect, limit)
     assert "".join(markup.plain(part, dialect) for part in found).count("h") >= 1
     assert {"a", "d", "i"} <= set("".join(found))

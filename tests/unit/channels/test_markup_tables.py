@@ -1,4 +1,4 @@
-"""Tables as code, as bullets, and as they are."""
+"""Tables as code, as bullets, and unchanged."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,22 +8,22 @@ from homarus.channels import markup
 TABLE = "| Name | Age |\n|:--|--:|\n| Ann | 30 |\n| Bo | 4 |"
 
 
-def test_off_leaves_everything_as_it_is() -> None:
+def test_tables_off_returns_text_unchanged() -> None:
     assert markup.convert_tables(TABLE, "off") == TABLE
 
 
-def test_columns_are_as_wide_as_their_widest_cell_on_the_screen() -> None:
+def test_tables_code_columns_have_width_of_widest_cell() -> None:
     found = markup.convert_tables("a|b\n-|-\n日本|c\nx|`d` **e**", "code")
     assert found == ("```\n| a    | b   |\n| ---- | --- |\n| 日本 | c   |\n| x    | d e |\n```")
 
 
-def test_text_around_tables_is_untouched() -> None:
+def test_tables_text_around_is_unchanged() -> None:
     found = markup.convert_tables(f"  *a*\n\n{TABLE}\n\n```\n{TABLE}\n```\nend", "code")
     assert found.startswith("  *a*\n\n```\n| Name")
     assert found.endswith(f"\n\n```\n{TABLE}\n```\nend")
 
 
-def test_tables_in_lists_and_quotes_stay_there() -> None:
+def test_tables_in_lists_and_quotes_stay_nested() -> None:
     quoted = "> a\n>\n" + "\n".join("> " + line for line in TABLE.split("\n"))
     assert "\n> ```\n> | Name | Age |\n" in markup.convert_tables(quoted, "code")
     listed = "- | A | B |\n  |---|---|\n  | 1 | 2 |\n- next"
@@ -32,40 +32,40 @@ def test_tables_in_lists_and_quotes_stay_there() -> None:
     )
 
 
-def test_cells_beyond_the_head_are_kept() -> None:
+def test_tables_cells_beyond_header_are_kept() -> None:
     wide = "|a|b|\n|-|-|\n|c|d|e|"
     assert "e" in markup.convert_tables(wide, "code")
     assert markup.convert_tables(wide, "bullets") == "**c**\n• b: d\n• e"
     assert "<td>e</td>" in markup.render(wide, "matrix")
 
 
-def test_escaped_bars_and_breaks_in_cells_are_read() -> None:
+def test_tables_escaped_bars_and_breaks_in_cells_are_parsed() -> None:
     found = markup.convert_tables("|a|b|\n|-|-|\n|x\\|y|1<br>2|", "bullets")
     assert found == "x|y\n• b: 1 2"
 
 
-def test_a_label_with_markup_of_its_own_is_not_made_bold_twice() -> None:
+def test_tables_bullet_label_with_markup_is_not_bold_twice() -> None:
     found = markup.convert_tables("|a|b|\n|-|-|\n|**x**|1|\n|`y`|2|", "bullets")
     assert found == "**x**\n• b: 1\n\n`y`\n• b: 2"
 
 
-def test_a_table_of_heads_alone_still_says_them() -> None:
+def test_tables_header_only_is_rendered() -> None:
     assert markup.convert_tables("|a|b|\n|-|-|", "bullets") == "• a\n• b"
 
 
-def test_backticks_in_cells_do_not_end_the_code() -> None:
+def test_tables_backticks_in_cells_do_not_end_code() -> None:
     found = markup.convert_tables("|a|b|\n|-|-|\n|\\`\\`\\`|c|", "code")
     assert found.startswith("````\n") and found.endswith("\n````")
 
 
-def test_matrix_shows_tables_itself() -> None:
+def test_tables_matrix_renders_html_table() -> None:
     assert markup.render("|a|b|\n|-|-|\n|**c**||", "matrix") == (
         "<table><thead><tr><th>a</th><th>b</th></tr></thead>"
         "<tbody><tr><td><strong>c</strong></td><td></td></tr></tbody></table>"
     )
 
 
-def test_defaults_are_code_bullets_or_the_services_own() -> None:
+def test_tables_default_follows_dialect() -> None:
     assert "<pre><code>| Name | Age |\n" in markup.render(TABLE, "telegram")
     assert markup.render(TABLE, "whatsapp").startswith("*Ann*\n• Age: 30")
     assert markup.render(TABLE, "signal").startswith("Ann\n• Age: 30")
@@ -73,7 +73,7 @@ def test_defaults_are_code_bullets_or_the_services_own() -> None:
     assert markup.render(TABLE, "plain", "off") == TABLE
 
 
-def test_a_few_bytes_do_not_become_megabytes() -> None:
+def test_tables_small_input_has_bounded_output() -> None:
     wide = "|" + "a|" * 300 + "\n|" + "-|" * 300 + "\n" + "|x\n" * 300
     assert len(markup.convert_tables(wide, "code")) < 4 * len(wide)
     long = "|a|b|\n|-|-|\n|" + "z" * 10_000 + "|b|\n" + "|x|y|\n" * 500
@@ -86,7 +86,7 @@ ROWS = st.lists(
 
 
 @given(ROWS, st.sampled_from(["code", "bullets"]), st.sampled_from(["", "> ", "- ", "  "]))
-def test_whatever_stands_in_a_table_is_taken(
+def test_tables_any_content_is_accepted(
     rows: list[list[str]], tables: markup.Tables, prefix: str
 ) -> None:
     head = "|".join(f"w{n}" for n in range(len(rows[0])))

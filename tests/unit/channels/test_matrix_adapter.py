@@ -1,4 +1,4 @@
-"""The Matrix channel and a homeserver that fails in ways a real one seldom does (a fake)."""
+"""The Matrix channel on a fake homeserver that fails in ways a real one seldom does."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ def refusal(errcode: str, **more: Any) -> dict[str, Any]:
     return {"errcode": errcode, "error": "so it is", **more}
 
 
-def test_it_can_do_what_the_service_can() -> None:
+def test_matrix_capabilities_are_those_of_service() -> None:
     matrix = channel(Server(), homeserver="http://hs.test")
     for ability in (Types, Edits, Deletes, Reacts, Fetches, Probes):
         assert isinstance(matrix, ability)
@@ -65,7 +65,7 @@ def test_it_can_do_what_the_service_can() -> None:
     assert carries.media_max_bytes == 20 * 1024 * 1024
 
 
-def test_the_config_says_how_much_is_carried_and_how_often_it_is_tried() -> None:
+def test_matrix_settings_change_limits_and_retries() -> None:
     matrix = channel(
         Server(),
         homeserver="http://hs.test",
@@ -76,7 +76,7 @@ def test_the_config_says_how_much_is_carried_and_how_often_it_is_tried() -> None
     carries = matrix.capabilities
     assert (carries.text_limit, carries.media_max_bytes) == (500, 1_572_864)
     retry = carries.retry
-    assert (retry.attempts, retry.least_s, retry.most_s, retry.jitter) == (7, 0.1, 0.2, 0)
+    assert (retry.attempts, retry.min_delay_s, retry.max_delay_s, retry.jitter) == (7, 0.1, 0.2, 0)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_the_config_says_how_much_is_carried_and_how_often_it_is_tried() -> None
         ((401, refusal("M_UNKNOWN_TOKEN")), ChannelAuthFailed, None, None),
         ((401, refusal("M_UNKNOWN_TOKEN", soft_logout=True)), ChannelAuthFailed, None, None),
         ((403, refusal("M_USER_DEACTIVATED")), ChannelAuthFailed, None, None),
-        # Not its own words: whatever stands before it may answer like this while it is away.
+        # Not the homeserver's JSON: a proxy may answer like this while it is down.
         ((502, HTML), ChannelError, None, None),
         ((404, HTML), ChannelError, None, None),
         ((403, HTML), ChannelError, None, None),
@@ -104,7 +104,7 @@ def test_the_config_says_how_much_is_carried_and_how_often_it_is_tried() -> None
     ],
     ids=str,
 )
-def test_an_error_s_class_says_what_is_known(
+def test_matrix_errors_map_to_send_outcomes(
     answer: Answer, kind: type[Exception], retryable: bool | None, after_s: float | None
 ) -> None:
     async def body(server: Server) -> None:
@@ -123,7 +123,7 @@ def test_an_error_s_class_says_what_is_known(
     play(body)
 
 
-def test_what_is_sent_while_nobody_is_connected_was_not_sent(
+def test_matrix_send_while_disconnected_is_retryable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(adapter, "READY_S", 0.01)
@@ -136,7 +136,7 @@ def test_what_is_sent_while_nobody_is_connected_was_not_sent(
     play(body)
 
 
-def test_the_same_key_asks_under_the_same_name() -> None:
+def test_matrix_same_key_uses_same_transaction_id() -> None:
     async def body(server: Server) -> None:
         matrix = channel(server)
         async with running(matrix, Desk()):
@@ -148,7 +148,7 @@ def test_the_same_key_asks_under_the_same_name() -> None:
     play(body)
 
 
-def test_a_batch_is_read_to_its_end_with_its_last_message() -> None:
+def test_matrix_batch_cursor_is_saved_with_last_message() -> None:
     async def body(server: Server) -> None:
         server.syncs += [
             sync("s1", event("one", "$1"), event("two", "$2"), event("three", "$3")),
@@ -164,7 +164,7 @@ def test_a_batch_is_read_to_its_end_with_its_last_message() -> None:
     play(body)
 
 
-def test_reading_goes_on_where_it_was() -> None:
+def test_matrix_sync_resumes_at_cursor() -> None:
     async def body(server: Server) -> None:
         server.syncs = [(200, {"next_batch": "now"}), sync("s8", event("hello"))]
         desk = Desk(kept={"since": "s7"})
@@ -176,7 +176,7 @@ def test_reading_goes_on_where_it_was() -> None:
     play(body)
 
 
-def test_a_position_nobody_knows_any_more_is_given_up_once(
+def test_matrix_unknown_cursor_is_reset_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def body(server: Server) -> None:
@@ -204,7 +204,7 @@ def test_a_position_nobody_knows_any_more_is_given_up_once(
 @pytest.mark.parametrize(
     "answer", [(200, HTML), (200, {}), (200, {"next_batch": 5}), (500, HTML), None], ids=str
 )
-def test_an_answer_nobody_understands_ends_the_reading(answer: Any) -> None:
+def test_matrix_malformed_sync_response_ends_run(answer: Any) -> None:
     async def body(server: Server) -> None:
         server.syncs = [answer]
         with pytest.raises(ChannelError) as caught:
@@ -214,7 +214,7 @@ def test_an_answer_nobody_understands_ends_the_reading(answer: Any) -> None:
     play(body)
 
 
-def test_odd_shapes_in_an_answer_are_passed_over() -> None:
+def test_matrix_malformed_items_are_skipped() -> None:
     async def body(server: Server) -> None:
         odd = {
             "next_batch": "s1",
@@ -237,7 +237,7 @@ def test_odd_shapes_in_an_answer_are_passed_over() -> None:
     play(body)
 
 
-def test_a_hole_is_filled_and_a_bottomless_one_given_up(
+def test_matrix_gap_is_filled_up_to_bound(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "MAX_PAGES", 3)
@@ -247,7 +247,7 @@ def test_a_hole_is_filled_and_a_bottomless_one_given_up(
 
         def page(_asked: Any) -> tuple[int, Any]:
             number = next(pages)
-            if number == 1:  # nothing in it that we asked for
+            if number == 1:  # nothing in it that we requested
                 return 200, {"chunk": [], "end": f"p{number}"}
             chunk = [event(f"old {number}", f"$old{number}"), event("older", f"$older{number}")]
             return 200, {"chunk": chunk, "end": f"p{number}"}
@@ -268,7 +268,7 @@ def test_a_hole_is_filled_and_a_bottomless_one_given_up(
 
 
 @pytest.mark.parametrize(("answer", "tries"), [((403, refusal("M_FORBIDDEN")), 1), (None, 3)])
-def test_a_room_whose_past_cannot_be_had_does_not_hold_up_the_others(
+def test_matrix_room_with_failing_history_does_not_block_others(
     answer: Answer, tries: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def body(server: Server) -> None:
@@ -289,7 +289,7 @@ def test_a_room_whose_past_cannot_be_had_does_not_hold_up_the_others(
     assert "is not read" in caplog.text
 
 
-def test_in_a_room_that_is_new_nothing_is_read_from_before_we_were_let_in() -> None:
+def test_matrix_new_room_skips_messages_before_join() -> None:
     async def body(server: Server) -> None:
         server.on("GET /rooms/!r/messages", (200, {"chunk": [event("old", "$old")], "end": ""}))
         server.syncs += [
@@ -304,7 +304,9 @@ def test_in_a_room_that_is_new_nothing_is_read_from_before_we_were_let_in() -> N
     play(body)
 
 
-def test_what_need_not_work_does_not_stop_the_reading(caplog: pytest.LogCaptureFixture) -> None:
+def test_matrix_optional_request_failure_does_not_stop_sync(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def body(server: Server) -> None:
         for what in ("POST /rooms/.*/receipt/.*", "POST /join/.*", "GET /rooms/.*/event/.*"):
             server.on(what, (500, HTML))
@@ -319,14 +321,14 @@ def test_what_need_not_work_does_not_stop_the_reading(caplog: pytest.LogCaptureF
             one, two = await desk.received(2)
             await server.until("POST /join/!new")
             await server.until("POST /rooms/.*/receipt/.*")
-        assert one.occasion.kind == "group"  # nobody said how many there are
+        assert one.occasion.kind == "group"  # the number of members is unknown
         assert two.occasion.reply_to == "$gone" and not two.occasion.answers_us
 
     play(body)
     assert "could not be followed" in caplog.text and "cannot be had" in caplog.text
 
 
-def test_an_invitation_is_tried_again_when_the_server_is_busy() -> None:
+def test_matrix_invite_is_retried_when_server_is_busy() -> None:
     async def body(server: Server) -> None:
         busy: list[tuple[int, Any]] = [
             (429, refusal("M_LIMIT_EXCEEDED", retry_after_ms=1)),
@@ -344,7 +346,7 @@ def test_an_invitation_is_tried_again_when_the_server_is_busy() -> None:
     play(body)
 
 
-def test_what_is_said_in_private_is_private_before_we_hear_that_we_are_in() -> None:
+def test_matrix_direct_flag_is_known_before_join_arrives() -> None:
     async def body(server: Server) -> None:
         rooms = {"invite": {"!new": {"invite_state": {"events": [INVITE]}}}}
         named = {"type": "m.room.name", "state_key": "", "content": {"name": "Talk"}}
@@ -359,7 +361,7 @@ def test_what_is_said_in_private_is_private_before_we_hear_that_we_are_in() -> N
     play(body)
 
 
-def test_a_server_of_before_has_its_files_where_they_were() -> None:
+def test_matrix_old_server_uses_old_media_path() -> None:
     async def body(server: Server) -> None:
         server.on("GET /_matrix/media/v3/download/a/b", (200, b"bytes"))
         server.on("GET /_matrix/client/v1/media/config", (404, refusal("M_UNRECOGNIZED")))
@@ -375,7 +377,7 @@ def test_a_server_of_before_has_its_files_where_they_were() -> None:
     play(body)
 
 
-def test_an_upload_that_fails_sends_nothing(tmp_path: Path) -> None:
+def test_matrix_failed_upload_sends_nothing(tmp_path: Path) -> None:
     async def body(server: Server) -> None:
         file = tmp_path / "a.txt"
         file.write_text("words")
@@ -391,7 +393,7 @@ def test_an_upload_that_fails_sends_nothing(tmp_path: Path) -> None:
     play(body)
 
 
-def test_signed_out_it_signs_in_anew_where_it_knows_the_password(tmp_path: Path) -> None:
+def test_matrix_revoked_token_logs_in_again_with_password(tmp_path: Path) -> None:
     async def body(server: Server) -> None:
         tokens = iter(["first", "second"])
 
@@ -411,7 +413,7 @@ def test_signed_out_it_signs_in_anew_where_it_knows_the_password(tmp_path: Path)
         server.syncs.append((401, refusal("M_UNKNOWN_TOKEN", soft_logout=True)))
         with pytest.raises(ChannelError) as caught:
             await matrix.run(Desk())
-        assert not isinstance(caught.value, ChannelAuthFailed)  # so it is begun anew
+        assert not isinstance(caught.value, ChannelAuthFailed)  # so it is restarted
         file = tmp_path / "credentials" / "matrix" / "work.json"
         kept = json.loads(file.read_text())
         assert kept["accessToken"] == "first" and kept["deviceId"] == "DEVICE"
@@ -426,7 +428,7 @@ def test_signed_out_it_signs_in_anew_where_it_knows_the_password(tmp_path: Path)
 
 
 @pytest.mark.parametrize("kept", ["", "[]", "{", '{"accessToken": "x", "userId": "@other:test"}'])
-def test_a_kept_token_of_somebody_else_is_not_used(tmp_path: Path, kept: str) -> None:
+def test_matrix_saved_token_of_other_user_is_not_used(tmp_path: Path, kept: str) -> None:
     async def body(server: Server) -> None:
         server.on("POST /login", (403, refusal("M_FORBIDDEN")))
         file = tmp_path / "credentials" / "matrix" / "default.json"
@@ -441,7 +443,7 @@ def test_a_kept_token_of_somebody_else_is_not_used(tmp_path: Path, kept: str) ->
     play(body)
 
 
-def test_neither_words_nor_tokens_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_matrix_logs_contain_no_text_and_no_token(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
 
     async def body(server: Server) -> None:

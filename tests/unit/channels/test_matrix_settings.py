@@ -1,4 +1,4 @@
-"""The settings of a Matrix account: the original's keys, and what is told about wrong ones."""
+"""The settings of a Matrix account: OpenClaw's keys, and errors for invalid ones."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def settings(**section: Any) -> Settings:
     return account_settings(config({**TOKEN, **section}), "matrix", "default", Settings)
 
 
-def test_it_is_a_channel() -> None:
+def test_matrix_module_is_a_channel() -> None:
     assert "matrix" in known_channels() and label("matrix") == LABEL
     assert load_channel("matrix").Settings is Settings
 
@@ -39,7 +39,7 @@ def test_it_is_a_channel() -> None:
         ({**TOKEN, "rooms": 3}, "channels.matrix.rooms"),
     ],
 )
-def test_what_is_wrong_is_named(section: dict[str, Any], told: str) -> None:
+def test_matrix_settings_invalid_value_is_named(section: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError) as caught:
         account_settings(config(section), "matrix", "default", Settings)
     assert told in str(caught.value) and "Value error" not in str(caught.value)
@@ -61,13 +61,15 @@ def made(env: dict[str, str], account: str = "default", **section: Any) -> Setti
         ({"homeserver": "hs.test", "accessToken": ""}, "set accessToken, or userId and password"),
     ],
 )
-def test_an_account_that_cannot_sign_in_is_not_made(section: dict[str, Any], told: str) -> None:
+def test_matrix_create_without_login_raises_config_error(
+    section: dict[str, Any], told: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         made({}, **section)
     assert told in str(caught.value)
 
 
-def test_the_environment_says_what_the_config_does_not() -> None:
+def test_matrix_settings_are_completed_from_environment() -> None:
     env = {
         "MATRIX_HOMESERVER": "https://env.test/",
         "MATRIX_USER_ID": "@env:test",
@@ -81,20 +83,20 @@ def test_the_environment_says_what_the_config_does_not() -> None:
     assert own.homeserver == "https://own.test" and own.access_token is None
     assert own.password and own.password.get_secret_value() == "own"
     with pytest.raises(ConfigError):
-        made(env, account="work")  # it is for the usual account alone
+        made(env, account="work")  # for the default account only
 
 
-def test_secrets_are_not_shown() -> None:
+def test_matrix_settings_hide_secrets() -> None:
     shown = repr(settings(password="hidden-one", accessToken="hidden-two"))
     assert "hidden" not in shown
 
 
-def test_a_homeserver_may_be_written_without_a_scheme() -> None:
+def test_matrix_homeserver_without_scheme_is_accepted() -> None:
     assert settings(homeserver="hs.test/").homeserver == "https://hs.test"
     assert settings(homeserver="http://hs.test:8008").homeserver == "http://hs.test:8008"
 
 
-def test_older_words_mean_the_same_for_the_channel_and_for_who_is_heard() -> None:
+def test_matrix_legacy_keys_have_same_meaning() -> None:
     section = {
         **TOKEN,
         "dm": {"policy": "allowlist", "allowFrom": ["@a:b"]},
@@ -112,7 +114,7 @@ def test_older_words_mean_the_same_for_the_channel_and_for_who_is_heard() -> Non
         assert found.groups["!q"].require_mention is False
 
 
-def test_the_newer_word_wins_and_off_is_off() -> None:
+def test_matrix_new_key_wins_over_legacy_and_off_is_off() -> None:
     both = settings(dmPolicy="pairing", dm={"policy": "open", "allowFrom": ["*"]}).common
     assert both.dm_policy == "pairing" and both.allow_from == ("*",)
     assert settings(dm={"enabled": False, "policy": "pairing"}).common.dm_policy == "disabled"
@@ -127,14 +129,14 @@ def test_the_newer_word_wins_and_off_is_off() -> None:
         ({"allowlistOnly": False, "groupPolicy": "open"}, "pairing", "open"),
     ],
 )
-def test_only_those_listed_are_heard_where_that_is_said(
+def test_matrix_allowlist_policy_admits_listed_senders_only(
     section: dict[str, Any], direct: str, group: str
 ) -> None:
     found = settings(**section).common
     assert (found.dm_policy, found.group_policy) == (direct, group)
 
 
-def test_invitations_are_followed_by_what_is_listed() -> None:
+def test_matrix_invites_follow_allowlist() -> None:
     listed = settings(autoJoin="allowlist", autoJoinAllowlist=["#kitchen:hs", "@boss:hs"])
     assert listed.joins("!r", "#kitchen:hs", "@eve:hs", is_direct=False)
     assert listed.joins("!r", "", "@boss:hs", is_direct=False)

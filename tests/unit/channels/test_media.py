@@ -1,4 +1,4 @@
-"""Files that come with messages: kept by what they are, never by what they are called."""
+"""Files of messages: stored by their content, never by their name."""
 
 import asyncio
 import base64
@@ -20,7 +20,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 40
 
 
 class Shelf(ListChannel):
-    """A service with files, by their names; an error is what asking for one gives."""
+    """A service with files by name; an error is what fetching one raises."""
 
     def __init__(self, **files: bytes | Exception) -> None:
         super().__init__([])
@@ -45,7 +45,7 @@ def fetch(
     return asyncio.run(files.fetch(shelf, settings or AccountSettings(), message))
 
 
-def test_a_picture_is_kept_and_shown_to_the_model(tmp_path: Path) -> None:
+def test_media_image_is_stored_and_shown_to_model(tmp_path: Path) -> None:
     found = fetch(tmp_path, Shelf(f=PNG), Media("image", "image/jpeg", "../../evil.sh", ref="f"))
     (kept,) = found.media
     path = Path(kept.path)
@@ -57,14 +57,14 @@ def test_a_picture_is_kept_and_shown_to_the_model(tmp_path: Path) -> None:
     assert (image.mime, base64.b64decode(image.data)) == ("image/png", PNG)
 
 
-def test_the_same_file_is_kept_once(tmp_path: Path) -> None:
+def test_media_same_file_is_stored_once(tmp_path: Path) -> None:
     shelf = Shelf(a=PNG, b=PNG)
     found = fetch(tmp_path, shelf, Media("image", ref="a"), Media("image", ref="b"))
     assert len({media.path for media in found.media}) == 1
     assert len(list((tmp_path / "media" / "inbound").iterdir())) == 1
 
 
-def test_the_same_file_from_two_chats_at_once_is_had_by_both(
+def test_media_same_file_from_two_chats_at_once_is_stored_for_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both, real = Barrier(2, timeout=30), Path.replace
@@ -74,7 +74,7 @@ def test_the_same_file_from_two_chats_at_once_is_had_by_both(
         return real(half, path)
 
     monkeypatch.setattr(Path, "replace", replace)
-    # The true time: by another, what one of them is still writing may look like an old file.
+    # The real clock: by another, a file being written may look like an old one.
     files, got = Files(tmp_path, lambda: time.time_ns() // 1_000_000), list[Media]()
 
     async def ask(number: int) -> None:
@@ -92,33 +92,33 @@ def test_the_same_file_from_two_chats_at_once_is_had_by_both(
     assert path.read_bytes() == PNG and {one.path for one in got} == {str(path)}
 
 
-def test_what_only_says_that_it_is_a_picture_is_none(tmp_path: Path) -> None:
+def test_media_file_that_only_claims_to_be_image_is_none(tmp_path: Path) -> None:
     found = fetch(tmp_path, Shelf(f=b"#!/bin/sh\nrm -rf /\n"), Media("image", "image/png", ref="f"))
     assert found.images == () and not found.media[0].mime
     assert Path(found.media[0].path).suffix == ""
 
 
 @pytest.mark.parametrize("told", ["text/csv", "text/csv; charset=x"])
-def test_what_a_service_says_goes_for_what_bytes_do_not_tell(tmp_path: Path, told: str) -> None:
+def test_media_type_of_service_is_used_where_bytes_are_silent(tmp_path: Path, told: str) -> None:
     found = fetch(tmp_path, Shelf(f=b"a,b\n"), Media("document", told, ref="f"))
     assert found.media[0].mime == "text/csv"
 
 
-def test_a_file_that_is_known_to_be_too_large_is_not_asked_for(tmp_path: Path) -> None:
+def test_media_file_of_known_excess_size_is_not_fetched(tmp_path: Path) -> None:
     shelf = Shelf(f=PNG)
     size = round(DEFAULT_MB * 1_000_000) + 1
     found = fetch(tmp_path, shelf, Media("document", ref="f", size=size))
     assert shelf.asked == [] and "5 MB" in found.media[0].problem and found.text == "look"
 
 
-def test_a_file_that_turns_out_too_large_is_let_go(tmp_path: Path) -> None:
+def test_media_file_found_too_large_is_dropped(tmp_path: Path) -> None:
     settings = AccountSettings.model_validate({"mediaMaxMb": 0.00001})
     found = fetch(tmp_path, Shelf(f=PNG), Media("document", ref="f"), settings=settings)
     assert "larger" in found.media[0].problem and not (tmp_path / "media").exists()
 
 
 @pytest.mark.parametrize("trouble", [ChannelError("gone"), TimeoutError(), OSError("no room")])
-def test_what_cannot_be_had_says_so_and_the_message_goes_on(
+def test_media_failed_download_is_noted_and_message_continues(
     tmp_path: Path, trouble: Exception
 ) -> None:
     shelf = Shelf(bad=trouble, good=PNG)
@@ -127,19 +127,19 @@ def test_what_cannot_be_had_says_so_and_the_message_goes_on(
     assert len(found.images) == 1
 
 
-def test_a_service_without_files_says_so(tmp_path: Path) -> None:
+def test_media_service_without_files_is_noted(tmp_path: Path) -> None:
     found = fetch(tmp_path, ListChannel([]), Media("image", ref="f"))
     assert found.media[0].problem and not found.images
 
 
-def test_nobody_sends_more_files_than_so_many_at_once(tmp_path: Path) -> None:
+def test_media_concurrent_downloads_are_limited(tmp_path: Path) -> None:
     shelf = Shelf(f=PNG)
     found = fetch(tmp_path, shelf, *[Media("image", ref="f")] * (MAX_FILES + 2))
     assert len(shelf.asked) == MAX_FILES
     assert [bool(media.problem) for media in found.media[-3:]] == [False, True, True]
 
 
-def test_what_nobody_has_sent_for_long_is_forgotten(tmp_path: Path) -> None:
+def test_media_files_unused_for_long_are_deleted(tmp_path: Path) -> None:
     clock = FakeClock()
     files = Files(tmp_path, clock.now_ms)
     message = Inbound("1", Address("list", "c"), "ann", "x", media=(Media(ref="f"),))

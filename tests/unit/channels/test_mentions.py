@@ -1,4 +1,4 @@
-"""What counts as our name: whose patterns hold, what follows from a name, what is left out."""
+"""Mention patterns: which apply, what is derived from a name, what is skipped."""
 
 from typing import Any
 
@@ -29,13 +29,13 @@ WORDS = ("own", "usual", "channel", "molty")
 
 
 def heard(config: Config, channel: tuple[str, ...] | None = None) -> list[str]:
-    """Which of some words an agent takes for its name."""
+    """Return which of some words mention an agent."""
     settings = AccountSettings.model_construct(mention_patterns=channel)
     found = Mentions().patterns(config, "main", settings, lambda: called_by_config(config, "main"))
     return [word for word in WORDS if is_called(word, found)]
 
 
-def test_the_agents_patterns_win_over_those_of_all_and_those_over_the_channels() -> None:
+def test_mention_patterns_of_agent_win_over_global_and_channel() -> None:
     own: Any = {"list": [{"id": "Main", "groupChat": {"mentionPatterns": ["own"]}}]}
     usual: Any = {"groupChat": {"mentionPatterns": ["usual"]}}
     assert heard(configure(agents=own, messages=usual), ("channel",)) == ["own"]
@@ -44,10 +44,10 @@ def test_the_agents_patterns_win_over_those_of_all_and_those_over_the_channels()
     assert heard(configure()) == []
     named: Any = {"list": [{"id": "main", "identity": {"name": "Molty"}}]}
     assert heard(configure(agents=named)) == ["molty"]
-    assert heard(configure(agents=named), ()) == []  # a list that is empty is a list
+    assert heard(configure(agents=named), ()) == []  # an empty list is a list
 
 
-def test_patterns_that_cannot_be_used_are_said_once_and_the_others_hold(
+def test_mention_invalid_patterns_are_logged_once_and_others_hold(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     config = configure(messages={"groupChat": {"mentionPatterns": ["(", r"(a)\1", "molty"]}})
@@ -79,18 +79,18 @@ def test_patterns_that_cannot_be_used_are_said_once_and_the_others_hold(
         (Called("   ", " "), "anything", False),
     ],
 )
-def test_a_name_is_a_word_of_its_own_and_a_sign_is_a_sign(
+def test_mention_name_matches_as_word_and_symbol_as_symbol(
     called: Called, text: str, is_us: bool
 ) -> None:
     assert is_called(text, derive(called)) == is_us
 
 
 @given(st.text(max_size=30), st.text(max_size=10))
-def test_any_name_makes_patterns_that_find_it(name: str, emoji: str) -> None:
+def test_mention_patterns_of_any_name_match_it(name: str, emoji: str) -> None:
     patterns = derive(Called(name, emoji))
     if normalise(name):
         assert is_called(f"- {name} -", patterns)
 
 
-def test_what_draws_nothing_hides_nothing() -> None:
+def test_mention_invisible_characters_are_ignored() -> None:
     assert normalise("M\u200bo\u2060lty\ufe0f \n X") == "molty x"

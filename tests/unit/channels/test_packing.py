@@ -1,4 +1,4 @@
-"""A text becomes the messages of one service: cut, captioned, and honest about what is missing."""
+"""A text as outbox records of one service: split, with captions and notes."""
 
 from typing import Any
 
@@ -33,48 +33,46 @@ def seen(parcels: list[Parcel]) -> list[tuple[str, str]]:
 
 
 @given(st.text(), st.integers(1, 50), st.sampled_from(UNITS))
-def test_a_reply_is_packed_in_parts_that_fit_and_lose_no_word(
-    text: str, limit: int, unit: Any
-) -> None:
+def test_outbox_records_of_reply_fit_limit_and_keep_words(text: str, limit: int, unit: Any) -> None:
     parcels = pack("run", text, CHAT, Capabilities(limit, unit), USUAL, at_ms=5, first=2)
     assert [one.id for one in parcels] == [f"run:{n}" for n in range(2, 2 + len(parcels))]
     assert all(one.text.strip() for one in parcels)
     for one in parcels:
         assert measure(one.text, unit) <= limit or len(one.text) == 1
         assert (one.run, one.address, one.at_ms, one.expires_ms) == ("run", CHAT, 5, 5 + TTL_MS)
-    if "`" not in text and "~" not in text:  # a fence that is cut is closed and opened again
+    if "`" not in text and "~" not in text:  # a fence that is cut is closed and reopened
         kept = "".join("".join(one.text.split()) for one in parcels)
         assert kept == "".join(text.replace("\0", "\ufffd").split())
 
 
-def test_half_a_surrogate_pair_in_a_reply_does_not_stop_it() -> None:
+def test_outbox_records_of_lone_surrogate_are_sendable() -> None:
     (parcel,) = pack("r", "a\ud83db\0", CHAT, Capabilities(), USUAL, at_ms=0)
     assert parcel.text == "a\ufffdb\ufffd"
 
 
-def test_a_blank_reply_is_nothing_to_carry() -> None:
+def test_outbox_records_of_blank_reply_are_none() -> None:
     assert pack("r", " \n\t ", CHAT, Capabilities(), USUAL, at_ms=0) == []
 
 
-def test_the_accounts_own_limit_and_way_of_cutting_count() -> None:
+def test_outbox_records_follow_account_limit_and_chunk_mode() -> None:
     assert len(packed("one two three", Extras(), textChunkLimit=5)) == 3
     assert len(packed("one\n\ntwo", Extras(), chunkMode="newline")) == 2
 
 
-def test_short_words_go_with_the_first_file_and_each_file_is_a_message() -> None:
+def test_outbox_records_short_text_is_caption_of_first_file() -> None:
     extras = Extras(media=(PHOTO, PAPER))
     assert seen(packed("look", extras)) == [("look", "photo.png"), ("", "paper.pdf")]
     assert seen(packed("", extras)) == [("", "photo.png"), ("", "paper.pdf")]
 
 
-def test_words_that_are_too_long_for_a_caption_go_before_the_files() -> None:
+def test_outbox_records_text_too_long_for_caption_precedes_files() -> None:
     long = "more than twenty characters"
     assert seen(packed(long, Extras(media=(PHOTO,)))) == [(long, ""), ("", "photo.png")]
     plain = Capabilities(media_max_bytes=1_000)
     assert seen(packed("look", Extras(media=(PHOTO,)), plain)) == [("look", ""), ("", "photo.png")]
 
 
-def test_what_cannot_be_sent_is_said_in_words() -> None:
+def test_outbox_records_unsendable_file_is_described() -> None:
     lost = Media(name="no`te.txt", problem="no such file")
     assert seen(packed("here", Extras(media=(lost,)))) == [
         ("here\n\n(`no'te.txt` was not sent: no such file)", "")
@@ -96,7 +94,7 @@ def test_what_cannot_be_sent_is_said_in_words() -> None:
     st.sampled_from(("off", "first", "all")),
     st.sampled_from(("", "9")),
 )
-def test_each_extra_stands_where_it_belongs(
+def test_outbox_records_extras_are_on_the_right_record(
     text: str, files: int, limit: int, mode: str, replaces: str
 ) -> None:
     buttons = ((Button("ok", "yes"),),)
@@ -127,7 +125,9 @@ def test_each_extra_stands_where_it_belongs(
         ("all", 3, "", "m1"),
     ],
 )
-def test_which_message_a_reply_answers(mode: str, first: int, named: str, expected: str) -> None:
+def test_outbox_records_reply_to_follows_mode(
+    mode: str, first: int, named: str, expected: str
+) -> None:
     rules = AccountSettings.model_validate({"replyToMode": mode})
     inbound = Inbound("m1", CHAT, "ann", "hi")
     assert answering(inbound, Extras(reply_to=named), rules, first).reply_to == expected

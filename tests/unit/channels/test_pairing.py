@@ -1,4 +1,4 @@
-"""Pairing: codes, who waits, who was let in, and files that others write too."""
+"""Pairing: codes, pending requests, approved senders, and files that others write too."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def pass_time(clock: FakeClock, ms: int) -> None:
     asyncio.run(clock.advance(ms / 1000))
 
 
-def test_a_request_is_written_in_the_originals_format_for_its_owner_alone(tmp_path: Path) -> None:
+def test_pairing_request_is_written_in_openclaw_format_mode_0600(tmp_path: Path) -> None:
     found = asked(make(tmp_path))
     assert len(found.code) == 8 and set(found.code) <= set(ALPHABET)
     (row,) = tree(tmp_path)["requests"]
@@ -54,7 +54,7 @@ def test_a_request_is_written_in_the_originals_format_for_its_owner_alone(tmp_pa
     assert found.created_ms == START_MS
 
 
-def test_who_asks_again_keeps_the_code_and_the_disk_is_left_alone(tmp_path: Path) -> None:
+def test_pairing_repeated_request_keeps_code_and_writes_nothing(tmp_path: Path) -> None:
     clock = FakeClock()
     pairings = make(tmp_path, clock)
     first = asked(pairings)
@@ -67,7 +67,7 @@ def test_who_asks_again_keeps_the_code_and_the_disk_is_left_alone(tmp_path: Path
     assert tree(tmp_path)["requests"][0]["lastSeenAt"] == "2027-01-15T08:01:01.000Z"
 
 
-def test_a_code_is_good_for_an_hour(tmp_path: Path) -> None:
+def test_pairing_code_expires_after_an_hour(tmp_path: Path) -> None:
     clock = FakeClock()
     pairings = make(tmp_path, clock)
     first = asked(pairings)
@@ -81,7 +81,7 @@ def test_a_code_is_good_for_an_hour(tmp_path: Path) -> None:
     assert len(tree(tmp_path)["requests"]) == 1
 
 
-def test_three_may_wait_and_nobody_pushes_them_out(tmp_path: Path) -> None:
+def test_pairing_more_than_three_requests_are_refused(tmp_path: Path) -> None:
     pairings = make(tmp_path)
     waiting = [asked(pairings, str(n)) for n in range(1, 4)]
     assert all(pairings.ask(message(str(n))) is None for n in range(4, 40))
@@ -91,7 +91,7 @@ def test_three_may_wait_and_nobody_pushes_them_out(tmp_path: Path) -> None:
     assert asked(pairings, "5").id == "5"
 
 
-def test_an_approved_person_is_let_in_and_the_request_is_gone(tmp_path: Path) -> None:
+def test_pairing_approved_sender_is_listed_and_request_removed(tmp_path: Path) -> None:
     pairings = make(tmp_path)
     found = asked(pairings)
     written = f" {found.code[:4].lower()}-{found.code[4:].lower()} "
@@ -101,11 +101,11 @@ def test_an_approved_person_is_let_in_and_the_request_is_gone(tmp_path: Path) ->
     assert pairings.pending("telegram") == ()
     with pytest.raises(UserError, match="wrong, used, or older"):
         pairings.approve("telegram", found.code)
-    assert pairings.allowed("telegram", "work") == ()  # that is another account
+    assert pairings.allowed("telegram", "work") == ()  # another account
     assert pairings.allowed("matrix", "default") == ()
 
 
-def test_an_account_has_a_list_of_its_own(tmp_path: Path) -> None:
+def test_pairing_each_account_has_its_own_list(tmp_path: Path) -> None:
     pairings = make(tmp_path)
     found = asked(pairings, account="work")
     with pytest.raises(UserError, match="of account default"):
@@ -116,21 +116,21 @@ def test_an_account_has_a_list_of_its_own(tmp_path: Path) -> None:
     assert pairings.allowed("telegram", "default") == ()
 
 
-def test_files_of_the_original_are_read_and_the_usual_account_has_both(tmp_path: Path) -> None:
+def test_pairing_openclaw_files_are_read_for_default_account(tmp_path: Path) -> None:
     folder = tmp_path / "credentials"
     folder.mkdir()
     for name, ids in (("telegram", ["1", 2, "*", None, ["3"]]), ("telegram-default", ["4"])):
         told = {"version": 1, "allowFrom": ids, "extra": True}
         (folder / f"{name}-allowFrom.json").write_text(json.dumps(told))
     pairings = make(tmp_path)
-    assert pairings.allowed("telegram", "default") == ("1", "2", "4")  # `*` lets nobody in here
+    assert pairings.allowed("telegram", "default") == ("1", "2", "4")  # `*` approves no sender here
     pairings.approve("telegram", asked(pairings).code)
     kept = tree(tmp_path, "telegram-allowFrom.json")
     assert kept["extra"] is True and kept["allowFrom"][-1] == "42"
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "x" * (MAX_BYTES + 1), "\xff", '{"a":' * 100_000])
-def test_what_cannot_be_read_lets_nobody_in_and_is_not_overwritten(
+def test_pairing_unreadable_file_lists_no_one_and_is_kept(
     tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "credentials"
@@ -147,7 +147,7 @@ def test_what_cannot_be_read_lets_nobody_in_and_is_not_overwritten(
         pairings.approve("telegram", "ABCDEFGH")
     assert (folder / "telegram-pairing.json").read_bytes() == content.encode("latin-1")
     (folder / "telegram-allowFrom.json").write_text('{"allowFrom": ["42"]}')
-    assert pairings.allowed("telegram", "default") == ("42",)  # mended
+    assert pairings.allowed("telegram", "default") == ("42",)  # repaired
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_what_cannot_be_read_lets_nobody_in_and_is_not_overwritten(
         [{"id": 1, "code": ["A"], "createdAt": "2027-01-15T08:00:00Z"}],
     ],
 )
-def test_requests_that_make_no_sense_are_none(tmp_path: Path, rows: object) -> None:
+def test_pairing_malformed_requests_are_ignored(tmp_path: Path, rows: object) -> None:
     folder = tmp_path / "credentials"
     folder.mkdir()
     (folder / "telegram-pairing.json").write_text(json.dumps({"version": 1, "requests": rows}))
@@ -173,7 +173,7 @@ def test_requests_that_make_no_sense_are_none(tmp_path: Path, rows: object) -> N
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "Telegram", "a b", "x" * 50, "a-", "telegram\n"])
-def test_a_channels_name_cannot_lead_elsewhere(tmp_path: Path, name: str) -> None:
+def test_pairing_channel_name_cannot_escape_directory(tmp_path: Path, name: str) -> None:
     pairings = make(tmp_path)
     with pytest.raises(UserError, match="not the name of a channel"):
         pairings.pending(name)
@@ -183,7 +183,7 @@ def test_a_channels_name_cannot_lead_elsewhere(tmp_path: Path, name: str) -> Non
         pairings.allowed(name, "default")
 
 
-def test_the_channels_that_somebody_asked_on_are_known(tmp_path: Path) -> None:
+def test_pairing_lists_channels_with_requests(tmp_path: Path) -> None:
     pairings = make(tmp_path)
     assert pairings.channels() == ()
     pairings.ask(message())
@@ -191,7 +191,7 @@ def test_the_channels_that_somebody_asked_on_are_known(tmp_path: Path) -> None:
     assert pairings.channels() == ("matrix", "telegram")
 
 
-def test_where_somebody_wrote_is_kept_when_it_is_not_their_id(tmp_path: Path) -> None:
+def test_pairing_chat_is_kept_when_it_differs_from_sender(tmp_path: Path) -> None:
     pairings = make(tmp_path)
     inbound = message("@ann:x.org", channel="matrix")
     found = pairings.ask(replace(inbound, address=Address("matrix", "!room:x.org")))
@@ -199,20 +199,20 @@ def test_where_somebody_wrote_is_kept_when_it_is_not_their_id(tmp_path: Path) ->
     assert asked(pairings).chat == "42"
 
 
-def test_a_lock_that_another_program_holds_is_not_waited_for_without_end(tmp_path: Path) -> None:
+def test_pairing_lock_held_by_other_process_times_out(tmp_path: Path) -> None:
     path = tmp_path / "credentials" / ".telegram-pairing.lock"
     with locked(path, 0.0), pytest.raises(StoreError, match="another program holds it"):
         make(tmp_path).ask(message())
     assert make(tmp_path).ask(message())
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_pairing_directory_that_cannot_be_made_raises_error(tmp_path: Path) -> None:
     (tmp_path / "credentials").write_text("a file")
     with pytest.raises(StoreError, match="cannot be locked"):
         make(tmp_path).ask(message())
 
 
-def test_a_file_that_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_pairing_directory_in_place_of_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").mkdir()
     with pytest.raises(StoreError, match="is not a file"):
         PairingFile(tmp_path / "x.json").read()
@@ -224,7 +224,7 @@ def _approve_all(state: str, codes: list[str]) -> None:
         pairings.approve("telegram", code)
 
 
-def test_two_programs_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_pairing_concurrent_processes_lose_nothing(tmp_path: Path) -> None:
     clock = SystemClock()
     pairings = Pairings(tmp_path, clock, wait_s=60)
     accounts = [f"a{n}" for n in range(8)]

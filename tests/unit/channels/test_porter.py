@@ -1,4 +1,4 @@
-"""The porter: a message for several agents, each of whom hears for itself."""
+"""Admission of a message for several agents, each with its own decision."""
 
 import asyncio
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from homarus.agent.commands.catalog import has_control_command
 from homarus.channels.base import Capabilities, Receipt, Receive
 from homarus.channels.gate import Gate
 from homarus.channels.intake import Left, Taken
@@ -33,7 +34,7 @@ THREE: Mapping[str, Json] = {
 
 
 class Line:
-    """A service whose files are counted."""
+    """A service that counts its downloads."""
 
     name, account, capabilities = "telegram", "default", Capabilities()
 
@@ -41,7 +42,7 @@ class Line:
         self.fetched = 0
 
     async def run(self, receive: Receive) -> None:
-        """Nothing is received here."""
+        """Receive nothing."""
 
     async def send(self, message: Outbound) -> Receipt:
         return Receipt(message.key)
@@ -52,7 +53,7 @@ class Line:
 
 
 class Desk:
-    """A porter, the signs it gave and the words it packed."""
+    """An admission pipeline, with its ack reactions and replies."""
 
     def __init__(self, state: Path, config: Mapping[str, Json] = THREE) -> None:
         checked = check(dict(config))
@@ -61,7 +62,11 @@ class Desk:
         self.service, self.packed, self.signs = Line(), list[str](), list[str]()
         self.records = dict[str, Mapping[str, Json]]()
         self.gate = Gate(
-            lambda: read, state, clock, entry=lambda key: self.porter.entries.get(key, {})
+            lambda: read,
+            state,
+            clock,
+            entry=lambda key: self.porter.entries.get(key, {}),
+            is_command=has_control_command,
         )
         self.porter = Porter(
             lambda: read,
@@ -76,7 +81,7 @@ class Desk:
         return asyncio.run(self.porter.admit(self.service, inbound))
 
     def heard(self, inbound: Inbound) -> dict[str, Inbound]:
-        """By the agent that is to answer."""
+        """Return the messages by agent."""
         taken = self.admit(inbound)
         assert isinstance(taken, Taken), taken
         if taken.welcome:
@@ -96,7 +101,7 @@ def group(text: str, message_id: str = "m1", **about: Any) -> Inbound:
     return Inbound(message_id, Address("telegram", GROUP), "42", text, occasion=told)
 
 
-def test_only_those_who_are_spoken_to_answer_whoever_is_first_in_the_list(tmp_path: Path) -> None:
+def test_admission_only_mentioned_agents_answer(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     assert set(desk.heard(group("ops, look"))) == {"ops"}
     assert set(desk.heard(group("all of you", "m2"))) == {"ops", "home"}
@@ -104,7 +109,7 @@ def test_only_those_who_are_spoken_to_answer_whoever_is_first_in_the_list(tmp_pa
     assert desk.admit(group("nobody", "m4")) == Left()
 
 
-def test_each_has_the_talk_that_was_not_for_it(tmp_path: Path) -> None:
+def test_admission_each_agent_has_its_own_history(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.heard(group("ops, one", "m1"))
     assert desk.heard(group("home, two", "m2"))["home"].before == "Ann (42): ops, one"
@@ -114,13 +119,13 @@ def test_each_has_the_talk_that_was_not_for_it(tmp_path: Path) -> None:
     assert heard["home"].before == ""
 
 
-def test_each_conversation_says_for_itself_whether_it_must_be_called(tmp_path: Path) -> None:
+def test_admission_each_session_has_its_own_activation(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.records[f"agent:home:telegram:group:{GROUP}"] = {"groupActivation": "always"}
     assert set(desk.heard(group("so quiet here"))) == {"home"}
 
 
-def test_an_agents_copy_is_the_same_whoever_else_gets_one(tmp_path: Path) -> None:
+def test_admission_copy_of_agent_is_independent_of_others(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     assert desk.heard(group("ops, look"))["ops"].copy_for == "ops"
     both = desk.heard(group("hi", "m2", mentioned=True))
@@ -131,7 +136,7 @@ def test_an_agents_copy_is_the_same_whoever_else_gets_one(tmp_path: Path) -> Non
     }
 
 
-def test_one_sign_is_given_and_a_file_is_fetched_once_for_all(tmp_path: Path) -> None:
+def test_admission_one_ack_reaction_and_one_download_for_all_agents(tmp_path: Path) -> None:
     desk, picture = Desk(tmp_path), Media("image", "image/png", ref="f")
     asked = group("all of you", mentioned=True)
     heard = desk.heard(replace(asked, media=(picture,)))
@@ -139,13 +144,13 @@ def test_one_sign_is_given_and_a_file_is_fetched_once_for_all(tmp_path: Path) ->
     assert all(one.media[0].path and len(one.images) == 1 for one in heard.values())
 
 
-def test_a_stranger_gets_one_code_however_many_would_answer(tmp_path: Path) -> None:
+def test_admission_unknown_sender_gets_one_code_for_all_agents(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     left = desk.admit(Inbound("m1", Address("telegram", "42"), "42", "hi"))
     assert isinstance(left, Left) and len(left.parcels) == len(desk.packed) == 1
 
 
-def test_the_last_turn_of_a_program_is_answered_by_all_and_the_next_by_nobody(
+def test_admission_last_bot_turn_is_answered_by_all_then_none(
     tmp_path: Path,
 ) -> None:
     desk = Desk(tmp_path)

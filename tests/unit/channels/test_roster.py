@@ -1,5 +1,6 @@
-"""Which channels there are: ours, found without importing them, and those of packages."""
+"""Channels by name: ours, found without importing them, and those of packages; their traits."""
 
+import importlib.metadata
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -8,23 +9,26 @@ from types import SimpleNamespace
 import pytest
 
 from homarus.channels import roster
-from homarus.channels.roster import known_channels, label, load_channel
+from homarus.channels.roster import CHANNELS, find_traits, known_channels, label, load_channel
 from homarus.config.channels import ChannelSettings
+from homarus.core.channel_traits import UNKNOWN_CHANNEL, ChannelTraits
 from homarus.core.errors import UnknownName, UserError
+from homarus.plugins.backends import BackendKind
 
 
 def entries(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
-    made = tuple(EntryPoint(name, value, roster.GROUP) for name, value in values.items())
-    monkeypatch.setattr(roster, "_entries", lambda: made)
+    made = tuple(EntryPoint(name, value, CHANNELS.group) for name, value in values.items())
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: made)
+    roster.find_traits.cache_clear()
 
 
-def test_what_has_settings_and_create_is_a_channel_and_the_machinery_is_none() -> None:
+def test_available_channels_are_modules_with_settings_and_create() -> None:
     known = known_channels()
     assert {"telegram", "matrix", "irc"} <= set(known) and list(known) == sorted(known)
     assert not {"base", "http", "roster", "courier", "markup", "--init--"} & set(known)
 
 
-def test_every_channel_can_be_loaded_and_has_a_name_for_people() -> None:
+def test_load_channel_each_name_has_settings_and_label() -> None:
     for name in known_channels():
         kind = load_channel(name)
         assert callable(kind.create)
@@ -32,7 +36,7 @@ def test_every_channel_can_be_loaded_and_has_a_name_for_people() -> None:
         assert label(name).lower().replace(" ", "-") == name
 
 
-def test_to_list_channels_imports_none() -> None:
+def test_available_channels_imports_no_channel() -> None:
     code = (
         "import sys; from homarus.channels.roster import known_channels as k; names = k();"
         "sys.exit(any(f'homarus.channels.{n}' in sys.modules for n in names))"
@@ -41,7 +45,7 @@ def test_to_list_channels_imports_none() -> None:
 
 
 @pytest.mark.parametrize("name", ["base", "http", "telegarm", "", "Telegram", "../telegram", "a.b"])
-def test_any_other_name_is_unknown_and_the_nearest_is_told(name: str) -> None:
+def test_load_channel_unknown_name_suggests_nearest(name: str) -> None:
     with pytest.raises(UnknownName) as caught:
         load_channel(name)
     assert "telegram" in caught.value.fix
@@ -49,7 +53,7 @@ def test_any_other_name_is_unknown_and_the_nearest_is_told(name: str) -> None:
         assert caught.value.fix.startswith("did you mean telegram?")
 
 
-def test_a_package_brings_a_channel_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_channel_entry_point_adds_channel(monkeypatch: pytest.MonkeyPatch) -> None:
     module = SimpleNamespace(Settings=ChannelSettings, create=lambda place, settings: None)
     monkeypatch.setitem(sys.modules, "carrier_pigeon", module)
     entries(monkeypatch, pigeon="carrier_pigeon", telegram="carrier_pigeon")
@@ -59,7 +63,7 @@ def test_a_package_brings_a_channel_by_an_entry_point(monkeypatch: pytest.Monkey
     assert label("pigeon") == "Pigeon"
 
 
-def test_a_package_that_is_broken_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_channel_broken_package_raises_user_error(monkeypatch: pytest.MonkeyPatch) -> None:
     entries(monkeypatch, pigeon="no_such_module", owl="json")
     with pytest.raises(UserError, match="pigeon cannot be loaded from no_such_module"):
         load_channel("pigeon")
@@ -68,8 +72,44 @@ def test_a_package_that_is_broken_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     assert label("pigeon") == "pigeon"
 
 
-def test_a_channel_that_is_not_there_is_called_by_its_name_without_a_search(
+def test_channel_label_unknown_name_lists_no_channels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(roster, "_own", lambda: pytest.fail("all channels were listed"))
+    monkeypatch.setattr(BackendKind, "names", lambda _kind: pytest.fail("all channels were listed"))
     assert label("pigeon") == "pigeon" and label("../x") == "../x"
+
+
+def test_find_traits_imports_no_adapter_and_no_other_channel() -> None:
+    script = (
+        "import sys; from homarus.channels.roster import find_traits;"
+        "assert find_traits('slack').title == 'Slack';"
+        "assert not [m for m in sys.modules if m.startswith('homarus.channels.')"
+        " and m != 'homarus.channels.roster'];"
+        "assert find_traits('Telegram').has_topics;"
+        "loaded = [m for m in sys.modules if m.startswith('homarus.channels.')];"
+        "assert not [m for m in loaded if m.endswith(('.adapter', '.matrix', '.irc'))], loaded"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_find_traits_own_channel_has_title_and_dialect() -> None:
+    for name in ("telegram", "matrix", "irc"):
+        traits = find_traits(name)
+        assert (traits.title, traits.dialect) == (label(name), name)
+
+
+def test_find_traits_alias_finds_service() -> None:
+    assert find_traits("tg") is find_traits("telegram")
+    assert find_traits("gchat") is find_traits("googlechat")
+    assert find_traits("user") is find_traits("no such") is UNKNOWN_CHANNEL
+
+
+def test_find_traits_package_without_traits_has_title(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = SimpleNamespace(Settings=ChannelSettings, create=print)
+    monkeypatch.setitem(sys.modules, "pigeon_post", module)
+    entries(monkeypatch, pigeon="pigeon_post", owl="no_such_module")
+    assert find_traits("pigeon") == ChannelTraits("Pigeon")
+    assert find_traits("owl") is UNKNOWN_CHANNEL
+    roster.find_traits.cache_clear()

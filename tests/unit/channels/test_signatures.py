@@ -1,4 +1,4 @@
-"""Who signed a request, and whether it came before. Recorded ones are in tests/attacks."""
+"""Signatures of webhooks, and replays. Recorded requests are in tests/attacks."""
 
 import base64
 import hashlib
@@ -64,7 +64,7 @@ CHECKS: dict[str, tuple[Callable[..., dict[str, str]], Callable[..., str | None]
 
 @pytest.mark.parametrize("scheme", CHECKS)
 @given(body=st.binary(max_size=50), other=st.binary(max_size=50))
-def test_a_signature_is_good_for_its_body_alone(scheme: str, body: bytes, other: bytes) -> None:
+def test_signature_is_valid_for_its_body_only(scheme: str, body: bytes, other: bytes) -> None:
     make, check = CHECKS[scheme]
     mark = check(make(body), body)
     assert mark and mark == check(make(body), body)
@@ -75,7 +75,7 @@ def test_a_signature_is_good_for_its_body_alone(scheme: str, body: bytes, other:
 
 @pytest.mark.parametrize("scheme", CHECKS)
 @given(data=st.data())
-def test_a_changed_or_made_up_header_is_refused(scheme: str, data: st.DataObject) -> None:
+def test_signature_changed_or_forged_header_is_refused(scheme: str, data: st.DataObject) -> None:
     make, check = CHECKS[scheme]
     headers = make(b"{}")
     name = data.draw(st.sampled_from(sorted(headers)))
@@ -86,7 +86,7 @@ def test_a_changed_or_made_up_header_is_refused(scheme: str, data: st.DataObject
 
 
 @pytest.mark.parametrize("scheme", CHECKS)
-def test_nothing_is_genuine_without_a_secret(scheme: str) -> None:
+def test_signature_without_secret_is_refused(scheme: str) -> None:
     make, check = CHECKS[scheme]
     empty = "" if scheme in {"github", "slack", "line"} else b""
     assert check(make(b"{}"), b"{}", empty) is None
@@ -100,21 +100,19 @@ def test_nothing_is_genuine_without_a_secret(scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["slack", "telnyx", "discord"])
 @pytest.mark.parametrize("at", [NOW_S - 301, NOW_S + 301, *TIMES])
-def test_a_time_that_is_not_about_now_is_refused_even_when_it_is_signed(
-    scheme: str, at: int | str
-) -> None:
+def test_signature_signed_old_timestamp_is_refused(scheme: str, at: int | str) -> None:
     sign_at = {"slack": slack, "telnyx": telnyx, "discord": discord}[scheme]
     check = CHECKS[scheme][1]
     assert check(sign_at(b"{}", str(at)), b"{}") is None
 
 
 @pytest.mark.parametrize("at_s", [NOW_S - 300, NOW_S, NOW_S + 300])
-def test_a_few_minutes_make_no_difference(at_s: int) -> None:
+def test_signature_clock_skew_of_minutes_is_accepted(at_s: int) -> None:
     assert s.check_slack(slack(b"{}", str(at_s)), b"{}", SECRET, NOW_S)
 
 
 @given(form=PAIRS, order=st.randoms(use_true_random=False))
-def test_the_order_of_a_form_and_of_a_query_says_nothing(
+def test_signature_order_of_form_and_query_is_irrelevant(
     form: list[tuple[str, str]], order: Random
 ) -> None:
     url = "https://gw.example.com/voice"
@@ -143,7 +141,7 @@ def plivo(signed: str, nonce: str = "n") -> dict[str, str]:
         ("?b=2&a=1", [("To", "2"), ("From", "1")], "https://gw.example.com/v?a=1&b=2.From1To2"),
     ],
 )
-def test_plivo_signs_the_address_the_form_and_a_number_used_once(
+def test_signature_plivo_covers_url_form_and_nonce(
     query: str, form: list[tuple[str, str]], signed: str
 ) -> None:
     url = f"https://gw.example.com/v{query}"
@@ -161,27 +159,27 @@ def test_plivo_signs_the_address_the_form_and_a_number_used_once(
     assert s.check_plivo(plivo(signed), url, form, "") is None
 
 
-def test_an_address_that_is_none_is_refused_not_a_crash() -> None:
+def test_signature_invalid_url_is_refused_without_error() -> None:
     many = "https://gw.example.com/v?" + urlencode([("a", str(n)) for n in range(1_000)])
     for url in ("https://[::1/v", many, ""):
         assert s.check_plivo(plivo(url), url, [], SECRET) is None or not url
 
 
-def test_a_key_that_is_none_is_refused_not_a_crash() -> None:
+def test_signature_invalid_key_is_refused_without_error() -> None:
     for key in (b"", b"short", b"\xff" * 32, b"\0" * 32, b"k" * 64):
         assert s.check_discord(discord(b"{}"), b"{}", key, NOW_S) is None
 
 
 @given(st.text(max_size=20))
-def test_telegrams_secret_is_the_secret_and_nothing_like_it(given_: str) -> None:
+def test_signature_telegram_secret_must_be_equal(given_: str) -> None:
     header = {"x-telegram-bot-api-secret-token": given_}
     assert s.check_telegram(header, SECRET) is (given_ == SECRET)
     assert s.check_telegram(header, "") is False
     assert s.check_telegram({}, SECRET) is False
 
 
-def test_a_mark_is_new_once_and_the_oldest_are_forgotten() -> None:
-    seen = s.Replays(most=3)
+def test_replay_guard_mark_is_new_once_and_oldest_are_dropped() -> None:
+    seen = s.Replays(max_marks=3)
     assert [seen.is_new(mark) for mark in "aabacb"] == [True, False, True, False, True, False]
     assert seen.is_new("d") and len(seen) == 3  # a was seen longest ago
     assert seen.is_new("a") and not seen.is_new("b")
@@ -190,12 +188,12 @@ def test_a_mark_is_new_once_and_the_oldest_are_forgotten() -> None:
     assert len(seen) == 3
 
 
-def test_one_scheme_cannot_pass_for_another() -> None:
+def test_signature_of_one_scheme_fails_for_another() -> None:
     body = b"{}"
     assert s.check_github(github(body), body, SECRET) != s.check_line(line(body), body, SECRET)
     assert hashlib.sha256(body).hexdigest() != s.check_github(github(body), body, SECRET)
 
 
-def test_the_key_library_is_loaded_with_the_first_key() -> None:
+def test_signature_key_library_is_imported_with_first_key() -> None:
     code = "import sys, homarus.channels.signatures; sys.exit('cryptography' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

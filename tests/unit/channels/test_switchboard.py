@@ -1,4 +1,4 @@
-"""The switchboard: accounts come and go with the config, and none takes another with it."""
+"""The channel controller: accounts follow the config, independently of each other."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -66,7 +66,7 @@ class Account:
 
 
 class Desk:
-    """A switchboard whose config can be changed."""
+    """A controller whose config can be changed."""
 
     def __init__(self, store: MemoryStore, tmp_path: Path, channels: Mapping[str, Any]) -> None:
         self.config = self._read(channels)
@@ -128,7 +128,7 @@ def svc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roster, "load_channel", lambda n: kind if n == "svc" else real(n))
 
 
-def test_every_account_is_a_line_and_says_how_it_is(tmp_path: Path) -> None:
+def test_controller_each_account_has_a_status(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         assert [(one.channel, one.account) for one in desk.board.status()] == [
             ("svc", "home"),
@@ -142,7 +142,7 @@ def test_every_account_is_a_line_and_says_how_it_is(tmp_path: Path) -> None:
     at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
 
 
-def test_one_that_cannot_be_made_says_why_and_the_others_go_on(tmp_path: Path) -> None:
+def test_controller_invalid_account_has_problem_and_others_run(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         assert "colour" in desk.line("odd").problem and not desk.line("odd").configured
         assert desk.line("good").running
@@ -152,7 +152,7 @@ def test_one_that_cannot_be_made_says_why_and_the_others_go_on(tmp_path: Path) -
     at_desk(tmp_path, {"svc": {"accounts": accounts}, "nosuch": {}}, body)
 
 
-def test_a_bug_in_one_channel_is_its_own_problem(
+def test_controller_bug_in_one_channel_is_contained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def create(place: Place, settings: Any) -> Account:
@@ -169,7 +169,7 @@ def test_a_bug_in_one_channel_is_its_own_problem(
     at_desk(tmp_path, {"svc": {"accounts": {"odd": {}, "good": {}}}}, body)
 
 
-def test_a_refused_credential_stops_its_line_alone(tmp_path: Path) -> None:
+def test_controller_auth_error_stops_its_account_alone(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         bad = desk.line("bad")
         assert not bad.running and not bad.connected and "refused" in bad.problem
@@ -179,7 +179,7 @@ def test_a_refused_credential_stops_its_line_alone(tmp_path: Path) -> None:
     at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
 
 
-def test_only_what_changed_is_begun_anew(tmp_path: Path) -> None:
+def test_controller_reconcile_restarts_changed_accounts_only(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         first = {one.account: one for one in Account.made}
         accounts = {"a": {"token": "1"}, "b": {"token": "9"}, "d": {}}
@@ -193,7 +193,7 @@ def test_only_what_changed_is_begun_anew(tmp_path: Path) -> None:
     at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
 
 
-def test_one_that_is_switched_off_is_shown_and_not_run(tmp_path: Path) -> None:
+def test_controller_disabled_account_is_listed_and_not_run(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         off = desk.line()
         assert not off.enabled and not off.running and not Account.made
@@ -204,7 +204,7 @@ def test_one_that_is_switched_off_is_shown_and_not_run(tmp_path: Path) -> None:
     at_desk(tmp_path, {"svc": {"enabled": False}}, body)
 
 
-def test_a_line_that_was_stopped_begins_again_when_its_own_settings_change(tmp_path: Path) -> None:
+def test_controller_stopped_account_restarts_when_its_settings_change(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         await desk.board.stop("svc", "a")
         assert not desk.line("a").running
@@ -221,7 +221,7 @@ def test_a_line_that_was_stopped_begins_again_when_its_own_settings_change(tmp_p
     at_desk(tmp_path, {"svc": {"accounts": {"a": {}, "b": {}}}}, body)
 
 
-def test_two_changes_at_once_leave_one_line_of_the_last(tmp_path: Path) -> None:
+def test_controller_concurrent_reconciles_leave_last_config(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         async with asyncio.TaskGroup() as group:
             for token in ("2", "3"):
@@ -233,7 +233,7 @@ def test_two_changes_at_once_leave_one_line_of_the_last(tmp_path: Path) -> None:
     at_desk(tmp_path, {"svc": {"token": "1"}}, body)
 
 
-def test_an_account_can_be_asked_who_it_is_and_what_it_can_do(tmp_path: Path) -> None:
+def test_controller_account_reports_probe_and_features(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         assert await desk.board.probe("svc", "default") == "@default"
         found = desk.board.channel("svc", "default")
@@ -247,7 +247,7 @@ def test_an_account_can_be_asked_who_it_is_and_what_it_can_do(tmp_path: Path) ->
     at_desk(tmp_path, {"svc": {"token": "hook"}}, body)
 
 
-def test_of_two_accounts_that_would_be_called_under_one_path_the_second_is_off(
+def test_controller_second_account_with_same_webhook_path_is_off(
     tmp_path: Path,
 ) -> None:
     async def body(desk: Desk) -> None:
@@ -263,7 +263,7 @@ def test_of_two_accounts_that_would_be_called_under_one_path_the_second_is_off(
     at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
 
 
-def test_a_path_goes_from_one_account_to_another_in_one_change(tmp_path: Path) -> None:
+def test_controller_webhook_path_moves_between_accounts_in_one_change(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         await desk.change({"svc": {"accounts": {"a": {"token": "hook"}, "b": {"token": "1"}}}})
         assert desk.line("a").running and desk.line("b").running

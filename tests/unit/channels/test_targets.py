@@ -1,4 +1,4 @@
-"""How people write the chat a message is for."""
+"""Targets as people write them."""
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ from homarus.core.errors import UserError
         ("irc", "user:ann", "ann", None),
     ],
 )
-def test_a_target_names_a_chat_and_perhaps_a_thread(
+def test_parse_target_returns_chat_and_thread(
     channel: str, text: str, chat: str, thread: str | None
 ) -> None:
     assert read_target(channel, text) == (chat, thread)
@@ -31,13 +31,13 @@ def test_a_target_names_a_chat_and_perhaps_a_thread(
 @pytest.mark.parametrize(
     "text", ["", " ", "telegram:", "group:", "a\nb", "\u202e1", "\0", "x" * 600]
 )
-def test_what_names_no_chat_is_a_mistake(text: str) -> None:
+def test_parse_target_without_chat_raises_user_error(text: str) -> None:
     with pytest.raises(UserError, match="names no chat of telegram"):
         read_target("telegram", text)
 
 
 @given(st.text(max_size=600))
-def test_whatever_is_written_a_chat_is_one_printable_word_or_none(text: str) -> None:
+def test_parse_target_any_text_returns_printable_chat_or_error(text: str) -> None:
     try:
         chat, thread = read_target("telegram", text)
     except UserError:

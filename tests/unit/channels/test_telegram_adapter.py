@@ -1,4 +1,4 @@
-"""The bot hears: by its long poll and by its webhook, against the strict fake."""
+"""Receiving by long poll and by webhook, against the strict fake."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ PUBLIC = "https://bot.example"
 # The long poll
 
 
-def test_what_a_person_says_is_heard_and_confirmed_by_the_next_poll() -> None:
+def test_telegram_message_is_received_and_confirmed_by_next_poll() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             desk = Desk()
@@ -59,7 +59,7 @@ def test_what_a_person_says_is_heard_and_confirmed_by_the_next_poll() -> None:
     asyncio.run(main())
 
 
-def test_a_restart_goes_on_behind_the_last_message_that_was_kept() -> None:
+def test_telegram_restart_resumes_after_last_stored_message() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             desk = Desk()
@@ -79,7 +79,7 @@ def test_a_restart_goes_on_behind_the_last_message_that_was_kept() -> None:
 @pytest.mark.parametrize(
     "cursor", [{"offset": 99_000_000, "bot": 1}, {"offset": 99_000_000, "atMs": 1}]
 )
-def test_the_place_of_another_bot_or_of_long_ago_is_not_used(cursor: dict[str, Json]) -> None:
+def test_telegram_cursor_of_other_bot_or_too_old_is_not_used(cursor: dict[str, Json]) -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             desk = Desk(kept=cursor)
@@ -90,7 +90,7 @@ def test_the_place_of_another_bot_or_of_long_ago_is_not_used(cursor: dict[str, J
     asyncio.run(main())
 
 
-def test_what_cannot_be_kept_is_offered_again() -> None:
+def test_telegram_message_not_stored_is_offered_again() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             desk = Desk(StoreError("no room"))
@@ -104,7 +104,7 @@ def test_what_cannot_be_kept_is_offered_again() -> None:
     asyncio.run(main())
 
 
-def test_the_same_message_a_hundred_times_has_one_id() -> None:
+def test_telegram_hundred_duplicates_have_one_id() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             desk = Desk()
@@ -117,7 +117,7 @@ def test_the_same_message_a_hundred_times_has_one_id() -> None:
     asyncio.run(main())
 
 
-def test_of_updates_out_of_order_none_is_lost_by_who_stops_in_the_middle() -> None:
+def test_telegram_unordered_updates_survive_stop_in_the_middle() -> None:
     class Full(Desk):
         async def __call__(self, *args: Any, **named: Any) -> None:
             if len(self.got) == 2:
@@ -140,7 +140,7 @@ def test_of_updates_out_of_order_none_is_lost_by_who_stops_in_the_middle() -> No
     asyncio.run(main())
 
 
-def test_updates_that_come_out_of_order_are_all_heard() -> None:
+def test_telegram_unordered_updates_are_all_received() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             desk = Desk()
@@ -156,7 +156,7 @@ def test_updates_that_come_out_of_order_are_all_heard() -> None:
     asyncio.run(main())
 
 
-def test_bad_updates_are_passed_over_and_the_good_one_after_them_is_heard(
+def test_telegram_malformed_updates_are_skipped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -181,7 +181,7 @@ def test_bad_updates_are_passed_over_and_the_good_one_after_them_is_heard(
     asyncio.run(main())
 
 
-def test_an_update_that_says_two_things_at_once_breaks_nothing() -> None:
+def test_telegram_update_with_two_payloads_breaks_nothing() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             desk = Desk()
@@ -195,7 +195,7 @@ def test_an_update_that_says_two_things_at_once_breaks_nothing() -> None:
     asyncio.run(main())
 
 
-def test_a_group_that_says_it_moved_is_written_to_where_it_is(
+def test_telegram_migrated_group_is_written_to_under_new_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -213,7 +213,7 @@ def test_a_group_that_says_it_moved_is_written_to_where_it_is(
     assert "-77 is -10077 now" in caplog.text
 
 
-def test_a_server_that_does_not_wait_is_not_asked_without_end() -> None:
+def test_telegram_server_without_long_poll_is_not_hammered() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             clock, desk = FakeClock(patient=False), Desk()
@@ -225,14 +225,14 @@ def test_a_server_that_does_not_wait_is_not_asked_without_end() -> None:
     asyncio.run(main())
 
 
-def test_after_a_week_without_a_word_telegram_may_count_anew() -> None:
+def test_telegram_update_ids_may_restart_after_a_week() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             clock, desk = FakeClock(patient=False), Desk()
             telegram.say("hello")
             async with running(bot(telegram, clock=clock), desk):
                 await telegram.until_asked("getUpdates", 2)
-                # The poll that waits is answered with nothing, a week later.
+                # The waiting poll gets an empty response, a week later.
                 await clock.sleep(7 * 24 * 3600)
                 telegram.feed.end_wait()
                 third = (await telegram.until_asked("getUpdates", 3))[2]
@@ -241,7 +241,7 @@ def test_after_a_week_without_a_word_telegram_may_count_anew() -> None:
     asyncio.run(main())
 
 
-def test_a_server_that_counts_anew_is_followed() -> None:
+def test_telegram_server_with_restarted_update_ids_is_followed() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             desk = Desk(kept={"offset": 10**12})
@@ -256,7 +256,7 @@ def test_a_server_that_counts_anew_is_followed() -> None:
     asyncio.run(main())
 
 
-def test_updates_without_any_number_do_not_turn_the_poll_into_a_storm() -> None:
+def test_telegram_updates_without_id_cause_no_poll_storm() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             telegram.trouble("getUpdates", status=200, told={"ok": True, "result": [{}, None]})
@@ -267,7 +267,7 @@ def test_updates_without_any_number_do_not_turn_the_poll_into_a_storm() -> None:
 
 
 @pytest.mark.parametrize("result", [None, {}, "updates", 5])
-def test_an_answer_that_is_no_list_of_updates_is_an_error(result: Json) -> None:
+def test_telegram_response_without_update_list_raises_error(result: Json) -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             telegram.trouble("getUpdates", status=200, told={"ok": True, "result": result})
@@ -277,7 +277,7 @@ def test_an_answer_that_is_no_list_of_updates_is_an_error(result: Json) -> None:
     asyncio.run(main())
 
 
-def test_two_programs_with_one_token_are_told_what_is_wrong() -> None:
+def test_telegram_conflict_of_two_pollers_is_explained() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             told, ended = list[str](), asyncio.Event()
@@ -302,7 +302,7 @@ def test_two_programs_with_one_token_are_told_what_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("token", ["700000001:wrong", "7:x"])
-def test_a_token_that_telegram_does_not_know_stops_the_channel(token: str) -> None:
+def test_telegram_unknown_token_stops_channel(token: str) -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             with pytest.raises(ChannelAuthFailed) as caught:
@@ -312,7 +312,7 @@ def test_a_token_that_telegram_does_not_know_stops_the_channel(token: str) -> No
     asyncio.run(main())
 
 
-def test_not_found_at_the_first_call_is_a_wrong_token_too() -> None:
+def test_telegram_not_found_at_first_call_is_wrong_token() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             telegram.trouble("getMe", status=404, words="Not Found")
@@ -322,7 +322,7 @@ def test_not_found_at_the_first_call_is_a_wrong_token_too() -> None:
     asyncio.run(main())
 
 
-def test_a_webhook_that_somebody_left_is_taken_away_before_polling() -> None:
+def test_telegram_foreign_webhook_is_deleted_before_polling() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram, asyncio.TaskGroup() as group:
             telegram.feed.set_webhook({"url": "https://elsewhere.example/x"}, group)
@@ -344,7 +344,7 @@ def test_a_webhook_that_somebody_left_is_taken_away_before_polling() -> None:
         {"status": 429, "retry_after": 5},
     ],
 )
-def test_a_poll_that_fails_ends_the_run_so_that_it_is_started_again(
+def test_telegram_failed_poll_ends_run_for_restart(
     trouble: dict[str, Json],
 ) -> None:
     async def main() -> None:
@@ -358,7 +358,7 @@ def test_a_poll_that_fails_ends_the_run_so_that_it_is_started_again(
     asyncio.run(main())
 
 
-def test_a_server_that_is_away_is_unreachable_without_a_word_of_the_token() -> None:
+def test_telegram_unreachable_server_error_hides_token() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             channel = bot(telegram)
@@ -373,7 +373,7 @@ def test_a_server_that_is_away_is_unreachable_without_a_word_of_the_token() -> N
 # Commands
 
 
-def test_our_commands_and_custom_ones_are_listed_once_each_as_telegram_allows() -> None:
+def test_telegram_commands_are_listed_once_as_allowed() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             custom: list[Json] = [
@@ -398,7 +398,7 @@ def test_our_commands_and_custom_ones_are_listed_once_each_as_telegram_allows() 
     asyncio.run(main())
 
 
-def test_commands_that_are_not_wanted_are_taken_away() -> None:
+def test_telegram_unwanted_commands_are_deleted() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             telegram.world.commands = [{"command": "old", "description": "old"}]
@@ -412,7 +412,7 @@ def test_commands_that_are_not_wanted_are_taken_away() -> None:
     asyncio.run(main())
 
 
-def test_a_list_of_commands_that_is_refused_is_no_reason_to_stop(
+def test_telegram_refused_command_list_does_not_stop_channel(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -430,7 +430,7 @@ def test_a_list_of_commands_that_is_refused_is_no_reason_to_stop(
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_a_press_is_heard_and_its_clock_stops_whoever_pressed(leaves: bool) -> None:
+def test_telegram_button_press_is_received_and_answered(leaves: bool) -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             desk, channel = Desk(leaves=leaves), bot(telegram)
@@ -447,7 +447,7 @@ def test_a_press_is_heard_and_its_clock_stops_whoever_pressed(leaves: bool) -> N
     asyncio.run(main())
 
 
-def test_a_press_that_cannot_be_answered_is_kept_all_the_same() -> None:
+def test_telegram_button_press_answer_failure_still_stores_press() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             desk, channel = Desk(), bot(telegram)
@@ -466,7 +466,7 @@ def test_a_press_that_cannot_be_answered_is_kept_all_the_same() -> None:
     asyncio.run(main())
 
 
-def test_reactions_to_our_messages_are_heard_and_those_to_others_when_all_are_asked_for() -> None:
+def test_telegram_reactions_are_received_as_configured() -> None:
     async def main(wanted: str) -> list[str]:
         async with TelegramServer() as telegram:
             desk, channel = Desk(), bot(telegram, reactionNotifications=wanted)
@@ -496,7 +496,7 @@ def hooked(telegram: TelegramServer, **said: Json) -> Telegram:
 
 @asynccontextmanager
 async def door(channel: Telegram) -> AsyncIterator[str]:
-    """What the gateway does with a request for the channel's path."""
+    """Handle a request for the channel's path as the gateway does."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await read_request(reader)
@@ -509,7 +509,7 @@ async def door(channel: Telegram) -> AsyncIterator[str]:
         yield server.url
 
 
-def test_telegram_calls_and_the_message_is_kept_before_it_is_answered() -> None:
+def test_telegram_webhook_stores_message_before_response() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             channel, desk = hooked(telegram), Desk(StoreError("no room"), StoreError("no room"))
@@ -527,7 +527,7 @@ def test_telegram_calls_and_the_message_is_kept_before_it_is_answered() -> None:
     asyncio.run(main())
 
 
-def test_a_message_by_webhook_and_by_poll_has_the_same_id() -> None:
+def test_telegram_webhook_and_poll_give_same_message_id() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             channel, desk = hooked(telegram), Desk()
@@ -558,7 +558,7 @@ def test_a_message_by_webhook_and_by_poll_has_the_same_id() -> None:
         {"authorization": SECRET},
     ],
 )
-def test_who_does_not_know_the_secret_is_not_heard(headers: dict[str, str]) -> None:
+def test_telegram_webhook_without_secret_is_refused(headers: dict[str, str]) -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             channel, desk = hooked(telegram), Desk()
@@ -572,7 +572,7 @@ def test_who_does_not_know_the_secret_is_not_heard(headers: dict[str, str]) -> N
     asyncio.run(main())
 
 
-def test_a_bot_that_polls_admits_nobody() -> None:
+def test_telegram_polling_bot_refuses_webhooks() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             channel = bot(telegram)
@@ -596,7 +596,7 @@ def test_a_bot_that_polls_admits_nobody() -> None:
         (b'{"update_id": 1, "poll": {}}', 200),
     ],
 )
-def test_whatever_is_posted_is_answered(body: bytes, status: int) -> None:
+def test_telegram_webhook_any_body_is_answered(body: bytes, status: int) -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             channel = hooked(telegram)
@@ -609,7 +609,7 @@ def test_whatever_is_posted_is_answered(body: bytes, status: int) -> None:
     asyncio.run(main())
 
 
-def test_an_address_that_telegram_refuses_is_told_with_what_helps() -> None:
+def test_telegram_refused_webhook_address_is_explained() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             plain = bot(telegram, webhookUrl="http://bot.example", webhookSecret=SECRET)
@@ -622,7 +622,7 @@ def test_an_address_that_telegram_refuses_is_told_with_what_helps() -> None:
 # Files
 
 
-def test_a_file_is_fetched() -> None:
+def test_telegram_file_is_fetched() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             desk, channel = Desk(), bot(telegram)
@@ -645,7 +645,7 @@ def test_a_file_is_fetched() -> None:
     asyncio.run(main())
 
 
-def test_a_file_over_what_telegram_gives_is_known_beforehand_or_told_by_it() -> None:
+def test_telegram_file_over_limit_is_refused_before_or_by_server() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             theirs = bot(telegram, apiRoot="https://api.telegram.org")
@@ -659,7 +659,7 @@ def test_a_file_over_what_telegram_gives_is_known_beforehand_or_told_by_it() -> 
 
 
 @pytest.mark.parametrize("path", ["/var/lib/x", "../../bot/getMe", "a/../b", "", 5])
-def test_a_file_is_not_had_from_a_path_that_is_none(path: Json) -> None:
+def test_telegram_file_path_that_is_invalid_is_not_fetched(path: Json) -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             told = {"ok": True, "result": {"file_id": "x", "file_path": path}}
@@ -670,10 +670,10 @@ def test_a_file_is_not_had_from_a_path_that_is_none(path: Json) -> None:
     asyncio.run(main())
 
 
-# Health, and what it can do
+# Health, and features
 
 
-def test_a_probe_says_who_we_are_and_leaves_no_connection_behind() -> None:
+def test_telegram_probe_returns_name_and_closes_connection() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             assert await bot(telegram).probe() == "@lobster_bot"
@@ -686,7 +686,7 @@ def test_a_probe_says_who_we_are_and_leaves_no_connection_behind() -> None:
     asyncio.run(main())
 
 
-def test_a_proxy_of_the_config_is_used() -> None:
+def test_telegram_proxy_of_config_is_used() -> None:
     async def main() -> None:
         asked = list[str]()
 
@@ -705,7 +705,7 @@ def test_a_proxy_of_the_config_is_used() -> None:
     asyncio.run(main())
 
 
-def test_it_can_all_that_telegram_can() -> None:
+def test_telegram_supports_all_features() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             channel = bot(telegram)
@@ -714,13 +714,17 @@ def test_it_can_all_that_telegram_can() -> None:
             able = channel.capabilities
             assert (able.text_limit, able.unit, able.dialect) == (4_000, "utf16", "telegram")
             assert (able.caption_limit, able.media_max_bytes) == (1_024, 50 * 1024 * 1024)
-            assert (able.retry.attempts, able.retry.least_s, able.retry.most_s) == (3, 0.4, 30.0)
+            assert (able.retry.attempts, able.retry.min_delay_s, able.retry.max_delay_s) == (
+                3,
+                0.4,
+                30.0,
+            )
             assert not able.idempotent
 
     asyncio.run(main())
 
 
-def test_a_token_in_a_file_or_in_the_environment_is_found(tmp_path: Path) -> None:
+def test_telegram_token_of_file_or_environment_is_found(tmp_path: Path) -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             file = tmp_path / "token"
@@ -736,7 +740,7 @@ def test_a_token_in_a_file_or_in_the_environment_is_found(tmp_path: Path) -> Non
     asyncio.run(main())
 
 
-def test_typing_is_shown_in_the_right_place() -> None:
+def test_telegram_typing_is_shown_in_chat_and_topic() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             telegram.say("hi", chat=GROUP, thread=42)

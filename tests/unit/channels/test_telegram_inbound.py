@@ -1,4 +1,4 @@
-"""Updates of Telegram's as Inbounds: a table of what comes, and what must not break anything."""
+"""Telegram updates as inbound messages: a table of updates, and malformed ones."""
 
 import json
 from typing import Any
@@ -38,10 +38,10 @@ def entity(kind: str, offset: int, length: int, **more: Any) -> dict[str, Any]:
     return {"type": kind, "offset": offset, "length": length, **more}
 
 
-# Where and who
+# Chat and sender
 
 
-def test_a_private_message_is_direct_and_says_who_wrote_it() -> None:
+def test_to_inbound_private_message_is_direct_with_sender() -> None:
     found = read(text="hi")
     assert (found.id, found.sender, found.text, found.at_ms) == (
         "11:5",
@@ -59,29 +59,29 @@ def test_a_private_message_is_direct_and_says_who_wrote_it() -> None:
 
 
 @pytest.mark.parametrize("kind", ["group", "supergroup"])
-def test_a_group_is_a_group_with_its_title(kind: str) -> None:
+def test_to_inbound_group_message_has_group_title(kind: str) -> None:
     found = read(text="hi", chat={**GROUP, "type": kind})
     assert (found.id, found.occasion.kind, found.occasion.title) == ("-1001:5", "group", "Reef")
 
 
-def test_a_post_of_a_channel_is_the_channels_own() -> None:
+def test_to_inbound_channel_post_has_channel_as_sender() -> None:
     posted = {"chat": CHANNEL, "sender_chat": CHANNEL, "from": None}
     found = read("channel_post", text="news", **posted)
     assert (found.sender, found.occasion.kind, found.occasion.name) == ("-1009", "channel", "News")
 
 
-def test_a_hidden_admin_is_the_group_and_not_the_bot_telegram_puts_there() -> None:
+def test_to_inbound_anonymous_admin_has_group_as_sender() -> None:
     hidden = {"id": 1087968824, "is_bot": True, "first_name": "Group"}
     found = read(text="hi", chat=GROUP, sender_chat=GROUP, **{"from": hidden})
     assert (found.sender, found.occasion.name, found.occasion.is_bot) == ("-1001", "Reef", False)
 
 
-def test_another_bot_is_told_as_one() -> None:
+def test_to_inbound_message_of_other_bot_is_marked() -> None:
     other = {"id": 12, "is_bot": True, "first_name": "Other", "username": "other_bot"}
     assert read(text="hi", chat=GROUP, **{"from": other}).occasion.is_bot
 
 
-def test_our_own_words_are_not_heard() -> None:
+def test_to_inbound_own_message_returns_none() -> None:
     assert READER.read({"message": message(text="hi", chat=GROUP, **{"from": US})}, 0) is None
 
 
@@ -98,13 +98,13 @@ def test_our_own_words_are_not_heard() -> None:
         (DM, {"message_thread_id": 42, "is_topic_message": True}, "42"),
     ],
 )
-def test_a_topic_is_a_thread_and_a_chain_of_replies_is_none(
+def test_to_inbound_topic_is_thread_and_reply_chain_is_not(
     chat: dict[str, Any], fields: dict[str, Any], thread: str | None
 ) -> None:
     assert read(text="hi", chat=chat, **fields).address.thread == thread
 
 
-def test_the_first_line_of_a_topic_is_nothing_to_answer() -> None:
+def test_to_inbound_first_topic_message_is_no_reply() -> None:
     head = {"message_id": 42, "chat": FORUM, "from": US, "forum_topic_created": {"name": "x"}}
     topic = {"message_thread_id": 42, "is_topic_message": True, "chat": FORUM}
     occasion = read(text="hi", reply_to_message=head, **topic).occasion
@@ -137,38 +137,40 @@ def test_the_first_line_of_a_topic_is_nothing_to_answer() -> None:
         ("x", [entity("mention", -5, 2**70)], False, True),
     ],
 )
-def test_who_is_spoken_to(text: str, entities: list[Any], mentioned: bool, elsewhere: bool) -> None:
+def test_to_inbound_detects_mention(
+    text: str, entities: list[Any], mentioned: bool, elsewhere: bool
+) -> None:
     occasion = read(text=text, entities=entities, chat=GROUP).occasion
     assert (occasion.mentioned, occasion.elsewhere) == (mentioned, elsewhere)
 
 
-def test_a_command_to_us_loses_our_name() -> None:
+def test_to_inbound_command_for_us_loses_bot_name() -> None:
     found = read(text="/model@Lobster_Bot opus", entities=[entity("bot_command", 0, 18)])
     assert (found.text, found.occasion.mentioned) == ("/model opus", True)
 
 
-def test_a_command_to_another_bot_is_left_as_it_is() -> None:
+def test_to_inbound_command_for_other_bot_is_unchanged() -> None:
     found = read(text="/new@other_bot", entities=[entity("bot_command", 0, 14)])
     assert (found.text, found.occasion.elsewhere) == ("/new@other_bot", True)
 
 
-def test_a_mention_in_a_caption_counts() -> None:
+def test_to_inbound_mention_in_caption_counts() -> None:
     photo = [{"file_id": "p", "file_unique_id": "u", "width": 1, "height": 1}]
     said = {"caption": "@lobster_bot look", "caption_entities": [entity("mention", 0, 12)]}
     found = read(photo=photo, chat=GROUP, **said)
     assert found.occasion.mentioned and found.text == "@lobster_bot look"
 
 
-# Answers, quotes, forwards, edits
+# Replies, quotes, forwards, edits
 
 
-def test_an_answer_to_us_is_told_with_what_we_said() -> None:
+def test_to_inbound_reply_to_us_has_quoted_text() -> None:
     ours = {"message_id": 4, "chat": DM, "from": US, "text": "shall I?"}
     occasion = read(text="yes", reply_to_message=ours).occasion
     assert (occasion.reply_to, occasion.answers_us, occasion.quoted) == ("4", True, "shall I?")
 
 
-def test_the_part_that_was_quoted_is_what_is_told() -> None:
+def test_to_inbound_partial_quote_is_quoted_text() -> None:
     ours = {"message_id": 4, "chat": DM, "from": ADA, "text": "one two three"}
     occasion = read(text="?", reply_to_message=ours, quote={"text": "two", "position": 4}).occasion
     assert (occasion.answers_us, occasion.quoted) == (False, "two")
@@ -184,11 +186,11 @@ def test_the_part_that_was_quoted_is_what_is_told() -> None:
         ({"type": "new_kind"}, "somebody"),
     ],
 )
-def test_whose_words_were_forwarded(origin: dict[str, Any], whose: str) -> None:
+def test_to_inbound_forwarded_message_names_origin(origin: dict[str, Any], whose: str) -> None:
     assert read(text="hi", forward_origin=origin).occasion.forwarded == whose
 
 
-def test_an_edit_is_a_message_of_its_own() -> None:
+def test_to_inbound_edit_is_separate_message() -> None:
     found = read("edited_message", text="hi!", edit_date=1_780_000_009)
     assert (found.id, found.occasion.is_edit, found.at_ms) == (
         "11:5:1780000009",
@@ -236,17 +238,17 @@ def file(**more: Any) -> dict[str, Any]:
         ("voice", file(file_size=-1), Media("voice", "audio/ogg", "", 0, "F")),
     ],
 )
-def test_a_file_is_told_by_its_kind_and_how_it_is_had(field: str, value: Any, media: Media) -> None:
+def test_to_inbound_file_has_kind_and_fetch_id(field: str, value: Any, media: Media) -> None:
     assert read(**{field: value}).media == (media,)
 
 
-def test_files_that_were_sent_together_say_so() -> None:
+def test_to_inbound_album_has_group_id() -> None:
     photo = [{"file_id": "p", "width": 9, "height": 9}]
     assert read(photo=photo, media_group_id="13").occasion.album == "13"
     assert read(photo=photo).occasion.album == ""
 
 
-def test_an_animation_comes_once_although_telegram_names_it_twice() -> None:
+def test_to_inbound_animation_has_one_file() -> None:
     found = read(animation=file(file_name="a.mp4"), document=file(file_name="a.mp4"))
     assert found.media == (Media("video", "video/mp4", "a.mp4", 9, "F"),)
 
@@ -278,7 +280,7 @@ def test_an_animation_comes_once_although_telegram_names_it_twice() -> None:
         ({"sticker": file(emoji="🦞")}, "[sticker 🦞]"),
     ],
 )
-def test_what_is_no_text_is_put_into_words(fields: dict[str, Any], text: str) -> None:
+def test_to_inbound_content_without_text_is_described(fields: dict[str, Any], text: str) -> None:
     assert read(**fields).text == text
 
 
@@ -292,7 +294,7 @@ def test_what_is_no_text_is_put_into_words(fields: dict[str, Any], text: str) ->
         {},
     ],
 )
-def test_what_says_nothing_is_passed_over(fields: dict[str, Any]) -> None:
+def test_to_inbound_message_without_content_returns_none(fields: dict[str, Any]) -> None:
     assert READER.read({"message": message(**fields)}, 0) is None
 
 
@@ -304,7 +306,7 @@ def press(**more: Any) -> dict[str, Any]:
     return {"id": "77", "from": ADA, "message": under, "chat_instance": "1", "data": "yes", **more}
 
 
-def test_a_press_says_what_the_button_holds_and_is_meant_for_us() -> None:
+def test_to_inbound_button_press_has_data_and_mention() -> None:
     update = {"callback_query": press()}
     found = READER.read(update, NOW_MS)
     assert found is not None
@@ -320,7 +322,7 @@ def test_a_press_says_what_the_button_holds_and_is_meant_for_us() -> None:
     assert is_press(update) == "77"
 
 
-def test_a_press_under_a_message_that_is_too_old_to_be_shown_still_counts() -> None:
+def test_to_inbound_button_press_on_old_message_counts() -> None:
     found = READER.read(
         {"callback_query": press(message={"message_id": 4, "date": 0, "chat": DM})}, 0
     )
@@ -328,7 +330,7 @@ def test_a_press_under_a_message_that_is_too_old_to_be_shown_still_counts() -> N
 
 
 @pytest.mark.parametrize("broken", [{"data": None}, {"message": None}, {"from": None}, {"id": 7}])
-def test_a_press_without_its_parts_is_passed_over(broken: dict[str, Any]) -> None:
+def test_to_inbound_button_press_without_parts_returns_none(broken: dict[str, Any]) -> None:
     assert READER.read({"callback_query": press(**broken)}, 0) is None
 
 
@@ -346,7 +348,7 @@ def reaction(*emoji: str, old: tuple[str, ...] = ()) -> dict[str, Any]:
     }
 
 
-def test_a_reaction_tells_what_was_added() -> None:
+def test_to_inbound_reaction_has_added_emoji() -> None:
     found = READER.read({"message_reaction": reaction("👍", "🔥", old=("👍",))}, 0)
     assert found is not None
     assert found.text == "[reacted with 🔥 to message 4]"
@@ -354,11 +356,11 @@ def test_a_reaction_tells_what_was_added() -> None:
     assert found.occasion.reply_to == "4" and not found.occasion.answers_us
 
 
-def test_a_reaction_that_was_taken_back_says_nothing() -> None:
+def test_to_inbound_removed_reaction_returns_none() -> None:
     assert READER.read({"message_reaction": reaction(old=("👍",))}, 0) is None
 
 
-def test_reactions_are_heard_only_when_they_are_asked_for() -> None:
+def test_to_inbound_reactions_only_when_configured() -> None:
     deaf = Reader("telegram", "default", ME)
     assert deaf.read({"message_reaction": reaction("👍")}, 0) is None
 
@@ -381,11 +383,11 @@ def test_reactions_are_heard_only_when_they_are_asked_for() -> None:
         ("9" * 40, 0),
     ],
 )
-def test_a_message_is_known_by_each_of_our_ids_for_it(id_: str, number: int) -> None:
+def test_to_inbound_message_id_matches_each_form(id_: str, number: int) -> None:
     assert message_number(id_, "-1001") == number
 
 
-# Whatever comes
+# Any update
 
 
 JSON = st.recursive(
@@ -413,13 +415,13 @@ OBJECTS = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(KINDS), OBJECTS))
-def test_whatever_comes_nothing_breaks(update: dict[str, Any]) -> None:
+def test_to_inbound_any_update_raises_nothing(update: dict[str, Any]) -> None:
     READER.read(update, 0)
     is_press(update)
 
 
 @given(st.sampled_from(KINDS[:6]), st.dictionaries(st.sampled_from(FIELDS), OBJECTS, max_size=6))
-def test_one_wrong_field_in_a_good_message_breaks_nothing_and_can_be_kept(
+def test_to_inbound_one_wrong_field_is_tolerated_and_storable(
     kind: str, wrong: dict[str, Any]
 ) -> None:
     found = READER.read({kind: {**message(text="hi"), **press(), **wrong}}, 0)
@@ -430,31 +432,29 @@ def test_one_wrong_field_in_a_good_message_breaks_nothing_and_can_be_kept(
 
 
 @pytest.mark.parametrize("broken", ["chat", "from", "message_id"])
-def test_a_message_without_what_it_needs_is_passed_over(broken: str) -> None:
+def test_to_inbound_message_without_required_part_returns_none(broken: str) -> None:
     wrongs: tuple[Any, ...] = (None, "text", [], {}, {"first_name": "Eve"}, True, 1.5)
     for wrong in wrongs:
         assert READER.read({"message": {**message(text="hi"), broken: wrong}}, 0) is None
 
 
-def test_a_place_that_is_nowhere_is_not_told() -> None:
+def test_to_inbound_location_without_coordinates_returns_none() -> None:
     for far in (10**400, -(10**400), 1e300, float("nan"), 181):
         assert read(location={"latitude": far, "longitude": 0}).text == "[location: ]"
 
 
-def test_a_text_without_end_is_cut() -> None:
+def test_to_inbound_endless_text_is_cut() -> None:
     found = read(text="x" * 10_000_000, entities=[entity("mention", 0, 2**40)] * 10_000)
     assert len(found.text) == MAX_TEXT_CHARS
 
 
-def test_half_characters_and_zero_bytes_do_not_reach_the_store() -> None:
+def test_to_inbound_lone_surrogates_and_nul_are_removed() -> None:
     found = read(text=json.loads('"a\\ud83dz\\u0000b"'))
     assert found.text == "a\ufffdzb"
 
 
 @given(st.text(), st.integers(0, 30), st.integers(0, 30))
-def test_cutting_by_utf16_units_agrees_with_counting_by_them(
-    text: str, start: int, length: int
-) -> None:
+def test_slice_utf16_agrees_with_utf16_length(text: str, start: int, length: int) -> None:
     text = clean(text)
     units = [unit for ch in text for unit in [ch] * utf16_len(ch)]
     piece = cut(text, start, length)

@@ -1,4 +1,4 @@
-"""What we write for Telegram, the strict fake can read: whatever a model wrote."""
+"""Our HTML for Telegram parses in the strict fake, for any text of a model."""
 
 import pytest
 from hypothesis import example, given
@@ -24,7 +24,7 @@ TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=12), max_size=40).ma
 @example(text="**a" * 500)
 @example(text="> " * 300 + "x")
 @example(text="🦞" * 5_000)
-def test_every_part_can_be_read_and_fits_as_telegram_counts(limit: int, text: str) -> None:
+def test_telegram_parts_any_text_parses_and_fits_limit(limit: int, text: str) -> None:
     able = Capabilities(text_limit=limit, unit="utf16", dialect="telegram")
     for part in parts(text, able):
         shown, marked = trimmed(*parse(part))

@@ -1,4 +1,4 @@
-"""The bot speaks: what is sent, what is tried when Telegram refuses, and what an error means."""
+"""Sending: calls, fallbacks after a refusal, and the meaning of errors."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from tests.unit.channels.telegram_stage import bot, send, to
 
 
 def at_work(play: Any, **said: Json) -> None:
-    """A chat with Ada and one with a group, and a bot that may write there."""
+    """Run a body with a private chat, a group, and a bot that may write there."""
     known: dict[str, Any] = {"server": said.pop("server", {})}
 
     async def main() -> None:
@@ -28,10 +28,10 @@ def at_work(play: Any, **said: Json) -> None:
     asyncio.run(main())
 
 
-# Words
+# Text
 
 
-def test_words_arrive_with_their_markup_and_the_receipt_is_their_number() -> None:
+def test_send_text_arrives_with_markup_and_receipt() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         receipt = await send(channel, "a <b>bold</b> &lt;word&gt; <pre><code>x</code></pre>")
         (sent,) = telegram.sent(ADA)
@@ -48,7 +48,7 @@ def test_words_arrive_with_their_markup_and_the_receipt_is_their_number() -> Non
     at_work(play)
 
 
-def test_a_message_answers_another_one_also_by_the_id_it_came_with() -> None:
+def test_send_reply_accepts_both_forms_of_message_id() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         for id_ in ("1", f"{ADA}:1", f"{ADA}:1:1780000000", "999", "callback:7", "-5:1"):
             await send(channel, "yes", reply_to=id_)
@@ -58,7 +58,7 @@ def test_a_message_answers_another_one_also_by_the_id_it_came_with() -> None:
     at_work(play)
 
 
-def test_a_silent_message_without_a_preview() -> None:
+def test_send_silent_without_link_preview() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         await send(channel, "hi", silent=True)
         (call,) = telegram.books.of("sendMessage")
@@ -68,7 +68,7 @@ def test_a_silent_message_without_a_preview() -> None:
     at_work(play, linkPreview=False)
 
 
-def test_a_topic_is_named_and_the_general_one_is_not() -> None:
+def test_send_topic_is_named_except_general() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         telegram.say("hi", chat=GROUP, thread=42)
         await send(channel, "there", chat=GROUP, thread="42")
@@ -84,7 +84,7 @@ def test_a_topic_is_named_and_the_general_one_is_not() -> None:
     at_work(play)
 
 
-def test_a_public_channel_is_known_by_its_name() -> None:
+def test_send_public_channel_is_addressed_by_name() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         telegram.world.chat(-1009, "channel", "News").shown["username"] = "news"
         await channel.send(Outbound(Address("telegram", "@news"), "hi"))
@@ -94,7 +94,7 @@ def test_a_public_channel_is_known_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("chat", ["", "ada", "@", "1e5", "٣", "-", "9" * 30])
-def test_what_is_no_chat_is_refused_before_anybody_is_asked(chat: str) -> None:
+def test_send_invalid_chat_is_refused_without_call(chat: str) -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         with pytest.raises(SendFailed) as caught:
             await channel.send(Outbound(Address("telegram", chat), "hi"))
@@ -106,7 +106,7 @@ def test_what_is_no_chat_is_refused_before_anybody_is_asked(chat: str) -> None:
 # Buttons
 
 
-def test_buttons_stand_in_rows_and_one_that_telegram_would_refuse_is_left_out(
+def test_send_buttons_are_in_rows_and_invalid_ones_dropped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
@@ -140,7 +140,7 @@ def test_buttons_stand_in_rows_and_one_that_telegram_would_refuse_is_left_out(
         ([], False, False),
     ],
 )
-def test_buttons_are_shown_where_the_config_says(
+def test_send_buttons_are_shown_where_configured(
     features: Json, private: bool, group: bool
 ) -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
@@ -152,10 +152,10 @@ def test_buttons_are_shown_where_the_config_says(
     at_work(play, capabilities=features)
 
 
-# What is tried after a refusal
+# Fallbacks after a refusal
 
 
-def test_markup_that_telegram_cannot_read_is_sent_once_as_plain_words() -> None:
+def test_send_unparsable_markup_is_resent_once_as_plain_text() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         await send(channel, "a <b>bold</b> <blink>&lt;word&gt;</blink> & more")
         (sent,) = telegram.sent(ADA)
@@ -166,7 +166,7 @@ def test_markup_that_telegram_cannot_read_is_sent_once_as_plain_words() -> None:
     at_work(play)
 
 
-def test_words_that_are_refused_twice_are_given_up() -> None:
+def test_send_text_refused_twice_fails_permanently() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         words = "Bad Request: can't parse entities: whatever"
         telegram.trouble("sendMessage", status=400, words=words, times=5)
@@ -177,7 +177,7 @@ def test_words_that_are_refused_twice_are_given_up() -> None:
     at_work(play)
 
 
-def test_a_group_that_became_a_supergroup_is_written_to_under_its_new_id(
+def test_send_migrated_group_uses_new_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
@@ -194,7 +194,7 @@ def test_a_group_that_became_a_supergroup_is_written_to_under_its_new_id(
     assert "-77" in caplog.text and "-10077" in caplog.text
 
 
-# What an error means
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_group_that_became_a_supergroup_is_written_to_under_its_new_id(
         ({"status": 400, "words": "Bad Request: message is too long"}, False, None),
     ],
 )
-def test_a_refusal_says_whether_another_try_makes_sense(
+def test_send_refusal_says_whether_retry_is_useful(
     trouble: dict[str, Json], retryable: bool, after_s: float | None
 ) -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
@@ -222,7 +222,7 @@ def test_a_refusal_says_whether_another_try_makes_sense(
 
 @pytest.mark.parametrize("taken", [True, False])
 @pytest.mark.parametrize("trouble", [{"status": 500}, {"status": 502, "page": True}, {"status": 0}])
-def test_nobody_knows_what_became_of_a_call_that_was_not_answered(
+def test_send_without_response_leaves_outcome_unknown(
     trouble: dict[str, Json], taken: bool
 ) -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
@@ -236,7 +236,7 @@ def test_nobody_knows_what_became_of_a_call_that_was_not_answered(
     at_work(play)
 
 
-def test_a_call_that_is_not_answered_in_time_is_not_known_either(
+def test_send_timeout_leaves_outcome_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(api, "LEAST_ANSWER_S", 0.0)
@@ -250,7 +250,7 @@ def test_a_call_that_is_not_answered_in_time_is_not_known_either(
     at_work(play, timeoutSeconds=1)
 
 
-def test_what_cannot_be_reached_was_not_sent() -> None:
+def test_send_unreachable_server_is_retryable() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             channel = bot(telegram)
@@ -261,7 +261,7 @@ def test_what_cannot_be_reached_was_not_sent() -> None:
     asyncio.run(main())
 
 
-def test_a_token_that_was_revoked_stops_the_channel() -> None:
+def test_send_revoked_token_stops_channel() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         telegram.token = "700000001:another"
         with pytest.raises(ChannelAuthFailed):
@@ -279,7 +279,7 @@ def test_a_token_that_was_revoked_stops_the_channel() -> None:
         ("user is deactivated", "gone"),
     ],
 )
-def test_who_does_not_want_us_is_told_with_what_helps(words: str, fix: str) -> None:
+def test_send_blocked_by_user_is_explained(words: str, fix: str) -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         telegram.acts.block(ADA, words)
         with pytest.raises(SendFailed) as caught:
@@ -289,7 +289,7 @@ def test_who_does_not_want_us_is_told_with_what_helps(words: str, fix: str) -> N
     at_work(play)
 
 
-def test_a_chat_that_is_not_there_is_told_with_what_helps() -> None:
+def test_send_unknown_chat_is_explained() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         with pytest.raises(SendFailed, match="chat not found") as caught:
             await send(channel, "hi", chat=404)
@@ -298,7 +298,7 @@ def test_a_chat_that_is_not_there_is_told_with_what_helps() -> None:
     at_work(play)
 
 
-def test_no_error_and_no_line_of_the_log_tells_the_token(
+def test_send_errors_and_logs_hide_token(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -318,10 +318,10 @@ def test_no_error_and_no_line_of_the_log_tells_the_token(
     at_work(play)
 
 
-# Changing what was said
+# Editing and deleting
 
 
-def test_a_message_is_changed_and_changed_already_is_no_error() -> None:
+def test_edit_unchanged_message_is_no_error() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         receipt = await send(channel, "one")
         await channel.edit(to(), receipt.message_id, "<i>two</i>")
@@ -339,7 +339,7 @@ def test_a_message_is_changed_and_changed_already_is_no_error() -> None:
     at_work(play)
 
 
-def test_a_change_with_markup_that_cannot_be_read_is_made_in_plain_words() -> None:
+def test_edit_unparsable_markup_falls_back_to_plain_text() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         receipt = await send(channel, "one")
         await channel.edit(to(), receipt.message_id, "two <nothing>")
@@ -348,7 +348,7 @@ def test_a_change_with_markup_that_cannot_be_read_is_made_in_plain_words() -> No
     at_work(play)
 
 
-def test_a_message_is_taken_back_once() -> None:
+def test_delete_missing_message_is_no_error() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         receipt = await send(channel, "one")
         await channel.delete(to(), receipt.message_id)
@@ -359,7 +359,7 @@ def test_a_message_is_taken_back_once() -> None:
     at_work(play)
 
 
-def test_a_reaction_is_put_and_taken_away_and_not_every_emoji_is_one() -> None:
+def test_react_sets_and_clears_and_rejects_unknown_emoji() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         shown = telegram.world.chats[ADA].reactions
         await channel.react(to(), f"{ADA}:1", "👀")
@@ -376,7 +376,7 @@ def test_a_reaction_is_put_and_taken_away_and_not_every_emoji_is_one() -> None:
 # Drafts
 
 
-def test_a_draft_is_shown_under_one_number_in_private_chats_only() -> None:
+def test_draft_uses_one_id_in_private_chats_only() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         assert channel.can_draft(to()) and not channel.can_draft(to(GROUP))
         await channel.draft(to(), "run-1", "one")
@@ -391,7 +391,7 @@ def test_a_draft_is_shown_under_one_number_in_private_chats_only() -> None:
     at_work(play)
 
 
-def test_a_server_that_knows_no_drafts_is_asked_once() -> None:
+def test_draft_unsupported_server_is_called_once() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         await channel.draft(to(), "run-1", "one")
         await channel.draft(to(), "run-1", "one two")
@@ -402,7 +402,7 @@ def test_a_server_that_knows_no_drafts_is_asked_once() -> None:
     at_work(play, server={"without": ("sendMessageDraft",)})
 
 
-def test_a_draft_that_comes_too_fast_says_how_long_to_wait() -> None:
+def test_draft_rate_limit_has_retry_after() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         telegram.trouble("sendMessageDraft", status=429, retry_after=3)
         with pytest.raises(SendFailed) as caught:
@@ -429,7 +429,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
         ("video", "a.mp4", "video/mp4", "video"),
     ],
 )
-def test_a_file_is_sent_as_what_it_is_with_its_words(
+def test_send_file_uses_method_of_its_kind_with_caption(
     tmp_path: Path, kind: MediaKind, name: str, mime: str, field: str
 ) -> None:
     (tmp_path / "file").write_bytes(PNG)
@@ -446,7 +446,7 @@ def test_a_file_is_sent_as_what_it_is_with_its_words(
     at_work(play)
 
 
-def test_a_recording_is_a_voice_when_that_is_asked_for(tmp_path: Path) -> None:
+def test_send_audio_as_voice_when_requested(tmp_path: Path) -> None:
     (tmp_path / "a.mp3").write_bytes(PNG)
 
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
@@ -461,7 +461,7 @@ def test_a_recording_is_a_voice_when_that_is_asked_for(tmp_path: Path) -> None:
     at_work(play)
 
 
-def test_a_picture_that_telegram_does_not_take_as_one_goes_as_a_file(tmp_path: Path) -> None:
+def test_send_image_unsupported_as_photo_goes_as_document(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     (tmp_path / "big.png").write_bytes(PNG + bytes(10 * 1024 * 1024))
 
@@ -475,7 +475,7 @@ def test_a_picture_that_telegram_does_not_take_as_one_goes_as_a_file(tmp_path: P
     at_work(play)
 
 
-def test_a_file_that_telegram_has_is_sent_by_its_name_there() -> None:
+def test_send_file_known_to_telegram_is_sent_by_id() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         file = telegram.world.add_file(PNG, "documents/{number}")
         await send(channel, "", media=(Media("document", ref=file.id),))
@@ -484,7 +484,7 @@ def test_a_file_that_telegram_has_is_sent_by_its_name_there() -> None:
     at_work(play)
 
 
-def test_a_caption_that_cannot_be_read_goes_as_plain_words(tmp_path: Path) -> None:
+def test_send_unparsable_caption_goes_as_plain_text(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
 
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
@@ -494,7 +494,7 @@ def test_a_caption_that_cannot_be_read_goes_as_plain_words(tmp_path: Path) -> No
     at_work(play)
 
 
-def test_a_file_that_is_too_large_or_missing_is_given_up(tmp_path: Path) -> None:
+def test_send_file_too_large_or_missing_fails_permanently(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(bytes(1024 * 1024 + 1))
 
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
@@ -507,7 +507,7 @@ def test_a_file_that_is_too_large_or_missing_is_given_up(tmp_path: Path) -> None
     at_work(play, mediaMaxMb=1)
 
 
-def test_one_message_carries_one_file() -> None:
+def test_send_message_has_one_file() -> None:
     async def play(telegram: TelegramServer, channel: Telegram) -> None:
         two = (Media(ref="a"), Media(ref="b"))
         for more in ({"media": two}, {"media": two[:1], "replaces": "1"}):

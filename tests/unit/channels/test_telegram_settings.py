@@ -1,4 +1,4 @@
-"""What the config says of a bot: every key of the original, its token, its webhook."""
+"""The config of a bot: OpenClaw's keys, its token, its webhook."""
 
 import logging
 from pathlib import Path
@@ -28,7 +28,7 @@ def make(account: str = "default", env: dict[str, str] | None = None, **said: An
 
 
 def example(known: Known) -> Any:
-    """A value that the original takes for a key."""
+    """Return a value that OpenClaw accepts for a key."""
     if known.children:
         if "<key>" in known.children:
             return {"-100": example(known.children["<key>"])}
@@ -43,7 +43,7 @@ def example(known: Known) -> Any:
     return {"boolean": True, "integer": 1, "number": 1, "string": "x"}[kind.split()[0]]
 
 
-def test_every_key_of_the_original_is_taken() -> None:
+def test_telegram_settings_accept_all_keys_of_openclaw() -> None:
     known = lookup(("channels", "telegram"))
     assert known is not None
     tree = {name: example(child) for name, child in known.children.items() if name != "accounts"}
@@ -54,30 +54,30 @@ def test_every_key_of_the_original_is_taken() -> None:
     assert account_settings(config, "telegram", "b", Settings).common.name == "x"
 
 
-def test_a_key_nobody_knows_is_refused() -> None:
+def test_telegram_settings_unknown_key_is_refused() -> None:
     with pytest.raises(ValidationError):
         settings(botTokn=TOKEN)
 
 
-def test_the_token_is_in_no_repr() -> None:
+def test_telegram_settings_repr_hides_token() -> None:
     said = settings(botToken=TOKEN, webhookSecret="hush", proxy="http://u:hunter2@p:1")
     for secret in (TOKEN, "hush", "hunter2"):
         assert secret not in repr(said) + str(said)
 
 
 @pytest.mark.parametrize("token", ["", "x", "654321", "abc:def", f"{TOKEN}/getMe", f"{TOKEN} x"])
-def test_what_is_no_token_is_told_without_being_shown(token: str) -> None:
+def test_telegram_invalid_token_error_hides_token(token: str) -> None:
     with pytest.raises(ConfigError, match=r"channels\.telegram\.botToken") as caught:
         make(botToken=token)
     assert len(token) < 6 or token not in str(caught.value)
 
 
-def test_no_token_says_where_one_is_had() -> None:
+def test_telegram_missing_token_error_has_fix() -> None:
     with pytest.raises(ConfigError, match="BotFather"):
         make()
 
 
-def test_the_environments_token_is_for_the_usual_bot_alone() -> None:
+def test_telegram_environment_token_is_for_default_account() -> None:
     env = {"TELEGRAM_BOT_TOKEN": TOKEN}
     assert make(env=env)
     with pytest.raises(ConfigError):
@@ -85,7 +85,7 @@ def test_the_environments_token_is_for_the_usual_bot_alone() -> None:
     assert find_token(settings(botToken="1:config"), "default", env) == "1:config"
 
 
-def test_a_token_file_that_others_can_read_is_warned_about(
+def test_telegram_token_file_readable_by_others_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -99,13 +99,13 @@ def test_a_token_file_that_others_can_read_is_warned_about(
     assert "chmod 600" in caplog.text and TOKEN not in caplog.text
 
 
-def test_a_token_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_telegram_missing_token_file_raises_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"channels\.telegram\.tokenFile"):
         make(tokenFile=str(tmp_path / "missing"))
 
 
 @pytest.mark.parametrize("secret", [None, "", "with space", "ä", "x" * 257])
-def test_a_webhook_without_a_good_secret_is_refused(secret: str | None) -> None:
+def test_telegram_webhook_without_valid_secret_is_refused(secret: str | None) -> None:
     said: dict[str, Any] = {"botToken": TOKEN, "webhookUrl": "https://bot.example/tg"}
     with pytest.raises(ConfigError, match="webhookSecret"):
         make(**said | ({} if secret is None else {"webhookSecret": secret}))
@@ -135,18 +135,18 @@ def test_a_webhook_without_a_good_secret_is_refused(secret: str | None) -> None:
         ),
     ],
 )
-def test_where_telegram_calls(said: dict[str, Any], path: str, url: str) -> None:
+def test_telegram_webhook_path_follows_url(said: dict[str, Any], path: str, url: str) -> None:
     found = settings(**said)
     assert found.path == path
     assert not path or found.public_url == url
 
 
-def test_a_proxy_of_a_kind_we_do_not_speak_is_refused() -> None:
+def test_telegram_unsupported_proxy_is_refused() -> None:
     with pytest.raises(ValidationError, match="http://"):
         settings(proxy="socks5://localhost:1080")
 
 
-def test_limits_and_retries_are_the_configs_within_telegrams() -> None:
+def test_telegram_limits_and_retries_follow_config() -> None:
     usual, own = (
         settings(),
         settings(
@@ -162,6 +162,6 @@ def test_limits_and_retries_are_the_configs_within_telegrams() -> None:
     assert own.retries == Retry(5, 0.0, 1.0, 0.0)
 
 
-def test_an_address_that_is_none_is_told() -> None:
+def test_telegram_invalid_api_root_is_refused() -> None:
     with pytest.raises(ConfigError):
         make(botToken=TOKEN, apiRoot="api.telegram.org")

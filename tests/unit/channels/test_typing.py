@@ -1,4 +1,4 @@
-"""The typing sign: given again and again while it is wanted, and given up in time."""
+"""The typing indicator: refreshed while it is wanted, and given up in time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,7 +9,7 @@ from homarus.testing.clock import FakeClock
 
 
 class Chat:
-    """Counts the signs it was given."""
+    """Count the typing requests."""
 
     def __init__(self) -> None:
         self.signs: list[float] = []
@@ -23,7 +23,7 @@ class Chat:
 
 
 class AtOnce(Typing):
-    """One that gives the sign without waiting whether the answer is there before."""
+    """An indicator without initial delay."""
 
     soon_s = 0.0
 
@@ -44,7 +44,7 @@ def play(
     return chat
 
 
-def test_the_sign_is_given_again_before_it_fades() -> None:
+def test_typing_is_refreshed_before_it_expires() -> None:
     async def act(chat: Chat, typing: Typing) -> None:
         await chat.clock.advance(100)
         typing.touch()
@@ -53,7 +53,7 @@ def test_the_sign_is_given_again_before_it_fades() -> None:
     assert play(act).signs == [100, 106, 112]
 
 
-def test_it_stops_when_the_answer_is_there_and_does_not_come_back() -> None:
+def test_typing_stops_with_answer_and_does_not_return() -> None:
     async def act(chat: Chat, typing: Typing) -> None:
         typing.touch()
         await chat.clock.advance(7)
@@ -64,7 +64,7 @@ def test_it_stops_when_the_answer_is_there_and_does_not_come_back() -> None:
     assert play(act).signs == [0, 6]
 
 
-def test_a_run_that_hangs_does_not_type_for_ever() -> None:
+def test_typing_of_hanging_run_ends() -> None:
     async def act(chat: Chat, typing: Typing) -> None:
         typing.touch()
         await chat.clock.advance(15)
@@ -78,7 +78,7 @@ def test_a_run_that_hangs_does_not_type_for_ever() -> None:
     assert chat.signs == [0, 6, 12, 18, 24, 30, 615]
 
 
-def test_a_service_that_refuses_is_not_asked_again() -> None:
+def test_typing_refused_by_service_is_not_repeated() -> None:
     async def act(chat: Chat, typing: Typing) -> None:
         chat.broken = ChannelError("no rights")
         typing.touch()
@@ -87,7 +87,7 @@ def test_a_service_that_refuses_is_not_asked_again() -> None:
     assert play(act).signs == [0]
 
 
-def test_an_answer_that_is_there_at_once_needs_no_sign() -> None:
+def test_typing_is_not_shown_for_immediate_answer() -> None:
     async def quick(chat: Chat, typing: Typing) -> None:
         typing.touch()
         await chat.clock.advance(0.2)

@@ -55,7 +55,7 @@ def written(home: Path) -> Any:
     return json.loads((home / ".openclaw" / "openclaw.json").read_text("utf-8"))
 
 
-def test_an_agent_is_added_listed_and_removed(home: Path) -> None:
+def test_agents_add_list_and_delete_one(home: Path) -> None:
     made = told("add", "Night Shift", "--model", "mock/mock-1", "--bind", "telegram")
     folder = home / ".openclaw" / "workspace-night-shift"
     assert made == {
@@ -75,7 +75,7 @@ def test_an_agent_is_added_listed_and_removed(home: Path) -> None:
     assert not folder.exists()
 
 
-def test_removing_an_agent_puts_its_conversations_aside(home: Path) -> None:
+def test_agents_delete_archives_its_sessions(home: Path) -> None:
     told("add", "ops")
     state = home / ".openclaw"
 
@@ -111,7 +111,7 @@ def test_removing_an_agent_puts_its_conversations_aside(home: Path) -> None:
         (("set-identity", "--workspace", "/nowhere", "--name", "x"), "no agent lives"),
     ],
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(
+def test_agents_add_with_invalid_values_changes_nothing(
     args: tuple[str, ...], why: str, home: Path
 ) -> None:
     before = written(home)
@@ -120,7 +120,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     assert not (home / ".openclaw" / "workspace-x").exists()
 
 
-def test_an_identity_is_set_by_hand_or_from_its_own_file(home: Path) -> None:
+def test_agents_set_identity_from_options_or_identity_file(home: Path) -> None:
     told("add", "ops")
     done = told("set-identity", "--agent", "ops", "--name", "Nyx", "--emoji", "🌙")
     assert done == {"agentId": "ops", "identity": {"name": "Nyx", "emoji": "🌙"}}
@@ -137,7 +137,7 @@ def test_an_identity_is_set_by_hand_or_from_its_own_file(home: Path) -> None:
     assert (told("list")[1]["identityName"], told("list")[1]["identityEmoji"]) == ("Eva", "🌙")
 
 
-def test_a_prompt_is_shown_and_told_in_figures(home: Path) -> None:
+def test_prompt_prints_text_and_figures(home: Path) -> None:
     shown = run(command=prompt_command).stdout
     assert shown.startswith("You are Homarus,") and "## Project Context" in shown
     figures = run("--report", command=prompt_command).stdout
@@ -150,7 +150,7 @@ def test_a_prompt_is_shown_and_told_in_figures(home: Path) -> None:
     assert (home / ".openclaw" / "workspace" / "AGENTS.md").exists()
 
 
-def test_a_prompt_of_another_agent_is_its_own(home: Path) -> None:
+def test_prompt_of_another_agent_is_its_own(home: Path) -> None:
     told("add", "ops")
     folder = home / ".openclaw" / "workspace-ops"
     (folder / "SOUL.md").write_text("Be a pirate.")

@@ -37,14 +37,14 @@ def config(home: Path) -> Any:
     return json.loads((home / ".openclaw" / "openclaw.json").read_text(encoding="utf-8"))
 
 
-def test_nothing_configured_is_said_with_what_could_be(home: Path) -> None:
+def test_channels_without_config_prints_the_available_ones(home: Path) -> None:
     assert "No channel is configured.\nCan be added: " in done("list")
     assert done().startswith("The gateway is not running")
     assert done("status") == done()
     assert "telegram" in json.loads(done("list", "--json"))["available"]
 
 
-def test_an_account_is_added_and_the_next_step_told(home: Path) -> None:
+def test_channels_add_writes_account_and_prints_next_step(home: Path) -> None:
     told = done("add", "telegram", "--token", TOKEN)
     assert told.startswith("telegram:default is in ~/.openclaw/openclaw.json.\n")
     assert "homarus gateway run" in told and "homarus pairing approve telegram CODE" in told
@@ -59,14 +59,14 @@ def test_an_account_is_added_and_the_next_step_told(home: Path) -> None:
     assert "telegram:work" in done("status") and "configured" in done("status")
 
 
-def test_comments_in_the_file_stay(home: Path) -> None:
+def test_channels_add_keeps_comments_of_the_file(home: Path) -> None:
     file = home / ".openclaw" / "openclaw.json"
     file.write_text("{\n  // mine\n  agents: {},\n}\n", encoding="utf-8")
     done("add", "irc", "--host", "irc.example", "--nick", "bot")
     assert "// mine" in file.read_text(encoding="utf-8")
 
 
-def test_any_setting_can_be_said_and_is_checked(home: Path) -> None:
+def test_channels_add_accepts_and_checks_any_setting(home: Path) -> None:
     said = (
         "--set",
         "allowFrom=[1]",
@@ -84,7 +84,7 @@ def test_any_setting_can_be_said_and_is_checked(home: Path) -> None:
     assert "everybody" in str(refused("add", "telegram", "--set", "dmPolicy=open")).lower()
 
 
-def test_a_secret_may_be_a_variable_or_come_by_standard_input(home: Path) -> None:
+def test_channels_add_reads_secret_from_variable_or_stdin(home: Path) -> None:
     done("add", "telegram", "--token", "${NOT_SET_HERE}")
     assert config(home)["channels"]["telegram"]["botToken"] == "${NOT_SET_HERE}"
     done("add", "telegram", "--token", "-", text=f"{TOKEN}\n")
@@ -106,7 +106,7 @@ def test_a_secret_may_be_a_variable_or_come_by_standard_input(home: Path) -> Non
         (("telegram", "--account", "…"), "cannot be an account's id"),
     ],
 )
-def test_what_could_not_work_is_refused_and_nothing_is_written(
+def test_channels_add_that_could_not_work_writes_nothing(
     home: Path, args: tuple[str, ...], why: str
 ) -> None:
     error = refused("add", *args)
@@ -114,13 +114,13 @@ def test_what_could_not_work_is_refused_and_nothing_is_written(
     assert not (home / ".openclaw" / "openclaw.json").exists()
 
 
-def test_an_unknown_channel_is_told_with_the_nearest(home: Path) -> None:
+def test_channels_unknown_channel_suggests_the_nearest(home: Path) -> None:
     for args in (("add", "telegarm"), ("capabilities", "telegarm"), ("logout", "../telegram")):
         error = refused(*args)
         assert isinstance(error, UnknownName) and "did you mean telegram?" in error.fix
 
 
-def test_an_account_is_switched_off_and_deleted_with_its_login(home: Path) -> None:
+def test_channels_remove_disables_account_and_deletes_login(home: Path) -> None:
     done("add", "telegram", "--token", TOKEN)
     done("add", "telegram", "--account", "work", "--token", "9:z")
     login = home / ".openclaw" / "credentials" / "telegram" / "work.json"
@@ -136,7 +136,7 @@ def test_an_account_is_switched_off_and_deleted_with_its_login(home: Path) -> No
     assert "no channel 'telegram'" in refused("remove", "telegram").message
 
 
-def test_capabilities_are_the_accounts_own(home: Path) -> None:
+def test_channels_capabilities_are_those_of_the_account(home: Path) -> None:
     assert "No channel is configured" in done("capabilities")
     assert "is not configured" in refused("capabilities", "telegram").message
     done("add", "telegram", "--token", TOKEN)
@@ -149,7 +149,7 @@ def test_capabilities_are_the_accounts_own(home: Path) -> None:
     assert error.message == "telegram:work is not configured"
 
 
-def test_a_wrong_account_is_listed_with_what_is_wrong(home: Path) -> None:
+def test_channels_list_shows_an_invalid_account_with_its_error(home: Path) -> None:
     file = home / ".openclaw" / "openclaw.json"
     file.write_text('{channels: {matrix: {homeserver: "https://m.example"}}}', encoding="utf-8")
     for name in ("list", "status", "capabilities"):
@@ -158,7 +158,7 @@ def test_a_wrong_account_is_listed_with_what_is_wrong(home: Path) -> None:
     assert "unknown channel 'pigeon'" in done("list")
 
 
-def test_a_login_is_forgotten(home: Path) -> None:
+def test_channels_logout_deletes_the_login(home: Path) -> None:
     assert "keeps no login" in refused("logout", "matrix").message
     login = home / ".openclaw" / "credentials" / "matrix" / "default.json"
     login.parent.mkdir(parents=True)
@@ -166,7 +166,7 @@ def test_a_login_is_forgotten(home: Path) -> None:
     assert "is forgotten" in done("logout", "matrix") and not login.exists()
 
 
-def test_the_log_of_channels_is_what_they_wrote(home: Path) -> None:
+def test_channels_logs_prints_only_lines_about_channels(home: Path) -> None:
     log = home / "log.jsonl"
     (home / ".openclaw" / "openclaw.json").write_text(json.dumps({"logging": {"file": str(log)}}))
     rows = [
@@ -206,7 +206,7 @@ def fill(home: Path, **parcels: ParcelState) -> None:
     asyncio.run(main())
 
 
-def test_dead_letters_are_listed_tried_again_and_given_up(home: Path) -> None:
+def test_dead_letters_are_listed_retried_and_discarded(home: Path) -> None:
     assert done("dead-letters") == "There are none.\n"
     fill(home, parcel1="dead", parcel2="unknown", parcel3="sent", parcel4="dead")
     told = done("dead-letters")
@@ -229,6 +229,6 @@ def test_dead_letters_are_listed_tried_again_and_given_up(home: Path) -> None:
     assert done("dead-letters", "discard", "--all") == "There are none.\n"
 
 
-def test_a_config_that_is_broken_is_told_as_such(home: Path) -> None:
+def test_channels_with_broken_config_reports_it(home: Path) -> None:
     (home / ".openclaw" / "openclaw.json").write_text("{channels: 7}")
     assert isinstance(run("list").exception, ConfigError)

@@ -65,31 +65,31 @@ def applied(action: str, **more: Any) -> dict[str, Any]:
         ({"restart": {"ok": True}}, "the gateway restarts with it"),  # the original's answer
     ],
 )
-def test_what_became_of_a_change_is_told_in_words(answer: dict[str, Any], effect: str) -> None:
+def test_config_change_result_is_described_in_words(answer: dict[str, Any], effect: str) -> None:
     gateway = FakeGateway({"old": 1}, answer)
     assert change(gateway).effect == effect
     (params,) = gateway.applied
     assert json.loads(params["raw"]) == {"old": 1, "new": 1} and params["baseHash"] == "h0"
 
 
-def test_a_file_that_changed_meanwhile_is_read_again() -> None:
+def test_config_change_rereads_a_file_changed_meanwhile() -> None:
     gateway = FakeGateway({}, STALE, STALE, applied("apply"))
     assert change(gateway).hash == "h1" and len(gateway.applied) == 3
 
 
-def test_a_file_that_changes_all_the_time_is_given_up() -> None:
+def test_config_change_gives_up_when_file_keeps_changing() -> None:
     with pytest.raises(UserError, match="again and again"):
         change(FakeGateway({}, STALE, STALE, STALE))
 
 
-def test_a_refusal_is_told_and_not_tried_again() -> None:
+def test_config_change_refused_is_reported_and_not_retried() -> None:
     gateway = FakeGateway({}, InvalidRequest("invalid config: unknown key new"))
     with pytest.raises(InvalidRequest, match="unknown key"):
         change(gateway)
     assert len(gateway.applied) == 1
 
 
-def test_a_file_nobody_can_read_is_not_replaced_by_the_change() -> None:
+def test_config_change_of_unreadable_file_keeps_the_file() -> None:
     gateway = FakeGateway({}, applied("apply"))
     del gateway.told["hash"]
     gateway.told["issues"] = [{"path": "", "message": "a } is missing"}]
@@ -98,14 +98,14 @@ def test_a_file_nobody_can_read_is_not_replaced_by_the_change() -> None:
     assert gateway.applied == []
 
 
-def test_a_file_that_is_not_there_needs_no_hash() -> None:
+def test_config_change_without_file_needs_no_hash() -> None:
     gateway = FakeGateway({}, applied("apply"))
     gateway.told |= {"exists": False}
     change(gateway)
     assert "baseHash" not in gateway.applied[0]
 
 
-def test_the_verdict_says_whether_the_gateway_uses_it() -> None:
+def test_config_validation_says_whether_gateway_uses_it() -> None:
     gateway = FakeGateway({})
     assert asyncio.run(gateway.settings.judge()).in_use == "the gateway uses it"
     gateway.problem = {"configProblem": "openclaw.json:3: wrong"}

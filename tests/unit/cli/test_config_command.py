@@ -36,7 +36,7 @@ def test_get_prints_text_bare_and_anything_else_as_json(home: Path) -> None:
     assert json.loads(run("get").output)["agents"]["defaults"]["timeoutSeconds"] == 5
 
 
-def test_get_hides_secrets_in_sections_and_tells_one_that_is_asked_for(home: Path) -> None:
+def test_get_hides_secrets_in_sections_and_prints_a_requested_one(home: Path) -> None:
     config(home, "{models: {providers: {x: {apiKey: 'sk-1'}, y: {apiKey: '${KEY}'}}}}")
     shown = run("get", "models").output
     assert "sk-1" not in shown
@@ -45,7 +45,7 @@ def test_get_hides_secrets_in_sections_and_tells_one_that_is_asked_for(home: Pat
     assert run("get", "models.providers.x.apiKey").output == "sk-1\n"
 
 
-def test_get_tells_what_is_not_set_from_what_is_unknown(home: Path) -> None:
+def test_get_distinguishes_unset_from_unknown_keys(home: Path) -> None:
     config(home, "{}")
     assert "is not set" in refused("get", "agents.defaults.workspace").message
     unknown = refused("get", "agents.defaults.workspce")
@@ -53,12 +53,12 @@ def test_get_tells_what_is_not_set_from_what_is_unknown(home: Path) -> None:
     assert unknown.fix == "did you mean workspace?"
 
 
-def test_get_works_on_a_config_that_is_not_valid(home: Path) -> None:
+def test_get_works_on_an_invalid_config(home: Path) -> None:
     config(home, "{agnts: 1, logging: {level: 'info'}}")
     assert run("get", "logging.level").output == "info\n"
 
 
-def test_set_takes_json5_or_text_and_says_one_line(home: Path) -> None:
+def test_set_accepts_json5_or_text_and_prints_one_line(home: Path) -> None:
     file = config(home, "{ // mine\n}")
     done = run("set", "agents.defaults.model", "openai/gpt-5.2")
     assert done.output == "agents.defaults.model is set in ~/.openclaw/openclaw.json\n"
@@ -75,7 +75,7 @@ def test_set_takes_json5_or_text_and_says_one_line(home: Path) -> None:
     }
 
 
-def test_set_twice_says_that_nothing_changed(home: Path) -> None:
+def test_set_twice_reports_no_change(home: Path) -> None:
     config(home, "{}")
     run("set", "logging.level", "debug")
     assert (
@@ -91,7 +91,7 @@ def test_set_with_json_requires_json5_and_answers_in_json(home: Path) -> None:
     assert report["changed"] == ["logging.level"]
 
 
-def test_set_refuses_a_mistake_and_changes_nothing(home: Path) -> None:
+def test_set_with_invalid_value_changes_nothing(home: Path) -> None:
     file = config(home, "{}")
     error = refused("set", "agents.defaults.timeoutSeconds", "soon")
     assert isinstance(error, ConfigError)
@@ -106,7 +106,7 @@ def test_set_warns_of_a_setting_without_effect(home: Path) -> None:
     assert result.stderr == "warning: canvasHost is not built yet and has no effect\n"
 
 
-def test_unset_removes_a_key_or_says_that_it_is_not_there(home: Path) -> None:
+def test_unset_removes_a_key_or_reports_it_missing(home: Path) -> None:
     file = config(home, "{logging: {level: 'info', file: 'x'}}")
     assert run("unset", "logging.file").output.startswith("logging.file is removed in ")
     assert "file" not in file.read_text()
@@ -114,14 +114,14 @@ def test_unset_removes_a_key_or_says_that_it_is_not_there(home: Path) -> None:
     assert "no key" in refused("unset", "logging.fle").message
 
 
-def test_validate_says_that_all_is_well(home: Path) -> None:
+def test_validate_reports_a_valid_config(home: Path) -> None:
     assert run("validate").output == "~/.openclaw/openclaw.json does not exist: all defaults\n"
     config(home, "{}")
     result = run("validate")
     assert (result.output, result.return_value) == ("~/.openclaw/openclaw.json is valid\n", 0)
 
 
-def test_validate_lists_every_mistake(home: Path) -> None:
+def test_validate_lists_every_error(home: Path) -> None:
     file = config(home, "{\n one: 1,\n logging: {\n  level: 5}, browser: {}}")
     result = run("validate")
     assert result.return_value == 2
@@ -138,13 +138,13 @@ def test_validate_lists_every_mistake(home: Path) -> None:
     assert len(report["warnings"]) == 1
 
 
-def test_validate_tells_a_syntax_error_like_any_other(home: Path) -> None:
+def test_validate_reports_a_syntax_error_like_others(home: Path) -> None:
     config(home, "{\n a: }")
     report = json.loads(run("validate", "--json").output)
     assert [issue["line"] for issue in report["issues"]] == [2]
 
 
-def test_schema_is_a_json_schema_in_the_names_of_the_file(home: Path) -> None:
+def test_schema_is_a_json_schema_with_config_keys(home: Path) -> None:
     schema = json.loads(run("schema").output)
     assert {"agents", "models", "$schema"} <= schema["properties"].keys()
     assert "timeoutSeconds" in schema["$defs"]["AgentDefaults"]["properties"]
@@ -153,7 +153,7 @@ def test_schema_is_a_json_schema_in_the_names_of_the_file(home: Path) -> None:
     assert "ModelChoice" in json.dumps(model)
 
 
-def test_get_loads_neither_pydantic_nor_the_list_of_keys(home: Path) -> None:
+def test_get_imports_neither_pydantic_nor_the_key_list(home: Path) -> None:
     config(home, "{channels: {telegram: {enabled: true}}}")
     program = (
         "import sys; from homarus.cli.config import command\n"

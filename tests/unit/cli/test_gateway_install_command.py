@@ -97,7 +97,7 @@ def refused(*args: str) -> UserError:
     return error
 
 
-def test_the_gateway_is_installed_and_removed(machine: Machine) -> None:
+def test_install_and_uninstall_the_service(machine: Machine) -> None:
     told = done("install", "--port", "18800")
     assert told.stdout == (
         "homarus-gateway.service is installed and started "
@@ -127,7 +127,7 @@ def test_the_gateway_is_installed_and_removed(machine: Machine) -> None:
     assert json.loads(done("uninstall", "--json").stdout) == {"ok": True, "installed": False}
 
 
-def test_a_profile_is_installed_beside_the_others(
+def test_install_of_a_profile_keeps_the_others(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done("install")
@@ -139,7 +139,7 @@ def test_a_profile_is_installed_beside_the_others(
     assert machine.unit.exists()
 
 
-def test_what_is_installed_otherwise_is_replaced_only_when_told(machine: Machine) -> None:
+def test_install_over_a_different_service_needs_force(machine: Machine) -> None:
     done("install")
     done("install")  # the same again is no question
     before = machine.unit.read_text()
@@ -151,7 +151,9 @@ def test_what_is_installed_otherwise_is_replaced_only_when_told(machine: Machine
     assert machine.unit.read_text() != before
 
 
-def test_only_names_of_secrets_are_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_install_reports_names_of_secrets_only(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENCLAW_GATEWAY_TOKEN", "s3cret")
     monkeypatch.setenv("OPENAI_API_KEY", "s3cret")
     (machine.home / ".openclaw" / ".env").write_text("OPENAI_API_KEY=s3cret\n")
@@ -163,7 +165,7 @@ def test_only_names_of_secrets_are_told(machine: Machine, monkeypatch: pytest.Mo
     assert "s3cret" not in told.output + machine.unit.read_text()
 
 
-def test_a_config_it_could_not_start_with_is_said_before(
+def test_install_with_invalid_config_warns_first(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = machine.home / ".openclaw" / "openclaw.json"
@@ -174,7 +176,7 @@ def test_a_config_it_could_not_start_with_is_said_before(
     assert not machine.unit.exists()
 
 
-def test_a_gateway_that_runs_by_itself_is_in_the_way(machine: Machine) -> None:
+def test_install_while_a_gateway_runs_is_refused(machine: Machine) -> None:
     state = machine.home / ".openclaw"
     lock = StateLock(state)
     try:
@@ -188,7 +190,7 @@ def test_a_gateway_that_runs_by_itself_is_in_the_way(machine: Machine) -> None:
         lock.release()
 
 
-def test_who_is_logged_out_is_told_how_to_keep_it(machine: Machine) -> None:
+def test_install_without_lingering_explains_it(machine: Machine) -> None:
     machine.have("loginctl", '#!/bin/sh\nprintf "%s " "$@" > "$(dirname "$0")/../who"; echo no\n')
     assert "loginctl enable-linger" in done("install").stderr
     assert (machine.fake / "who").read_text() == f"show-user {os.getuid()} -p Linger --value "
@@ -196,7 +198,7 @@ def test_who_is_logged_out_is_told_how_to_keep_it(machine: Machine) -> None:
     assert done("install").stderr == ""
 
 
-def test_without_systemd_the_way_out_is_told(
+def test_install_without_systemd_prints_an_alternative(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.say("no-bus")
@@ -213,13 +215,13 @@ def test_without_systemd_the_way_out_is_told(
     assert not machine.unit.exists()
 
 
-def test_what_systemd_refuses_is_told_in_its_words(machine: Machine) -> None:
+def test_install_refused_by_systemd_prints_its_message(machine: Machine) -> None:
     machine.say("broken")
     error = refused("install")
     assert error.message == "`systemctl --user daemon-reload` failed: Job failed: see 'journalctl'"
 
 
-def test_it_is_started_stopped_and_restarted(machine: Machine) -> None:
+def test_service_is_started_stopped_and_restarted(machine: Machine) -> None:
     assert "not installed" in refused("start").message
     assert "no gateway serves" in refused("stop").message
     assert "no gateway serves" in refused("restart").message
@@ -243,7 +245,7 @@ def test_it_is_started_stopped_and_restarted(machine: Machine) -> None:
     assert "no gateway serves" in refused("stop").message
 
 
-def test_the_status_says_who_keeps_it(machine: Machine) -> None:
+def test_status_names_the_service_backend(machine: Machine) -> None:
     assert "homarus gateway run starts one" in run("status").stdout
     assert "service" not in json.loads(run("status", "--json").stdout)
     done("install")
@@ -264,7 +266,7 @@ def test_the_status_says_who_keeps_it(machine: Machine) -> None:
     assert "which cannot be asked" in run("status").stdout
 
 
-def test_launchd_keeps_it_on_a_mac(machine: Machine) -> None:
+def test_install_on_macos_uses_launchd(machine: Machine) -> None:
     machine.be("Darwin")
     file = machine.home / "Library" / "LaunchAgents" / "ai.homarus.gateway.plist"
     domain = f"gui/{os.getuid()}"

@@ -64,12 +64,12 @@ def state_of(state: Path, name: str) -> State | None:
     return asyncio.run(main())
 
 
-def test_nothing_is_said_in_words(state: Path) -> None:
+def test_inbox_when_empty_says_so(state: Path) -> None:
     assert run().output == "Nothing waits.\n"
     assert run("--stuck").output == "Nothing is stuck.\n"
 
 
-def test_what_is_owed_is_listed_with_its_reason_and_nothing_hidden(state: Path) -> None:
+def test_inbox_lists_pending_records_with_reason_and_escapes(state: Path) -> None:
     fill(state, "parked-1", waiting=("waits-1",), lost=("r:0",))
     shown = run().output
     assert "parked" in shown and "accepted" in shown and "dead" in shown
@@ -79,14 +79,14 @@ def test_what_is_owed_is_listed_with_its_reason_and_nothing_hidden(state: Path) 
     assert "waits-1" not in run("--stuck").output
 
 
-def test_the_list_is_one_object_for_programs(state: Path) -> None:
+def test_inbox_json_prints_one_object(state: Path) -> None:
     fill(state, "parked-1", lost=("r:0",))
     found = json.loads(run("--stuck", "--json").output)
     assert [one["id"] for one in found["messages"]] == ["parked-1"]
     assert [one["state"] for one in found["parcels"]] == ["dead"]
 
 
-def test_a_retry_without_a_gateway_waits_for_the_next_start(state: Path) -> None:
+def test_inbox_retry_without_gateway_waits_for_the_next_start(state: Path) -> None:
     fill(state, "parked-1")
     told = run("retry", "park").output
     assert told == "parked-1 is tried again when the gateway next starts.\n"
@@ -94,7 +94,7 @@ def test_a_retry_without_a_gateway_waits_for_the_next_start(state: Path) -> None
     assert "nothing that is stuck" in refused("retry", "parked-1").message
 
 
-def test_what_is_discarded_is_reported(state: Path) -> None:
+def test_inbox_discard_reports_the_record(state: Path) -> None:
     fill(state, "parked-1", lost=("r:0",))
     assert run("discard", "parked-1").output == "parked-1 is given up.\n"
     told = json.loads(run("discard", "r:0", "--json").output)
@@ -103,7 +103,7 @@ def test_what_is_discarded_is_reported(state: Path) -> None:
     assert run("--stuck").output == "Nothing is stuck.\n"
 
 
-def test_an_id_must_mean_one_thing(state: Path) -> None:
+def test_inbox_ambiguous_or_unknown_id_is_an_error(state: Path) -> None:
     fill(state, "parked-1", "parked-2", waiting=("waits-1",))
     assert "could be 2 things" in refused("discard", "parked").message
     assert "did you mean parked-" in refused("discard", "parked-3").fix
@@ -112,7 +112,7 @@ def test_an_id_must_mean_one_thing(state: Path) -> None:
     assert "\x1b" not in refused("retry", "\x1b[2J").message
 
 
-def test_a_gateway_elsewhere_is_named_after_the_verb_or_nothing_is_done(state: Path) -> None:
+def test_inbox_options_before_the_verb_are_refused(state: Path) -> None:
     fill(state, "parked-1")
     error = run("--url", "ws://far", "discard", "parked-1").exception
     assert isinstance(error, click.UsageError) and "after discard" in error.message

@@ -71,7 +71,7 @@ def refused(*args: str, text: str = "") -> HomarusError:
     return error
 
 
-def test_any_folder_is_indexed_and_searched_with_no_config_at_all(
+def test_memory_command_any_folder_without_config_is_searchable(
     bare: tuple[str, ...], tmp_path: Path
 ) -> None:
     shown = done("index", *bare).stdout
@@ -87,14 +87,14 @@ def test_any_folder_is_indexed_and_searched_with_no_config_at_all(
     assert {"results", "provider", "model", "backend", "fallback", "mode"} <= found.keys()
 
 
-def test_a_search_indexes_what_is_new_by_itself(there: tuple[str, ...], notes: Path) -> None:
+def test_memory_search_indexes_new_notes_first(there: tuple[str, ...], notes: Path) -> None:
     assert told("search", "cello", *there)["results"]
     (notes / "memory" / "later.md").write_text("The zeppelin is parked in Bremen.\n")
     (best, *_) = told("search", "zeppelin", *there)["results"]
     assert best["citation"] == "memory/later.md#L1"
 
 
-def test_a_search_does_not_wait_for_ever_until_notes_are_indexed(
+def test_memory_search_waits_limited_time_for_indexing(
     there: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def never(*_args: object, **_named: object) -> None:
@@ -105,13 +105,13 @@ def test_a_search_does_not_wait_for_ever_until_notes_are_indexed(
     assert told("search", "walnuts", *there)["results"][0]["path"] == "MEMORY.md"
 
 
-def test_the_first_note_makes_the_workspace(home: Path) -> None:
+def test_memory_write_first_note_creates_workspace(home: Path) -> None:
     done("write", "Ada moved to Kiel")
     written = list((home / ".openclaw" / "workspace" / "memory").glob("*.md"))
     assert [note.read_text("utf-8").splitlines()[-1] for note in written] == ["- Ada moved to Kiel"]
 
 
-def test_results_are_shown_with_their_citations(there: tuple[str, ...]) -> None:
+def test_memory_search_prints_citations(there: tuple[str, ...]) -> None:
     shown = done("search", "walnuts", *there, "--max-results", "1").stdout
     head, snippet, *_ = shown.splitlines()
     assert head.startswith("MEMORY.md#L1  ") and float(head.split()[1]) > 0
@@ -119,21 +119,23 @@ def test_results_are_shown_with_their_citations(there: tuple[str, ...]) -> None:
     assert "1 result, words" in shown
 
 
-def test_nothing_found_says_so_and_what_to_do(there: tuple[str, ...]) -> None:
+def test_memory_search_no_results_prints_next_steps(there: tuple[str, ...]) -> None:
     shown = done("search", "qwertzuiop", *there).stdout
     assert "Nothing found for 'qwertzuiop'." in shown
     assert "homarus memory status" in shown and "homarus memory index --force" in shown
     assert told("search", "qwertzuiop", *there)["results"] == []
 
 
-def test_notes_cannot_write_to_the_terminal(there: tuple[str, ...], notes: Path) -> None:
+def test_memory_search_escapes_control_characters_of_notes(
+    there: tuple[str, ...], notes: Path
+) -> None:
     (notes / "memory" / "bad.md").write_text("A \x1b[2J zebra crossed the road.\n")
     shown = done("search", "zebra", *there).stdout
     assert "\x1b" not in shown and "zebra crossed" in shown
     assert "\x1b[2J" in told("search", "zebra", *there)["results"][0]["snippet"]  # as it stands
 
 
-def test_no_more_than_was_asked_for(there: tuple[str, ...]) -> None:
+def test_memory_search_max_results_is_respected(there: tuple[str, ...]) -> None:
     many = told("search", "Ada", *there)["results"]
     assert len(many) > 1
     assert len(told("search", "Ada", *there, "--max-results", "1")["results"]) == 1
@@ -146,11 +148,13 @@ def test_no_more_than_was_asked_for(there: tuple[str, ...]) -> None:
     "flags",
     [("--max-results", "0"), ("--min-score", "2"), ("--mode", "pages"), ("--max-chars", "-1")],
 )
-def test_options_are_checked(there: tuple[str, ...], flags: tuple[str, ...]) -> None:
+def test_memory_search_invalid_options_are_rejected(
+    there: tuple[str, ...], flags: tuple[str, ...]
+) -> None:
     assert run("search", "Ada", *there, *flags).exception is not None
 
 
-def test_indexing_again_costs_nothing_and_force_reads_everything(
+def test_memory_index_again_reads_nothing_and_force_reads_all(
     there: tuple[str, ...], notes: Path
 ) -> None:
     first = told("index", *there)
@@ -162,7 +166,7 @@ def test_indexing_again_costs_nothing_and_force_reads_everything(
     assert told("index", *there)["removed"] == ["MEMORY.md"]
 
 
-def test_what_is_skipped_is_said_by_name(there: tuple[str, ...], notes: Path) -> None:
+def test_memory_index_names_skipped_files(there: tuple[str, ...], notes: Path) -> None:
     (notes / "memory" / "link.md").symlink_to(notes / "MEMORY.md")
     (notes / "memory" / "junk.md").write_bytes(b"\0\1\2" * 100)
     shown = done("index", *there).stdout
@@ -173,7 +177,9 @@ def test_what_is_skipped_is_said_by_name(there: tuple[str, ...], notes: Path) ->
     assert {one["path"] for one in agent["skipped"]} == {"memory/link.md", "memory/junk.md"}
 
 
-def test_a_damaged_index_is_made_anew_and_said(there: tuple[str, ...], tmp_path: Path) -> None:
+def test_memory_index_damaged_index_is_rebuilt_and_reported(
+    there: tuple[str, ...], tmp_path: Path
+) -> None:
     done("index", *there)
     database = tmp_path / "state" / "memory" / "main.sqlite"
     for file in database.parent.iterdir():
@@ -184,7 +190,7 @@ def test_a_damaged_index_is_made_anew_and_said(there: tuple[str, ...], tmp_path:
     assert told("search", "walnuts", *there)["results"]
 
 
-def test_status_says_what_is_there(there: tuple[str, ...], notes: Path) -> None:
+def test_memory_status_prints_index_state(there: tuple[str, ...], notes: Path) -> None:
     done("index", *there)
     shown = done("status", *there).stdout
     rows = dict(line.split(maxsplit=1) for line in shown.splitlines())
@@ -195,7 +201,7 @@ def test_status_says_what_is_there(there: tuple[str, ...], notes: Path) -> None:
     assert agent["files"] == 2 and agent["dbBytes"] > 0 and agent["skipped"] == []
 
 
-def test_status_tells_of_every_agent(home: Path) -> None:
+def test_memory_status_lists_every_agent(home: Path) -> None:
     config = {"agents": {"list": [{"id": "main"}, {"id": "work", "workspace": "~/work"}]}}
     (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
     (home / "work").mkdir()
@@ -205,7 +211,7 @@ def test_status_tells_of_every_agent(home: Path) -> None:
     assert "homarus setup" in done("status").stdout
 
 
-def test_one_agent_without_memory_does_not_hide_the_others(home: Path, notes: Path) -> None:
+def test_memory_status_agent_without_memory_keeps_others(home: Path, notes: Path) -> None:
     off = {"id": "off", "workspace": str(notes), "memorySearch": {"enabled": False}}
     nowhere = {"store": {"path": str(notes / "MEMORY.md" / "x.sqlite")}}
     lost = {"id": "lost", "workspace": str(notes), "memorySearch": nowhere}
@@ -218,9 +224,7 @@ def test_one_agent_without_memory_does_not_hide_the_others(home: Path, notes: Pa
     assert "switched off" in refused("search", "x", "--agent", "off").message
 
 
-def test_status_says_whether_there_is_anything_to_index(
-    there: tuple[str, ...], notes: Path
-) -> None:
+def test_memory_status_says_whether_sync_is_needed(there: tuple[str, ...], notes: Path) -> None:
     assert "nothing is indexed yet: homarus memory index" in done("status", *there).stdout
     (notes / "MEMORY.md").unlink()
     (notes / "memory" / "2026-03-02.md").unlink()
@@ -228,7 +232,7 @@ def test_status_says_whether_there_is_anything_to_index(
     assert "there are no notes yet" in done("status", *there).stdout
 
 
-def test_the_limits_of_a_conversation_are_the_usual_ones_here(home: Path, notes: Path) -> None:
+def test_memory_search_uses_default_limits(home: Path, notes: Path) -> None:
     config = {"memory": {"qmd": {"limits": {"maxResults": 1}}}, **WORDS}
     (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
     assert len(told("search", "Ada", "--workspace", str(notes))["results"]) == 1
@@ -237,7 +241,7 @@ def test_the_limits_of_a_conversation_are_the_usual_ones_here(home: Path, notes:
     )
 
 
-def test_what_makes_vectors_is_tried_when_asked(there: tuple[str, ...], tmp_path: Path) -> None:
+def test_memory_status_deep_tries_embedder(there: tuple[str, ...], tmp_path: Path) -> None:
     (agent,) = told("status", "--deep", *there)["agents"]
     assert agent["embedding"]["ok"] and "nothing to try" in agent["embedding"]["told"]
     gone = {"provider": "openai", "remote": {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": "k"}}
@@ -248,7 +252,7 @@ def test_what_makes_vectors_is_tried_when_asked(there: tuple[str, ...], tmp_path
     assert "trial" in done("status", "--deep", *there).stdout
 
 
-def test_an_agents_own_index_is_not_undone_by_another_workspace(home: Path, notes: Path) -> None:
+def test_memory_other_workspace_keeps_agents_index(home: Path, notes: Path) -> None:
     (home / ".openclaw" / "openclaw.json").write_text(json.dumps(WORDS))
     own = home / ".openclaw" / "workspace"
     own.mkdir()
@@ -264,7 +268,7 @@ def test_an_agents_own_index_is_not_undone_by_another_workspace(home: Path, note
     assert shown.count("memory    main: index of ") == 1
 
 
-def test_another_workspace_is_searched_alone(home: Path, notes: Path, tmp_path: Path) -> None:
+def test_memory_other_workspace_is_searched_alone(home: Path, notes: Path, tmp_path: Path) -> None:
     (tmp_path / "more.md").write_text("- Walnuts are in my extra notes.\n")
     search = {"provider": "none", "extraPaths": [str(tmp_path / "more.md")]}
     config = {"agents": {"defaults": {"memorySearch": search}}, "memory": {"backend": "qmd"}}
@@ -274,7 +278,7 @@ def test_another_workspace_is_searched_alone(home: Path, notes: Path, tmp_path: 
     assert not found["fallback"] and not (home / ".openclaw" / "agents" / "main" / "qmd").exists()
 
 
-def test_the_config_holds_where_there_is_one(home: Path, notes: Path) -> None:
+def test_memory_command_uses_existing_config(home: Path, notes: Path) -> None:
     config = {
         "agents": {
             "defaults": {"memorySearch": {"provider": "none", "query": {"maxResults": 1}}},
@@ -287,7 +291,7 @@ def test_the_config_holds_where_there_is_one(home: Path, notes: Path) -> None:
     assert (home / ".openclaw" / "memory" / "work.sqlite").exists()
 
 
-def test_what_is_typed_wrong_is_said_with_what_to_do(home: Path, notes: Path) -> None:
+def test_memory_command_mistakes_print_reason_and_fix(home: Path, notes: Path) -> None:
     (home / "file").write_text("")
     at = ("--workspace", str(notes))
     for args, message, fix in (
@@ -307,7 +311,7 @@ def test_what_is_typed_wrong_is_said_with_what_to_do(home: Path, notes: Path) ->
     assert isinstance(unknown, UnknownName) and unknown.nearest == ("main",)
 
 
-def test_a_state_that_cannot_be_written_is_said(
+def test_memory_command_unwritable_state_is_reported(
     home: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = home / "closed"
@@ -323,7 +327,7 @@ def ask(there: tuple[str, ...], *lines: str | bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done("bench-stdio", *there, text=text).stdout.splitlines()]
 
 
-def test_bench_stdio_answers_what_search_answers(there: tuple[str, ...]) -> None:
+def test_bench_stdio_answers_like_search(there: tuple[str, ...]) -> None:
     queries = ["Where does Ada live?", "cello", "ferry to Oslo", "nothing of that sort xyzzy"]
     lines = [json.dumps({"id": n, "query": q, "k": 4}) + "\n" for n, q in enumerate(queries)]
     answers = ask(there, *lines)
@@ -333,7 +337,7 @@ def test_bench_stdio_answers_what_search_answers(there: tuple[str, ...]) -> None
         assert answer["results"] == searched["results"] and answer["ms"] > 0
 
 
-def test_bench_stdio_goes_on_after_a_bad_line(there: tuple[str, ...]) -> None:
+def test_bench_stdio_continues_after_invalid_line(there: tuple[str, ...]) -> None:
     bad: list[str | bytes] = [
         "nonsense\n", "[1]\n", "null\n", b"\xff\xfe\n", "[" * 100_000 + "\n", "\n",
         '{"id": "a"}\n', '{"id": "b", "query": " "}\n', '{"id": "c", "query": 7}\n',
@@ -349,7 +353,7 @@ def test_bench_stdio_goes_on_after_a_bad_line(there: tuple[str, ...]) -> None:
     assert answers[-1]["results"]
 
 
-def test_every_answer_is_written_before_the_next_question_is_read(there: tuple[str, ...]) -> None:
+def test_bench_stdio_writes_each_answer_before_next_query(there: tuple[str, ...]) -> None:
     import asyncio
 
     from homarus.cli.memory_place import Which, find_memory, open_memory
@@ -372,7 +376,7 @@ def test_every_answer_is_written_before_the_next_question_is_read(there: tuple[s
     assert [json.loads(line)["id"] for line in out.getvalue().splitlines()] == [0, 1, 2]
 
 
-def test_the_bar_is_for_terminals_and_for_what_takes_long(
+def test_progress_bar_shows_only_on_terminal_for_long_work(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 0.0

@@ -75,7 +75,7 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
-def test_a_key_from_standard_input_is_kept_and_its_file_is_its_owners(home: Home) -> None:
+def test_add_key_from_stdin_is_stored_with_owner_mode(home: Home) -> None:
     result = home.done("add", "OpenAI", "--key-stdin", typed=f"{KEY}\n")
     assert "openai:default is in ~/.openclaw/agents/main/agent/auth-profiles.json" in result.stdout
     assert home.stored() == {
@@ -85,7 +85,7 @@ def test_a_key_from_standard_input_is_kept_and_its_file_is_its_owners(home: Home
     assert stat.S_IMODE(home.file().stat().st_mode) == 0o600
 
 
-def test_at_a_terminal_provider_and_key_are_asked_for(
+def test_add_at_a_terminal_prompts_for_provider_and_key(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(models_auth, "_is_terminal", lambda: True)
@@ -95,13 +95,13 @@ def test_at_a_terminal_provider_and_key_are_asked_for(
     assert home.stored()["profiles"]["anthropic:manual"]["token"] == KEY
 
 
-def test_without_a_terminal_nothing_is_guessed(home: Home) -> None:
+def test_add_without_terminal_prompts_for_nothing(home: Home) -> None:
     assert "--key-stdin" in home.refused("add", "openai", typed=KEY).fix
     assert "PROVIDER" in home.refused("add", typed=KEY).fix
     assert not home.file().exists()
 
 
-def test_there_is_no_way_to_give_a_key_as_an_argument() -> None:
+def test_add_has_no_option_for_the_key() -> None:
     group = models_auth.auth
     for name in group.commands:
         for param in group.commands[name].params:
@@ -109,13 +109,13 @@ def test_there_is_no_way_to_give_a_key_as_an_argument() -> None:
 
 
 @pytest.mark.parametrize("typed", ["", "\n", "two words\n", "sk-\u00e9\n", "x" * 20_000])
-def test_what_is_no_key_is_refused_and_not_repeated(home: Home, typed: str) -> None:
+def test_add_invalid_key_is_refused_without_echo(home: Home, typed: str) -> None:
     error = home.refused("add", "openai", "--key-stdin", typed=typed)
     assert not typed.strip() or typed.strip() not in str(error)
     assert not home.file().exists()
 
 
-def test_a_key_may_be_kept_elsewhere(home: Home) -> None:
+def test_add_key_may_be_a_reference(home: Home) -> None:
     home.done("add", "openai", "--key-env", "MY_KEY")
     assert home.stored()["profiles"]["openai:default"]["key"] == "${MY_KEY}"
     home.done("add", "openai", "--key-file", "~/k", "--profile-id", "openai:work")
@@ -133,27 +133,25 @@ def test_a_key_may_be_kept_elsewhere(home: Home) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "../../x", "a b", "x" * 65, ".x", "\u202e"])
-def test_a_provider_is_a_plain_name(home: Home, name: str) -> None:
+def test_add_provider_must_be_a_plain_name(home: Home, name: str) -> None:
     home.refused("paste-token", name, typed=KEY)
 
 
 @pytest.mark.parametrize("id_", ["a b", "\x1b[2J", "x" * 200, ""])
-def test_a_profile_has_a_plain_name(home: Home, id_: str) -> None:
+def test_add_profile_must_be_a_plain_name(home: Home, id_: str) -> None:
     if id_:
         home.refused("add", "openai", "--key-stdin", "--profile-id", id_, typed=KEY)
     else:  # nothing said: the usual one
         home.done("add", "openai", "--key-stdin", "--profile-id", id_, typed=KEY)
 
 
-def test_a_provider_nobody_knows_is_taken_with_a_note(home: Home) -> None:
+def test_add_unknown_provider_is_accepted_with_a_note(home: Home) -> None:
     result = home.done("add", "opnai", "--key-stdin", typed=KEY)
     assert "did you mean openai" in result.stderr
     assert "Note" not in home.done("add", "openai", "--key-stdin", typed=KEY).stderr
 
 
-def test_a_token_is_kept_with_the_day_it_runs_out(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paste_token_is_stored_with_its_expiry(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeClock()
     monkeypatch.setattr(models_auth, "SystemClock", lambda: clock)
     home.done("paste-token", "anthropic", "--expires-in", "30d", typed=f"{KEY}\n")
@@ -169,7 +167,7 @@ def test_a_token_is_kept_with_the_day_it_runs_out(
         home.refused("paste-token", "anthropic", "--expires-in", wrong, typed=KEY)
 
 
-def test_a_new_key_begins_afresh_and_the_rest_of_the_file_stays(home: Home) -> None:
+def test_add_new_key_resets_cooldown_and_keeps_other_fields(home: Home) -> None:
     entry = {"type": "api_key", "provider": "openai", "key": "old", "metadata": {"a": 1}}
     usage = {"openai:default": {"errorCount": 4}, "other": {"errorCount": 1}}
     home.put({"version": 1, "profiles": {"openai:default": entry}, "usageStats": usage, "x": 1})
@@ -182,14 +180,14 @@ def test_a_new_key_begins_afresh_and_the_rest_of_the_file_stays(home: Home) -> N
     }
 
 
-def test_a_damaged_file_is_kept_aside_and_told_of(home: Home) -> None:
+def test_add_archives_a_damaged_file_and_reports_it(home: Home) -> None:
     home.put([])
     result = home.done("add", "openai", "--key-stdin", typed=KEY)
     assert "not a JSON object" in result.stderr
     assert home.file().with_name("auth-profiles.json.corrupt").read_text() == "[]"
 
 
-def test_each_agent_has_a_file_of_its_own(home: Home) -> None:
+def test_add_for_an_agent_uses_its_own_file(home: Home) -> None:
     home.configure({"agents": {"list": [{"id": "main"}, {"id": "ops"}]}})
     home.done("add", "openai", "--key-stdin", "--agent", "ops", typed=KEY)
     assert not home.file().exists()
@@ -198,7 +196,7 @@ def test_each_agent_has_a_file_of_its_own(home: Home) -> None:
     assert isinstance(error, UnknownName)
 
 
-def test_an_order_is_set_shown_and_cleared(home: Home) -> None:
+def test_order_is_set_shown_and_cleared(home: Home) -> None:
     for name in ("a", "b"):
         home.done("add", "openai", "--key-stdin", "--profile-id", f"openai:{name}", typed=KEY)
     assert "No order" in home.done("order", "get", "--provider", "openai").stdout
@@ -217,7 +215,7 @@ def test_an_order_is_set_shown_and_cleared(home: Home) -> None:
     assert "set elsewhere" in home.done("order", "clear", "--provider", "openai").stdout
 
 
-def test_status_tells_how_each_fares_and_no_secret(home: Home) -> None:
+def test_status_shows_state_of_each_credential_without_secrets(home: Home) -> None:
     far = 4_102_444_800_000
     login = {"type": "oauth", "provider": "acme", "access": KEY, "refresh": KEY, "expires": far}
     home.put(
@@ -253,15 +251,13 @@ def test_status_tells_how_each_fares_and_no_secret(home: Home) -> None:
         assert words in shown, words
 
 
-def test_status_of_nothing_says_how_to_begin(home: Home) -> None:
+def test_status_without_credentials_explains_how_to_start(home: Home) -> None:
     assert "homarus models auth add" in home.done("status").stdout
     assert home.told("status") == {"agentId": "main", "profiles": [], "warnings": []}
     assert not home.file().exists()
 
 
-def test_a_resting_credential_is_shown_with_the_time(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_status_shows_a_cooldown_with_its_end(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeClock()
     monkeypatch.setattr(models_auth, "SystemClock", lambda: clock)
     until = clock.now_ms() + 60_000
@@ -317,7 +313,7 @@ def addresses(server: str) -> list[str]:
     return [*words, "--scope", "a", "--scope", "b"]
 
 
-def test_a_login_in_a_browser_becomes_a_profile_that_can_be_renewed(
+def test_login_in_a_browser_stores_a_renewable_profile(
     home: Home, server: str, browser: Browser
 ) -> None:
     result = home.done("login", "acme", *addresses(server))
@@ -330,7 +326,7 @@ def test_a_login_in_a_browser_becomes_a_profile_that_can_be_renewed(
     assert browser.seen[0] in result.stderr, "who has no browser here sees the address"
 
 
-def test_the_configuration_may_hold_the_addresses(
+def test_login_uses_addresses_of_the_configuration(
     home: Home, server: str, browser: Browser
 ) -> None:
     client = {
@@ -344,7 +340,7 @@ def test_the_configuration_may_hold_the_addresses(
     assert list(home.stored()["profiles"]) == ["acme:work"]
 
 
-def test_a_login_by_a_code_shows_it_and_waits(
+def test_login_by_device_code_prints_it_and_waits(
     home: Home, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[DeviceCode] = []
@@ -363,14 +359,14 @@ def test_a_login_by_a_code_shows_it_and_waits(
     assert home.stored()["profiles"]["acme:default"]["refresh"]
 
 
-def test_where_the_browser_cannot_return_its_address_is_pasted(home: Home, server: str) -> None:
+def test_login_without_redirect_reads_the_pasted_address(home: Home, server: str) -> None:
     error = home.refused("login", "acme", "--paste", *addresses(server), typed="c#wrong\n")
     assert "not the end of this login" in error.message
     error = home.refused("login", "acme", "--paste", *addresses(server))
     assert "nothing was pasted" in error.message
 
 
-def test_a_login_nobody_knows_how_to_begin_says_what_is_missing(home: Home) -> None:
+def test_login_without_client_reports_what_is_missing(home: Home) -> None:
     assert "auth.clients.acme" in home.refused("login", "acme").fix
     error = home.refused("login", "acme", "--client-id", "x")
     assert "authorizeUrl" in error.message

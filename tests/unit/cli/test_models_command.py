@@ -75,12 +75,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     return made
 
 
-def test_alone_it_is_status(home: Home) -> None:
+def test_models_alone_prints_the_status(home: Home) -> None:
     assert home.run().stdout == home.run("status").stdout
     assert home.told() == home.told("status")
 
 
-def test_with_nothing_there_it_is_the_demo_model_and_says_how_to_get_it(home: Home) -> None:
+def test_status_without_any_model_offers_the_demo_model(home: Home) -> None:
     told = home.told("status")
     assert told["model"] == "local/demo"
     assert told["key"] is None
@@ -93,7 +93,7 @@ def test_with_nothing_there_it_is_the_demo_model_and_says_how_to_get_it(home: Ho
         assert words in shown
 
 
-def test_a_key_is_shown_masked(home: Home) -> None:
+def test_status_masks_a_key(home: Home) -> None:
     home.env["OPENAI_API_KEY"] = "sk-proj-0123456789abcdef"
     told = home.told("status")
     assert told["model"] == "openai/gpt-5.2"
@@ -103,12 +103,12 @@ def test_a_key_is_shown_masked(home: Home) -> None:
         assert "0123456789" not in result.output
 
 
-def test_of_a_short_key_nothing_is_shown(home: Home) -> None:
+def test_status_hides_a_short_key_completely(home: Home) -> None:
     home.env["GROQ_API_KEY"] = "short-secret"
     assert home.told("status")["key"]["shown"] == "…"
 
 
-def test_a_missing_key_is_told_and_is_no_failure_of_the_command(home: Home) -> None:
+def test_status_with_missing_key_reports_it_and_exits_zero(home: Home) -> None:
     home.configure('{agents: {defaults: {model: "openai/gpt-5.2"}}}')
     result = home.run("status")
     assert result.exit_code == 0
@@ -116,12 +116,12 @@ def test_a_missing_key_is_told_and_is_no_failure_of_the_command(home: Home) -> N
     assert "OPENAI_API_KEY" in result.stdout
 
 
-def test_keys_may_come_from_the_configuration_too(home: Home) -> None:
+def test_status_uses_keys_of_the_configuration(home: Home) -> None:
     home.configure('{env: {vars: {MISTRAL_API_KEY: "abcdefghijklmnopqrst"}}}')
     assert home.told("status")["model"] == "mistral/mistral-large-latest"
 
 
-def test_the_model_of_the_default_agent_is_what_counts(home: Home) -> None:
+def test_status_uses_the_model_of_the_default_agent(home: Home) -> None:
     home.configure(
         '{agents: {defaults: {model: "openai/gpt-5.2"}, list: [{id: "ops", model: "xai/grok-4"}]}}'
     )
@@ -130,18 +130,18 @@ def test_the_model_of_the_default_agent_is_what_counts(home: Home) -> None:
     assert "ops" in told["why"]
 
 
-def test_servers_on_this_machine_are_told_even_when_not_needed(home: Home) -> None:
+def test_status_lists_local_servers_even_when_unused(home: Home) -> None:
     home.env["OPENAI_API_KEY"] = "k"
     home.servers["ollama"] = ("llama3.2", "qwen3")
     assert home.told("status")["servers"]["ollama"] == ["llama3.2", "qwen3"]
 
 
-def test_a_broken_configuration_is_a_users_error(home: Home) -> None:
+def test_status_with_broken_config_is_a_user_error(home: Home) -> None:
     home.configure("{agents: {defalts: {}}}")
     assert "agents.defalts" in home.refused("status").message
 
 
-def test_the_list_has_what_can_be_used_and_all_has_everything(home: Home) -> None:
+def test_list_prints_usable_models_and_all_with_option(home: Home) -> None:
     home.env["OPENAI_API_KEY"] = "k"
     home.servers["lmstudio"] = ("gemma-3",)
     home.configure(
@@ -164,7 +164,7 @@ def test_the_list_has_what_can_be_used_and_all_has_everything(home: Home) -> Non
     assert shown[0].split()[0] == "mine/big"
 
 
-def test_a_list_of_allowed_models_leaves_the_others_out(home: Home) -> None:
+def test_list_with_allowlist_omits_other_models(home: Home) -> None:
     home.env["OPENAI_API_KEY"] = "k"
     home.configure('{agents: {defaults: {models: {"groq/some": {alias: "fast"}}}}}')
     everything = {row["key"]: row for row in home.told("list", "--all")["models"]}
@@ -173,11 +173,11 @@ def test_a_list_of_allowed_models_leaves_the_others_out(home: Home) -> None:
     assert everything["openai/gpt-4o"]["missing"] == "not ready"
 
 
-def test_the_list_is_never_without_a_word(home: Home) -> None:
+def test_list_that_is_empty_explains_why(home: Home) -> None:
     assert "No model" in home.run("list").stdout
 
 
-def test_setting_a_model_writes_it_and_says_what_is_still_missing(home: Home) -> None:
+def test_set_writes_the_model_and_prints_what_is_missing(home: Home) -> None:
     result = home.run("set", "openai/gpt-5-mini")
     assert result.exit_code == 0
     assert "openai/gpt-5-mini answers from now on" in result.stdout
@@ -190,7 +190,7 @@ def test_setting_a_model_writes_it_and_says_what_is_still_missing(home: Home) ->
     assert home.told("status")["problem"] is None
 
 
-def test_setting_keeps_what_is_written_and_allows_the_model(home: Home) -> None:
+def test_set_keeps_the_file_and_extends_the_allowlist(home: Home) -> None:
     home.configure(
         """{
         // mine
@@ -206,12 +206,12 @@ def test_setting_keeps_what_is_written_and_allows_the_model(home: Home) -> None:
 
 
 @pytest.mark.parametrize("name", ["opnai/gpt-5.2", "gtp", "", "openai/", "local/nothing"])
-def test_a_model_nobody_could_reach_is_not_set(home: Home, name: str) -> None:
+def test_set_unreachable_model_is_refused(home: Home, name: str) -> None:
     home.refused("set", name)
     assert not home.config.exists()
 
 
-def test_pull_fetches_and_tells_the_licence_once(home: Home) -> None:
+def test_pull_fetches_and_prints_the_licence_once(home: Home) -> None:
     first = home.run("pull", "demo")
     assert first.exit_code == 0
     assert "Apache" in first.stdout
@@ -222,19 +222,19 @@ def test_pull_fetches_and_tells_the_licence_once(home: Home) -> None:
     assert "Apache" not in second.stdout
 
 
-def test_there_are_two_models_to_pull(home: Home) -> None:
+def test_pull_knows_two_models(home: Home) -> None:
     error = home.refused("pull", "llama")
     assert isinstance(error, UnknownName)
     assert error.nearest == ("demo", "minilm")
 
 
-def test_if_needed_fetches_when_the_demo_model_is_to_answer(home: Home) -> None:
+def test_pull_if_needed_fetches_when_demo_is_the_model(home: Home) -> None:
     assert home.run("pull", "demo", "--if-needed").exit_code == 0
     assert home.pulled == 1
 
 
 @pytest.mark.parametrize("better", ["key", "server", "config"])
-def test_if_needed_does_nothing_when_another_model_answers(home: Home, better: str) -> None:
+def test_pull_if_needed_does_nothing_with_another_model(home: Home, better: str) -> None:
     if better == "key":
         home.env["ANTHROPIC_API_KEY"] = "k"
     elif better == "server":
@@ -247,7 +247,7 @@ def test_if_needed_does_nothing_when_another_model_answers(home: Home, better: s
     assert home.pulled == 0
 
 
-def test_if_needed_says_nothing_when_the_weights_are_there(home: Home) -> None:
+def test_pull_if_needed_is_silent_when_weights_exist(home: Home) -> None:
     home.weights.parent.mkdir(parents=True)
     with home.weights.open("wb") as file:
         file.write(b"GGUF")
@@ -259,7 +259,7 @@ def test_if_needed_says_nothing_when_the_weights_are_there(home: Home) -> None:
     assert told["problem"] is None
 
 
-def test_a_stored_credential_is_a_key(home: Home) -> None:
+def test_status_accepts_a_stored_credential_as_key(home: Home) -> None:
     profiles = home.path / ".openclaw" / "agents" / "main" / "agent" / "auth-profiles.json"
     profiles.parent.mkdir(parents=True)
     key = {"type": "api_key", "provider": "openai", "key": "sk-of-a-person"}
@@ -276,7 +276,7 @@ WINDOW = """{models: {providers: {box: {baseUrl: "http://127.0.0.1:9/v1",
   models: [{id: "m", name: "M"%s}]}}}, agents: {defaults: {model: {primary: "box/m"}}}}"""
 
 
-def test_a_window_that_is_set_or_was_asked_for_is_no_guess(home: Home) -> None:
+def test_status_knows_a_configured_or_fetched_window(home: Home) -> None:
     home.configure(WINDOW % "")
     guess = home.told("status")
     assert not guess["known"] and "is not known" in guess["note"]
@@ -292,7 +292,7 @@ def test_a_window_that_is_set_or_was_asked_for_is_no_guess(home: Home) -> None:
     assert (said["known"], said["contextWindow"], said["note"]) == (True, 12_000, "")
 
 
-def test_the_sentence_model_of_memory_is_fetched_by_its_name(
+def test_pull_fetches_the_sentence_model_by_name(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pulled: list[Path] = []

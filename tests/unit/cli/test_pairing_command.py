@@ -44,16 +44,16 @@ def listed(*args: str) -> Any:
     return json.loads(run("list", *args, "--json").output)["requests"]
 
 
-def test_it_is_a_command() -> None:
+def test_pairing_is_a_command() -> None:
     assert COMMANDS["pairing"][0] == "pairing"
 
 
-def test_nobody_waits_is_said_in_words(pairings: Pairings) -> None:
+def test_pairing_list_when_empty_says_so(pairings: Pairings) -> None:
     assert run("list").output == "Nobody waits.\n"
     assert run("list", "telegram").output == "Nobody waits.\n"
 
 
-def test_who_waits_is_listed_with_nothing_hidden(pairings: Pairings) -> None:
+def test_pairing_list_shows_requests_and_escapes(pairings: Pairings) -> None:
     first = ask(pairings, "42", name="An\x1b[31mn")
     second = ask(pairings, "43", "work")
     shown = run("list").output
@@ -64,7 +64,7 @@ def test_who_waits_is_listed_with_nothing_hidden(pairings: Pairings) -> None:
     assert [one["code"] for one in listed()] == [first.code, second.code]
 
 
-def test_a_code_lets_somebody_in_in_any_case(pairings: Pairings) -> None:
+def test_pairing_approve_accepts_the_code_in_any_case(pairings: Pairings) -> None:
     found = ask(pairings, "42")
     told = run("approve", "Telegram", found.code.lower()).output
     assert told.startswith("42 is heard on telegram from now on.\n") and "ownerAllowFrom" in told
@@ -72,7 +72,7 @@ def test_a_code_lets_somebody_in_in_any_case(pairings: Pairings) -> None:
     assert "nobody on telegram waits" in refused("approve", "telegram", found.code).message
 
 
-def test_a_wrong_code_and_a_wrong_channel_are_said(pairings: Pairings) -> None:
+def test_pairing_wrong_code_or_channel_is_reported(pairings: Pairings) -> None:
     found = ask(pairings, "42")
     wrong = refused("approve", "telegram", "WRONGONE")
     assert "it is wrong, used, or older than 60 minutes" in wrong.message
@@ -86,7 +86,7 @@ def test_a_wrong_code_and_a_wrong_channel_are_said(pairings: Pairings) -> None:
     assert pairings.allowed("telegram", "default") == ()
 
 
-def test_who_is_rejected_may_ask_again(pairings: Pairings) -> None:
+def test_pairing_reject_allows_a_new_request(pairings: Pairings) -> None:
     found = ask(pairings, "42")
     assert run("reject", "telegram", found.code).output == "42 was not let in.\n"
     assert pairings.pending("telegram") == () and not pairings.allowed("telegram", "default")
@@ -95,7 +95,7 @@ def test_who_is_rejected_may_ask_again(pairings: Pairings) -> None:
     assert done["ok"] is True and done["request"]["id"] == "42"
 
 
-def test_without_a_gateway_nobody_can_be_told_and_they_are_let_in_all_the_same(
+def test_pairing_approve_without_gateway_approves_unnotified(
     pairings: Pairings,
 ) -> None:
     found = ask(pairings, "42")
@@ -106,5 +106,5 @@ def test_without_a_gateway_nobody_can_be_told_and_they_are_let_in_all_the_same(
     assert pairings.allowed("telegram", "default") == ("42",)
 
 
-def test_a_channel_must_be_named_to_approve(pairings: Pairings) -> None:
+def test_pairing_approve_requires_a_channel(pairings: Pairings) -> None:
     assert isinstance(run("approve", "ABCDEFGH").exception, click.UsageError)

@@ -52,7 +52,7 @@ def refused(*args: str, command: click.Command = agents_command) -> UserError:
     return error
 
 
-def test_a_chat_is_bound_listed_and_unbound_and_comments_stay(file: Path) -> None:
+def test_bind_list_and_unbind_keep_comments(file: Path) -> None:
     chat = ("--agent", "Work", "--bind", "telegram:biz", "--peer", "group:-100")
     done = run("bind", *chat, "--role", "r1", "--role", "r2")
     shown = "work answers telegram (biz), group -100, role r1 or r2 (~/.openclaw/openclaw.json).\n"
@@ -83,7 +83,7 @@ def test_a_chat_is_bound_listed_and_unbound_and_comments_stay(file: Path) -> Non
     assert [row["agentId"] for row in told("bindings")] == ["home"]
 
 
-def test_without_an_agent_the_usual_one_is_meant(file: Path) -> None:
+def test_bind_without_agent_uses_the_default_one(file: Path) -> None:
     assert told("bind", "--bind", "irc", "--bind", "irc:b")["bindings"] == ["irc", "irc (b)"]
     assert "irc" in file.read_text()
     assert told("unbind", "--all")["bindings"] == ["whatsapp (*)", "irc", "irc (b)"]
@@ -91,7 +91,7 @@ def test_without_an_agent_the_usual_one_is_meant(file: Path) -> None:
     assert "home answers everywhere" in run("bindings").stdout
 
 
-def test_a_channel_that_is_not_configured_is_said(file: Path) -> None:
+def test_bind_to_unconfigured_channel_warns(file: Path) -> None:
     done = run("bind", "--agent", "work", "--bind", "irc")
     assert done.stderr == "channels.irc is not configured yet: nothing comes from there.\n"
     assert "irc" in file.read_text()
@@ -106,7 +106,7 @@ def test_a_channel_that_is_not_configured_is_said(file: Path) -> None:
         (("bindings", "--agent", "wrok"), "work"),
     ],
 )
-def test_a_name_that_is_not_there_brings_the_nearest(
+def test_bind_with_unknown_name_suggests_the_nearest(
     args: tuple[str, ...], why: str, file: Path
 ) -> None:
     error = refused(*args)
@@ -126,7 +126,9 @@ def test_a_name_that_is_not_there_brings_the_nearest(
         (("unbind", "--bind", "nowhere"), "nowhere is not bound"),
     ],
 )
-def test_what_cannot_be_bound_changes_nothing(args: tuple[str, ...], why: str, file: Path) -> None:
+def test_bind_with_invalid_match_changes_nothing(
+    args: tuple[str, ...], why: str, file: Path
+) -> None:
     assert why in str(refused(*args))
     assert file.read_text() == CONFIG
 
@@ -135,7 +137,7 @@ def explain(*args: str) -> Any:
     return told("explain", *args, command=route_command)
 
 
-def test_a_route_is_explained(file: Path) -> None:
+def test_route_explain_prints_agent_and_bindings(file: Path) -> None:
     run("bind", "--agent", "work", "--bind", "telegram:biz", "--peer", "group:-100")
     asked = ("--channel", "Telegram", "--account", "biz", "--peer", "group:-100", "--thread", "7")
     found = explain(*asked)
@@ -157,7 +159,7 @@ def test_a_route_is_explained(file: Path) -> None:
     assert file.exists()
 
 
-def test_a_route_without_a_chat_is_that_of_the_channel(file: Path) -> None:
+def test_route_explain_without_chat_is_that_of_the_channel(file: Path) -> None:
     assert explain("--channel", "whatsapp")["routes"][0]["matchedBy"] == "binding.channel"
     matrix = explain("--from", "matrix:dm:@Ann:hs")["routes"][0]
     assert matrix["sessionKey"] == "agent:home:main"
@@ -177,6 +179,8 @@ def test_a_route_without_a_chat_is_that_of_the_channel(file: Path) -> None:
         (("--from", "telegram:group:1", "--peer", "group:1"), "already names"),
     ],
 )
-def test_a_chat_that_cannot_be_read_is_refused(args: tuple[str, ...], why: str, file: Path) -> None:
+def test_route_explain_with_invalid_chat_is_refused(
+    args: tuple[str, ...], why: str, file: Path
+) -> None:
     assert why in str(refused("explain", *args, command=route_command))
     assert file.read_text() == CONFIG

@@ -32,7 +32,7 @@ def told(**channels: Any) -> list[str]:
     return [f"{'.'.join(str(step) for step in one.path)}: {one.message}" for one in found]
 
 
-def test_an_account_has_the_channels_settings_with_its_own_on_top() -> None:
+def test_account_settings_override_those_of_the_channel() -> None:
     accounts = {"Work": {"allowFrom": [7], "name": "Work bot"}, "home": {}}
     made = config(telegram={"allowFrom": ["1", 2], "dmPolicy": "allowlist", "accounts": accounts})
     assert account_names(made, "telegram") == ("work", "home")
@@ -41,7 +41,7 @@ def test_an_account_has_the_channels_settings_with_its_own_on_top() -> None:
     assert (home.allow_from, home.name) == (("1", "2"), None)
 
 
-def test_a_channel_without_accounts_has_the_usual_one() -> None:
+def test_channel_without_accounts_has_the_default_account() -> None:
     made = config(irc={"nick": "crab"}, defaults={"groupPolicy": "open"})
     assert channel_names(made) == ("irc",) and account_names(made, "irc") == ("default",)
     irc = common(made, "irc", "default")
@@ -49,7 +49,7 @@ def test_a_channel_without_accounts_has_the_usual_one() -> None:
     assert common(made, "nosuch", "default").dm_policy == "pairing"
 
 
-def test_a_channel_has_its_own_settings_beside_those_of_all() -> None:
+def test_channel_settings_have_own_and_common_values() -> None:
     made = config(radio={"callSign": "R1", "allowFrom": [7], "accounts": {"b": {"power": 9}}})
     found = account_settings(made, "radio", "b", Radio)
     assert (found.call_sign, found.power, found.common.allow_from) == ("R1", 9, ("7",))
@@ -67,13 +67,15 @@ def test_a_channel_has_its_own_settings_beside_those_of_all() -> None:
         ({"callSign": "R1", "historyLimit": "x"}, "channels.radio.historyLimit: "),
     ],
 )
-def test_what_a_channel_does_not_have_is_refused(section: dict[str, Any], words: str) -> None:
+def test_channel_settings_unknown_key_raises_config_error(
+    section: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         account_settings(config(radio=section), "radio", "default", Radio)
     assert words in str(caught.value)
 
 
-def test_what_was_read_of_one_config_is_not_told_of_another() -> None:
+def test_common_settings_cache_is_per_config() -> None:
     one, other = config(irc={"name": "one"}), config(irc={"name": "other"})
     for made, name in ((one, "one"), (other, "other"), (one, "one")):
         assert common(made, "irc", "default").name == name
@@ -82,7 +84,7 @@ def test_what_was_read_of_one_config_is_not_told_of_another() -> None:
         common(config(irc={"historyLimit": "x"}), "irc", "default")
 
 
-def test_an_open_door_must_say_that_it_is_for_everybody() -> None:
+def test_dm_policy_open_without_star_is_a_problem() -> None:
     closed = {"dmPolicy": "open", "allowFrom": ["1"]}
     assert told(telegram=closed) == [
         'channels.telegram.dmPolicy: it is "open", and allowFrom does not say for whom'
@@ -101,5 +103,5 @@ def test_an_open_door_must_say_that_it_is_for_everybody() -> None:
         ({"botTokn": "x"}, "channels.telegram.botTokn"),
     ],
 )
-def test_a_wrong_setting_is_named_by_its_place(section: dict[str, Any], at: str) -> None:
+def test_channel_problem_names_its_path(section: dict[str, Any], at: str) -> None:
     assert any(line.startswith(at) for line in told(telegram=section))

@@ -14,7 +14,7 @@ def told(tree: dict[str, Any]) -> list[str]:
     ]
 
 
-def test_nothing_is_a_valid_config_of_defaults() -> None:
+def test_check_config_empty_is_valid() -> None:
     checked = check({})
     assert checked.config
     defaults = checked.config.agents.defaults
@@ -24,7 +24,7 @@ def test_nothing_is_a_valid_config_of_defaults() -> None:
     assert checked.unbuilt == ()
 
 
-def test_a_provider_is_read_in_full() -> None:
+def test_check_config_complete_provider_is_valid() -> None:
     model = {
         "id": "m",
         "name": "M",
@@ -57,7 +57,7 @@ def test_a_provider_is_read_in_full() -> None:
     assert "'k'" not in repr(config)
 
 
-def test_every_compat_and_provider_key_of_the_original_is_built() -> None:
+def test_schema_has_every_provider_key_of_openclaw() -> None:
     built = set(built_keys())
     provider = lookup(("models", "providers", "x"))
     assert provider
@@ -68,20 +68,20 @@ def test_every_compat_and_provider_key_of_the_original_is_built() -> None:
         level += node.children.values()
 
 
-def test_every_built_key_is_one_the_original_knows() -> None:
+def test_schema_keys_are_all_known_to_openclaw() -> None:
     for path in built_keys():
         steps = path.replace("[]", ".[]").split(".")
         assert lookup([0 if step == "[]" else step for step in steps]), path
 
 
 @pytest.mark.parametrize("text", ["a/b", {"primary": "a/b"}])
-def test_a_model_is_a_text_or_an_object(text: Any) -> None:
+def test_model_choice_accepts_text_or_object(text: Any) -> None:
     config = check({"agents": {"defaults": {"model": text}}}).config
     assert config
     assert config.agents.defaults.model.primary == "a/b"
 
 
-def test_the_legacy_agent_key_is_the_defaults_and_the_newer_name_wins() -> None:
+def test_legacy_agent_key_is_merged_below_agents_defaults() -> None:
     tree = {
         "agent": {"workspace": "old", "timeoutSeconds": 5, "model": {"fallbacks": ["x"]}},
         "agents": {"defaults": {"workspace": "new"}, "list": [{"id": "a"}]},
@@ -95,7 +95,7 @@ def test_the_legacy_agent_key_is_the_defaults_and_the_newer_name_wins() -> None:
     assert "agent" in tree
 
 
-def test_known_keys_that_are_not_built_are_taken_and_named_once() -> None:
+def test_unimplemented_keys_are_accepted_and_named_once() -> None:
     checked = check(
         {
             "channels": {"telegram": {"enabled": True}, "slack": {}, "defaults": {}},
@@ -119,7 +119,7 @@ def test_known_keys_that_are_not_built_are_taken_and_named_once() -> None:
     )
 
 
-def test_settings_that_are_read_and_do_nothing_are_named_when_they_are_set() -> None:
+def test_keys_without_effect_are_named_when_set() -> None:
     checked = check(
         {
             "agents": {
@@ -140,12 +140,12 @@ def test_settings_that_are_read_and_do_nothing_are_named_when_they_are_set() -> 
     )
 
 
-def test_what_the_originals_setup_notes_is_no_warning() -> None:
+def test_wizard_section_gives_no_warning() -> None:
     checked = check({"wizard": {"lastRunAt": "x"}, "meta": {"lastTouchedAt": "x"}, "$schema": "s"})
     assert (checked.problems, checked.unbuilt) == ((), ())
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_check_config_reports_all_problems() -> None:
     tree = {
         "agnts": {},
         "agents": {
@@ -178,7 +178,7 @@ def test_all_mistakes_are_told_at_once() -> None:
     ]
 
 
-def test_settings_of_memory_are_checked_where_they_stand() -> None:
+def test_memory_sections_are_checked_at_their_path() -> None:
     tree = {
         "memory": {"backend": "qdm", "citation": "on", "qmd": {"limits": {"maxResults": 0}}},
         "agents": {
@@ -203,7 +203,7 @@ def test_settings_of_memory_are_checked_where_they_stand() -> None:
     ]
 
 
-def test_settings_of_memory_that_do_nothing_are_named() -> None:
+def test_memory_keys_without_effect_are_named() -> None:
     search = {
         "chunking": {"tokens": 200},
         "store": {"vector": {"enabled": True, "extensionPath": "/lib/vec0.so"}},
@@ -216,12 +216,12 @@ def test_settings_of_memory_that_do_nothing_are_named() -> None:
     )
 
 
-def test_two_agents_with_one_id_are_a_mistake() -> None:
+def test_agents_with_equal_ids_are_a_problem() -> None:
     tree = {"agents": {"list": [{"id": "Ops Team"}, {"id": "x"}, {"id": "ops-team"}]}}
     assert told(tree) == ["agents.list.2.id: 'ops-team' and 'Ops Team' are the same agent"]
 
 
-def test_what_is_not_built_is_computed_from_the_schema() -> None:
+def test_unimplemented_keys_are_derived_from_the_schema() -> None:
     groups = unbuilt()
     built = set(built_keys())
     assert "channels.discord" in groups and "channels.telegram" not in groups

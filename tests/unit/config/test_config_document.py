@@ -41,18 +41,18 @@ TREES = st.recursive(
         "[true,false,null]",
     ],
 )
-def test_it_reads_what_the_json5_library_reads(text: str) -> None:
+def test_parse_json5_agrees_with_the_json5_library(text: str) -> None:
     assert plain(parse(text)) == json5.loads(text)
 
 
 @given(TREES)
-def test_it_reads_json(tree: object) -> None:
+def test_parse_json5_accepts_json(tree: object) -> None:
     assert plain(parse(json.dumps(tree))) == tree
     assert plain(parse(json.dumps(tree, ensure_ascii=False, indent=3))) == tree
 
 
 @given(st.text() | st.text(alphabet="{}[]:,'\"\\/*\n ae0x1.-u"))
-def test_any_text_is_read_or_refused_with_a_place(text: str) -> None:
+def test_parse_json5_any_text_is_parsed_or_error_has_position(text: str) -> None:
     error = None
     try:
         parse(text, "f")
@@ -94,7 +94,7 @@ def test_any_text_is_read_or_refused_with_a_place(text: str) -> None:
         ("\r\n\r\n{a:}", 3, 4, "expected a value"),
     ],
 )
-def test_a_mistake_is_told_with_its_line_and_column(
+def test_parse_json5_error_has_line_and_column(
     text: str, line: int, column: int, says: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -104,14 +104,14 @@ def test_a_mistake_is_told_with_its_line_and_column(
     assert says in caught.value.reason
 
 
-def test_an_unclosed_brace_is_told_with_the_line_it_opened_in() -> None:
+def test_parse_json5_unclosed_brace_names_its_line() -> None:
     with pytest.raises(ConfigError) as caught:
         parse("{\n a: {\n  b: 1,\n c: 2\n}\n")
     assert caught.value.fix == "the { to close is in line 1"
 
 
 @pytest.mark.parametrize("opener", ["[", "{a:"])
-def test_nesting_is_refused_at_a_depth_not_by_running_out_of_stack(opener: str) -> None:
+def test_parse_json5_deep_nesting_raises_config_error(opener: str) -> None:
     with pytest.raises(ConfigError, match="deeper"):
         parse(opener * 200_000)
     closer = "]" if opener == "[" else "}"
@@ -119,16 +119,16 @@ def test_nesting_is_refused_at_a_depth_not_by_running_out_of_stack(opener: str) 
     plain(parse(opener * MAX_DEPTH + inner + closer * MAX_DEPTH))
 
 
-def test_a_surrogate_pair_is_one_character() -> None:
+def test_parse_json5_surrogate_pair_is_one_character() -> None:
     assert plain(parse('"\\ud83e\\udd9e"')) == "🦞"
 
 
-def test_a_number_with_a_zero_fraction_is_a_whole_number() -> None:
+def test_parse_json5_zero_fraction_is_an_integer() -> None:
     values = plain(parse("[5.0, 2e3, 1.5]"))
     assert [type(value) for value in values] == [int, int, float]
 
 
-def test_a_key_path_is_found_as_far_as_it_goes() -> None:
+def test_locate_returns_the_deepest_existing_step() -> None:
     text = "{\n a: {\n  b: [1,\n   {c: 2}]}}"
     root = parse(text)
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from homarus.config.edit import (
     apply_merge_patch,
     deep_merge,
-    diff_config_paths,
     get_path,
     parse_path,
     same,
@@ -21,6 +20,7 @@ from homarus.config.edit import (
     unset_path,
 )
 from homarus.core.errors import UserError
+from tests.vectors.config_functions import diff_config_paths
 
 VECTORS = Path(__file__).parents[2] / "data/vectors/gateway.json"
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
@@ -41,12 +41,12 @@ def cases(fn: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(("args", "expected"), cases("diff_config_paths"))
-def test_differences_are_those_of_the_vectors(args: list[Any], expected: list[str]) -> None:
+def test_differing_paths_match_the_vectors(args: list[Any], expected: list[str]) -> None:
     assert diff_config_paths(*args) == expected
 
 
 @pytest.mark.parametrize(("args", "expected"), cases("apply_merge_patch"))
-def test_patches_apply_as_in_the_vectors(args: list[Any], expected: Any) -> None:
+def test_apply_merge_patch_matches_the_vectors(args: list[Any], expected: Any) -> None:
     base, patch, *rest = args
     by_id = bool(rest) and rest[0]["mergeObjectArraysById"]
     assert apply_merge_patch(base, patch, by_id) == expected
@@ -65,7 +65,7 @@ def test_patches_apply_as_in_the_vectors(args: list[Any], expected: Any) -> None
         ('["a"][1]', ("a", 1)),
     ],
 )
-def test_paths_are_read(text: str, steps: tuple[str | int, ...]) -> None:
+def test_parse_path_accepts_all_notations(text: str, steps: tuple[str | int, ...]) -> None:
     assert parse_path(text) == steps
 
 
@@ -77,18 +77,18 @@ def test_paths_are_read(text: str, steps: tuple[str | int, ...]) -> None:
         ".".join("a" * 101),
     ],
 )
-def test_what_is_no_path_is_refused(text: str) -> None:
+def test_parse_path_invalid_raises_user_error(text: str) -> None:
     with pytest.raises(UserError, match="not a key path"):
         parse_path(text)
 
 
 @given(st.lists(KEYS.filter(str.strip) | st.integers(0, 999_999), min_size=1, max_size=6))
-def test_a_path_shown_is_the_path_read(steps: list[str | int]) -> None:
+def test_format_path_is_parsed_back(steps: list[str | int]) -> None:
     assert parse_path(show_path(steps)) == tuple(steps)
 
 
 @given(OBJECTS, st.lists(KEYS, min_size=1, max_size=4), TREES)
-def test_what_was_set_is_got_and_nothing_else_changed(
+def test_set_path_changes_only_that_value(
     tree: dict[str, Any], path: list[str], value: Any
 ) -> None:
     before = copy.deepcopy(tree)
@@ -104,12 +104,14 @@ def test_what_was_set_is_got_and_nothing_else_changed(
 
 
 @given(OBJECTS, KEYS, KEYS, TREES)
-def test_unsetting_undoes_setting(tree: dict[str, Any], section: str, key: str, value: Any) -> None:
+def test_unset_path_undoes_set_path(
+    tree: dict[str, Any], section: str, key: str, value: Any
+) -> None:
     tree = {**tree, section: {}}
     assert same(unset_path(set_path(tree, (section, key), value), (section, key)), tree)
 
 
-def test_an_entry_of_a_list_is_set_added_and_removed() -> None:
+def test_list_entry_is_set_added_and_removed() -> None:
     tree = {"l": [{"id": "a"}, {"id": "b"}]}
     assert set_path(tree, ("l", 1, "n"), 1) == {"l": [{"id": "a"}, {"id": "b", "n": 1}]}
     assert set_path(tree, ("l", "0"), 5) == {"l": [5, {"id": "b"}]}
@@ -121,17 +123,17 @@ def test_an_entry_of_a_list_is_set_added_and_removed() -> None:
         set_path(tree, ("l", "x"), 5)
 
 
-def test_what_is_missing_on_the_way_is_made() -> None:
+def test_set_path_creates_missing_containers() -> None:
     assert set_path({}, ("a", "b", 0, "c"), 1) == {"a": {"b": [{"c": 1}]}}
 
 
-def test_a_plain_value_on_the_way_is_not_overwritten() -> None:
+def test_set_path_through_scalar_raises_user_error() -> None:
     with pytest.raises(UserError, match="not an object"):
         set_path({"a": "text"}, ("a", "b"), 1)
 
 
 @pytest.mark.parametrize("path", [("x",), ("a", "x"), ("l", 5), ("l", "x"), ("l", 0, "x")])
-def test_what_is_not_there_is_a_lookup_error(path: tuple[str | int, ...]) -> None:
+def test_get_path_missing_raises_lookup_error(path: tuple[str | int, ...]) -> None:
     tree = {"a": {}, "l": [1]}
     with pytest.raises(LookupError):
         get_path(tree, path)
@@ -140,21 +142,19 @@ def test_what_is_not_there_is_a_lookup_error(path: tuple[str | int, ...]) -> Non
 
 
 @given(TREES)
-def test_an_empty_patch_changes_no_object(tree: Any) -> None:
+def test_merge_patch_empty_changes_nothing(tree: Any) -> None:
     expected = tree if isinstance(tree, dict) else {}
     assert same(apply_merge_patch(tree, {}), expected)
 
 
 @given(TREES, TREES)
-def test_a_patch_applied_twice_is_applied_once(tree: Any, patch: Any) -> None:
+def test_merge_patch_is_idempotent(tree: Any, patch: Any) -> None:
     once = apply_merge_patch(tree, patch)
     assert same(apply_merge_patch(once, patch), once)
 
 
 @given(OBJECTS, OBJECTS)
-def test_a_patch_leaves_the_keys_it_does_not_name(
-    tree: dict[str, Any], patch: dict[str, Any]
-) -> None:
+def test_merge_patch_keeps_other_keys(tree: dict[str, Any], patch: dict[str, Any]) -> None:
     before = copy.deepcopy(tree)
     after = apply_merge_patch(tree, patch)
     assert same(tree, before)
@@ -163,12 +163,12 @@ def test_a_patch_leaves_the_keys_it_does_not_name(
     assert not [key for key, value in patch.items() if value is None and key in after]
 
 
-def test_a_list_without_ids_is_replaced_even_when_ids_are_merged() -> None:
+def test_merge_by_id_list_without_ids_is_replaced() -> None:
     patched = apply_merge_patch({"l": [1], "m": [{"id": 1}]}, {"l": [2], "m": [{"id": 1}]}, True)
     assert patched == {"l": [2], "m": [{"id": 1}]}
 
 
-def test_merging_by_id_removes_no_entry_and_goes_deep() -> None:
+def test_merge_by_id_keeps_entries_and_merges_deeply() -> None:
     base = {"l": [{"id": "a", "o": {"x": 1, "y": [{"id": "q", "n": 1}]}}, {"id": "b"}]}
     patch = {"l": [{"id": "a", "o": {"x": None, "y": [{"id": "q", "m": 2}]}}, {"new": 1}]}
     assert apply_merge_patch(base, patch, True) == {
@@ -177,16 +177,16 @@ def test_merging_by_id_removes_no_entry_and_goes_deep() -> None:
 
 
 @given(TREES)
-def test_equal_trees_have_no_differences(tree: Any) -> None:
+def test_differing_paths_of_equal_trees_is_empty(tree: Any) -> None:
     assert diff_config_paths(tree, copy.deepcopy(tree)) == []
 
 
-def test_true_is_not_one_and_the_root_has_a_name() -> None:
+def test_differing_paths_true_differs_from_one() -> None:
     assert diff_config_paths({"a": 1}, {"a": True}) == ["a"]
     assert diff_config_paths({"a": {"b": 1, "c": 2}}, {"a": {"b": 2, "c": 2}}) == ["a.b"]
     assert diff_config_paths(1, 2) == ["<root>"]
 
 
-def test_included_files_merge_deeply_and_their_lists_join() -> None:
+def test_deep_merge_merges_objects_and_joins_lists() -> None:
     merged = deep_merge({"a": {"x": 1, "l": [1]}, "b": 1}, {"a": {"y": 2, "l": [2]}, "b": [3]})
     assert merged == {"a": {"x": 1, "y": 2, "l": [1, 2]}, "b": [3]}

@@ -28,13 +28,13 @@ from homarus.core.errors import UserError
         {"agents": {"$include": "/etc/passwd"}},
     ],
 )
-def test_what_is_run_or_read_is_not_set_from_afar(change: Any) -> None:
+def test_protected_key_changed_raises_user_error(change: Any) -> None:
     with pytest.raises(UserError, match="cannot be set through the gateway"):
         refuse_guarded({}, change)
     refuse_guarded(change, change)  # as it is, it may be sent back
 
 
-def test_everything_else_may_be_set() -> None:
+def test_unprotected_keys_may_be_set() -> None:
     new = {
         "agents": {"defaults": {"model": "a/b", "workspace": "~/w"}},
         "env": {"vars": {"OPENAI_API_KEY": "k"}},
@@ -43,12 +43,12 @@ def test_everything_else_may_be_set() -> None:
     refuse_guarded({}, new)
 
 
-def test_a_list_may_be_reordered_and_shortened_but_not_changed() -> None:
+def test_protected_list_entries_may_move_but_not_change() -> None:
     old = {"tools": {"links": {"models": [{"command": "a"}, {"command": "b"}]}}}
     refuse_guarded(old, {"tools": {"links": {"models": [{"command": "b"}]}}})
     with pytest.raises(UserError, match=r"tools\.links\.models\.command"):
         refuse_guarded(old, {"tools": {"links": {"models": [{"command": "c"}]}}})
 
 
-def test_what_is_guarded_may_be_taken_away() -> None:
+def test_protected_key_may_be_removed() -> None:
     refuse_guarded({"logging": {"file": "/x"}}, {"logging": {}})

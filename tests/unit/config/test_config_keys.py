@@ -12,7 +12,7 @@ def complaints(path: tuple[str | int, ...], value: Value) -> list[str]:
     return [problem.message for problem in check(value, known, path)]
 
 
-def test_the_list_holds_every_key() -> None:
+def test_key_list_is_complete() -> None:
     count, level = 0, [known_keys()]
     while level:
         node = level.pop()
@@ -32,7 +32,7 @@ def test_the_list_holds_every_key() -> None:
         (("agents", "defaults", "heartbeat", "enabled"), "agents.defaults.heartbeat.enabled"),
     ],
 )
-def test_a_path_is_looked_up(path: tuple[str | int, ...], known: str) -> None:
+def test_lookup_known_path_returns_its_key(path: tuple[str | int, ...], known: str) -> None:
     found = lookup(path)
     assert found
     assert found.path == known
@@ -42,7 +42,7 @@ def test_a_path_is_looked_up(path: tuple[str | int, ...], known: str) -> None:
     "path",
     [("nothing",), ("agents", "list", 0, "x"), ("agents", "list", "x"), ("tools", "exec", "x")],
 )
-def test_a_path_nobody_knows_is_not_found(path: tuple[str | int, ...]) -> None:
+def test_lookup_unknown_path_returns_none(path: tuple[str | int, ...]) -> None:
     assert lookup(path) is None
 
 
@@ -64,7 +64,9 @@ def test_a_path_nobody_knows_is_not_found(path: tuple[str | int, ...]) -> None:
         (("commands",), {"native": True, "text": False}),
     ],
 )
-def test_what_the_original_accepts_passes(path: tuple[str | int, ...], value: Value) -> None:
+def test_check_value_accepts_what_openclaw_accepts(
+    path: tuple[str | int, ...], value: Value
+) -> None:
     assert complaints(path, value) == []
 
 
@@ -90,7 +92,7 @@ def test_what_the_original_accepts_passes(path: tuple[str | int, ...], value: Va
         (("ui", "seamColor"), None, "expected text, found null"),
     ],
 )
-def test_a_wrong_type_or_bound_is_told(
+def test_check_value_wrong_type_or_bound_is_a_problem(
     path: tuple[str | int, ...], value: Value, says: str
 ) -> None:
     told = complaints(path, value)
@@ -98,7 +100,7 @@ def test_a_wrong_type_or_bound_is_told(
     assert says in told[0]
 
 
-def test_an_unknown_key_inside_a_known_section_is_told_with_the_nearest() -> None:
+def test_check_value_unknown_key_offers_closest() -> None:
     known = lookup(("channels", "telegram"))
     assert known
     problems = list(check({"botTokn": "x"}, known, ("channels", "telegram")))
@@ -107,12 +109,12 @@ def test_an_unknown_key_inside_a_known_section_is_told_with_the_nearest() -> Non
     ]
 
 
-def test_a_key_in_the_wrong_place_is_told_where_it_belongs() -> None:
+def test_unknown_key_of_other_section_names_its_path() -> None:
     assert "agents.defaults.workspace" in unknown_key(("workspace",)).fix
     assert unknown_key(("qqqqqqqq",)).fix == ""
 
 
-def test_a_key_that_spells_a_path_is_not_that_path() -> None:
+def test_lookup_key_with_dots_is_not_a_path() -> None:
     section = lookup(("channels",))
     assert section is not None
     for key in ("telegram.botToken", "telegram", "telegram: object", "", "teleg"):
@@ -120,7 +122,7 @@ def test_a_key_that_spells_a_path_is_not_that_path() -> None:
         assert [one.message for one in found] == ["unknown key"], key
 
 
-def test_a_value_is_never_repeated_in_a_complaint() -> None:
+def test_check_value_problem_does_not_contain_the_value() -> None:
     told = complaints(("gateway", "auth"), "hunter2") + complaints(("gateway", "port"), "hunter2")
     assert told
     assert "hunter2" not in " ".join(told)

@@ -24,7 +24,7 @@ def refused(paths: Paths, env: dict[str, str] | None = None) -> ConfigError:
     return caught.value
 
 
-def test_a_missing_file_is_an_empty_config(paths: Paths) -> None:
+def test_load_missing_file_is_an_empty_config(paths: Paths) -> None:
     loaded = load(paths, {"A": "1"})
     assert not loaded.exists
     assert (loaded.raw, loaded.source, loaded.warnings) == ({}, "", ())
@@ -32,7 +32,7 @@ def test_a_missing_file_is_an_empty_config(paths: Paths) -> None:
     assert loaded.env == {"A": "1"}
 
 
-def test_a_file_is_read_with_its_hash(paths: Paths, put: Put) -> None:
+def test_load_returns_the_hash_of_the_text(paths: Paths, put: Put) -> None:
     text = "// hi\n{ agents: { defaults: { workspace: '~/w', }, } }"
     put(text)
     loaded = load(paths, {})
@@ -42,12 +42,12 @@ def test_a_file_is_read_with_its_hash(paths: Paths, put: Put) -> None:
     assert loaded.hash == hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_a_byte_order_mark_is_no_mistake(paths: Paths, put: Put) -> None:
+def test_load_accepts_a_byte_order_mark(paths: Paths, put: Put) -> None:
     put("\ufeff{logging: {level: 'debug'}}")
     assert load(paths, {}).config.logging.level == "debug"
 
 
-def test_raw_keeps_variables_and_config_has_their_values(paths: Paths, put: Put) -> None:
+def test_load_raw_keeps_variables_and_config_has_values(paths: Paths, put: Put) -> None:
     put("{models: {providers: {x: {apiKey: '${KEY}'}}}}")
     loaded = load(paths, {"KEY": "s3"})
     assert loaded.raw["models"]["providers"]["x"]["apiKey"] == "${KEY}"
@@ -55,9 +55,7 @@ def test_raw_keeps_variables_and_config_has_their_values(paths: Paths, put: Put)
     assert "s3" not in repr(loaded)
 
 
-def test_variables_come_from_the_process_then_the_env_file_then_the_config(
-    paths: Paths, put: Put
-) -> None:
+def test_env_precedence_is_process_then_file_then_config(paths: Paths, put: Put) -> None:
     put("A=file\nB=file\nbad line\n", ".env")
     put(
         "{env: {vars: {A: 'config', B: 'config', C: 'config'}},"
@@ -69,20 +67,20 @@ def test_variables_come_from_the_process_then_the_env_file_then_the_config(
     assert loaded.warnings == ("~/.openclaw/.env:3: not NAME=value, skipped",)
 
 
-def test_a_missing_variable_is_told_with_its_line(paths: Paths, put: Put) -> None:
+def test_load_unset_variable_error_has_its_line(paths: Paths, put: Put) -> None:
     file = put("{\n models: {providers: {x: {\n  apiKey: '${NOPE}'}}}}")
     error = refused(paths)
     assert (error.file, error.line, error.key) == (str(file), 3, "models.providers.x.apiKey")
     assert "NOPE" in error.reason
 
 
-def test_a_variable_in_a_choice_is_not_complained_about_twice(paths: Paths, put: Put) -> None:
+def test_load_unset_variable_in_choice_gives_one_error(paths: Paths, put: Put) -> None:
     put("{logging: {level: '${LEVEL}'}}")
     assert len(examine(paths, {}, "{logging: {level: '${LEVEL}'}}").errors) == 1
     assert load(paths, {"LEVEL": "warn"}).config.logging.level == "warn"
 
 
-def test_an_unknown_key_is_told_with_its_line_and_the_nearest(paths: Paths, put: Put) -> None:
+def test_load_unknown_key_error_has_line_and_closest(paths: Paths, put: Put) -> None:
     file = put("{\n  agents: {\n    defaults: {\n      workspce: 'x' } } }")
     error = refused(paths)
     assert (error.file, error.line) == (str(file), 4)
@@ -90,18 +88,18 @@ def test_an_unknown_key_is_told_with_its_line_and_the_nearest(paths: Paths, put:
     assert error.fix == "did you mean workspace?"
 
 
-def test_several_mistakes_say_how_many_more(paths: Paths, put: Put) -> None:
+def test_load_several_errors_counts_the_others(paths: Paths, put: Put) -> None:
     put("{a1: 1, b1: 2, c1: 3}")
     assert "2 more: homarus config validate" in refused(paths).fix
 
 
-def test_a_mistake_in_the_legacy_section_is_told_where_it_stands(paths: Paths, put: Put) -> None:
+def test_load_error_in_legacy_section_names_that_section(paths: Paths, put: Put) -> None:
     put("{\n agent: {\n  timeoutSeconds: 'x'},\n agents: {defaults: {workspace: 'y'}}}")
     error = refused(paths)
     assert (error.line, error.key) == (3, "agent.timeoutSeconds")
 
 
-def test_unbuilt_settings_are_one_warning(paths: Paths, put: Put) -> None:
+def test_load_unimplemented_keys_give_one_warning(paths: Paths, put: Put) -> None:
     put("{browser: {enabled: true}, channels: {telegram: {}, slack: {}}, cron: {}}")
     (warning,) = load(paths, {}).warnings
     assert warning.endswith("browser, channels.slack, cron")
@@ -110,7 +108,7 @@ def test_unbuilt_settings_are_one_warning(paths: Paths, put: Put) -> None:
 # — includes —
 
 
-def test_an_include_stands_for_its_file_and_siblings_win(paths: Paths, put: Put) -> None:
+def test_include_is_replaced_by_file_and_siblings_win(paths: Paths, put: Put) -> None:
     put("{agents: {$include: './a.json5', defaults: {workspace: 'mine'}}}")
     put("{defaults: {workspace: 'theirs', timeoutSeconds: 7}, list: [{id: 'a'}]}", "a.json5")
     loaded = load(paths, {})
@@ -119,7 +117,7 @@ def test_an_include_stands_for_its_file_and_siblings_win(paths: Paths, put: Put)
     assert loaded.raw["agents"]["list"] == [{"id": "a"}]
 
 
-def test_several_includes_merge_in_order_and_join_lists(paths: Paths, put: Put) -> None:
+def test_include_list_merges_in_order_and_joins_lists(paths: Paths, put: Put) -> None:
     put("{$include: ['a.json', 'sub/b.json'], tools: {deny: ['z']}}")
     put("{tools: {profile: 'full', deny: ['x']}}", "a.json")
     put("{$include: '../c.json', tools: {profile: 'coding', deny: ['y']}}", "sub/b.json")
@@ -130,13 +128,13 @@ def test_several_includes_merge_in_order_and_join_lists(paths: Paths, put: Put) 
     }
 
 
-def test_an_include_may_be_a_list_or_a_value(paths: Paths, put: Put) -> None:
+def test_include_may_be_a_list_or_a_value(paths: Paths, put: Put) -> None:
     put("{agents: {list: {$include: 'l.json'}}}")
     put("[{id: 'a'}]", "l.json")
     assert load(paths, {}).config.agents.list[0].id == "a"
 
 
-def test_a_mistake_in_an_included_file_is_told_there(paths: Paths, put: Put) -> None:
+def test_include_error_names_the_included_file(paths: Paths, put: Put) -> None:
     put("{agents: {$include: 'a.json5'}}")
     file = put("{\n defaults: {\n  maxConcurrent: 0}}", "a.json5")
     error = refused(paths)
@@ -161,7 +159,9 @@ def test_a_mistake_in_an_included_file_is_told_there(paths: Paths, put: Put) -> 
         ("{$include: 'a\\u0000.json'}", "NUL"),
     ],
 )
-def test_a_bad_include_is_told(paths: Paths, put: Put, config: str, says: str) -> None:
+def test_include_invalid_raises_config_error(
+    paths: Paths, put: Put, config: str, says: str
+) -> None:
     put("{}", "a.json")
     put("[1]", "list.json")
     put("{$include: './openclaw.json'}", "loop.json")
@@ -169,13 +169,13 @@ def test_a_bad_include_is_told(paths: Paths, put: Put, config: str, says: str) -
     assert says in str(refused(paths))
 
 
-def test_an_error_of_an_include_says_its_key_and_line(paths: Paths, put: Put) -> None:
+def test_include_error_has_key_and_line(paths: Paths, put: Put) -> None:
     file = put("{\n agents: {\n  $include: 'gone.json'}}")
     error = refused(paths)
     assert (error.file, error.line, error.key) == (str(file), 3, "agents.$include")
 
 
-def test_includes_go_ten_deep_and_no_deeper(paths: Paths, put: Put) -> None:
+def test_include_depth_is_limited_to_ten(paths: Paths, put: Put) -> None:
     put("{$include: '1.json'}")
     for number in range(1, 10):
         put(f"{{$include: '{number + 1}.json'}}", f"{number}.json")
@@ -186,7 +186,7 @@ def test_includes_go_ten_deep_and_no_deeper(paths: Paths, put: Put) -> None:
     assert "more than 10 includes deep" in refused(paths).reason
 
 
-def test_files_that_include_each_other_many_times_over_are_stopped(paths: Paths, put: Put) -> None:
+def test_include_total_size_is_limited(paths: Paths, put: Put) -> None:
     put("{$include: ['1.json']}")
     for number in range(1, 9):
         names = ", ".join([f"'{number + 1}.json'"] * 20)
@@ -195,13 +195,13 @@ def test_files_that_include_each_other_many_times_over_are_stopped(paths: Paths,
     assert "too large together" in refused(paths).reason
 
 
-def test_nesting_through_includes_is_bounded(paths: Paths, put: Put) -> None:
+def test_include_nesting_depth_is_limited(paths: Paths, put: Put) -> None:
     put("{a:" * 90 + "{$include: '1.json'}" + "}" * 90)
     put("{a:" * 90 + "1" + "}" * 90, "1.json")
     assert "deeper than 100" in refused(paths).reason
 
 
-def test_an_include_is_a_file_of_its_own_and_no_way_to_another(paths: Paths, put: Put) -> None:
+def test_include_of_linked_file_raises_config_error(paths: Paths, put: Put) -> None:
     outside = put("{logging: {level: 'debug'}}", "../elsewhere.json")
     put("{$include: 'a.json'}")
     (paths.state / "a.json").symlink_to(outside)
@@ -216,39 +216,39 @@ def test_an_include_is_a_file_of_its_own_and_no_way_to_another(paths: Paths, put
 # — hostile files —
 
 
-def test_a_directory_is_not_a_config(paths: Paths) -> None:
+def test_load_directory_raises_config_error(paths: Paths) -> None:
     paths.config.mkdir()
     assert "is a directory" in str(refused(paths))
 
 
-def test_a_named_pipe_is_not_waited_for(paths: Paths) -> None:
+def test_load_named_pipe_does_not_block(paths: Paths) -> None:
     os.mkfifo(paths.config)
     assert "not a file" in str(refused(paths))
 
 
-def test_a_link_to_nothing_is_told(paths: Paths) -> None:
+def test_load_dangling_link_raises_config_error(paths: Paths) -> None:
     paths.config.symlink_to(paths.state / "gone")
     assert "points to nothing" in str(refused(paths))
 
 
-def test_a_link_to_itself_is_told(paths: Paths) -> None:
+def test_load_link_loop_raises_config_error(paths: Paths) -> None:
     paths.config.symlink_to(paths.config)
     assert "cannot be read" in str(refused(paths))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_an_unreadable_file_is_told(paths: Paths, put: Put) -> None:
+def test_load_unreadable_file_raises_config_error(paths: Paths, put: Put) -> None:
     put("{}").chmod(0)
     assert "cannot be read: Permission denied" in str(refused(paths))
 
 
-def test_a_huge_file_is_not_read(paths: Paths) -> None:
+def test_load_huge_file_raises_config_error(paths: Paths) -> None:
     with paths.config.open("wb") as file:
         file.truncate(100 << 20)
     assert "larger than a config can be" in str(refused(paths))
 
 
-def test_bytes_that_are_no_utf8_are_told_with_their_line(paths: Paths) -> None:
+def test_load_invalid_utf8_error_has_its_line(paths: Paths) -> None:
     paths.config.write_bytes(b"{\n a: '\xff'}")
     error = refused(paths)
     assert error.line == 2
@@ -256,7 +256,7 @@ def test_bytes_that_are_no_utf8_are_told_with_their_line(paths: Paths) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "5", "null", "{a:1,a:2}", "{a: NaN}", "[" * 99999])
-def test_what_is_no_config_is_refused_clearly(paths: Paths, put: Put, text: str) -> None:
+def test_load_non_object_raises_config_error(paths: Paths, put: Put, text: str) -> None:
     put(text)
     error = refused(paths)
     assert error.file == str(paths.config)
@@ -281,9 +281,7 @@ def test_what_is_no_config_is_refused_clearly(paths: Paths, put: Put, text: str)
         max_size=4,
     )
 )
-def test_any_tree_is_accepted_or_refused_but_never_breaks(
-    paths: Paths, tree: dict[str, object]
-) -> None:
+def test_load_any_tree_is_accepted_or_config_error(paths: Paths, tree: dict[str, object]) -> None:
     with suppress(ConfigError):
         examined = examine(paths, {}, serialize(tree))
         assert (examined.config is None) == bool(examined.errors)

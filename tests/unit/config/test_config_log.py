@@ -32,7 +32,7 @@ def rows(file: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_records_are_json_lines_for_the_owner_alone(tmp_path: Path) -> None:
+def test_log_file_has_json_lines_and_mode_0600(tmp_path: Path) -> None:
     file = tmp_path / "logs" / "a.log"
     set_up(config(file))
     assert not file.exists()
@@ -42,21 +42,21 @@ def test_records_are_json_lines_for_the_owner_alone(tmp_path: Path) -> None:
     assert oct(file.stat().st_mode)[-3:] == "600"
 
 
-def test_a_record_is_one_line_of_bounded_length(tmp_path: Path) -> None:
+def test_log_record_is_one_line_of_bounded_length(tmp_path: Path) -> None:
     set_up(config(tmp_path / "a.log"))
     logging.getLogger("homarus").info("one\r\n{}\x1b[2J%s", "x" * 100_000)
     (row,) = rows(tmp_path / "a.log")
     assert len(row["message"]) <= MAX_CHARS
 
 
-def test_the_level_is_kept(tmp_path: Path) -> None:
+def test_log_level_filters_records(tmp_path: Path) -> None:
     set_up(config(tmp_path / "a.log", level="error"))
     logging.getLogger("homarus").warning("no")
     logging.getLogger("homarus").error("yes")
     assert [row["message"] for row in rows(tmp_path / "a.log")] == ["yes"]
 
 
-def test_the_terminal_gets_warnings_as_one_line(
+def test_log_terminal_shows_warnings_on_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     set_up(config(tmp_path / "a.log"))
@@ -99,30 +99,30 @@ PROSE = [
 
 
 @pytest.mark.parametrize("text", SECRETS)
-def test_secrets_are_blotted_out(text: str) -> None:
+def test_redact_replaces_secrets(text: str) -> None:
     shown = redact(f"before {text} after")
     for secret in ("abcdefgh", "hunter2", "correct-horse", "A1234567890", "YWJjZGVm"):
         assert secret not in shown
     assert shown.startswith("before") and shown.endswith("after")
 
 
-def test_the_line_after_a_cookie_is_kept() -> None:
+def test_redact_keeps_the_line_after_a_cookie() -> None:
     assert redact("set-cookie: sid=abcdefgh; x=y\nnext") == "set-cookie: ***\nnext"
 
 
 @pytest.mark.parametrize("text", PROSE)
-def test_prose_about_secrets_is_left_alone(text: str) -> None:
+def test_redact_keeps_prose_about_secrets(text: str) -> None:
     assert redact(text) == text
 
 
-def test_a_secret_at_the_cut_is_blotted_out_whole(tmp_path: Path) -> None:
+def test_redact_secret_at_the_cut_completely(tmp_path: Path) -> None:
     set_up(config(tmp_path / "a.log"))
     logging.getLogger("homarus").info("%s sk-abcdefghijklmnop", "x" * (MAX_CHARS - 10))
     (row,) = rows(tmp_path / "a.log")
     assert "abc" not in row["message"]
 
 
-def test_the_terminal_is_not_steered_by_a_record(
+def test_log_terminal_escapes_control_characters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     set_up(config(tmp_path / "a.log"))
@@ -133,11 +133,11 @@ def test_the_terminal_is_not_steered_by_a_record(
 
 
 @given(st.text(max_size=200))
-def test_redaction_never_fails_and_never_grows_much(text: str) -> None:
+def test_redact_any_text_never_fails_or_grows_much(text: str) -> None:
     assert len(redact(text)) <= len(text) + 3 * 50
 
 
-def test_redaction_is_linear_on_hostile_text() -> None:
+def test_redact_untrusted_text_is_linear() -> None:
     for hostile in ("token" * 20_000, "=" * 100_000, "Bearer " * 20_000, "sk-" * 30_000):
         redact(hostile)
     started = time.process_time()
@@ -146,13 +146,13 @@ def test_redaction_is_linear_on_hostile_text() -> None:
     assert time.process_time() - started < 5
 
 
-def test_an_unwritable_log_does_not_stop_the_program(tmp_path: Path) -> None:
+def test_log_file_unwritable_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     set_up(config(tmp_path / "file" / "a.log"))
     logging.getLogger("homarus").info("lost")
 
 
-def test_a_link_in_the_place_of_the_log_is_not_followed(tmp_path: Path) -> None:
+def test_log_file_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("mine")
     (tmp_path / "a.log").symlink_to(tmp_path / "victim")
     set_up(config(tmp_path / "a.log"))
@@ -160,5 +160,5 @@ def test_a_link_in_the_place_of_the_log_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "victim").read_text() == "mine"
 
 
-def test_without_a_setting_the_log_is_in_the_temporary_folder() -> None:
+def test_log_file_default_is_in_temporary_folder() -> None:
     assert log_file(Config()).parent.name == "openclaw"

@@ -26,7 +26,7 @@ CASES = json.loads(
     ("args", "expected"),
     [(c["input"], c["expected"]) for c in CASES if c["fn"] == "parse_model_ref"],
 )
-def test_references_are_read_as_in_the_vectors(args: list[str], expected: dict[str, str]) -> None:
+def test_parse_model_ref_matches_the_vectors(args: list[str], expected: dict[str, str]) -> None:
     assert parse_model_ref(*args) == (ModelRef(**expected) if expected else None)
 
 
@@ -34,7 +34,7 @@ def test_references_are_read_as_in_the_vectors(args: list[str], expected: dict[s
     ("args", "expected"),
     [(c["input"], c["expected"]) for c in CASES if c["fn"] == "normalize_provider_id"],
 )
-def test_provider_ids_are_those_of_the_vectors(args: list[str], expected: str) -> None:
+def test_normalize_provider_id_matches_the_vectors(args: list[str], expected: str) -> None:
     assert normalize_provider_id(*args) == expected
 
 
@@ -51,13 +51,13 @@ def test_provider_ids_are_those_of_the_vectors(args: list[str], expected: str) -
         ("  ", None),
     ],
 )
-def test_other_ways_to_write_a_reference_are_read(text: str, ref: str | None) -> None:
+def test_parse_model_ref_accepts_other_notations(text: str, ref: str | None) -> None:
     found = parse_model_ref(text, "x")
     assert (str(found) if found else None) == ref
 
 
 @given(st.text(), st.text())
-def test_a_reference_shown_is_the_reference_read(text: str, provider: str) -> None:
+def test_model_ref_text_is_parsed_back(text: str, provider: str) -> None:
     ref = parse_model_ref(text, provider)
     if ref and "/" not in ref.provider:
         assert parse_model_ref(str(ref), "") == ref
@@ -67,23 +67,23 @@ def config(models: dict[str, Any]) -> Config:
     return Config.model_validate({"agents": {"defaults": {"models": models}}})
 
 
-def test_an_alias_of_the_config_means_its_model() -> None:
+def test_resolve_model_ref_uses_config_alias() -> None:
     own = config({"openai/gpt-5.2": {"alias": "Fast"}})
     assert resolve_model_ref(" fast ", own, "x") == ModelRef("openai", "gpt-5.2")
     assert resolve_model_ref("slow", own, "x") == ModelRef("x", "slow")
 
 
-def test_the_usual_aliases_exist_only_where_their_model_is_listed() -> None:
+def test_default_alias_exists_only_if_model_is_listed() -> None:
     assert aliases(config({})) == {}
     listed = config({"anthropic/opus-4.6": {}, "openai/gpt-5.2": {}, "openai/gpt-5-mini": {}})
     assert sorted(aliases(listed)) == ["gpt", "gpt-mini", "opus"]
 
 
-def test_an_own_alias_replaces_the_usual_one_and_an_empty_one_removes_it() -> None:
+def test_config_alias_replaces_or_removes_the_default() -> None:
     assert sorted(aliases(config({"openai/gpt-5.2": {"alias": "five"}}))) == ["five"]
     assert aliases(config({"openai/gpt-5.2": {"alias": ""}})) == {}
 
 
-def test_an_alias_taken_by_another_model_stays_with_it() -> None:
+def test_default_alias_does_not_replace_config_alias() -> None:
     taken = config({"openai/gpt-5.2": {}, "local/mine": {"alias": "gpt"}})
     assert aliases(taken)["gpt"] == ModelRef("local", "mine")

@@ -20,7 +20,7 @@ def config(section: dict[str, Any]) -> Config:
     return Config.model_validate({"agents": section})
 
 
-def test_without_a_list_there_is_main(paths: Paths, tmp_path: Path) -> None:
+def test_agent_ids_without_list_is_main(paths: Paths, tmp_path: Path) -> None:
     assert agents(config({})) == ("main",)
     assert default_agent(config({})) == "main"
     settings = agent_settings(config({}), paths, "main")
@@ -31,13 +31,13 @@ def test_without_a_list_there_is_main(paths: Paths, tmp_path: Path) -> None:
     assert (settings.timeout_s, settings.thinking, settings.max_concurrent) == (600.0, None, 4)
 
 
-def test_the_default_is_the_marked_one_else_the_first() -> None:
+def test_default_agent_id_is_marked_one_else_first() -> None:
     assert agents(config(TWO)) == ("ops-team", "home")
     assert default_agent(config(TWO)) == "home"
     assert default_agent(config({"list": [{"id": "x"}, {"id": "y"}]})) == "x"
 
 
-def test_only_the_default_agent_takes_the_default_workspace(paths: Paths, tmp_path: Path) -> None:
+def test_default_workspace_is_only_for_the_default_agent(paths: Paths, tmp_path: Path) -> None:
     home = agent_settings(config(TWO), paths, "home")
     ops = agent_settings(config(TWO), paths, "OPS team")
     assert home.workspace == tmp_path / "w"
@@ -46,7 +46,7 @@ def test_only_the_default_agent_takes_the_default_workspace(paths: Paths, tmp_pa
     assert not ops.is_default
 
 
-def test_an_entry_overrides_the_defaults(paths: Paths, tmp_path: Path) -> None:
+def test_agent_settings_entry_overrides_defaults(paths: Paths, tmp_path: Path) -> None:
     entry = {
         "id": "x",
         "workspace": "~/x",
@@ -65,13 +65,13 @@ def test_an_entry_overrides_the_defaults(paths: Paths, tmp_path: Path) -> None:
     assert settings.tools.deny == ("exec",)
 
 
-def test_an_agent_can_refuse_the_default_fallbacks(paths: Paths) -> None:
+def test_agent_settings_empty_fallbacks_override_defaults(paths: Paths) -> None:
     entry = {"id": "x", "model": {"fallbacks": []}}
     settings = agent_settings(config({**TWO, "list": [entry]}), paths, "x")
     assert (settings.model, settings.fallbacks) == ("a/b", ())
 
 
-def test_an_unknown_agent_is_told_with_the_nearest(paths: Paths) -> None:
+def test_agent_settings_unknown_agent_offers_closest(paths: Paths) -> None:
     with pytest.raises(UnknownName) as caught:
         agent_settings(config(TWO), paths, "hme")
     assert caught.value.nearest == ("home",)

@@ -44,46 +44,46 @@ def edited(*changes: tuple[str, Any]) -> str:
     return done.text
 
 
-def test_a_value_is_replaced_in_its_place() -> None:
+def test_rewrite_replaces_value_in_place() -> None:
     text = edited(("agents.defaults.model", "c/d"))
     assert text == TEXT.replace("'a/b'", '"c/d"')
 
 
-def test_a_key_is_added_in_the_style_of_its_neighbours() -> None:
+def test_rewrite_adds_key_in_style_of_siblings() -> None:
     text = edited(("tools.fs", 1), ("agents.defaults.timeoutSeconds", 5))
     assert '    profile: "full", // all\n    fs: 1\n  }' in text
     assert "model: 'a/b', timeoutSeconds: 5 }, // the one" in text
 
 
-def test_a_key_that_is_no_identifier_is_quoted() -> None:
+def test_rewrite_quotes_key_that_is_no_identifier() -> None:
     assert '\n    "a/b": 1\n' in edited(("tools.a/b", 1))
 
 
-def test_an_empty_object_is_filled() -> None:
+def test_rewrite_fills_empty_object() -> None:
     assert '  "env": {\n    vars: {\n      "A": "x"\n    }\n  },\n' in edited(("env.vars.A", "x"))
 
 
-def test_a_removed_key_takes_its_line_and_leaves_no_stray_comma() -> None:
+def test_rewrite_removed_key_removes_line_and_comma() -> None:
     text = edited(("tools.profile", None))
     assert 'deny: [ "exec" ] // never\n    // all\n  }' in text
 
 
-def test_the_last_section_goes_with_its_comma() -> None:
+def test_rewrite_removed_last_section_removes_its_comma() -> None:
     text = edited(("tools", None))
     assert text.endswith('"env": {}\n}\n// the end\n')
 
 
-def test_an_entry_is_added_to_a_list_after_the_comment_of_the_last() -> None:
+def test_rewrite_adds_list_entry_after_trailing_comment() -> None:
     text = edited(("agents.list[2]", "c"))
     assert '      { id: "b" },  // second\n      "c"\n    ]' in text
 
 
-def test_an_entry_is_removed_from_the_middle_of_a_list() -> None:
+def test_rewrite_removes_entry_from_middle_of_list() -> None:
     text = edited(("agents.list[0]", None))
     assert 'list: [\n      // first\n      { id: "b" }  // second\n    ]' in text
 
 
-def test_strict_json_stays_strict_json() -> None:
+def test_rewrite_keeps_strict_json_strict() -> None:
     tree = {"a": {"b": 1, "c": [1, 2]}, "d": {}}
     text = json.dumps(tree, indent=2)
     for new in (
@@ -95,24 +95,24 @@ def test_strict_json_stays_strict_json() -> None:
         assert json.loads(rewrite(text, new).text) == new
 
 
-def test_windows_line_ends_stay() -> None:
+def test_rewrite_keeps_windows_line_ends() -> None:
     text = '{\r\n  "a": 1\r\n}\r\n'
     assert rewrite(text, {"a": 1, "b": [1]}).text == (
         '{\r\n  "a": 1,\r\n  "b": [\r\n    1\r\n  ]\r\n}\r\n'
     )
 
 
-def test_a_trailing_comma_style_is_kept() -> None:
+def test_rewrite_keeps_trailing_comma_style() -> None:
     assert rewrite("{\n  a: 1,\n}\n", {"a": 1, "b": 2}).text == "{\n  a: 1,\n  b: 2,\n}\n"
     assert rewrite("{\n  a: 1,\n  b: 2,\n}\n", {"a": 1}).text == "{\n  a: 1,\n}\n"
 
 
-def test_a_byte_order_mark_stays() -> None:
+def test_rewrite_keeps_byte_order_mark() -> None:
     assert rewrite("\ufeff{a: 1}", {"a": 2}).text == "\ufeff{a: 2}"
 
 
 @pytest.mark.parametrize("text", ["{/* c */}", "{ // c\n}", "{\n  // c\n}", "{}", "{ }", "{\n}"])
-def test_comments_in_an_empty_object_survive_its_first_key(text: str) -> None:
+def test_rewrite_keeps_comments_in_empty_object(text: str) -> None:
     done = rewrite(text, {"a": 1})
     assert done.kept_layout
     assert ("c" in done.text) == ("c" in text)
@@ -158,14 +158,14 @@ def texts(draw: st.DrawFn) -> str:
 
 
 @given(texts(), OBJECTS)
-def test_any_handwriting_takes_any_change(text: str, new: dict[str, Any]) -> None:
+def test_rewrite_any_text_takes_any_change(text: str, new: dict[str, Any]) -> None:
     done = rewrite(text, new)
     assert same(plain(parse(done.text)), new)
     assert done.kept_layout
 
 
 @given(texts(), st.sampled_from(["a", "b", "c", "new"]), LEAVES)
-def test_adding_or_replacing_a_plain_value_loses_no_comment(
+def test_rewrite_adding_or_replacing_scalar_keeps_comments(
     text: str, name: str, value: Any
 ) -> None:
     tree = plain(parse(text))
@@ -177,5 +177,5 @@ def test_adding_or_replacing_a_plain_value_loses_no_comment(
 
 
 @given(texts())
-def test_no_change_is_no_change(text: str) -> None:
+def test_rewrite_without_change_returns_same_text(text: str) -> None:
     assert rewrite(text, plain(parse(text))).text == text

@@ -26,7 +26,7 @@ TREE = {
 }
 
 
-def test_secrets_are_hidden_and_the_rest_is_not() -> None:
+def test_redact_tree_replaces_only_secrets() -> None:
     assert redact(TREE) == {
         "models": {
             "providers": {
@@ -52,15 +52,15 @@ def test_secrets_are_hidden_and_the_rest_is_not() -> None:
     }
 
 
-def test_a_part_of_a_section_is_hidden_by_where_it_stands() -> None:
+def test_redact_tree_of_subtree_uses_its_path() -> None:
     assert redact({"GROQ": "gsk"}, ("env", "vars")) == {"GROQ": REDACTED}
 
 
-def test_what_was_hidden_is_put_back() -> None:
+def test_restore_redacted_undoes_redaction() -> None:
     assert restore_redacted(redact(TREE), TREE) == TREE
 
 
-def test_entries_are_found_again_by_id_when_they_moved() -> None:
+def test_restore_redacted_matches_moved_entries_by_id() -> None:
     old = {"l": [{"id": "a", "token": "1"}, {"id": "b", "token": "2"}]}
     new = {"l": [{"id": "b", "token": REDACTED}, {"id": "a", "token": REDACTED}]}
     assert restore_redacted(new, old) == {
@@ -84,7 +84,7 @@ AT_ANN, AT_BOB = {"n": "ann", "token": REDACTED}, {"n": "bob", "token": REDACTED
         ([{"id": "a", **ANN}, {"id": "a", **BOB}], [{"id": "a", **AT_BOB}], [{"id": "a", **BOB}]),
     ],
 )
-def test_an_entry_without_an_id_is_found_again_by_its_looks_or_where_it_stands(
+def test_restore_redacted_matches_entry_by_text_or_index(
     old: list[object], new: list[object], restored: list[object]
 ) -> None:
     assert restore_redacted({"l": new}, {"l": old}) == {"l": restored}
@@ -99,7 +99,7 @@ def test_an_entry_without_an_id_is_found_again_by_its_looks_or_where_it_stands(
         ([ANN], [AT_ANN, AT_ANN]),
     ],
 )
-def test_a_hidden_value_that_could_be_anothers_is_refused(
+def test_restore_redacted_ambiguous_entry_raises_user_error(
     old: list[object], new: list[object]
 ) -> None:
     with pytest.raises(UserError, match=f"token: {REDACTED}"):
@@ -107,7 +107,7 @@ def test_a_hidden_value_that_could_be_anothers_is_refused(
 
 
 @pytest.mark.parametrize("old", [{}, {"a": 5}, {"a": {}}, {"a": []}, None])
-def test_a_placeholder_for_nothing_is_refused(old: object) -> None:
+def test_restore_redacted_without_old_value_raises(old: object) -> None:
     with pytest.raises(UserError, match=f"a: {REDACTED}"):
         restore_redacted({"a": REDACTED}, old)
 
@@ -121,7 +121,7 @@ def test_a_placeholder_for_nothing_is_refused(old: object) -> None:
         ),
     )
 )
-def test_no_secret_of_a_known_name_is_left(tree: object) -> None:
+def test_redact_tree_leaves_no_secret_with_known_name(tree: object) -> None:
     def leaves(value: object, hidden: bool) -> list[str]:
         if isinstance(value, dict):
             return [

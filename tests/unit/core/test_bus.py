@@ -18,7 +18,7 @@ async def read_all(subscription: Subscription) -> list[int]:
     return [item.seq async for item in subscription]
 
 
-def test_every_subscriber_reads_every_event_in_order() -> None:
+def test_bus_subscribers_read_every_event_in_order() -> None:
     async def main() -> None:
         bus = Bus()
         with bus.subscribe() as one, bus.subscribe() as two:
@@ -29,11 +29,11 @@ def test_every_subscriber_reads_every_event_in_order() -> None:
     asyncio.run(main())
 
 
-def test_publishing_to_nobody_is_fine() -> None:
+def test_bus_publish_without_subscribers_does_nothing() -> None:
     Bus().publish(event(1))
 
 
-def test_a_reader_that_waits_is_woken_by_the_next_event() -> None:
+def test_subscription_waiting_reader_is_woken_by_next_event() -> None:
     async def main() -> None:
         bus, seen = Bus(), list[int]()
 
@@ -54,7 +54,7 @@ def test_a_reader_that_waits_is_woken_by_the_next_event() -> None:
     asyncio.run(main())
 
 
-def test_leaving_the_block_ends_a_reader_that_still_waits() -> None:
+def test_subscription_block_end_ends_waiting_reader() -> None:
     async def main() -> None:
         bus = Bus()
         async with asyncio.timeout(5), asyncio.TaskGroup() as group:
@@ -65,7 +65,7 @@ def test_leaving_the_block_ends_a_reader_that_still_waits() -> None:
     asyncio.run(main())
 
 
-def test_a_slow_reader_is_told_how_many_it_missed_and_delays_nobody() -> None:
+def test_subscription_full_counts_missed_and_does_not_block() -> None:
     async def main() -> None:
         bus = Bus()
         with bus.subscribe(size=3) as slow, bus.subscribe(size=100) as quick:
@@ -79,7 +79,7 @@ def test_a_slow_reader_is_told_how_many_it_missed_and_delays_nobody() -> None:
     asyncio.run(main())
 
 
-def test_a_slow_reader_loses_deltas_before_it_loses_the_end_of_a_run() -> None:
+def test_subscription_full_drops_deltas_before_run_end() -> None:
     async def main() -> None:
         bus = Bus()
         with bus.subscribe(size=3) as slow:
@@ -93,7 +93,7 @@ def test_a_slow_reader_loses_deltas_before_it_loses_the_end_of_a_run() -> None:
     asyncio.run(main())
 
 
-def test_nothing_published_after_close_is_read_and_the_end_is_never_lost() -> None:
+def test_subscription_closed_ignores_new_events_and_still_ends() -> None:
     async def main() -> None:
         subscription = Subscription(1)
         subscription.offer(event(1))
@@ -105,7 +105,7 @@ def test_nothing_published_after_close_is_read_and_the_end_is_never_lost() -> No
     asyncio.run(main())
 
 
-def test_what_was_not_published_during_the_block_is_not_read() -> None:
+def test_subscription_reads_only_events_of_its_block() -> None:
     async def main() -> None:
         bus = Bus()
         bus.publish(event(1))
@@ -118,7 +118,7 @@ def test_what_was_not_published_during_the_block_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1])
-def test_a_subscription_without_room_is_refused(size: int) -> None:
+def test_subscription_size_zero_raises_value_error(size: int) -> None:
     with pytest.raises(ValueError, match="at least one"), Bus().subscribe(size):
         pass
 
@@ -127,7 +127,7 @@ def test_a_subscription_without_room_is_refused(size: int) -> None:
     st.integers(1, 5),
     st.lists(st.sampled_from([RunStarted(), TextAdded("x"), RunEnded()]), max_size=30),
 )
-def test_read_and_missed_add_up_to_what_was_published(size: int, facts: list[Fact]) -> None:
+def test_subscription_read_plus_missed_equals_published(size: int, facts: list[Fact]) -> None:
     async def main() -> None:
         bus = Bus()
         with bus.subscribe(size) as subscription:
@@ -144,7 +144,7 @@ def test_read_and_missed_add_up_to_what_was_published(size: int, facts: list[Fac
     asyncio.run(main())
 
 
-def test_a_reader_gets_the_run_the_session_and_the_kinds_it_asked_for() -> None:
+def test_subscription_filters_by_run_session_and_kinds() -> None:
     async def main() -> None:
         bus = Bus()
         with (
@@ -162,7 +162,7 @@ def test_a_reader_gets_the_run_the_session_and_the_kinds_it_asked_for() -> None:
     asyncio.run(main())
 
 
-def test_what_one_reader_does_not_want_costs_it_no_room() -> None:
+def test_subscription_filtered_events_use_no_capacity() -> None:
     async def main() -> None:
         bus = Bus()
         with bus.subscribe(size=1, kinds=(RunStarted,)) as reader:
@@ -174,7 +174,7 @@ def test_what_one_reader_does_not_want_costs_it_no_room() -> None:
     asyncio.run(main())
 
 
-def test_the_reader_of_one_run_is_done_when_the_run_is() -> None:
+def test_subscription_to_one_run_ends_with_the_run() -> None:
     async def main() -> None:
         bus = Bus()
         async with asyncio.timeout(30):

@@ -7,20 +7,20 @@ from homarus.core.clock import Clock, SystemClock
 from homarus.testing.clock import START_MS, FakeClock
 
 
-def test_the_system_clock_tells_milliseconds_since_the_epoch() -> None:
+def test_system_clock_now_is_milliseconds_since_epoch() -> None:
     before = time.time()
     now_ms = SystemClock().now_ms()
     assert before * 1000 - 1 <= now_ms <= time.time() * 1000 + 1
 
 
-def test_the_system_clocks_monotonic_time_never_goes_back() -> None:
+def test_system_clock_monotonic_never_decreases() -> None:
     clock = SystemClock()
     asyncio.run(clock.sleep(0))
     first = clock.monotonic()
     assert clock.monotonic() >= first
 
 
-def test_the_fake_moves_only_when_told() -> None:
+def test_fake_clock_moves_only_when_advanced() -> None:
     async def main() -> None:
         clock = FakeClock()
         assert (clock.now_ms(), clock.monotonic()) == (START_MS, 0)
@@ -30,7 +30,7 @@ def test_the_fake_moves_only_when_told() -> None:
     asyncio.run(main())
 
 
-def test_the_fake_wakes_sleepers_in_the_order_of_their_deadlines() -> None:
+def test_fake_clock_wakes_sleepers_in_deadline_order() -> None:
     async def main() -> None:
         clock, woken = FakeClock(), list[str]()
 
@@ -53,7 +53,7 @@ def test_the_fake_wakes_sleepers_in_the_order_of_their_deadlines() -> None:
     asyncio.run(main())
 
 
-def test_a_cancelled_sleeper_does_not_hold_the_others_up() -> None:
+def test_fake_clock_cancelled_sleeper_does_not_delay_others() -> None:
     async def main() -> None:
         clock: FakeClock = FakeClock()
         async with asyncio.TaskGroup() as group:
@@ -68,7 +68,7 @@ def test_a_cancelled_sleeper_does_not_hold_the_others_up() -> None:
     asyncio.run(main())
 
 
-def test_an_impatient_fake_lets_every_sleep_pass_and_remembers_it() -> None:
+def test_fake_clock_auto_advance_records_every_sleep() -> None:
     async def main() -> None:
         clock = FakeClock(patient=False)
         seam: Clock = clock

@@ -28,7 +28,7 @@ def drawn() -> dict[str, str]:
     return parents
 
 
-def test_the_drawing_shows_every_class_under_its_parent() -> None:
+def test_errors_docstring_tree_matches_class_hierarchy() -> None:
     real = {
         name: "" if kind is HomarusError else kind.__mro__[1].__name__
         for name, kind in CLASSES.items()
@@ -36,7 +36,7 @@ def test_the_drawing_shows_every_class_under_its_parent() -> None:
     assert drawn() == real
 
 
-def test_every_class_has_a_code_of_its_own_in_its_family() -> None:
+def test_error_codes_are_unique_and_prefixed_by_family() -> None:
     codes = {kind.code for kind in CLASSES.values()}
     assert len(codes) == len(CLASSES)
     families = [kind for kind in CLASSES.values() if kind.__mro__[1] is HomarusError]
@@ -46,7 +46,7 @@ def test_every_class_has_a_code_of_its_own_in_its_family() -> None:
                 assert kind.code.startswith(f"{family.code}.")
 
 
-def test_only_a_users_mistake_exits_with_two() -> None:
+def test_error_exit_status_is_two_only_for_user_mistakes() -> None:
     twos = {name for name, kind in CLASSES.items() if kind.exit_status == 2}
     assert twos == {
         "UserError",
@@ -59,12 +59,12 @@ def test_only_a_users_mistake_exits_with_two() -> None:
     assert InUse("held").exit_status == 2
 
 
-def test_an_error_reads_as_what_happened_and_what_to_do() -> None:
+def test_error_text_contains_message_and_fix() -> None:
     assert str(ToolError("disk is full")) == "disk is full"
     assert str(ToolError("disk is full", fix="make room")) == "disk is full (make room)"
 
 
-def test_a_config_error_says_file_line_and_key() -> None:
+def test_config_error_text_contains_file_line_and_key() -> None:
     error = ConfigError("must be a number", file="a.json", line=3, key="agents.x", fix="write 1")
     assert error.message == "a.json:3: agents.x: must be a number"
     assert (error.file, error.line, error.key, error.reason) == (
@@ -77,13 +77,13 @@ def test_a_config_error_says_file_line_and_key() -> None:
     assert ConfigError("is empty").message == "is empty"
 
 
-def test_an_unknown_name_offers_the_nearest_ones() -> None:
+def test_unknown_name_error_offers_closest_names() -> None:
     error = UnknownName("model", "gpt", ("gpt-5", "gpt-4"))
     assert str(error) == "unknown model 'gpt' (did you mean gpt-5 or gpt-4?)"
     assert UnknownName("model", "x", fix="homarus models list").fix == "homarus models list"
     assert UnknownName("model", "x").fix == ""
 
 
-def test_a_users_error_is_caught_as_one() -> None:
+def test_missing_extra_is_caught_as_user_error() -> None:
     with pytest.raises(UserError):
         raise UnknownName("tool", "x")

@@ -76,7 +76,7 @@ def facts_of(recorded: list[dict[str, Any]]) -> list[Fact]:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_recorded_run_has_the_same_envelopes_here(name: str) -> None:
+def test_encoder_recorded_run_gives_recorded_payloads(name: str) -> None:
     recorded = RECORDED[name]
     run, key = recorded[0]["runId"], recorded[0]["sessionKey"]
     ours = wire(*facts_of(recorded), run=run, key=key)
@@ -94,7 +94,7 @@ def test_a_recorded_run_has_the_same_envelopes_here(name: str) -> None:
             assert mine["data"].get(field) == theirs["data"].get(field)
 
 
-def test_the_phases_of_a_run_carry_the_keys_of_the_schema() -> None:
+def test_encoder_lifecycle_phases_have_schema_keys() -> None:
     assert data(RunStarted()) == {"phase": "start", "startedAt": 1_000}
     assert data(RunStarted(), RunEnded()) == {"phase": "end", "endedAt": 1_001}
     assert data(RunStarted(), RunEnded(error="no credit")) == {
@@ -106,7 +106,7 @@ def test_the_phases_of_a_run_carry_the_keys_of_the_schema() -> None:
     assert data(RunStarted(), RunEnded(aborted=True))["aborted"] is True
 
 
-def test_a_tool_call_is_told_in_three_phases() -> None:
+def test_encoder_tool_call_has_three_phases() -> None:
     named = {"name": "read", "toolCallId": "call_1"}
     assert data(ToolStarted(CALL)) == {"phase": "start", **named, "args": {"path": "a.md"}}
     shown = {"content": [{"type": "text", "text": "half"}]}
@@ -124,12 +124,12 @@ def test_a_tool_call_is_told_in_three_phases() -> None:
     }
 
 
-def test_details_of_a_result_reach_the_client_only_when_there_are_some() -> None:
+def test_encoder_tool_result_includes_details_only_if_present() -> None:
     result = ToolReturn("call_1", "exec", (Text("ok"),), details={"exitCode": 0})
     assert data(ToolEnded(result))["result"]["details"] == {"exitCode": 0}
 
 
-def test_compaction_and_errors_have_streams_of_their_own() -> None:
+def test_encoder_compaction_and_errors_use_own_streams() -> None:
     seen = wire(CompactionStarted(), CompactionEnded(will_retry=True), ErrorNoted("odd"))
     assert [(one["stream"], one["data"]) for one in seen] == [
         ("compaction", {"phase": "start"}),
@@ -138,7 +138,7 @@ def test_compaction_and_errors_have_streams_of_their_own() -> None:
     ]
 
 
-def test_the_text_starts_afresh_with_each_assistant_message() -> None:
+def test_encoder_text_restarts_with_each_assistant_message() -> None:
     seen = wire(
         TextAdded("Let me "),
         TextAdded("look."),
@@ -149,7 +149,7 @@ def test_the_text_starts_afresh_with_each_assistant_message() -> None:
     assert [one["data"].get("text") for one in seen] == ["Let me ", "Let me look.", None, "Found."]
 
 
-def test_what_a_failed_attempt_said_is_void_and_the_next_one_starts_afresh() -> None:
+def test_encoder_failed_attempt_discards_its_text() -> None:
     failed = AttemptFailed("openai", "gpt-5.2", "overloaded", "busy", "retry", wait_s=1.5)
     seen = wire(TextAdded("Half an ans"), failed, TextAdded("The answer."))
     assert (seen[1]["stream"], seen[1]["data"]["phase"]) == ("lifecycle", "fallback")
@@ -157,7 +157,7 @@ def test_what_a_failed_attempt_said_is_void_and_the_next_one_starts_afresh() -> 
     assert seen[2]["data"]["text"] == "The answer."
 
 
-def test_what_the_wire_has_no_stream_for_leaves_no_gap_in_the_numbers() -> None:
+def test_emitter_data_without_stream_leaves_no_gap_in_seq() -> None:
     seen = wire(
         RunStarted(), ThinkingAdded("hm"), TextAdded("a"), MessageSaved(user("x")), RunEnded()
     )
@@ -181,7 +181,7 @@ anything = st.one_of(
 
 
 @given(st.lists(anything, max_size=30))
-def test_any_run_is_numbered_from_one_without_gaps_and_is_json(facts: list[Fact]) -> None:
+def test_emitter_any_run_has_seq_from_one_and_json_payloads(facts: list[Fact]) -> None:
     seen = wire(*facts)
     assert [one["seq"] for one in seen] == list(range(1, len(seen) + 1))
     assert json.loads(json.dumps(seen)) == seen
@@ -195,6 +195,6 @@ def test_any_run_is_numbered_from_one_without_gaps_and_is_json(facts: list[Fact]
 
 
 @given(st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=20))
-def test_the_whole_text_is_the_deltas_put_together(deltas: list[str]) -> None:
+def test_encoder_text_is_the_concatenated_deltas(deltas: list[str]) -> None:
     seen = wire(*[TextAdded(delta) for delta in deltas])
     assert "".join(one["data"]["delta"] for one in seen) == seen[-1]["data"]["text"]

@@ -10,7 +10,7 @@ from homarus.core.errors import UserError
 from homarus.core.faults import Injected, fault, parse_faults
 
 
-def test_a_point_that_nobody_asked_for_costs_nothing() -> None:
+def test_fault_point_disabled_does_nothing() -> None:
     for point in faults.POINTS:
         fault(point)
 
@@ -23,7 +23,7 @@ def test_a_point_that_nobody_asked_for_costs_nothing() -> None:
         ("run.begun:raise:2+", [False, True, True]),
     ],
 )
-def test_a_fault_happens_at_the_pass_it_was_asked_for(
+def test_fault_point_acts_at_the_configured_pass(
     text: str, passes: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(faults, "_faults", parse_faults(text))
@@ -38,7 +38,7 @@ def test_a_fault_happens_at_the_pass_it_was_asked_for(
 
 
 @pytest.mark.parametrize(("action", "code"), [("enospc", errno.ENOSPC), ("eio", errno.EIO)])
-def test_a_failing_disk_fails_as_a_real_one_would(
+def test_fault_point_disk_actions_raise_real_os_errors(
     action: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(faults, "_faults", parse_faults(f"store.commit:{action}"))
@@ -47,7 +47,7 @@ def test_a_failing_disk_fails_as_a_real_one_would(
     assert caught.value.errno == code
 
 
-def test_delays_take_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_point_delay_actions_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     monkeypatch.setattr(faults, "_faults", parse_faults("run.begun:delay, reply.saved:slow:1+"))
@@ -57,7 +57,7 @@ def test_delays_take_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("text", ["nowhere:raise", "run.begun", "run.begun:explode", "a:b:c"])
-def test_a_fault_that_is_none_is_an_error_that_lists_them(text: str) -> None:
+def test_parse_faults_invalid_raises_error_with_choices(text: str) -> None:
     with pytest.raises(UserError, match=r"point:action") as caught:
         parse_faults(text)
     assert "run.begun" in caught.value.fix

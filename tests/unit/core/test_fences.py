@@ -16,27 +16,27 @@ def blocks(text: str) -> list[str]:
     return [text[fence.start : fence.end] for fence in find_fences(text)]
 
 
-def test_a_longer_marker_closes_a_shorter_one_and_not_the_other_way() -> None:
+def test_fence_closes_with_at_least_as_long_marker() -> None:
     assert blocks("````\n```\n`````\nx") == ["````\n```\n`````"]
 
 
-def test_a_marker_with_words_after_it_is_code_inside_a_block() -> None:
+def test_fence_marker_with_text_inside_block_is_code() -> None:
     assert blocks("```\n```js\n```\nx") == ["```\n```js\n```"]
 
 
-def test_backticks_after_backticks_are_no_fence() -> None:
+def test_fence_backticks_with_more_backticks_on_line_is_none() -> None:
     assert blocks("```code``` in a line\ntext") == []
 
 
-def test_tildes_do_not_close_backticks() -> None:
+def test_fence_of_backticks_is_not_closed_by_tildes() -> None:
     assert blocks("```\n~~~\nx") == ["```\n~~~\nx"]
 
 
-def test_four_spaces_are_no_fence() -> None:
+def test_fence_indented_by_four_spaces_is_none() -> None:
     assert blocks("    ```\nx\n    ```") == []
 
 
-def test_windows_line_ends_do_not_belong_to_the_fence() -> None:
+def test_fence_excludes_carriage_returns() -> None:
     text = "```js\r\nx\r\n```\r\nafter"
     [fence] = find_fences(text)
     assert fence.open_line == "```js"
@@ -44,13 +44,13 @@ def test_windows_line_ends_do_not_belong_to_the_fence() -> None:
 
 
 @pytest.mark.parametrize(("index", "inside"), [(0, False), (1, True), (8, True), (9, False)])
-def test_a_cut_at_either_end_is_no_cut_in_the_block(index: int, inside: bool) -> None:
+def test_fence_at_either_end_of_block_is_none(index: int, inside: bool) -> None:
     fences = find_fences("```\na\n```\nb")
     assert (fence_at(fences, index) is not None) is inside
 
 
 @given(TEXTS)
-def test_both_ways_of_finding_fences_agree(text: str) -> None:
+def test_find_fences_agrees_with_split_lines(text: str) -> None:
     at, marked = 0, list[tuple[str, bool]]()
     fences = find_fences(text)
     for line in text.split("\n"):
@@ -61,13 +61,13 @@ def test_both_ways_of_finding_fences_agree(text: str) -> None:
 
 
 @given(TEXTS)
-def test_fences_are_in_order_and_apart(text: str) -> None:
+def test_find_fences_are_ordered_and_disjoint(text: str) -> None:
     edges = [edge for fence in find_fences(text) for edge in (fence.start, fence.end)]
     assert edges == sorted(edges)
 
 
 @pytest.mark.parametrize("text", ["`" * 10**6, "```\n" * 250_000, "\n" * 10**6, " " * 10**6])
-def test_a_megabyte_takes_no_time(text: str) -> None:
+def test_find_fences_megabyte_is_fast(text: str) -> None:
     started = time.process_time()
     find_fences(text)
     assert time.process_time() - started < 5

@@ -1,4 +1,4 @@
-"""Session keys: made, read, and refused."""
+"""Session keys: building, parsing and refusing them."""
 
 import re
 import time
@@ -7,23 +7,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.channels.roster import find_traits
 from homarus.core import keys
 from homarus.core.errors import UserError
+from homarus.policy import access
 
 IDS = st.from_regex(re.compile(r"[a-z0-9][a-z0-9_-]{0,20}", re.ASCII), fullmatch=True)
 PEERS = st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), min_size=1, max_size=40)
 SCOPES: tuple[keys.DmScope, ...] = ("per-peer", "per-channel-peer", "per-account-channel-peer")
 
 
+def peer_id(channel: str, text: str) -> str:
+    return keys.peer_id(text, find_traits(channel))
+
+
 @given(st.text(max_size=200))
-def test_a_normal_agent_id_stays_as_it_is(text: str) -> None:
+def test_normalize_agent_id_is_idempotent(text: str) -> None:
     once = keys.normalize_agent_id(text)
     assert re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", once)
     assert keys.normalize_agent_id(once) == once
 
 
 @given(IDS, IDS, st.sampled_from(["group", "channel"]), PEERS)
-def test_a_group_key_names_its_agent_and_survives_storing(
+def test_peer_key_of_group_names_agent_and_is_canonical(
     agent: str, channel: str, kind: keys.PeerKind, peer: str
 ) -> None:
     key = keys.peer_key(agent, channel, kind, peer)
@@ -35,7 +41,7 @@ def test_a_group_key_names_its_agent_and_survives_storing(
 
 
 @given(IDS, IDS, st.sampled_from(SCOPES), PEERS)
-def test_a_direct_key_survives_the_way_to_a_client_and_back(
+def test_peer_key_of_direct_chat_survives_key_without_agent(
     agent: str, channel: str, scope: keys.DmScope, peer: str
 ) -> None:
     key = keys.peer_key(agent, channel, "direct", peer, scope=scope)
@@ -47,7 +53,7 @@ def test_a_direct_key_survives_the_way_to_a_client_and_back(
 
 
 @given(IDS, st.from_regex(r"[a-z0-9.]{1,20}", fullmatch=True))
-def test_a_thread_knows_its_parent(channel: str, thread: str) -> None:
+def test_thread_parent_of_thread_key_is_base(channel: str, thread: str) -> None:
     base = keys.peer_key("main", channel, "channel", "c1")
     assert keys.thread_parent(keys.thread_key(base, thread)) == base
     assert keys.thread_key(base, thread, own_chat=True) == base
@@ -55,7 +61,7 @@ def test_a_thread_knows_its_parent(channel: str, thread: str) -> None:
     assert keys.thread_parent(keys.thread_key(base, thread, mark="topic")) == base
 
 
-def test_a_linked_person_has_one_conversation_everywhere() -> None:
+def test_peer_key_linked_person_has_one_key_everywhere() -> None:
     links = {"Alice": ["telegram:111", "Discord:222"]}
     found = {
         keys.peer_key("main", channel, "direct", peer, scope="per-peer", identity_links=links)
@@ -89,19 +95,19 @@ def test_a_linked_person_has_one_conversation_everywhere() -> None:
         ("Global", "global"),
     ],
 )
-def test_older_forms_are_read_as_todays(old: str | None, new: str) -> None:
+def test_canonical_key_legacy_forms_are_converted(old: str | None, new: str) -> None:
     found = keys.store_key(old, channels=["telegram"], agents=["research", "ops"])
     assert found == new
     assert keys.store_key(new) == new
 
 
-def test_a_subagent_of_an_older_key_keeps_its_depth() -> None:
+def test_canonical_key_legacy_subagent_keeps_depth() -> None:
     key = keys.store_key("main::research::ops", agents=["research", "ops"])
     assert keys.is_subagent(key)
     assert keys.subagent_depth(key) == 2
 
 
-def test_a_bare_subagent_key_has_a_depth() -> None:
+def test_subagent_depth_of_key_without_agent_is_counted() -> None:
     assert keys.is_subagent("subagent:1")
     assert keys.subagent_depth("subagent:1") == 1
 
@@ -109,7 +115,7 @@ def test_a_bare_subagent_key_has_a_depth() -> None:
 @pytest.mark.parametrize(
     "key", ["agent:main", "agent::x", ":", "agent:main:", "agent:../../etc:main", "agent:a b:x"]
 )
-def test_a_key_that_names_no_agent_is_refused(key: str) -> None:
+def test_canonical_key_without_agent_id_is_refused(key: str) -> None:
     with pytest.raises(UserError, match="names no conversation"):
         keys.store_key(key)
 
@@ -118,7 +124,7 @@ def test_a_key_that_names_no_agent_is_refused(key: str) -> None:
     "key",
     ["a\0b", "a\nb", "a\x1b[31m", "a\u202eb", "a\ud800b", "a\u2028b", "", "   ", "x" * 513],
 )
-def test_a_hostile_key_is_refused(key: str) -> None:
+def test_check_key_untrusted_text_is_refused(key: str) -> None:
     with pytest.raises(UserError) as caught:
         keys.check_key(key)
     assert caught.value.fix
@@ -126,7 +132,7 @@ def test_a_hostile_key_is_refused(key: str) -> None:
     assert len(str(caught.value)) < 300
 
 
-def test_ten_megabytes_are_refused_at_once() -> None:
+def test_check_key_ten_megabytes_are_refused_fast() -> None:
     started = time.process_time()
     for make in (keys.check_key, keys.store_key, lambda key: keys.thread_key("x", key)):
         with pytest.raises(UserError, match="characters"):
@@ -134,14 +140,14 @@ def test_ten_megabytes_are_refused_at_once() -> None:
     assert time.process_time() - started < 1
 
 
-def test_a_peer_id_cannot_smuggle_control_characters_into_a_key() -> None:
+def test_peer_key_has_no_control_characters() -> None:
     found = {keys.peer_key("main", "irc", "group", odd) for odd in ("x\0y", "x\u202ey", "xy", "x")}
     assert len(found) == 4 and all(key.isprintable() for key in found)
     assert keys.peer_key("main", "irc", "group", "\0" * 999).isprintable()
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_stored_under_a_well_formed_key_or_refused(text: str) -> None:
+def test_canonical_key_any_text_is_well_formed_or_refused(text: str) -> None:
     try:
         key = keys.store_key(text, channels=["telegram"], agents=["a"])
     except UserError:
@@ -151,7 +157,7 @@ def test_any_text_is_stored_under_a_well_formed_key_or_refused(text: str) -> Non
 
 
 @given(st.text(max_size=60))
-def test_asking_about_any_text_never_fails(text: str) -> None:
+def test_key_queries_any_text_raise_nothing(text: str) -> None:
     keys.thread_parent(text)
     keys.subagent_depth(text)
     keys.agent_of_model(text)
@@ -164,16 +170,16 @@ ODD_IDS = st.text(st.sampled_from("aA1:~ \u00e9\u0301threadtopic"), min_size=1, 
 
 
 @given(st.sampled_from(["telegram", "slack", "line", "matrix"]), ODD_IDS, ODD_IDS)
-def test_no_two_ids_of_a_service_share_a_key(channel: str, a: str, b: str) -> None:
+def test_peer_id_different_ids_have_different_keys(channel: str, a: str, b: str) -> None:
     if a.strip() and b.strip():
-        assert (keys.peer_id(channel, a) == keys.peer_id(channel, b)) == (a == b)
+        assert (peer_id(channel, a) == peer_id(channel, b)) == (a == b)
 
 
 @given(st.sampled_from(["telegram", "slack", "line", "irc"]), ODD_IDS)
-def test_a_stored_id_is_lower_case_and_no_thread(channel: str, text: str) -> None:
-    found = keys.peer_id(channel, text)
+def test_peer_id_is_lower_case_and_contains_no_thread(channel: str, text: str) -> None:
+    found = peer_id(channel, text)
     assert found == found.lower()
-    key = keys.peer_key("main", channel, "group", text)
+    key = keys.peer_key("main", channel, "group", text, traits=find_traits(channel))
     assert keys.thread_parent(key) is None
     assert keys.store_key(key) == key or not text.strip()
 
@@ -194,11 +200,43 @@ def test_a_stored_id_is_lower_case_and_no_thread(channel: str, text: str) -> Non
         ("discord", "1:thread:2", "1_thread_2~65143d8d241fc9bb"),
     ],
 )
-def test_ids_are_stored_as_their_service_writes_them(channel: str, text: str, stored: str) -> None:
-    assert keys.peer_id(channel, text) == stored
+def test_peer_id_follows_case_rules_of_service(channel: str, text: str, stored: str) -> None:
+    assert peer_id(channel, text) == stored
 
 
-def test_scheduled_runs_have_keys_of_their_own() -> None:
+SPELLINGS = st.one_of(
+    st.text("Aa1+-() ", min_size=1, max_size=12).map(str.strip),
+    st.from_regex(r"[@!][a-cA-C]{1,3}:[a-cA-C]{1,3}", fullmatch=True),
+)
+SERVICES = ("telegram", "matrix", "irc", "slack", "signal", "whatsapp", "imessage", "bluebubbles")
+
+
+@given(st.sampled_from((*SERVICES, "nostr", "sms", "line")), SPELLINGS, SPELLINGS)
+def test_peer_id_and_allowlist_agree_which_ids_are_equal(channel: str, a: str, b: str) -> None:
+    listed = [access.person_id(channel, text, find_traits) for text in (a, b)]
+    if all(listed):  # what is no id on a service, such as a name on Telegram, is on no list
+        assert (listed[0] == listed[1]) == (peer_id(channel, a) == peer_id(channel, b))
+
+
+@pytest.mark.parametrize(
+    ("channel", "a", "b"),
+    [
+        ("whatsapp", "120363@G.US", "120363@g.us"),
+        ("imessage", "+1 (555) 123-45", "+155512345"),
+        ("bluebubbles", "+1 555 12345", "+155512345"),
+        ("nostr", "NPUB1X", "npub1x"),
+        ("signal", "155512345", "+155512345"),
+        ("matrix", "@Ann:Example.ORG", "@Ann:example.org"),
+    ],
+)
+def test_peer_id_spellings_of_one_id_share_key_and_allowlist_entry(
+    channel: str, a: str, b: str
+) -> None:
+    assert peer_id(channel, a) == peer_id(channel, b)
+    assert access.is_named(channel, a, [b], find_traits)
+
+
+def test_cron_key_of_runs_are_distinct() -> None:
     assert keys.cron_key("main", "j1") == "agent:main:cron:j1"
     run = keys.cron_key("main", "j1", "r1")
     assert run == "agent:main:cron:j1:run:r1"
@@ -208,17 +246,17 @@ def test_scheduled_runs_have_keys_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("key", ["hook:x", "HOOK:x", "agent:main:hook:x", "ＨＯＯＫ：ｘ"])
-def test_a_hooks_key_is_known_in_every_spelling(key: str) -> None:
+def test_is_hook_detects_every_spelling(key: str) -> None:
     assert keys.is_hook(key)
     assert not keys.is_hook("agent:main:main")
 
 
-def test_a_key_names_its_agent_and_any_other_text_the_usual_one() -> None:
+def test_agent_id_of_other_text_is_default_agent() -> None:
     assert keys.agent_of("agent:ops:main") == "ops"
     assert keys.agent_of("global") == keys.agent_of(None) == keys.DEFAULT_AGENT
 
 
-def test_a_key_tells_its_channel_and_its_kind_of_chat() -> None:
+def test_key_tells_channel_and_chat_type() -> None:
     assert keys.channel_in("agent:main:telegram:group:1") == "telegram"
     assert keys.channel_in("agent:main:telegram:work:direct:1") == "telegram"
     assert keys.channel_in("agent:main:main") == keys.channel_in("agent:main:direct:1") == ""

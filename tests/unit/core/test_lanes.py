@@ -92,7 +92,7 @@ step = st.one_of(
 
 @settings(max_examples=300)
 @given(st.integers(2, 6), st.lists(step, min_size=10, max_size=40))
-def test_no_order_of_arrivals_ends_and_cancellations_loses_or_doubles_a_place(
+def test_lanes_any_interleaving_keeps_the_number_of_places(
     early: int, later: list[tuple[str, int]]
 ) -> None:
     steps = [*[("start", number % 2) for number in range(early)], ("settle", 0), *later]
@@ -125,7 +125,7 @@ def test_no_order_of_arrivals_ends_and_cancellations_loses_or_doubles_a_place(
     asyncio.run(main())
 
 
-def test_a_lane_serves_in_the_order_of_arrival() -> None:
+def test_lane_admits_in_order_of_arrival() -> None:
     async def main() -> None:
         lanes, served = Lanes(), list[int]()
 
@@ -142,7 +142,7 @@ def test_a_lane_serves_in_the_order_of_arrival() -> None:
     asyncio.run(main())
 
 
-def test_a_newcomer_does_not_overtake_one_who_was_just_given_the_place() -> None:
+def test_lane_new_waiter_does_not_overtake_admitted_one() -> None:
     async def main() -> None:
         lanes, served = Lanes(), list[str]()
         first, go = lanes.enter("one"), asyncio.Event()
@@ -167,7 +167,7 @@ def test_a_newcomer_does_not_overtake_one_who_was_just_given_the_place() -> None
     asyncio.run(main())
 
 
-def test_a_release_between_cancellation_and_waking_keeps_the_cancellation() -> None:
+def test_lane_release_after_cancellation_keeps_it_cancelled() -> None:
     async def main() -> None:
         lanes, served = Lanes(), list[str]()
         holder = lanes.enter("one")
@@ -189,7 +189,7 @@ def test_a_release_between_cancellation_and_waking_keeps_the_cancellation() -> N
     asyncio.run(main())
 
 
-def test_cancelled_while_waiting_for_the_second_lane_gives_back_the_first() -> None:
+def test_lanes_cancelled_at_second_lane_release_the_first() -> None:
     async def main() -> None:
         lanes = Lanes({"main": 1})
 
@@ -209,7 +209,7 @@ def test_cancelled_while_waiting_for_the_second_lane_gives_back_the_first() -> N
     asyncio.run(main())
 
 
-def test_an_error_inside_gives_the_place_back() -> None:
+def test_lane_error_inside_releases_the_place() -> None:
     async def main() -> None:
         lanes = Lanes()
         with pytest.raises(RuntimeError):
@@ -221,7 +221,7 @@ def test_an_error_inside_gives_the_place_back() -> None:
     asyncio.run(main())
 
 
-def test_lanes_of_different_names_do_not_wait_for_each_other() -> None:
+def test_lanes_with_different_names_are_independent() -> None:
     async def main() -> None:
         lanes = Lanes()
         async with asyncio.timeout(5), lanes.enter("session:a"), lanes.enter("session:b"):
@@ -231,12 +231,12 @@ def test_lanes_of_different_names_do_not_wait_for_each_other() -> None:
 
 
 @pytest.mark.parametrize("width", [0, -3])
-def test_a_lane_nobody_could_enter_is_refused(width: int) -> None:
+def test_lane_width_zero_raises_value_error(width: int) -> None:
     with pytest.raises(ValueError, match="main"):
         Lanes({"main": width})
 
 
-def test_a_wider_lane_lets_those_in_who_wait() -> None:
+def test_lane_resized_wider_admits_waiters() -> None:
     async def main() -> None:
         lanes, inside, go = Lanes({"main": 1}), list[int](), asyncio.Event()
 
@@ -259,7 +259,7 @@ def test_a_wider_lane_lets_those_in_who_wait() -> None:
     asyncio.run(main())
 
 
-def test_a_narrower_lane_sends_nobody_away_and_fills_once_enough_have_left() -> None:
+def test_lane_resized_narrower_keeps_holders_and_then_limits() -> None:
     async def main() -> None:
         lanes, doors, inside = Lanes({"main": 3}), list[asyncio.Event](), list[int]()
 
@@ -286,7 +286,7 @@ def test_a_narrower_lane_sends_nobody_away_and_fills_once_enough_have_left() -> 
     asyncio.run(main())
 
 
-def test_a_lane_nobody_is_in_has_its_new_width_when_somebody_comes() -> None:
+def test_lane_resized_while_idle_uses_new_width() -> None:
     async def main() -> None:
         lanes = Lanes({"main": 1})
         lanes.resize("main", 2)
@@ -298,7 +298,7 @@ def test_a_lane_nobody_is_in_has_its_new_width_when_somebody_comes() -> None:
     asyncio.run(main())
 
 
-def test_who_is_inside_is_known_by_name() -> None:
+def test_lane_holders_have_task_names() -> None:
     async def main() -> None:
         lanes, go = Lanes(), asyncio.Event()
 
@@ -310,8 +310,8 @@ def test_who_is_inside_is_known_by_name() -> None:
             group.create_task(worker(), name="run a")
             group.create_task(worker(), name="run b")
             await settle()
-            assert [one.who for one in lanes.holders("main")] == ["run a"]
-            assert all(one.for_s >= 0 for one in lanes.holders("session:a"))
+            assert [one.task_name for one in lanes.holders("main")] == ["run a"]
+            assert all(one.held_s >= 0 for one in lanes.holders("session:a"))
             assert lanes.shown()["main"] == (1, 0, 4)
             assert lanes.depth("session:a") == 1
             go.set()
@@ -321,7 +321,7 @@ def test_who_is_inside_is_known_by_name() -> None:
     asyncio.run(main())
 
 
-def test_the_lanes_of_the_program_have_their_widths() -> None:
+def test_lanes_snapshot_shows_default_widths() -> None:
     lanes = Lanes({"main": 2})
     assert {name: width for name, (_, _, width) in lanes.shown().items()} == {
         "main": 2,
@@ -331,9 +331,9 @@ def test_the_lanes_of_the_program_have_their_widths() -> None:
     }
 
 
-def test_a_long_wait_is_told_with_those_who_are_inside(caplog: pytest.LogCaptureFixture) -> None:
+def test_lane_slow_wait_logs_the_holders(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        lanes, go = Lanes(long_s=0.01), asyncio.Event()
+        lanes, go = Lanes(slow_wait_s=0.01), asyncio.Event()
 
         async def worker() -> None:
             async with lanes.enter("one"):
@@ -352,9 +352,9 @@ def test_a_long_wait_is_told_with_those_who_are_inside(caplog: pytest.LogCapture
     ]
 
 
-def test_a_short_wait_is_not_worth_a_word(caplog: pytest.LogCaptureFixture) -> None:
+def test_lane_short_wait_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        lanes = Lanes(long_s=0.2)
+        lanes = Lanes(slow_wait_s=0.2)
 
         async def worker() -> None:
             async with lanes.enter("one"):

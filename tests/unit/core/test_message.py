@@ -11,7 +11,7 @@ from homarus.core.message import Image, Message, Text, Thinking, ToolCall, ToolR
 usages = st.builds(Usage, *[st.integers(0, 10**6)] * 5)
 
 
-def test_the_text_of_a_message_leaves_out_thinking_calls_and_pictures() -> None:
+def test_message_text_excludes_thinking_calls_and_images() -> None:
     call = ToolCall("1", "ls", {})
     message = Message(
         "assistant", (Thinking("hm "), Text("a"), call, Image("AA", "image/png"), Text("b"))
@@ -21,23 +21,23 @@ def test_the_text_of_a_message_leaves_out_thinking_calls_and_pictures() -> None:
     assert message.calls == (call,)
 
 
-def test_a_tool_result_joins_its_texts_by_lines() -> None:
+def test_tool_result_text_joins_parts_with_newlines() -> None:
     result = ToolReturn("1", "read", (Text("a"), Image("AA", "image/png"), Text("b")))
     assert result.text == "a\nb"
 
 
-def test_a_user_message_carries_words_and_pictures() -> None:
+def test_user_message_has_text_and_images() -> None:
     picture = Image("AA", "image/png")
     assert user("look", picture, at_ms=5) == Message("user", (Text("look"), picture), 5)
 
 
-def test_a_message_cannot_be_changed() -> None:
+def test_message_is_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         user("hello").role = "assistant"  # type: ignore[misc] # that is what is tested
 
 
 @given(usages, usages, usages)
-def test_adding_usage_is_a_sum_and_its_order_does_not_matter(a: Usage, b: Usage, c: Usage) -> None:
+def test_usage_addition_is_commutative_sum(a: Usage, b: Usage, c: Usage) -> None:
     assert a + b == b + a
     assert (a + b) + c == a + (b + c)
     assert a + Usage() == a
@@ -45,6 +45,6 @@ def test_adding_usage_is_a_sum_and_its_order_does_not_matter(a: Usage, b: Usage,
 
 
 @given(usages)
-def test_the_prompt_counts_cached_tokens_and_reasoning_is_part_of_the_output(usage: Usage) -> None:
+def test_usage_prompt_includes_cache_and_output_reasoning(usage: Usage) -> None:
     assert usage.prompt == usage.input + usage.cache_read + usage.cache_write
     assert usage.total == usage.prompt + usage.output

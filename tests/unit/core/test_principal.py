@@ -3,9 +3,9 @@
 from homarus.core.principal import OWNER, Principal
 
 
-def test_the_owner_of_a_personal_machine_is_a_constant() -> None:
+def test_principal_owner_is_a_constant() -> None:
     assert Principal() == OWNER == Principal("personal", "owner")
 
 
-def test_principals_are_told_apart_by_team_and_user() -> None:
+def test_principal_equality_compares_team_and_user() -> None:
     assert len({OWNER, Principal("acme", "owner"), Principal("personal", "ann")}) == 3

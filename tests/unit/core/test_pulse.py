@@ -16,11 +16,11 @@ def block_until(told: threading.Event) -> None:
     assert told.wait(60)
 
 
-def test_row_41_a_blocked_loop_is_told_with_its_stack(
+def test_row_41_blocked_loop_is_logged_with_its_stack(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = threading.Event()
-    found = Pulse(tick_s=0.01, limit_s=0.05, stalled=told.set)
+    found = Pulse(tick_s=0.01, limit_s=0.05, on_stall=told.set)
 
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
@@ -37,16 +37,16 @@ def test_row_41_a_blocked_loop_is_told_with_its_stack(
     assert found.max_ms >= found.p99_ms > 0
     assert "the event loop has been blocked for" in caplog.text
     assert "in block_until" in caplog.text
-    monkeypatch.setattr(pulse, "RED_S", 0.0)
+    monkeypatch.setattr(pulse, "STALLED_S", 0.0)
     later_s = time.monotonic() + 3_600
     monkeypatch.setattr(time, "monotonic", lambda: later_s)
     assert not found.is_red
 
 
-def test_a_standstill_is_told_once() -> None:
+def test_loop_monitor_logs_each_stall_once() -> None:
     told = list[str]()
     seen = threading.Semaphore(0)
-    found = Pulse(tick_s=0.005, limit_s=0.02, stalled=lambda: told.append("told"))
+    found = Pulse(tick_s=0.005, limit_s=0.02, on_stall=lambda: told.append("told"))
 
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
@@ -62,7 +62,7 @@ def test_a_standstill_is_told_once() -> None:
     assert told == ["told"] and found.stalls == 1
 
 
-def test_a_loop_that_runs_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_loop_monitor_running_loop_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     found = Pulse(tick_s=0.001, limit_s=30)
 
@@ -78,5 +78,5 @@ def test_a_loop_that_runs_is_not_told_of(caplog: pytest.LogCaptureFixture) -> No
     assert not [one for one in threading.enumerate() if one.name == "pulse"]
 
 
-def test_without_a_tick_there_are_no_figures() -> None:
+def test_loop_monitor_without_tick_has_zero_lag() -> None:
     assert (Pulse().p99_ms, Pulse().max_ms) == (0.0, 0.0)

@@ -20,7 +20,7 @@ from homarus.core.regex import MAX_PATTERN_CHARS, MAX_TEXT_CHARS, searcher
         ("é+", "CAFÉÉ", True),
     ],
 )
-def test_it_finds_what_is_there_in_any_case(pattern: str, text: str, is_in: bool) -> None:
+def test_compile_search_ignores_case(pattern: str, text: str, is_in: bool) -> None:
     assert searcher(pattern)(text) is is_in
 
 
@@ -37,7 +37,7 @@ def test_it_finds_what_is_there_in_any_case(pattern: str, text: str, is_in: bool
         ("a?" * 100 + "a" * 100, "a" * 99 + "b"),
     ],
 )
-def test_no_pattern_takes_long(pattern: str, text: str) -> None:
+def test_compile_search_any_pattern_is_fast(pattern: str, text: str) -> None:
     assert not searcher(pattern)(text)
 
 
@@ -46,16 +46,16 @@ def test_no_pattern_takes_long(pattern: str, text: str) -> None:
     ["(", ")", "[a", "*a", "a**", "a{3,1}", r"(a)\1", "(?=ab)", "(?>a)", "\\", "\ud800",
      "(a{900}){900}", "x" * (MAX_PATTERN_CHARS + 1), "(?<=", "[z-a]"],
 )  # fmt: skip
-def test_what_cannot_be_searched_safely_is_refused_with_a_reason(pattern: str) -> None:
+def test_compile_search_unsupported_pattern_raises_user_error(pattern: str) -> None:
     with pytest.raises(UserError, match="pattern"):
         searcher(pattern)
 
 
-def test_only_the_beginning_of_a_long_text_is_looked_at() -> None:
+def test_compile_search_reads_only_the_start_of_long_text() -> None:
     assert searcher("z")("a" * (MAX_TEXT_CHARS - 1) + "z")
     assert not searcher("z")("a" * MAX_TEXT_CHARS + "z")
 
 
 @given(st.text())
-def test_any_text_can_be_searched(text: str) -> None:
+def test_compile_search_accepts_any_text(text: str) -> None:
     assert searcher("")(text)

@@ -32,19 +32,19 @@ def attempt(calls: Calls, clock: FakeClock, attempts: int = 4) -> str:
     return asyncio.run(retry(calls, on=on, attempts=attempts, backoff=PLAIN, clock=clock))
 
 
-def test_the_first_success_is_returned_without_waiting() -> None:
+def test_retry_first_success_returns_without_sleeping() -> None:
     calls, clock = Calls(), FakeClock(patient=False)
     assert attempt(calls, clock) == "answer"
     assert (calls.made, clock.slept) == (1, [])
 
 
-def test_listed_errors_are_tried_again_after_growing_waits() -> None:
+def test_retry_listed_errors_backs_off_and_retries() -> None:
     calls, clock = Calls(*[Overloaded("busy")] * 3), FakeClock(patient=False)
     assert attempt(calls, clock) == "answer"
     assert (calls.made, clock.slept) == (4, [1, 2, 4])
 
 
-def test_the_last_error_is_raised_when_the_attempts_are_used_up() -> None:
+def test_retry_exhausted_raises_the_last_error() -> None:
     errors = [Overloaded(f"busy {n}") for n in range(9)]
     calls, clock = Calls(*errors), FakeClock(patient=False)
     with pytest.raises(Overloaded, match="busy 3"):
@@ -52,27 +52,27 @@ def test_the_last_error_is_raised_when_the_attempts_are_used_up() -> None:
     assert (calls.made, clock.slept) == (4, [1, 2, 4])
 
 
-def test_any_other_error_is_raised_at_once() -> None:
+def test_retry_other_error_is_raised_immediately() -> None:
     calls, clock = Calls(AuthFailed("no")), FakeClock(patient=False)
     with pytest.raises(AuthFailed):
         attempt(calls, clock)
     assert (calls.made, clock.slept) == (1, [])
 
 
-def test_a_wait_the_server_asked_for_is_kept_instead_of_ours() -> None:
+def test_retry_error_with_retry_after_uses_it() -> None:
     calls = Calls(RateLimited("slow down", after_s=7.5), RateLimited("slow down", after_s=0))
     clock = FakeClock(patient=False)
     assert attempt(calls, clock) == "answer"
     assert clock.slept == [7.5, 0]
 
 
-def test_a_server_that_names_no_wait_gets_ours() -> None:
+def test_retry_error_without_retry_after_uses_backoff() -> None:
     calls, clock = Calls(RateLimited("slow down")), FakeClock(patient=False)
     attempt(calls, clock)
     assert clock.slept == [1]
 
 
-def test_cancelling_during_a_wait_stops_the_retrying() -> None:
+def test_retry_cancelled_while_sleeping_stops() -> None:
     async def main() -> None:
         calls, clock = Calls(*[Overloaded("busy")] * 9), FakeClock()
         async with asyncio.TaskGroup() as group:
@@ -94,7 +94,7 @@ def test_cancelling_during_a_wait_stops_the_retrying() -> None:
     st.floats(0.001, 3600),
     st.floats(0, 1),
 )
-def test_a_delay_is_never_negative_never_above_the_cap_and_never_overflows(
+def test_backoff_delay_is_between_zero_and_max(
     attempts: int, first_s: float, factor: float, most_s: float, jitter: float
 ) -> None:
     delay_s = Backoff(first_s, factor, most_s, jitter).delay_s(attempts)
@@ -102,5 +102,5 @@ def test_a_delay_is_never_negative_never_above_the_cap_and_never_overflows(
     assert delay_s >= min(first_s, most_s) * (1 - jitter) * 0.999
 
 
-def test_delays_without_jitter_double_up_to_the_cap() -> None:
+def test_backoff_without_jitter_doubles_up_to_max() -> None:
     assert [PLAIN.delay_s(n) for n in range(1, 8)] == [1, 2, 4, 8, 16, 30, 30]

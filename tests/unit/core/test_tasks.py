@@ -25,13 +25,13 @@ def raising(*errors: Exception | None) -> Callable[[], Awaitable[None]]:
     return run
 
 
-def test_a_task_that_returns_is_not_restarted() -> None:
+def test_supervise_task_that_returns_is_not_restarted() -> None:
     clock = FakeClock(patient=False)
     asyncio.run(supervise("quiet", raising(None), clock=clock, backoff=STEADY))
     assert clock.slept == []
 
 
-def test_a_failing_task_is_restarted_after_growing_and_capped_pauses(
+def test_supervise_failing_task_restarts_with_capped_backoff(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = FakeClock(patient=False)
@@ -44,7 +44,7 @@ def test_a_failing_task_is_restarted_after_growing_and_capped_pauses(
     assert "no luck" in caplog.text
 
 
-def test_a_task_that_ran_long_before_it_failed_starts_its_pauses_over() -> None:
+def test_supervise_failure_after_long_run_resets_backoff() -> None:
     async def main() -> None:
         clock, ends = FakeClock(patient=False), iter([0, 0, STEADY_S, STEADY_S - 1, None])
 
@@ -61,7 +61,7 @@ def test_a_task_that_ran_long_before_it_failed_starts_its_pauses_over() -> None:
     asyncio.run(main())
 
 
-def test_a_fatal_error_ends_it_at_once() -> None:
+def test_supervise_fatal_error_is_raised() -> None:
     clock = FakeClock(patient=False)
     run = raising(ChannelError("down"), ChannelAuthFailed("bad token"))
     with pytest.raises(ChannelAuthFailed):
@@ -69,7 +69,7 @@ def test_a_fatal_error_ends_it_at_once() -> None:
     assert clock.slept == [1]
 
 
-def test_a_fatal_error_inside_a_task_group_ends_it_too() -> None:
+def test_supervise_fatal_error_in_group_is_raised() -> None:
     async def run() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(_refused())
@@ -83,7 +83,7 @@ def test_a_fatal_error_inside_a_task_group_ends_it_too() -> None:
     assert clock.slept == []
 
 
-def test_a_group_of_ordinary_errors_is_a_failure_like_any_other() -> None:
+def test_supervise_group_of_other_errors_restarts() -> None:
     clock = FakeClock(patient=False)
     run = raising(ExceptionGroup("several", [RuntimeError("a"), ValueError("b")]), None)
     asyncio.run(supervise("chat", run, clock=clock, backoff=STEADY))
@@ -92,7 +92,7 @@ def test_a_group_of_ordinary_errors_is_a_failure_like_any_other() -> None:
 
 
 @pytest.mark.parametrize("moment", ["running", "waiting to run again"])
-def test_cancelling_stops_it_whether_it_runs_or_waits(moment: str) -> None:
+def test_supervise_cancelled_while_running_or_sleeping_stops(moment: str) -> None:
     async def main() -> None:
         clock, runs = FakeClock(), 0
 
@@ -113,7 +113,7 @@ def test_cancelling_stops_it_whether_it_runs_or_waits(moment: str) -> None:
     asyncio.run(main())
 
 
-def test_a_contained_failure_is_handed_over_and_its_siblings_go_on() -> None:
+def test_run_contained_error_goes_to_callback_not_siblings() -> None:
     async def main() -> None:
         failures, done = list[Exception](), list[str]()
 
@@ -130,7 +130,7 @@ def test_a_contained_failure_is_handed_over_and_its_siblings_go_on() -> None:
     asyncio.run(main())
 
 
-def test_containing_does_not_swallow_a_cancellation() -> None:
+def test_run_contained_cancellation_is_raised() -> None:
     async def main() -> None:
         failures = list[Exception]()
 
@@ -147,7 +147,7 @@ def test_containing_does_not_swallow_a_cancellation() -> None:
     asyncio.run(main())
 
 
-def test_one_error_out_of_a_task_group_comes_out_as_itself() -> None:
+def test_task_group_single_error_is_raised_as_itself() -> None:
     async def main() -> None:
         async with task_group() as group:
             group.create_task(raising_once())
@@ -161,7 +161,7 @@ def test_one_error_out_of_a_task_group_comes_out_as_itself() -> None:
     assert isinstance(caught.value.__cause__, OSError)
 
 
-def test_an_error_of_the_block_itself_comes_out_as_itself() -> None:
+def test_task_group_error_of_block_is_raised_as_itself() -> None:
     async def main() -> None:
         async with task_group():
             raise ChannelError("down")
@@ -170,7 +170,7 @@ def test_an_error_of_the_block_itself_comes_out_as_itself() -> None:
         asyncio.run(main())
 
 
-def test_several_errors_out_of_a_task_group_stay_together() -> None:
+def test_task_group_several_errors_raise_a_group() -> None:
     async def fail(text: str) -> None:
         raise ChannelError(text)
 
@@ -184,7 +184,7 @@ def test_several_errors_out_of_a_task_group_stay_together() -> None:
     assert [str(error) for error in caught.value.exceptions] == ["one", "two"]
 
 
-def test_a_cancelled_task_group_ends_as_cancelled() -> None:
+def test_task_group_cancelled_raises_cancelled_error() -> None:
     async def main() -> None:
         async def wait() -> None:
             async with task_group() as inner:

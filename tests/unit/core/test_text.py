@@ -10,7 +10,7 @@ from homarus.core.text import clip_middle, nearest, one_line, reveal, utf16_len
 
 
 @given(st.text(max_size=300), st.integers(-5, 300))
-def test_clipping_keeps_head_and_tail_and_says_exactly_what_is_gone(text: str, most: int) -> None:
+def test_clip_middle_keeps_head_and_tail_and_counts_the_rest(text: str, most: int) -> None:
     clipped = clip_middle(text, most)
     if len(text) <= most:
         assert clipped == text
@@ -24,7 +24,7 @@ def test_clipping_keeps_head_and_tail_and_says_exactly_what_is_gone(text: str, m
 
 
 @given(st.text(alphabet=st.characters(), max_size=100))
-def test_utf16_length_is_what_javascript_counts(text: str) -> None:
+def test_utf16_len_equals_javascript_length(text: str) -> None:
     assert utf16_len(text) == len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
@@ -49,36 +49,36 @@ def test_utf16_length_is_what_javascript_counts(text: str) -> None:
         ("\ud800", r"\u{d800}"),
     ],
 )
-def test_a_character_that_hides_is_shown_by_its_number(hidden: str, shown: str) -> None:
+def test_escape_invisible_shows_the_code_point(hidden: str, shown: str) -> None:
     assert reveal(hidden) == shown
 
 
-def test_ordinary_text_of_any_language_is_left_alone() -> None:
+def test_escape_invisible_keeps_ordinary_text_of_any_language() -> None:
     for text in ("ls -la\n\tdone", "Grüße, žlutý", "日本語とカタカナ", "שלום", "नमस्ते", "😀 × ½"):
         assert reveal(text) == text
 
 
 @given(st.text(alphabet=st.characters(), max_size=100))
-def test_what_is_revealed_holds_nothing_that_controls_a_terminal_or_reorders(text: str) -> None:
+def test_escape_invisible_result_has_no_control_characters(text: str) -> None:
     shown = reveal(text)
     assert not {unicodedata.category(ch) for ch in shown if ch not in "\n\t"} & {"Cc", "Cf", "Cs"}
     assert reveal(shown) == shown
 
 
 @given(st.text(max_size=200), st.integers(1, 100))
-def test_one_line_is_one_line_and_fits(text: str, most: int) -> None:
+def test_one_line_is_single_line_within_limit(text: str, most: int) -> None:
     line = one_line(text, most)
     assert len(line) <= most
     assert "\n" not in line
     assert "\t" not in line
 
 
-def test_a_cut_line_says_so() -> None:
+def test_one_line_cut_text_ends_with_ellipsis() -> None:
     assert one_line("a  b\nc") == "a b c"
     assert one_line("abcdef", 4) == "abc…"
 
 
-def test_a_mistyped_name_finds_its_neighbours_best_first() -> None:
+def test_closest_names_are_ordered_best_first() -> None:
     names = ["models", "model", "config", "doctor"]
     assert nearest("modles", names)[0] == "models"
     assert nearest("zzz", names) == ()

@@ -25,7 +25,7 @@ from homarus.core.units import parse_byte_size, parse_duration_ms
         ("0.5ms", "ms", 1),
     ],
 )
-def test_a_duration_is_read_in_its_unit(text: str, unit: str, ms: int) -> None:
+def test_parse_duration_uses_the_unit(text: str, unit: str, ms: int) -> None:
     assert parse_duration_ms(text, unit) == ms
 
 
@@ -41,7 +41,7 @@ def test_a_duration_is_read_in_its_unit(text: str, unit: str, ms: int) -> None:
         ("2tb", "b", 2 << 40),
     ],
 )
-def test_a_size_is_read_in_its_unit(text: str, unit: str, size: int) -> None:
+def test_parse_byte_size_uses_the_unit(text: str, unit: str, size: int) -> None:
     assert parse_byte_size(text, unit) == size
 
 
@@ -64,7 +64,7 @@ def test_a_size_is_read_in_its_unit(text: str, unit: str, size: int) -> None:
         "+1s",
     ],
 )
-def test_nonsense_is_the_users_mistake_with_an_example(text: str) -> None:
+def test_parse_units_invalid_raises_user_error_with_example(text: str) -> None:
     for parse in (parse_duration_ms, parse_byte_size):
         with pytest.raises(UserError) as caught:
             parse(text)
@@ -72,13 +72,13 @@ def test_nonsense_is_the_users_mistake_with_an_example(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["9" * 400 + "h", "9" * 20 + "d", "1" + "0" * 308 + ".5s"])
-def test_a_number_too_large_to_count_with_is_refused_in_few_words(text: str) -> None:
+def test_parse_units_too_large_raises_short_error(text: str) -> None:
     with pytest.raises(UserError, match="too large") as caught:
         parse_duration_ms(text)
     assert len(caught.value.message) < 100
 
 
-def test_a_unit_of_the_other_kind_is_refused() -> None:
+def test_parse_units_of_other_kind_raises_user_error() -> None:
     with pytest.raises(UserError):
         parse_duration_ms("10mb")
     with pytest.raises(UserError):
@@ -86,7 +86,7 @@ def test_a_unit_of_the_other_kind_is_refused() -> None:
 
 
 @given(st.text(max_size=30))
-def test_any_text_gives_a_whole_number_or_a_user_error(text: str) -> None:
+def test_parse_units_any_text_gives_int_or_user_error(text: str) -> None:
     for parse in (parse_duration_ms, parse_byte_size):
         with suppress(UserError):
             assert parse(text) >= 0

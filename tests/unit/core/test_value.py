@@ -77,7 +77,7 @@ givens = st.dictionaries(st.sampled_from("bcd"), values)
 
 
 @given(values, givens, values, givens)
-def test_ours_look_and_compare_like_the_librarys(
+def test_dataclass_repr_and_equality_match_the_library(
     a: object, more: dict[str, object], b: object, other: dict[str, object]
 ) -> None:
     for mine, library in zip(ours, theirs, strict=True):
@@ -97,7 +97,7 @@ def test_ours_look_and_compare_like_the_librarys(
         assert hash(one) == hash(two)
 
 
-def test_a_value_is_made_by_place_and_by_name() -> None:
+def test_dataclass_init_accepts_positions_and_keywords() -> None:
     assert Point(1, y=2) == Point(x=1, y=2, tags=(), more={})
     assert Point(1).more is not Point(1).more
     make: Any = Point
@@ -106,7 +106,7 @@ def test_a_value_is_made_by_place_and_by_name() -> None:
             make(*args, **kwargs)
 
 
-def test_a_frozen_value_cannot_be_changed() -> None:
+def test_dataclass_frozen_cannot_be_changed() -> None:
     point = Point(1)
     with pytest.raises(FrozenInstanceError, match="'x'"):
         point.x = 2  # type: ignore[misc]  # that is the point
@@ -117,7 +117,7 @@ def test_a_frozen_value_cannot_be_changed() -> None:
     assert point.x == 1
 
 
-def test_what_changes_has_no_hash_and_no_room_for_more() -> None:
+def test_dataclass_mutable_has_no_hash_and_no_dict() -> None:
     counter = Counter("a")
     counter.count += 1
     assert counter == Counter("a", 1)
@@ -127,7 +127,7 @@ def test_what_changes_has_no_hash_and_no_room_for_more() -> None:
         counter.other = 1  # type: ignore[attr-defined]  # that is the point
 
 
-def test_a_class_that_inherits_has_the_fields_of_both() -> None:
+def test_dataclass_subclass_has_fields_of_both() -> None:
     named = Named(1, name="home", secret="s3cret")
     assert named == Named(1, 0, (), {}, "home", "another")
     assert named != Point(1)
@@ -136,7 +136,7 @@ def test_a_class_that_inherits_has_the_fields_of_both() -> None:
     assert dataclasses.replace(named, x=2).secret == "s3cret"
 
 
-def test_a_plain_subclass_may_have_an_init_of_its_own() -> None:
+def test_dataclass_plain_subclass_may_define_init() -> None:
     class Origin(Point):
         __slots__ = ()
 
@@ -147,7 +147,7 @@ def test_a_plain_subclass_may_have_an_init_of_its_own() -> None:
     assert Origin() != Point(0)
 
 
-def test_a_value_can_be_matched_copied_and_pickled() -> None:
+def test_dataclass_supports_match_copy_and_pickle() -> None:
     match Point(1, 2):
         case Point(1, y):
             assert y == 2
@@ -159,13 +159,13 @@ def test_a_value_can_be_matched_copied_and_pickled() -> None:
         assert pickle.loads(pickle.dumps(value)) == value
 
 
-def test_a_value_without_fields_equals_its_like() -> None:
+def test_dataclass_without_fields_equals_another_instance() -> None:
     assert Nothing() == Nothing()
     assert hash(Nothing()) == hash(Nothing())
     assert repr(Nothing()) == "Nothing()"
 
 
-def test_what_a_class_defines_itself_stays() -> None:
+def test_dataclass_own_methods_are_kept() -> None:
     @dataclass(frozen=True, slots=True)
     class Loose:
         name: str
@@ -187,13 +187,13 @@ def test_what_a_class_defines_itself_stays() -> None:
     assert Alone("a") != Alone("a") and len({Alone("a"), Alone("a")}) == 2
 
 
-def test_a_value_that_holds_itself_can_be_shown() -> None:
+def test_dataclass_recursive_value_has_repr() -> None:
     counter = Counter("a")
     counter.seen.append(counter)  # type: ignore[arg-type]  # that is the point
     assert repr(counter) == "Counter(name='a', count=0, seen=[...])"
 
 
-def test_a_weak_reference_needs_a_slot_for_it() -> None:
+def test_dataclass_weakref_needs_weakref_slot() -> None:
     @dataclass(frozen=True, slots=True, weakref_slot=True)
     class Held:
         name: str
@@ -204,7 +204,7 @@ def test_a_weak_reference_needs_a_slot_for_it() -> None:
         weakref.ref(Point(1))
 
 
-def test_what_is_not_supported_is_refused() -> None:
+def test_dataclass_unsupported_feature_raises_type_error() -> None:
     def later() -> None:
         @dataclass(slots=True)
         class Made:
@@ -228,13 +228,13 @@ def test_what_is_not_supported_is_refused() -> None:
             define()
 
 
-def test_a_field_without_a_default_cannot_follow_one_with() -> None:
+def test_dataclass_default_before_required_field_raises() -> None:
     wrong = type("Wrong", (), {"__annotations__": {"a": int, "b": int}, "a": 1})
     with pytest.raises(TypeError, match="without a default"):
         dataclass(frozen=True, slots=True)(wrong)
 
 
-def test_an_init_says_its_parameters() -> None:
+def test_dataclass_init_signature_names_the_fields() -> None:
     told = "(x, y=0, tags=(), more=<dataclasses._MISSING_TYPE object"
     assert str(inspect.signature(Point)).startswith(told)
     assert Point.__init__.__qualname__ == "Point.__init__"

@@ -52,7 +52,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def test_work_that_ends_gives_its_result_or_its_error() -> None:
+def test_watchdog_finished_work_returns_result_or_raises() -> None:
     async def main() -> None:
         crew = Crew()
 
@@ -70,7 +70,7 @@ def test_work_that_ends_gives_its_result_or_its_error() -> None:
     asyncio.run(main())
 
 
-def test_work_that_heeds_the_deadline_is_a_timeout() -> None:
+def test_watchdog_work_that_obeys_deadline_raises_timeout() -> None:
     async def main() -> None:
         crew = Crew()
 
@@ -87,7 +87,7 @@ def test_work_that_heeds_the_deadline_is_a_timeout() -> None:
     asyncio.run(main())
 
 
-def test_work_that_needs_a_moment_to_stop_gets_it() -> None:
+def test_watchdog_work_that_stops_slowly_gets_grace() -> None:
     async def main() -> None:
         crew, cleaned = Crew(), list[str]()
 
@@ -107,7 +107,7 @@ def test_work_that_needs_a_moment_to_stop_gets_it() -> None:
     asyncio.run(main())
 
 
-def test_what_will_not_stop_is_given_up_and_its_lanes_are_free(
+def test_watchdog_stuck_work_is_abandoned_and_frees_its_lanes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -121,7 +121,7 @@ def test_what_will_not_stop_is_given_up_and_its_lanes_are_free(
         async with asyncio.TaskGroup() as group:
             running = group.create_task(_expect_stuck(crew, tools))
             await settle()
-            assert [one.who for one in crew.lanes.holders("main")]
+            assert [one.task_name for one in crew.lanes.holders("main")]
             crew.strike()
             await running
             await crew.enter_both()
@@ -144,7 +144,7 @@ async def _expect_stuck(crew: Crew, work: Callable[[], Coroutine[Any, Any, str]]
 
 
 @pytest.mark.parametrize("deadline_first", [False, True])
-def test_the_end_of_the_program_stays_the_end_of_the_program(*, deadline_first: bool) -> None:
+def test_watchdog_caller_cancelled_raises_cancelled_error(*, deadline_first: bool) -> None:
     async def main() -> None:
         crew, after = Crew(), list[str]()
 
@@ -169,7 +169,7 @@ def test_the_end_of_the_program_stays_the_end_of_the_program(*, deadline_first: 
     asyncio.run(main())
 
 
-def test_what_was_given_up_does_not_keep_the_program_from_ending() -> None:
+def test_watchdog_abandoned_work_does_not_block_exit() -> None:
     async def main() -> tuple[Crew, list[asyncio.Task[str]]]:
         crew, kept = Crew(), list[asyncio.Task[str]]()
 
@@ -195,7 +195,7 @@ def test_what_was_given_up_does_not_keep_the_program_from_ending() -> None:
         assert kept[0].result() == "at last" and crew.dog.left == 0
 
 
-def test_a_task_is_described_from_its_start_to_where_it_waits() -> None:
+def test_describe_task_shows_stack_to_innermost_await() -> None:
     async def main() -> None:
         never = asyncio.Event()
 

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from homarus.agent.agent import Agent
+from homarus.agent.prompt.preview import PreviewServices
+from homarus.agent.remembering import Remembering
 from homarus.agent.run import Outcome
+from homarus.channels.roster import find_traits
 from homarus.config.load import Loaded, load
 from homarus.config.paths import Paths
 from homarus.config.schema import Gateway as GatewaySettings
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.lanes import Lanes
-from homarus.core.message import Inbound, Json, StoppedBy
+from homarus.core.message import Json
 from homarus.gateway.auth import Auth
 from homarus.gateway.client import Connection
 from homarus.gateway.handshake import Gate
@@ -23,13 +26,14 @@ from homarus.gateway.identity import Identity
 from homarus.gateway.link import Guest, Secret
 from homarus.gateway.method import Call, Method, NoParams, Params, find_methods, method
 from homarus.gateway.server import Gateway
-from homarus.memory.keeper import Memories
+from homarus.gateway.services import GatewayServices
 from homarus.plugins.caller import Hooks
 from homarus.providers.models import Models
+from homarus.sessions.control import SessionControl, SessionServices
 from homarus.sessions.notices import Notices
-from homarus.sessions.session import Session, Sessions
+from homarus.sessions.session import Sessions
 from homarus.store.base import Store
-from homarus.store.journal import Acceptance, Accepted
+from homarus.store.journal import Accepted
 from homarus.testing.memory_store import MemoryStore
 from homarus.tools.registry import Registry
 from tests.unit.gateway.lines import FakeMail, FakeSwitchboard
@@ -62,55 +66,91 @@ class FakeHost:
         self.models = Models(self.loaded.config, {}, self.paths, clock)
         self.runs: dict[str, str] = {}  # run id → session key
         self.aborted: list[str] = []
-        self.restart: Callable[[], None] | None = None
-        self.memories = Memories(lambda: self.loaded.config, self.paths, lambda: self.loaded.env)
+        self.memories = Remembering(
+            lambda: self.loaded.config,
+            self.paths,
+            lambda: self.loaded.env,
+            store=self.store,
+            clock=clock,
+        )
+
+    def services(self, group: asyncio.TaskGroup) -> GatewayServices:
+        """Return the ports that a gateway is given."""
+        control: SessionControl[Outcome] = SessionControl(
+            SessionServices(
+                repository=self.sessions,
+                store=self.store,
+                paths=self.paths,
+                clock=self.clock,
+                group=group,
+                lanes=self.lanes,
+                hooks=self.hooks,
+                get_config=lambda: self.loaded.config,
+                get_models=lambda: self.models,
+                get_agent=self.agent,
+                start_run=self._start,
+                stop_run=self._stop,
+                mark_stopped_by=lambda _key, _run_id, _by: None,
+                active_ids=self._active,
+                build_reply=lambda _inbound, _run, _text: (),
+                on_enqueued=lambda: None,
+            )
+        )
+        return GatewayServices(
+            get_loaded=lambda: self.loaded,
+            get_models=lambda: self.models,
+            paths=self.paths,
+            store=self.store,
+            sessions=self.sessions,
+            control=control,
+            bus=self.bus,
+            clock=self.clock,
+            notices=self.notices,
+            lanes=self.lanes,
+            hooks=self.hooks,
+            channels=self.switchboard,
+            messenger=self.mail,
+            memory=self.memories,
+            agent=self.agent,
+            preview=PreviewServices(
+                get_config=lambda: self.loaded.config,
+                get_models=lambda: self.models,
+                get_agent=self.agent,
+                get_tools=lambda _agent: Registry([]),
+                load_session=control.load,
+                find_traits=find_traits,
+                clock=self.clock,
+                hooks=self.hooks,
+            ),
+            recover=control.recover,
+            run_maintenance=self._nothing,
+            run_boot=self._nothing,
+            preload=self._nothing,
+            reload=self._reload,
+            wake_workers=lambda: None,
+            set_restart=lambda _restart: None,
+        )
 
     def agent(self, agent_id: str) -> Agent:
         return Agent(agent_id, agent_id, self.paths.state / "workspace")
 
-    def tools(self, agent_id: str) -> Registry:
-        return Registry([])
+    async def _nothing(self) -> None:
+        """Stand for what this program does not do."""
 
-    def key(self, asked: str | None = None, agent: str | None = None) -> str:
-        return f"agent:{agent or 'main'}:{asked or 'main'}"
+    async def _start(self, key: str, rows: Sequence[Accepted], _text: str) -> Outcome:
+        raise AssertionError(f"no run answers {rows} in {key}")
 
-    async def warm(self) -> None:
-        """Nothing is slow here."""
-
-    async def maintain(self) -> None:
-        """Nothing is kept here."""
-
-    async def session(self, key: str) -> Session:
-        return await self.sessions.load(key, "main")
-
-    async def accept(self, key: str, inbound: Inbound) -> Acceptance:
-        return await self.store.journal.accept(key, inbound, at_ms=self.clock.now_ms())
-
-    def put(self, key: str, row: Accepted) -> asyncio.Future[Outcome]:
-        raise AssertionError(f"nobody answers {row} in {key}")
-
-    def nudge(self) -> None:
-        """Nothing is carried here."""
-
-    async def boot(self) -> None:
-        """Nobody has anything to do."""
-
-    async def recover(self) -> Sequence[tuple[Accepted, asyncio.Future[Outcome]]]:
-        return ()
-
-    def abort(
-        self, key: str, run_id: str | None = None, *, by: StoppedBy | None = None
-    ) -> Sequence[str]:
-        stopped = [run for run, at in self.runs.items() if at == key and run_id in (None, run)]
+    def _stop(self, key: str, run_id: str | None) -> tuple[str, ...]:
+        stopped = [run for run in self._active(key) if run_id in (None, run)]
         for run in stopped:
             del self.runs[run]
         self.aborted += stopped
-        return stopped
+        return tuple(stopped)
 
-    def live_runs(self, key: str | None = None) -> Sequence[str]:
-        return [run for run, at in self.runs.items() if key in (None, at)]
+    def _active(self, key: str | None) -> tuple[str, ...]:
+        return tuple(run for run, at in self.runs.items() if key in (None, at))
 
-    async def reload(self, loaded: Loaded) -> None:
+    async def _reload(self, loaded: Loaded) -> None:
         self.loaded = loaded
 
 
@@ -273,7 +313,9 @@ def play(
 async def _stage(folder: Path, clock: Clock, *, ready: bool) -> AsyncIterator[Stage]:
     async with asyncio.TaskGroup() as group:
         stage = Stage(folder, group, clock)
-        running = group.create_task(stage.gateway.run(stage.host)) if ready else None
+        running = (
+            group.create_task(stage.gateway.run(stage.host.services(group))) if ready else None
+        )
         await stage.settle()
         yield stage
         stage.doors.open.set()

@@ -80,8 +80,8 @@ class Talk:
         inbound = Inbound(
             run_id, CHAT, "ann", text, at_ms=app.clock.now_ms(), run_id=run_id, authority=authority
         )
-        key = app.key("svc:direct:room")
-        await app.put(key, (await app.accept(key, inbound)).row)
+        key = app.control.resolve_key("svc:direct:room")
+        await app.control.submit(key, (await app.control.accept(key, inbound)).row)
         sent = await app.store.journal.parcels("pending")
         row = await app.store.journal.accepted(run_id)
         assert row is not None

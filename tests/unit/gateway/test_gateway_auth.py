@@ -41,14 +41,14 @@ def gateway(**settings: Any) -> Gateway:
         ({"token": " "}, {"OPENCLAW_GATEWAY_TOKEN": " e "}, Auth("token", "e")),
     ],
 )
-def test_the_mode_is_what_is_named_or_else_what_is_set(
+def test_auth_mode_is_the_named_one_or_follows_the_secret(
     settings: dict[str, Any], env: dict[str, str], expected: Auth
 ) -> None:
     assert resolve_auth(gateway(auth=settings), env) == expected
 
 
 @pytest.mark.parametrize("mode", ["token", "password", "trusted-proxy"])
-def test_a_mode_that_cannot_work_refuses_to_start(mode: str) -> None:
+def test_auth_mode_that_cannot_work_raises_config_error(mode: str) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve_auth(gateway(auth={"mode": mode, "token": ""}), {})
     assert caught.value.key == "gateway.auth.mode"
@@ -58,34 +58,34 @@ def test_a_mode_that_cannot_work_refuses_to_start(mode: str) -> None:
 @pytest.mark.parametrize(
     "given", [None, "", "wrong", "righ", "right ", "RIGHT", [], ["right"], True, 1, {}]
 )
-def test_anything_but_the_token_itself_is_refused(given: Any) -> None:
+def test_token_that_differs_is_refused(given: Any) -> None:
     """Row 6: a token being there is not a token being right."""
     assert TOKEN.judge(given, "right", is_local=True) in {"token_missing", "token_mismatch"}
     assert TOKEN.judge("right", None, is_local=False) is None
 
 
-def test_a_password_is_not_a_token() -> None:
+def test_password_is_not_accepted_as_token() -> None:
     assert Auth("password", "right").judge("right", None, is_local=True) == "password_missing"
     assert Auth("password", "right").judge(None, "right", is_local=False) is None
     assert Auth("password", "right").judge(None, "x", is_local=False) == "password_mismatch"
 
 
-def test_without_a_secret_only_this_machine_comes_in() -> None:
+def test_auth_none_accepts_only_local_clients() -> None:
     assert Auth().judge(None, None, is_local=True) is None
     assert Auth().judge(None, None, is_local=False) == "local_only"
 
 
-def test_an_empty_secret_matches_nothing() -> None:
+def test_empty_secret_matches_nothing() -> None:
     assert not same_secret("", "")
     assert Auth("token", "").judge("", None, is_local=True) == "token_missing"
 
 
 @given(st.text(max_size=50), st.text(max_size=50))
-def test_secrets_are_equal_when_their_text_is(a: str, b: str) -> None:
+def test_same_secret_equals_text_equality(a: str, b: str) -> None:
     assert same_secret(a, b) == (a == b != "")
 
 
-def test_secrets_are_compared_as_digests_of_one_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_secret_compares_digests_of_equal_length(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[tuple[bytes, bytes]] = []
 
     def compare(a: bytes, b: bytes) -> bool:
@@ -98,7 +98,7 @@ def test_secrets_are_compared_as_digests_of_one_length(monkeypatch: pytest.Monke
     assert [(len(a), len(b)) for a, b in compared] == [(32, 32), (32, 32)]
 
 
-def test_a_secret_is_not_shown() -> None:
+def test_auth_repr_hides_the_secret() -> None:
     assert "right" not in repr(TOKEN)
     assert "s3cret" not in repr(gateway(auth={"token": "s3cret", "password": "s3cret"}))
 
@@ -125,17 +125,17 @@ def bearer(value: str, auth: Auth = TOKEN, limiter: Limiter | None = None, **fac
         ("Bearer right right", 401),
     ],
 )
-def test_http_takes_the_secret_as_a_bearer(value: str, status: int) -> None:
+def test_http_bearer_with_the_secret_is_accepted(value: str, status: int) -> None:
     assert bearer(value) == status
     assert bearer(value, Auth("password", "right")) == status
 
 
-def test_http_without_a_secret_is_for_this_machine() -> None:
+def test_http_without_configured_secret_accepts_only_local() -> None:
     assert bearer("", Auth()) == 200
     assert bearer("", Auth(), is_forwarded=True) == 401
 
 
-def test_http_guessing_is_limited_even_for_the_right_guess() -> None:
+def test_http_rate_limit_refuses_even_the_right_secret() -> None:
     limiter = Limiter(FakeClock())
     for _ in range(10):
         assert bearer("Bearer x", limiter=limiter, is_browser=True) == 401
@@ -152,7 +152,7 @@ def test_http_guessing_is_limited_even_for_the_right_guess() -> None:
         {"bind": "custom", "customBindHost": "::"},
     ],
 )
-def test_nobody_listens_beyond_this_machine_without_a_secret(settings: dict[str, Any]) -> None:
+def test_listen_beyond_loopback_without_secret_raises(settings: dict[str, Any]) -> None:
     """Row 4: thousands of gateways stood open like that."""
     with pytest.raises(ConfigError, match="refusing to listen") as caught:
         resolve_listen(gateway(**settings), {}, Auth())
@@ -164,7 +164,7 @@ def test_nobody_listens_beyond_this_machine_without_a_secret(settings: dict[str,
     ("settings", "bind"),
     [({}, None), ({"bind": "auto"}, None), ({"bind": "lan"}, "loopback")],
 )
-def test_loopback_needs_no_secret(settings: dict[str, Any], bind: str | None) -> None:
+def test_listen_on_loopback_needs_no_secret(settings: dict[str, Any], bind: str | None) -> None:
     listen = resolve_listen(gateway(**settings), {}, Auth(), bind=bind)
     assert listen == Listen("127.0.0.1", 18789, ("::1",))
     assert listen.is_loopback
@@ -174,7 +174,7 @@ def test_loopback_needs_no_secret(settings: dict[str, Any], bind: str | None) ->
     "settings",
     [{"bind": "tailnet"}, {"bind": "custom"}, {"bind": "custom", "customBindHost": "gw.example"}],
 )
-def test_an_address_that_cannot_be_is_told(settings: dict[str, Any]) -> None:
+def test_listen_on_invalid_address_raises(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve_listen(gateway(**settings), {}, TOKEN)
     assert caught.value.fix
@@ -190,7 +190,7 @@ def test_an_address_that_cannot_be_is_told(settings: dict[str, Any]) -> None:
         ({"CLAWDBOT_GATEWAY_PORT": "9"}, None, 9),
     ],
 )
-def test_the_port_is_the_flags_the_variables_or_the_default(
+def test_port_comes_from_flag_environment_config_or_default(
     env: dict[str, str], port: int | None, expected: int
 ) -> None:
     assert resolve_listen(gateway(), env, Auth(), port=port).port == expected
@@ -198,6 +198,6 @@ def test_the_port_is_the_flags_the_variables_or_the_default(
 
 
 @pytest.mark.parametrize("text", ["0", "65536", "x", "-1", "1e3", "１", "9" * 5000])
-def test_a_port_that_is_none_is_told(text: str) -> None:
+def test_port_that_is_invalid_raises(text: str) -> None:
     with pytest.raises(ConfigError, match="not a port"):
         resolve_listen(gateway(), {"OPENCLAW_GATEWAY_PORT": text}, Auth())

@@ -1,4 +1,4 @@
-"""A key in a request is a wish: whose conversations may be named, and by whom."""
+"""Which sessions a caller, a hook or a node may name."""
 
 import pytest
 
@@ -17,19 +17,19 @@ def is_let_in(bounds: Bounds, key: str) -> bool:
     return True
 
 
-def test_without_bounds_every_conversation_may_be_named() -> None:
+def test_unbound_caller_may_name_every_session() -> None:
     assert is_let_in(Bounds(), "agent:other:main")
     assert is_let_in(Bounds(), "global")
 
 
-def test_who_comes_for_one_agent_keeps_to_it() -> None:
+def test_bound_to_agent_refuses_other_agents() -> None:
     """Row 58: a key of another agent."""
     assert is_let_in(Bounds(agent="main"), "agent:main:main")
     assert is_let_in(Bounds(agent="main"), "global")
     assert not is_let_in(Bounds(agent="main"), "agent:other:main")
 
 
-def test_who_comes_as_one_person_keeps_to_their_own_conversation() -> None:
+def test_bound_to_person_refuses_other_sessions() -> None:
     bob = Bounds(peer="bob")
     assert is_let_in(bob, "agent:main:dm:bob")
     assert is_let_in(bob, peer_key("main", "telegram", "direct", "bob", scope="per-channel-peer"))
@@ -41,33 +41,33 @@ def test_who_comes_as_one_person_keeps_to_their_own_conversation() -> None:
     assert is_let_in(Bounds(peer="Bob"), named)
 
 
-def test_a_hook_gets_a_session_of_its_own() -> None:
+def test_hook_without_key_gets_own_session() -> None:
     first, second = (hooks.session_key(hooks.KeyRules(), "request") for _ in range(2))
     assert first.startswith("hook:") and first != second
     assert hooks.session_key(hooks.KeyRules(default="hook:all"), "request", " ") == "hook:all"
 
 
 @pytest.mark.parametrize("key", ["agent:main:main", "ｈook\u200b:x", "a\0b", "x" * 600])
-def test_a_hook_cannot_name_what_it_may_not(key: str) -> None:
+def test_hook_with_forbidden_key_is_refused(key: str) -> None:
     rules = hooks.KeyRules(allow_request=True, prefixes=("hook:",))
     with pytest.raises(Exception, match=r"sessionKey|session key"):
         hooks.session_key(rules, "request", key)
 
 
-def test_a_hooks_agent_is_one_of_the_allowed() -> None:
+def test_hook_agent_must_be_allowed() -> None:
     assert hooks.is_agent_allowed(None, "any", ["any"], "main")
     assert hooks.is_agent_allowed(["*"], "any", ["any"], "main")
     assert not hooks.is_agent_allowed(["a"], "b", ["a", "b"], "main")
 
 
 @pytest.mark.parametrize("payload", [{}, {"text": 1}, {"text": ["x"]}, {"text": "\n"}])
-def test_a_wake_without_text_is_refused(payload: dict[str, object]) -> None:
+def test_wake_without_text_is_refused(payload: dict[str, object]) -> None:
     with pytest.raises(InvalidRequest, match="text required"):
         hooks.read_wake(payload)
     assert hooks.read_wake({"text": " x ", "mode": "soon"}) == hooks.Wake("x", "now")
 
 
-def test_what_takes_pictures_or_sends_is_allowed_by_name_only() -> None:
+def test_node_sensitive_commands_need_explicit_allow() -> None:
     for kind in COMMANDS:
         allowed = allowed_commands(kind)
         assert not allowed & {"camera.snap", "screen.record", "sms.send", "contacts.add"}
@@ -87,5 +87,5 @@ def test_what_takes_pictures_or_sends_is_allowed_by_name_only() -> None:
         ("plan9", "Mac", "macos"),
     ],
 )
-def test_a_device_is_what_it_says(platform: str, family: str, kind: str) -> None:
+def test_device_kind_is_derived_from_platform(platform: str, family: str, kind: str) -> None:
     assert kind_of(platform, family) == kind

@@ -12,7 +12,7 @@ from homarus.gateway.link import Secret
 from tests.unit.gateway.stage import Stage, play
 
 
-def test_a_client_is_challenged_at_once_and_greeted_with_hello_ok(tmp_path: Path) -> None:
+def test_connection_is_challenged_at_once_and_gets_hello_ok(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         peer = await stage.enter()
         assert [f.get("event") or f["id"] for f in peer.frames[:2]] == [
@@ -36,7 +36,7 @@ def test_a_client_is_challenged_at_once_and_greeted_with_hello_ok(tmp_path: Path
     play(tmp_path, scene)
 
 
-def test_the_hello_has_the_keys_of_the_originals(tmp_path: Path) -> None:
+def test_hello_has_the_keys_of_openclaw(tmp_path: Path) -> None:
     file = Path(__file__).parents[2] / "data" / "frames" / "handshake.json"
     theirs = json.loads(file.read_text(encoding="utf-8"))[2]["frame"]["payload"]
 
@@ -50,7 +50,7 @@ def test_the_hello_has_the_keys_of_the_originals(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_client_of_the_newest_protocol_is_told_more_and_others_are_not(tmp_path: Path) -> None:
+def test_newest_protocol_client_gets_additional_fields(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         old, new = await stage.enter("old"), await stage.enter("new", protocol=4)
         hello = new.frames[1]["payload"]
@@ -66,7 +66,7 @@ def test_a_client_of_the_newest_protocol_is_told_more_and_others_are_not(tmp_pat
     play(tmp_path, scene)
 
 
-def test_without_a_device_the_newest_protocol_says_what_one_may(tmp_path: Path) -> None:
+def test_newest_protocol_without_device_lists_granted_scopes(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         hello = (await stage.enter(protocol=4, identity=None)).frames[1]["payload"]
         assert hello["auth"] == {"role": "operator", "scopes": []}
@@ -76,7 +76,7 @@ def test_without_a_device_the_newest_protocol_says_what_one_may(tmp_path: Path) 
     play(tmp_path, scene)
 
 
-def test_a_missing_scope_has_a_word_of_its_own_in_the_newest_protocol(tmp_path: Path) -> None:
+def test_newest_protocol_missing_scope_has_its_own_error_code(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         read = ("operator.read",)
         old = await stage.enter("old", scopes=read)
@@ -96,7 +96,7 @@ def test_a_missing_scope_has_a_word_of_its_own_in_the_newest_protocol(tmp_path: 
     play(tmp_path, scene)
 
 
-def test_a_request_may_carry_a_trace(tmp_path: Path) -> None:
+def test_request_with_traceparent_is_accepted(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         peer = await stage.enter()
         trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -122,9 +122,7 @@ def test_a_request_may_carry_a_trace(tmp_path: Path) -> None:
         "[" * 60_000,
     ],
 )
-def test_whoever_does_not_begin_with_connect_is_told_and_sent_away(
-    tmp_path: Path, frame: str
-) -> None:
+def test_first_frame_other_than_connect_closes_the_connection(tmp_path: Path, frame: str) -> None:
     async def scene(stage: Stage) -> None:
         peer = stage.knock()
         peer.say(frame)
@@ -138,7 +136,7 @@ def test_whoever_does_not_begin_with_connect_is_told_and_sent_away(
     play(tmp_path, scene)
 
 
-def test_a_wrong_token_is_refused_with_1008(tmp_path: Path) -> None:
+def test_wrong_token_closes_with_1008(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         peer = stage.knock()
         await stage.settle()
@@ -151,9 +149,7 @@ def test_a_wrong_token_is_refused_with_1008(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_client_that_says_nothing_is_sent_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_silent_client_is_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert HANDSHAKE_S == 10.0
     monkeypatch.setattr("homarus.gateway.client.HANDSHAKE_S", 0.01)
 
@@ -165,7 +161,7 @@ def test_a_client_that_says_nothing_is_sent_away(
     play(tmp_path, scene)
 
 
-def test_a_client_that_comes_before_the_program_is_greeted_when_there_is_one(
+def test_client_before_services_start_is_greeted_when_ready(
     tmp_path: Path,
 ) -> None:
     async def scene(stage: Stage) -> None:
@@ -175,7 +171,7 @@ def test_a_client_that_comes_before_the_program_is_greeted_when_there_is_one(
         await stage.settle()
         assert not peer.answers("hello")  # challenged, and patient
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(stage.gateway.run(stage.host))
+            running = group.create_task(stage.gateway.run(stage.host.services(group)))
             await stage.settle()
             assert peer.answers("hello")[0]["ok"]
             running.cancel()
@@ -183,7 +179,7 @@ def test_a_client_that_comes_before_the_program_is_greeted_when_there_is_one(
     play(tmp_path, scene, ready=False)
 
 
-def test_requests_run_side_by_side_and_are_answered_as_they_end(tmp_path: Path) -> None:
+def test_concurrent_requests_are_answered_as_they_finish(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         peer = await stage.enter()
         peer.ask("1", "wait")
@@ -198,7 +194,7 @@ def test_requests_run_side_by_side_and_are_answered_as_they_end(tmp_path: Path) 
     play(tmp_path, scene)
 
 
-def test_a_mistake_is_answered_and_the_connection_goes_on(tmp_path: Path) -> None:
+def test_invalid_request_is_answered_and_connection_continues(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         peer = await stage.enter()
         peer.say("{")
@@ -230,7 +226,7 @@ def test_a_mistake_is_answered_and_the_connection_goes_on(tmp_path: Path) -> Non
     play(tmp_path, scene)
 
 
-def test_scopes_are_what_was_approved_not_what_is_claimed(tmp_path: Path) -> None:
+def test_scopes_are_the_approved_ones_not_the_claimed(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         reader = await stage.enter(scopes=["operator.read"])
         reader.ask("1", "boss")
@@ -246,7 +242,7 @@ def test_scopes_are_what_was_approved_not_what_is_claimed(tmp_path: Path) -> Non
     play(tmp_path, scene)
 
 
-def test_too_many_requests_at_once_are_refused_one_by_one(tmp_path: Path) -> None:
+def test_requests_beyond_the_concurrency_limit_are_refused(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         peer = await stage.enter()
         for n in range(MAX_IN_FLIGHT + 3):
@@ -264,7 +260,7 @@ def test_too_many_requests_at_once_are_refused_one_by_one(tmp_path: Path) -> Non
     play(tmp_path, scene)
 
 
-def test_a_slow_client_loses_deltas_is_told_how_many_and_stays(tmp_path: Path) -> None:
+def test_slow_client_loses_deltas_and_gets_a_gap_event(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         peer = await stage.enter()
         peer.reads.clear()
@@ -283,7 +279,7 @@ def test_a_slow_client_loses_deltas_is_told_how_many_and_stays(tmp_path: Path) -
     play(tmp_path, scene)
 
 
-def test_a_slow_client_that_must_be_told_is_closed_with_1008(tmp_path: Path) -> None:
+def test_slow_client_with_required_event_is_closed_with_1008(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         peer = await stage.enter()
         other = await stage.enter("other")
@@ -299,7 +295,7 @@ def test_a_slow_client_that_must_be_told_is_closed_with_1008(tmp_path: Path) -> 
     play(tmp_path, scene)
 
 
-def test_answers_nobody_reads_are_bounded_too(tmp_path: Path) -> None:
+def test_unread_responses_are_bounded(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         peer = await stage.enter()
         (connection,) = stage.gateway.connections
@@ -314,7 +310,7 @@ def test_answers_nobody_reads_are_bounded_too(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_what_was_asked_last_is_done_though_the_client_left(tmp_path: Path) -> None:
+def test_request_in_flight_completes_after_disconnect(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         done: list[bool] = []
         peer = await stage.enter()
@@ -334,7 +330,7 @@ async def _note(done: list[bool]) -> None:
     done.append(True)
 
 
-def test_a_token_revoked_elsewhere_ends_the_connection_with_its_next_request(
+def test_token_revoked_by_another_process_closes_at_next_request(
     tmp_path: Path,
 ) -> None:
     async def scene(stage: Stage) -> None:

@@ -40,7 +40,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_scopes_include_each_other_as_the_protocol_says() -> None:
+def test_scopes_include_others_as_the_protocol_defines() -> None:
     assert implied([ADMIN]) == set(SCOPES)
     assert implied([WRITE]) == {WRITE, READ}
     assert implied(["nonsense", APPROVALS]) == {APPROVALS}
@@ -50,7 +50,7 @@ def test_scopes_include_each_other_as_the_protocol_says() -> None:
     assert granted([READ], [ADMIN]) == {READ}
 
 
-def test_a_silent_pairing_is_kept_in_the_originals_format(world: World) -> None:
+def test_local_pairing_is_stored_in_openclaw_format(world: World) -> None:
     device = world.devices.pair(ask("d1", "operator", ADMIN, READ))
     entry = world.file("paired")["d1"]
     token = device.tokens["operator"]
@@ -81,7 +81,7 @@ def test_a_silent_pairing_is_kept_in_the_originals_format(world: World) -> None:
     assert len(token.secret) >= 32
 
 
-def test_a_request_waits_five_minutes_and_no_longer(world: World) -> None:
+def test_pairing_request_expires_after_five_minutes(world: World) -> None:
     async def main() -> None:
         request = world.devices.request(ask())
         assert world.file("pending")[request]["ts"] == START_MS
@@ -97,7 +97,7 @@ def test_a_request_waits_five_minutes_and_no_longer(world: World) -> None:
     asyncio.run(main())
 
 
-def test_an_approval_is_of_what_was_shown(world: World) -> None:
+def test_approval_of_a_changed_request_needs_the_new_id(world: World) -> None:
     shown = world.devices.request(ask("d1", "operator", READ))
     other = world.devices.request(ask("d1", "operator", ADMIN))
     assert other != shown
@@ -106,7 +106,7 @@ def test_an_approval_is_of_what_was_shown(world: World) -> None:
     assert [name for name, _ in world.told] == ["device.pair.requested"] * 2
 
 
-def test_a_request_is_approved_once(world: World) -> None:
+def test_pairing_request_is_approved_once(world: World) -> None:
     request = world.devices.request(ask("d1", "operator", READ))
     device = world.devices.approve(request, [ADMIN])
     assert device.scopes == (READ,)
@@ -123,14 +123,14 @@ def test_a_request_is_approved_once(world: World) -> None:
     }
 
 
-def test_a_rejected_request_is_gone(world: World) -> None:
+def test_rejected_request_is_removed(world: World) -> None:
     request = world.devices.request(ask())
     assert world.devices.reject(request) == "d1"
     assert world.devices.listing() == {"pending": [], "paired": []}
     assert world.told[-1][1]["decision"] == "rejected"
 
 
-def test_nobody_approves_more_than_they_may_do(world: World) -> None:
+def test_approver_cannot_grant_more_than_its_own_scopes(world: World) -> None:
     request = world.devices.request(ask("d1", "operator", ADMIN))
     with pytest.raises(InvalidRequest, match=r"missing scope: operator\.admin"):
         world.devices.approve(request, [PAIRING])
@@ -138,7 +138,7 @@ def test_nobody_approves_more_than_they_may_do(world: World) -> None:
     world.devices.approve(request, [ADMIN])
 
 
-def test_an_upgrade_goes_beyond_what_was_approved(world: World) -> None:
+def test_upgrade_request_exceeds_the_approved_scopes(world: World) -> None:
     device = world.devices.pair(ask("d1", "operator", READ))
     assert not device.lacks("operator", (READ,))
     assert device.lacks("operator", (READ, WRITE))
@@ -146,7 +146,7 @@ def test_an_upgrade_goes_beyond_what_was_approved(world: World) -> None:
     assert not world.devices.pair(ask("d2", "operator", ADMIN)).lacks("operator", SCOPES)
 
 
-def test_an_approved_upgrade_keeps_the_token_and_what_was_there(world: World) -> None:
+def test_approved_upgrade_keeps_token_and_unknown_fields(world: World) -> None:
     before = world.devices.pair(ask("d1", "operator", READ))
     request = world.devices.request(ask("d1", "operator", READ, WRITE))
     assert world.file("pending")[request]["isRepair"] is True
@@ -158,7 +158,7 @@ def test_an_approved_upgrade_keeps_the_token_and_what_was_there(world: World) ->
     assert node.tokens.keys() == {"operator", "node"}
 
 
-def test_the_lists_show_no_token(world: World) -> None:
+def test_device_lists_contain_no_token(world: World) -> None:
     device = world.devices.pair(ask())
     shown = json.dumps(world.devices.listing())
     assert device.tokens["operator"].secret not in shown
@@ -166,7 +166,7 @@ def test_the_lists_show_no_token(world: World) -> None:
     assert paired["tokens"] == [{"role": "operator", "scopes": [READ], "createdAtMs": START_MS}]
 
 
-def test_a_token_is_found_by_device_role_and_secret(world: World) -> None:
+def test_token_is_found_by_device_role_and_secret(world: World) -> None:
     token = world.devices.pair(ask()).tokens["operator"]
     assert world.devices.find_token("d1", "operator", token.secret)
     for wrong in (("d2", "operator"), ("d1", "node")):
@@ -176,7 +176,7 @@ def test_a_token_is_found_by_device_role_and_secret(world: World) -> None:
     assert world.file("paired")["d1"]["tokens"]["operator"]["lastUsedAtMs"] == START_MS
 
 
-def test_a_rotated_token_is_void_at_once_and_its_connections_are_dropped(world: World) -> None:
+def test_rotated_token_is_void_and_its_connections_closed(world: World) -> None:
     """Row 10: the old bearer was valid after rotation."""
     old = world.devices.pair(ask("d1", "operator", READ, WRITE)).tokens["operator"]
     new = world.devices.rotate("d1", "operator", None, [ADMIN], spare="c1")
@@ -187,7 +187,7 @@ def test_a_rotated_token_is_void_at_once_and_its_connections_are_dropped(world: 
     assert world.devices.find_token("d1", "operator", new.secret)
 
 
-def test_a_token_cannot_be_rotated_beyond_what_was_approved(world: World) -> None:
+def test_rotation_beyond_approved_scopes_is_refused(world: World) -> None:
     world.devices.pair(ask("d1", "operator", READ))
     with pytest.raises(InvalidRequest, match="missing scope"):
         world.devices.rotate("d1", "operator", [ADMIN], [ADMIN])
@@ -200,7 +200,7 @@ def test_a_token_cannot_be_rotated_beyond_what_was_approved(world: World) -> Non
             world.devices.rotate(*unknown, None, [ADMIN])
 
 
-def test_a_revoked_role_must_be_approved_again(world: World) -> None:
+def test_revoked_role_needs_a_new_approval(world: World) -> None:
     old = world.devices.pair(ask("d1", "operator", READ)).tokens["operator"]
     assert world.devices.holds("d1", "operator", old.issued_ms)
     world.devices.revoke("d1", "operator")
@@ -214,7 +214,7 @@ def test_a_revoked_role_must_be_approved_again(world: World) -> None:
     assert again.tokens["operator"].secret != old.secret
 
 
-def test_a_revocation_made_by_another_program_is_noticed(world: World) -> None:
+def test_revocation_by_another_program_is_detected(world: World) -> None:
     token = world.devices.pair(ask()).tokens["operator"]
     path = world.folder / "paired.json"
     path.write_text("{}")
@@ -222,7 +222,7 @@ def test_a_revocation_made_by_another_program_is_noticed(world: World) -> None:
     assert world.devices.get("d1") is None
 
 
-def test_a_token_is_ensured_and_widened_within_what_was_approved(world: World) -> None:
+def test_ensure_token_widens_within_the_approved_scopes(world: World) -> None:
     device = world.devices.pair(ask("d1", "operator", WRITE))
     assert world.devices.ensure_token(device, "operator", (READ,)) == device.tokens["operator"]
     stamp = (world.folder / "paired.json").stat().st_mtime_ns
@@ -230,7 +230,7 @@ def test_a_token_is_ensured_and_widened_within_what_was_approved(world: World) -
     assert (world.folder / "paired.json").stat().st_mtime_ns == stamp, "nothing new: not written"
 
 
-def test_waiting_requests_are_bounded(world: World) -> None:
+def test_pending_requests_are_bounded(world: World) -> None:
     for at in range(MAX_PENDING + 20):
         world.devices.request(ask(f"d{at}"))
     assert len(world.devices.listing()["pending"]) == MAX_PENDING
@@ -238,7 +238,7 @@ def test_waiting_requests_are_bounded(world: World) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '"x"', "\ud800".encode("utf-8", "surrogatepass")])
-def test_a_damaged_file_counts_as_empty_and_is_kept_aside(world: World, text: str | bytes) -> None:
+def test_damaged_file_counts_as_empty_and_is_archived(world: World, text: str | bytes) -> None:
     world.folder.mkdir()
     data = text.encode() if isinstance(text, str) else text
     (world.folder / "paired.json").write_bytes(data)
@@ -248,7 +248,7 @@ def test_a_damaged_file_counts_as_empty_and_is_kept_aside(world: World, text: st
     assert (world.folder / "paired.json.corrupt").read_bytes() == data
 
 
-def test_entries_that_make_no_sense_are_passed_over_and_kept(world: World) -> None:
+def test_invalid_entries_are_skipped_and_kept(world: World) -> None:
     world.folder.mkdir()
     odd: dict[str, Any] = {
         "a": 1,
@@ -270,7 +270,7 @@ def test_entries_that_make_no_sense_are_passed_over_and_kept(world: World) -> No
 
 
 @pytest.mark.parametrize("ts", [True, "now", None, START_MS + 5, float("inf")])
-def test_a_request_with_an_odd_stamp_cannot_be_approved(world: World, ts: Any) -> None:
+def test_pending_request_with_invalid_time_is_not_approved(world: World, ts: Any) -> None:
     world.folder.mkdir()
     entry = {"deviceId": "d", "role": "operator", "scopes": [ADMIN], "ts": ts}
     (world.folder / "pending.json").write_text(json.dumps({"r": entry}))
@@ -278,7 +278,7 @@ def test_a_request_with_an_odd_stamp_cannot_be_approved(world: World, ts: Any) -
         world.devices.approve("r", [ADMIN])
 
 
-def test_a_device_of_the_original_is_known(world: World) -> None:
+def test_device_paired_by_openclaw_is_known(world: World) -> None:
     entry = {
         "deviceId": "d",
         "publicKey": "k",

@@ -29,7 +29,7 @@ def barred(knock: Door, entrance: Entrance = ENTRANCE) -> int:
 
 
 @pytest.mark.parametrize("host", [HERE, f"localhost:{PORT}", f"LOCALHOST:{PORT}", f"[::1]:{PORT}"])
-def test_the_gateways_own_names_are_answered(host: str) -> None:
+def test_own_host_names_are_accepted(host: str) -> None:
     assert barred(door(host=host)) == 0
     assert barred(door(host=host, origin=f"http://{host}")) == 0
 
@@ -63,11 +63,11 @@ def test_the_gateways_own_names_are_answered(host: str) -> None:
         "x" * 60_000,
     ],
 )
-def test_a_foreign_host_is_refused_so_that_a_rebound_name_reaches_nothing(host: str) -> None:
+def test_foreign_host_is_refused_against_dns_rebinding(host: str) -> None:
     assert barred(door(host=host)) == 403
 
 
-def test_a_machines_own_address_is_answered_where_the_socket_has_it() -> None:
+def test_own_address_of_the_socket_is_accepted() -> None:
     assert barred(door("10.0.0.9", own="10.0.0.2", host=f"10.0.0.2:{PORT}")) == 0
     assert barred(door("10.0.0.9", own="10.0.0.2", host=f"10.0.0.3:{PORT}")) == 403
     assert barred(door("10.0.0.9", own="0.0.0.0", host=f"0.0.0.0:{PORT}")) == 403
@@ -100,11 +100,11 @@ def test_a_machines_own_address_is_answered_where_the_socket_has_it() -> None:
         f"ws://127.0.0.1:{PORT}",
     ],
 )
-def test_a_page_from_elsewhere_may_not_call(origin: str) -> None:
+def test_foreign_origin_is_refused(origin: str) -> None:
     assert barred(door(origin=origin)) == 403
 
 
-def test_an_allowed_page_may_call_and_its_host_is_answered() -> None:
+def test_allowed_origin_and_its_host_are_accepted() -> None:
     entrance = Entrance.make(PORT, ["https://GW.example/", "http://localhost:5173"])
     assert barred(door(origin="https://gw.example"), entrance) == 0
     assert barred(door(origin="https://gw.example:443", host="gw.example:443"), entrance) == 0
@@ -115,13 +115,13 @@ def test_an_allowed_page_may_call_and_its_host_is_answered() -> None:
 
 
 @pytest.mark.parametrize("text", ["*", "gw.example", "https://gw.example/path", "null", ""])
-def test_an_allowed_origin_that_is_none_is_a_config_error(text: str) -> None:
+def test_allowed_origin_that_is_invalid_raises_config_error(text: str) -> None:
     with pytest.raises(ConfigError, match="not an origin") as caught:
         Entrance.make(PORT, [text])
     assert caught.value.fix
 
 
-def test_two_hosts_or_origins_are_refused() -> None:
+def test_duplicate_host_or_origin_is_refused() -> None:
     for name in (b"host", b"origin", b"authorization"):
         headers = [(b"host", HERE.encode()), (name, b"a"), (name, b"b")]
         assert barred(Door.read("127.0.0.1", headers)) == 400
@@ -131,23 +131,23 @@ def test_two_hosts_or_origins_are_refused() -> None:
     "query",
     [b"token=x", b"a=1&TOKEN=x", b"access_token=x", b"t%6fken=x", b"password=", b"device-token=1"],
 )
-def test_a_secret_in_the_query_is_refused(query: bytes) -> None:
+def test_secret_in_the_query_is_refused(query: bytes) -> None:
     """Row 11: tokens in URLs end in logs and clipboards."""
     assert barred(door(query=query)) == 400
 
 
 @pytest.mark.parametrize("query", [b"", b"a=token", b"session=main&tokens_left=3", b"gatewayUrl=x"])
-def test_any_other_query_is_let_through(query: bytes) -> None:
+def test_other_query_is_accepted(query: bytes) -> None:
     assert barred(door(query=query)) == 0
 
 
-def test_an_address_of_a_hundred_kilobytes_is_too_long() -> None:
+def test_url_of_100_kilobytes_is_refused() -> None:
     scope = {"client": ("127.0.0.1", 1), "headers": [(b"host", HERE.encode())]}
     assert barred(Door.from_scope({**scope, "raw_path": b"/" + b"a" * 100_000})) == 414
     assert barred(Door.from_scope({**scope, "raw_path": b"/", "query_string": b"a" * 9_000})) == 414
 
 
-def test_a_reverse_proxy_does_not_make_everybody_local() -> None:
+def test_request_through_a_proxy_is_not_local() -> None:
     """Row 5: peer 127.0.0.1 with a forwarding header and no trusted proxies."""
     assert ENTRANCE.is_local(door())
     for name in ("x_forwarded_for", "x_real_ip", "forwarded", "via", "x_forwarded_host"):
@@ -168,7 +168,7 @@ def test_every_loopback_form_is_local(peer: str) -> None:
     assert ENTRANCE.is_local(door(peer))
 
 
-def test_a_local_peer_that_names_another_host_is_not_local() -> None:
+def test_loopback_peer_with_foreign_host_is_not_local() -> None:
     entrance = Entrance.make(PORT, ["https://gw.example"])
     assert not entrance.is_local(door(host="gw.example"))
 
@@ -188,23 +188,25 @@ def test_a_local_peer_that_names_another_host_is_not_local() -> None:
         ("::ffff:10.0.0.1", "9.9.9.9", "9.9.9.9"),
     ],
 )
-def test_only_our_proxies_are_believed_about_the_client(peer: str, forwarded: str, ip: str) -> None:
+def test_forwarded_address_counts_only_from_trusted_proxies(
+    peer: str, forwarded: str, ip: str
+) -> None:
     entrance = Entrance.make(PORT, proxies=["10.0.0.0/24"])
     assert entrance.client_ip(door(peer, x_forwarded_for=forwarded)) == ip
 
 
-def test_a_proxy_that_is_no_address_is_a_config_error() -> None:
+def test_trusted_proxy_that_is_no_address_raises_config_error() -> None:
     with pytest.raises(ConfigError, match="not an address"):
         Entrance.make(PORT, proxies=["everybody"])
 
 
-def test_a_browser_is_known_by_what_only_browsers_send() -> None:
+def test_browser_is_detected_by_its_fetch_headers() -> None:
     assert door(origin="null").is_browser
     assert door(sec_fetch_site="cross-site").is_browser
     assert not door(user_agent="Mozilla/5.0").is_browser
 
 
-def test_the_facts_of_an_upgrade_come_from_its_scope() -> None:
+def test_upgrade_facts_come_from_the_asgi_scope() -> None:
     scope = {
         "client": ("10.0.0.9", 5),
         "server": ("10.0.0.2", PORT),
@@ -221,7 +223,7 @@ ODD = st.text(st.sampled_from("abz019.:[]/@\\-_% \r\n,\u0130\x00"), max_size=30)
 
 
 @given(ODD)
-def test_any_host_is_read_or_refused(text: str) -> None:
+def test_any_host_header_is_parsed_or_refused(text: str) -> None:
     found = read_host(text)
     if found is not None:
         name, port = found
@@ -231,7 +233,7 @@ def test_any_host_is_read_or_refused(text: str) -> None:
 
 
 @given(ODD, st.sampled_from(["http", "https", "file", ""]))
-def test_any_origin_is_read_or_refused(text: str, scheme: str) -> None:
+def test_any_origin_header_is_parsed_or_refused(text: str, scheme: str) -> None:
     found = read_origin(f"{scheme}://{text}")
     if found is not None:
         assert found[0] in {"http", "https"}
@@ -239,7 +241,7 @@ def test_any_origin_is_read_or_refused(text: str, scheme: str) -> None:
 
 
 @given(st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=40)), max_size=8))
-def test_no_headers_make_the_door_fail(headers: list[tuple[bytes, bytes]]) -> None:
+def test_any_headers_never_crash_the_parser(headers: list[tuple[bytes, bytes]]) -> None:
     knock = Door.read("127.0.0.1", headers, query=b"".join(v for _, v in headers))
     barred(knock)
     ENTRANCE.client_ip(knock)

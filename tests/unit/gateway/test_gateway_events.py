@@ -141,7 +141,7 @@ SHORT = (
 )
 
 
-def test_a_turn_is_start_text_end_and_one_final_chat_event() -> None:
+def test_run_sends_start_text_end_and_one_final_chat_event() -> None:
     sent = play(*SHORT, gap_s=0.01)
     agent = [(p["stream"], p["data"].get("phase") or p["data"]["text"]) for p in sent.of("agent")]
     assert agent == [
@@ -169,7 +169,7 @@ def shape(value: Json) -> Json:
 
 
 @pytest.mark.parametrize("name", ["chat.send-turn", "agent-turn", "chat.send-turn-tool-read"])
-def test_the_frames_have_the_shape_of_the_originals(name: str) -> None:
+def test_event_frames_have_the_shape_of_openclaw(name: str) -> None:
     captured = json.loads((FRAMES / f"{name}.json").read_text(encoding="utf-8"))
     frames = [entry["frame"] for entry in captured if entry["dir"] == "in"]
     theirs = [f for f in frames if f.get("event") in {"agent", "chat"}]
@@ -185,7 +185,7 @@ def test_the_frames_have_the_shape_of_the_originals(name: str) -> None:
         assert {"data": {}, **shape(payload)} == theirs_shape
 
 
-def test_text_that_waits_together_goes_out_together() -> None:
+def test_buffered_text_is_sent_in_one_event() -> None:
     sent = play(RunStarted(), *(TextAdded(f"w{n} ") for n in range(500)), said("x"), RunEnded())
     texts = [p["data"] for p in sent.of("agent") if p["stream"] == "assistant"]
     assert len(texts) == 1 and texts[0]["text"] == texts[0]["delta"]
@@ -193,7 +193,7 @@ def test_text_that_waits_together_goes_out_together() -> None:
     assert [p["seq"] for p in sent.of("agent")] == [1, 2, 3]
 
 
-def test_chat_deltas_are_at_most_one_per_150_ms_and_the_last_is_not_forgotten() -> None:
+def test_chat_deltas_come_once_per_150_ms_and_the_last_is_sent() -> None:
     facts: list[Fact] = [RunStarted(), *(TextAdded(f"{n} ") for n in range(100))]
 
     async def scene(stage: Stage) -> None:
@@ -220,7 +220,7 @@ def test_deltas_may_be_dropped_and_ends_may_not() -> None:
         assert droppable is delta, (event, payload)
 
 
-def test_a_failed_run_ends_with_one_error_and_a_stopped_one_with_what_was_said() -> None:
+def test_failed_run_ends_with_error_and_stopped_one_with_its_text() -> None:
     failed = play(RunStarted(), TextAdded("half"), RunEnded(error="no model answered")).of("chat")
     assert [c["state"] for c in failed if c["state"] != "delta"] == ["error"]
     assert failed[-1]["errorMessage"] == "no model answered" and "message" not in failed[-1]
@@ -231,12 +231,12 @@ def test_a_failed_run_ends_with_one_error_and_a_stopped_one_with_what_was_said()
     assert stopped.of("agent")[-1]["data"]["aborted"] is True
 
 
-def test_silence_is_a_final_event_without_a_message_and_is_never_shown() -> None:
+def test_silent_reply_sends_final_without_message() -> None:
     sent = play(RunStarted(), TextAdded("NO_"), TextAdded("REPLY"), said("NO_REPLY"), RunEnded())
     assert [(c["state"], "message" in c) for c in sent.of("chat")] == [("final", False)]
 
 
-def test_the_last_message_is_the_answer_when_tools_were_used_between() -> None:
+def test_final_message_is_the_last_one_after_tool_calls() -> None:
     sent = play(
         RunStarted(),
         TextAdded("Let me look."),
@@ -253,7 +253,7 @@ def test_the_last_message_is_the_answer_when_tools_were_used_between() -> None:
     assert sent.of("chat")[-1]["message"]["content"][0]["text"] == "Done."
 
 
-def test_an_attempt_that_failed_takes_its_text_back() -> None:
+def test_failed_attempt_retracts_its_text() -> None:
     failed = AttemptFailed("mock", "m", "timeout", "too slow", "other/m")
     sent = play(
         RunStarted(),
@@ -278,7 +278,7 @@ TOOLS = (
 )
 
 
-def test_tool_events_go_only_to_those_who_joined_and_carry_no_results() -> None:
+def test_tool_events_go_to_subscribers_without_results() -> None:
     assert [p["stream"] for p in play(*TOOLS).of("agent")] == ["lifecycle", "lifecycle"]
     sent = play(*TOOLS, joined=True)
     tools = sent.of("agent", "conn-1")
@@ -289,7 +289,7 @@ def test_tool_events_go_only_to_those_who_joined_and_carry_no_results() -> None:
     assert "secret text" in json.dumps(shown) and "half" in json.dumps(shown)
 
 
-def test_a_client_that_comes_late_gets_what_was_said_so_far() -> None:
+def test_late_client_gets_the_text_so_far() -> None:
     async def scene(stage: Stage) -> None:
         emit = stage.emitter()
         emit(RunStarted())
@@ -313,7 +313,7 @@ def test_a_client_that_comes_late_gets_what_was_said_so_far() -> None:
     assert not sent.of("chat", "stranger") and not sent.of("chat", "too-late")
 
 
-def test_a_connection_that_left_is_told_nothing_more() -> None:
+def test_disconnected_client_gets_no_more_events() -> None:
     async def scene(stage: Stage) -> None:
         emit = stage.emitter()
         stage.events.join("run-1", "conn-1")
@@ -325,14 +325,14 @@ def test_a_connection_that_left_is_told_nothing_more() -> None:
     assert not Stage().play(scene).of("agent", "conn-1")
 
 
-def test_runs_that_never_start_are_not_remembered_for_ever() -> None:
+def test_runs_that_never_start_are_forgotten() -> None:
     stage = Stage()
     for n in range(10_000):
         stage.events.join(f"run-{n}", "conn-1")
     assert len(stage.events._joined) <= 2_000
 
 
-def test_two_runs_at_once_do_not_mix() -> None:
+def test_concurrent_runs_do_not_mix() -> None:
     async def scene(stage: Stage) -> None:
         one, two = stage.emitter("one", "a"), stage.emitter("two", "b")
         for emit in (one, two):
@@ -357,7 +357,7 @@ def test_two_runs_at_once_do_not_mix() -> None:
     assert finals == ["B", "A"]
 
 
-def test_a_hole_in_the_bus_is_told() -> None:
+def test_gap_in_bus_numbers_is_reported() -> None:
     async def scene(stage: Stage) -> None:
         emit = stage.emitter()
         emit(RunStarted())
@@ -389,9 +389,7 @@ def test_a_hole_in_the_bus_is_told() -> None:
     ),
     st.booleans(),
 )
-def test_whatever_a_run_does_its_numbers_have_no_gap_and_it_ends_once(
-    facts: list[Fact], aborted: bool
-) -> None:
+def test_any_run_is_numbered_without_gap_and_ends_once(facts: list[Fact], aborted: bool) -> None:
     sent = play(RunStarted(), *facts, RunEnded(aborted=aborted), joined=True)
     numbers = [p["seq"] for who, event, p, _ in sent.all if event == "agent"]
     assert numbers == list(range(1, len(numbers) + 1))
@@ -400,7 +398,7 @@ def test_whatever_a_run_does_its_numbers_have_no_gap_and_it_ends_once(
     assert sent.all[-1][2]["state"] == ends[0]
 
 
-def test_a_long_answer_is_not_sent_whole_with_every_word() -> None:
+def test_long_text_is_not_repeated_with_every_delta() -> None:
     async def scene(stage: Stage) -> None:
         emit = stage.emitter()
         emit(RunStarted())
@@ -428,7 +426,7 @@ class Screen:
         self.text = told["deltaText"] if told.get("replace") else self.text + told["deltaText"]
 
 
-def test_the_pieces_of_the_newest_protocol_add_up_to_the_text() -> None:
+def test_newest_protocol_deltas_add_up_to_the_text() -> None:
     sent = play(*SHORT, gap_s=0.2)
     screen = Screen()
     deltas = [chat for chat in sent.of("chat") if chat["state"] == "delta"]
@@ -439,7 +437,7 @@ def test_the_pieces_of_the_newest_protocol_add_up_to_the_text() -> None:
     assert not any("deltaText" in chat for chat in sent.of("chat"))
 
 
-def test_an_answer_that_begins_anew_replaces_the_piece_before() -> None:
+def test_newest_protocol_restarted_answer_replaces_the_text() -> None:
     failed = AttemptFailed("mock", "mock-1", "overloaded", "busy", "mock/mock-2", 0.0)
     sent = play(RunStarted(), TextAdded("Hel"), failed, TextAdded("Good day"), gap_s=0.2)
     assert [told for _, told in sent.newest] == [
@@ -449,12 +447,12 @@ def test_an_answer_that_begins_anew_replaces_the_piece_before() -> None:
 
 
 @pytest.mark.parametrize("silent", ["NO", "NO_REPLY"])
-def test_what_might_have_been_silence_is_in_the_next_piece(silent: str) -> None:
+def test_newest_protocol_possible_silence_comes_with_the_next_delta(silent: str) -> None:
     sent = play(RunStarted(), TextAdded(silent), TextAdded(" way"), gap_s=0.2)
     assert [told for _, told in sent.newest] == [{"deltaText": f"{silent} way"}]
 
 
-def test_who_comes_late_gets_the_whole_and_then_the_pieces_after_it() -> None:
+def test_newest_protocol_late_client_gets_full_text_then_deltas() -> None:
     screen = Screen()
 
     async def scene(stage: Stage) -> None:

@@ -34,13 +34,13 @@ def is_read(text: str | bytes) -> bool:
 
 
 @given(st.text(max_size=100) | st.binary(max_size=100))
-def test_any_bytes_are_refused_and_answered(text: str | bytes) -> None:
+def test_any_bytes_are_refused_with_a_response(text: str | bytes) -> None:
     assert not is_read(text) or b"req" in (text if isinstance(text, bytes) else text.encode())
     assert 0 < len(request_id(text)) <= frames.MAX_ID_CHARS
 
 
 @given(st.dictionaries(st.sampled_from(["type", "id", "method", "params", "x"]), JSON))
-def test_any_object_is_read_as_a_request_or_refused(frame: dict[str, Any]) -> None:
+def test_any_object_is_parsed_as_request_or_refused(frame: dict[str, Any]) -> None:
     frame.setdefault("type", "req")
     if is_read(json.dumps(frame)):
         assert frame.keys() <= {"type", "id", "method", "params"}
@@ -49,7 +49,7 @@ def test_any_object_is_read_as_a_request_or_refused(frame: dict[str, Any]) -> No
 
 
 @given(JSON)
-def test_params_are_read_as_json_says_unless_a_number_is_not_finite(params: Any) -> None:
+def test_params_are_parsed_as_json_unless_a_number_is_not_finite(params: Any) -> None:
     text = json.dumps(params)
     if is_read(request(text)):
         assert read_request(request(text)).params == json.loads(text)
@@ -57,12 +57,12 @@ def test_params_are_read_as_json_says_unless_a_number_is_not_finite(params: Any)
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
-def test_a_number_that_is_not_finite_is_refused_wherever_it_stands(number: str) -> None:
+def test_non_finite_number_is_refused_at_any_depth(number: str) -> None:
     for params in (number, f"[{number}]", f'{{"a":[{{"b":{number}}}]}}'):
         assert not is_read(request(params))
 
 
-def test_nesting_has_a_limit() -> None:
+def test_nesting_beyond_the_limit_is_refused() -> None:
     inside = MAX_DEPTH - 1  # the frame is one level itself
     assert is_read(request("[" * inside + "]" * inside))
     for deep in (inside + 1, 150, 100_000):
@@ -88,18 +88,18 @@ def test_nesting_has_a_limit() -> None:
         request('"\\ud800"'),
     ],
 )
-def test_what_is_no_request_is_refused(text: str) -> None:
+def test_frame_that_is_no_request_is_refused(text: str) -> None:
     assert not is_read(text)
 
 
-def test_a_large_frame_is_judged_in_time() -> None:
+def test_large_frame_is_parsed_in_bounded_time() -> None:
     started = time.process_time()
     for params in ("[" + "[]," * 1_000_000 + "[]]", '"' + "a" * 20_000_000 + '"'):
         is_read(request(params))
     assert time.process_time() - started < 20
 
 
-def test_the_complaint_is_one_line_without_the_value() -> None:
+def test_parse_error_is_one_line_without_the_value() -> None:
     with pytest.raises(InvalidRequest) as caught:
         read_request('{"type":"req","id":"1","method":["s3cret"],"a\\r\\nINFO \\u202e":"s3cret"}')
     assert "s3cret" not in caught.value.message
@@ -110,7 +110,7 @@ def test_the_complaint_is_one_line_without_the_value() -> None:
 
 
 @given(JSON)
-def test_what_goes_out_is_ascii_and_comes_back(payload: Any) -> None:
+def test_encoded_frame_is_ascii_and_round_trips(payload: Any) -> None:
     text = frames.response("1", payload)
     assert text.isascii()
     found = json.loads(text)
@@ -118,7 +118,7 @@ def test_what_goes_out_is_ascii_and_comes_back(payload: Any) -> None:
     assert repr(found.get("payload")) == repr(payload)
 
 
-def test_an_error_says_when_to_try_again() -> None:
+def test_error_frame_carries_retry_after() -> None:
     shown = json.loads(frames.failure("1", Unavailable("busy", retry_after_ms=5)))
     assert shown["error"] == {
         "code": "UNAVAILABLE",

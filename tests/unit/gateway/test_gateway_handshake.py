@@ -81,7 +81,7 @@ def refusal(gate: Gate, params: Any, door: Door = LOCAL) -> ProtocolError:
     return caught.value
 
 
-def test_a_local_device_is_paired_silently_and_given_a_token(client: Client) -> None:
+def test_local_device_is_paired_silently_and_gets_a_token(client: Client) -> None:
     gate = client.gate()
     accepted = accept(gate, client.signed(scopes=[ADMIN, READ, "operator.talk"]))
     assert accepted.method == "token"
@@ -96,7 +96,7 @@ def test_a_local_device_is_paired_silently_and_given_a_token(client: Client) -> 
     assert again.auth and again.auth["deviceToken"] == accepted.auth["deviceToken"]
 
 
-def test_the_device_token_opens_instead_of_the_shared_one(client: Client) -> None:
+def test_device_token_replaces_the_shared_secret(client: Client) -> None:
     gate = client.gate()
     first = accept(gate, client.signed())
     assert first.auth
@@ -108,7 +108,7 @@ def test_the_device_token_opens_instead_of_the_shared_one(client: Client) -> Non
     assert accept(gate, newer, REMOTE).method == "device-token"
 
 
-def test_a_remote_device_waits_for_an_approval(client: Client) -> None:
+def test_remote_device_needs_an_approval(client: Client) -> None:
     gate = client.gate()
     error = refusal(gate, client.signed(), REMOTE)
     assert isinstance(error, NotPaired)
@@ -121,7 +121,7 @@ def test_a_remote_device_waits_for_an_approval(client: Client) -> None:
 
 
 @pytest.mark.parametrize("door", [LOCAL, REMOTE, PAGE])
-def test_scopes_are_what_was_approved_and_an_upgrade_waits(client: Client, door: Door) -> None:
+def test_granted_scopes_are_approved_ones_and_upgrade_waits(client: Client, door: Door) -> None:
     """Row 8: a client declares or upgrades its own scopes."""
     gate = client.gate()
     accept(gate, client.signed(scopes=[READ]))
@@ -130,7 +130,7 @@ def test_scopes_are_what_was_approved_and_an_upgrade_waits(client: Client, door:
     assert accept(gate, client.signed(scopes=[READ]), door).caller.scopes == {READ}
 
 
-def test_another_role_waits_too(client: Client) -> None:
+def test_second_role_needs_an_approval(client: Client) -> None:
     gate = client.gate()
     accept(gate, client.signed())
     node = {"id": "node-host", "version": "1", "platform": "linux", "mode": "node"}
@@ -141,14 +141,14 @@ def test_another_role_waits_too(client: Client) -> None:
     assert accept(gate, asked).caller.scopes == frozenset(), "a node has no scopes"
 
 
-def test_a_token_without_a_device_gives_no_scopes(client: Client) -> None:
+def test_token_without_device_grants_no_scopes(client: Client) -> None:
     accepted = accept(client.gate(), client.params(scopes=[ADMIN]))
     assert accepted.caller.scopes == frozenset()
     assert accepted.auth is None
     assert not accepted.caller.may("read")
 
 
-def test_without_secret_and_device_nobody_comes_in(client: Client) -> None:
+def test_client_without_secret_and_device_is_refused(client: Client) -> None:
     gate = client.gate(Auth())
     error = refusal(gate, client.params(token=None))
     assert isinstance(error, NotPaired)
@@ -156,7 +156,7 @@ def test_without_secret_and_device_nobody_comes_in(client: Client) -> None:
     assert accept(gate, client.signed(token=None)).method == "none"
 
 
-def test_without_a_secret_what_a_proxy_passes_on_is_refused(client: Client) -> None:
+def test_auth_none_through_a_proxy_is_refused(client: Client) -> None:
     """Row 5: a token is required of everybody who is not here."""
     gate = client.gate(Auth())
     assert "only this machine" in refusal(gate, client.signed(token=None), PROXIED).message
@@ -167,9 +167,7 @@ def test_without_a_secret_what_a_proxy_passes_on_is_refused(client: Client) -> N
 
 @pytest.mark.parametrize("token", ["wrong", "", [], True, {}, 0, ["right"], None])
 @pytest.mark.parametrize("with_device", [True, False])
-def test_a_token_must_be_right_not_merely_there(
-    client: Client, token: Any, with_device: bool
-) -> None:
+def test_wrong_token_is_refused(client: Client, token: Any, with_device: bool) -> None:
     """Row 6."""
     params = client.signed() if with_device else client.params()
     params["auth"] = {"token": token}
@@ -177,7 +175,7 @@ def test_a_token_must_be_right_not_merely_there(
     assert message.startswith(("unauthorized: ", "invalid connect params: at auth/token", "device"))
 
 
-def test_the_refusal_of_a_wrong_token_is_the_originals(client: Client) -> None:
+def test_wrong_token_error_equals_openclaw(client: Client) -> None:
     error = refusal(client.gate(), client.params(token="wrong"))
     told = "unauthorized: gateway token mismatch (provide gateway auth token)"
     assert (error.message, error.wire, error.close_code) == (told, "INVALID_REQUEST", 1008)
@@ -186,7 +184,7 @@ def test_the_refusal_of_a_wrong_token_is_the_originals(client: Client) -> None:
 
 @pytest.mark.parametrize("extra", [{}, {"deviceToken": "bogus"}])
 @pytest.mark.parametrize("with_device", [True, False])
-def test_a_browser_that_guesses_is_locked_out(
+def test_browser_with_wrong_tokens_is_locked_out(
     client: Client, extra: dict[str, str], with_device: bool
 ) -> None:
     """Row 3: loopback is no excuse for a page, and a bogus device token no way around."""
@@ -203,7 +201,7 @@ def test_a_browser_that_guesses_is_locked_out(
     accept(gate, client.signed())  # the owner's own programs still come in
 
 
-def test_a_locked_out_address_still_knows_its_devices(client: Client) -> None:
+def test_locked_out_address_still_accepts_device_tokens(client: Client) -> None:
     gate = client.gate()
     own = accept(gate, client.signed()).auth
     assert own
@@ -213,7 +211,7 @@ def test_a_locked_out_address_still_knows_its_devices(client: Client) -> None:
     accept(gate, client.signed(token=own["deviceToken"]), REMOTE)
 
 
-def test_device_tokens_are_not_guessed_either(client: Client) -> None:
+def test_device_token_guessing_is_rate_limited(client: Client) -> None:
     gate = client.gate(Auth("password", "right"))
     accept(gate, client.signed(token=None) | {"auth": {"password": "right"}})
     for _ in range(10):
@@ -226,7 +224,7 @@ def change(params: dict[str, Any], **device: Any) -> dict[str, Any]:
     return params | {"device": params["device"] | device}
 
 
-def test_each_mistake_of_a_device_has_its_name(client: Client, tmp_path: Path) -> None:
+def test_each_device_error_has_its_message(client: Client, tmp_path: Path) -> None:
     gate, good = client.gate(), client.signed()
     other = Client(tmp_path, "other").signed()["device"]
     now = client.clock.now_ms()
@@ -251,11 +249,11 @@ def test_each_mistake_of_a_device_has_its_name(client: Client, tmp_path: Path) -
     assert gate.devices.listing()["paired"] == []
 
 
-def test_a_local_client_may_sign_without_a_nonce(client: Client) -> None:
+def test_local_client_may_sign_without_nonce(client: Client) -> None:
     assert accept(client.gate(), client.signed(nonce=None)).caller.scopes == {READ}
 
 
-def test_the_nonce_of_another_connection_is_no_good(client: Client) -> None:
+def test_nonce_of_another_connection_is_refused(client: Client) -> None:
     gate, params = client.gate(), client.signed()
     accept(gate, params)
     with pytest.raises(InvalidRequest, match="nonce mismatch"):
@@ -263,21 +261,21 @@ def test_the_nonce_of_another_connection_is_no_good(client: Client) -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(1, 2), (5, 5), (5, 9), (3, 1), (4, 3)])
-def test_another_protocol_is_a_mismatch(client: Client, low: int, high: int) -> None:
+def test_unsupported_protocol_range_is_a_mismatch(client: Client, low: int, high: int) -> None:
     params = client.signed(minProtocol=low, maxProtocol=high)
     error = refusal(client.gate(), params)
     assert (error.message, error.close_code) == ("protocol mismatch", 1002)
     assert error.details == {"expectedProtocol": 3}
 
 
-def test_a_client_that_knows_more_gets_its_additions(client: Client) -> None:
+def test_newer_client_gets_the_newest_protocol(client: Client) -> None:
     gate = client.gate()
     assert accept(gate, client.signed(minProtocol=1, maxProtocol=9)).caller.protocol == 4
     assert accept(gate, client.signed(minProtocol=4, maxProtocol=4)).caller.protocol == 4
     assert accept(gate, client.signed()).caller.protocol == 3
 
 
-def test_the_protocol_comes_before_everything_and_the_role_before_the_secret(
+def test_protocol_is_checked_before_role_and_role_before_secret(
     client: Client,
 ) -> None:
     gate = client.gate()
@@ -286,7 +284,7 @@ def test_the_protocol_comes_before_everything_and_the_role_before_the_secret(
     assert refusal(gate, wrong | {"minProtocol": 3}).message == "invalid role"
 
 
-def test_a_page_has_an_origin_and_a_right_one(client: Client) -> None:
+def test_page_client_needs_an_allowed_origin(client: Client) -> None:
     """Rows 1 and 2: a page from elsewhere is refused, whatever it knows."""
     gate = client.gate()
     page = {"id": "webchat", "version": "1", "platform": "web", "mode": "webchat"}
@@ -298,13 +296,13 @@ def test_a_page_has_an_origin_and_a_right_one(client: Client) -> None:
 
 
 @pytest.mark.parametrize("field", ["senderIsOwner", "isOwner", "isLocal", "__proto__"])
-def test_what_a_client_says_of_its_own_rights_is_not_even_read(client: Client, field: str) -> None:
+def test_claimed_permissions_are_ignored(client: Client, field: str) -> None:
     """Row 9: the owner is known by the server, not by a flag."""
     error = refusal(client.gate(), client.signed() | {field: True})
     assert "invalid connect params" in error.message
 
 
-def test_a_rotated_or_revoked_token_is_worth_nothing(client: Client) -> None:
+def test_rotated_or_revoked_token_is_refused(client: Client) -> None:
     """Row 10."""
     gate = client.gate()
     old = accept(gate, client.signed()).auth
@@ -316,7 +314,7 @@ def test_a_rotated_or_revoked_token_is_worth_nothing(client: Client) -> None:
     assert refusal(gate, client.signed(), LOCAL).message == "pairing required"
 
 
-def test_a_token_that_was_narrowed_does_not_open_more(client: Client) -> None:
+def test_narrowed_token_grants_only_its_scopes(client: Client) -> None:
     gate = client.gate()
     accept(gate, client.signed(scopes=[READ, WRITE]))
     device_id = client.identity.device_id
@@ -326,7 +324,7 @@ def test_a_token_that_was_narrowed_does_not_open_more(client: Client) -> None:
     accept(gate, client.signed(token=narrow.secret, scopes=[READ]), REMOTE)
 
 
-def test_the_skew_follows_the_gateways_clock(client: Client) -> None:
+def test_signature_skew_uses_the_gateway_clock(client: Client) -> None:
     async def main() -> None:
         gate, params = client.gate(), client.signed()
         await client.clock.advance(600)
@@ -352,7 +350,7 @@ NAMES = sorted(
 
 
 @given(raw=JSON)
-def test_odd_params_are_refused_in_one_line(raw: Any) -> None:
+def test_invalid_params_are_refused_in_one_line(raw: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         read_params(raw)
     assert caught.value.close_code
@@ -361,7 +359,7 @@ def test_odd_params_are_refused_in_one_line(raw: Any) -> None:
 
 @example(place=(), name="device", value=None)
 @given(place=st.sampled_from(PLACES), name=st.sampled_from(NAMES), value=JSON)
-def test_no_changed_field_pairs_a_remote_device(
+def test_any_changed_field_never_pairs_a_remote_device(
     tmp_path_factory: pytest.TempPathFactory, place: tuple[str, ...], name: str, value: Any
 ) -> None:
     client = Client(tmp_path_factory.mktemp("gate"))

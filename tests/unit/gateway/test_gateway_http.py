@@ -75,14 +75,14 @@ def look(folder: Path, path: str, *, ready: bool = True, **options: Any) -> Got:
     return found[0]
 
 
-def test_health_says_whether_requests_can_be_answered(tmp_path: Path) -> None:
+def test_health_route_reports_readiness(tmp_path: Path) -> None:
     live = look(tmp_path, "/health")
     assert (live.status, json.loads(live.body)) == (200, {"ok": True, "status": "live"})
     starting = look(tmp_path, "/health", ready=False)
     assert (starting.status, json.loads(starting.body)["status"]) == (503, "starting")
 
 
-def test_the_page_has_no_inline_script_and_may_load_nothing_else(tmp_path: Path) -> None:
+def test_page_has_no_inline_script_and_strict_csp(tmp_path: Path) -> None:
     page = look(tmp_path, "/")
     assert page.status == 200 and page.headers["content-type"].startswith("text/html")
     policy = page.headers["content-security-policy"]
@@ -94,7 +94,7 @@ def test_the_page_has_no_inline_script_and_may_load_nothing_else(tmp_path: Path)
     assert " style=" not in page.body and " on" + "click=" not in page.body
 
 
-def test_every_file_of_the_page_is_served_with_its_type(tmp_path: Path) -> None:
+def test_page_files_are_served_with_their_type(tmp_path: Path) -> None:
     kinds = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
     assert "index.html" in page_files()
     for name in page_files():
@@ -107,18 +107,18 @@ def test_every_file_of_the_page_is_served_with_its_type(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["/nothing", "/static/index.html", "/../http.py", "//etc/passwd", "/%2e%2e/http.py"]
 )
-def test_whatever_is_not_there_is_404_to_those_who_may_know(tmp_path: Path, path: str) -> None:
+def test_unknown_path_is_404_for_authorized_clients(tmp_path: Path, path: str) -> None:
     got = look(tmp_path, path, headers=KNOWN)
     assert (got.status, got.body) == (404, "Not Found")
     assert look(tmp_path, path).status == 401
 
 
-def test_the_page_can_be_switched_off(tmp_path: Path) -> None:
+def test_page_can_be_disabled(tmp_path: Path) -> None:
     assert look(tmp_path, "/", page=False, headers=KNOWN).status == 404
     assert look(tmp_path, "/health", page=False).status == 200
 
 
-def test_nothing_can_be_posted(tmp_path: Path) -> None:
+def test_post_is_refused_on_every_route(tmp_path: Path) -> None:
     assert look(tmp_path, "/", verb="POST").status == 405
     assert look(tmp_path, "/health", verb="DELETE").status == 405
 
@@ -135,7 +135,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
 @pytest.mark.parametrize(("headers", "query", "status"), REFUSED)
-def test_the_door_stands_before_every_path(
+def test_origin_policy_applies_to_every_path(
     tmp_path: Path, kind: str, headers: dict[str, str], query: bytes, status: int
 ) -> None:
     for path in ("/", "/health", "/nothing"):
@@ -143,14 +143,14 @@ def test_the_door_stands_before_every_path(
         assert got.status == status and "abc" not in got.body
 
 
-def test_the_gateways_own_page_may_call_it(tmp_path: Path) -> None:
+def test_own_page_origin_is_accepted(tmp_path: Path) -> None:
     assert (
         look(tmp_path, "/health", headers={**HERE, "origin": f"http://{HERE['host']}"}).status
         == 200
     )
 
 
-def test_figures_are_there_only_when_asked_for_and_for_those_who_may_know(tmp_path: Path) -> None:
+def test_metrics_need_config_and_authorization(tmp_path: Path) -> None:
     assert look(tmp_path, "/metrics", headers=KNOWN).status == 404
     assert look(tmp_path, "/metrics", metrics=True).status == 401
     got = look(tmp_path, "/metrics", metrics=True, headers=KNOWN)
@@ -161,7 +161,7 @@ def test_figures_are_there_only_when_asked_for_and_for_those_who_may_know(tmp_pa
     assert look(tmp_path, "/metrics", metrics=True, headers=wrong).status == 401
 
 
-def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
+def test_port_in_use_raises_with_a_fix() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -171,7 +171,7 @@ def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
     assert "--port" in caught.value.fix
 
 
-def test_small_frames_are_not_held_back() -> None:
+def test_websocket_sets_tcp_nodelay() -> None:
     """asyncio switches the delay off only for sockets that say they are TCP."""
 
     async def main() -> None:

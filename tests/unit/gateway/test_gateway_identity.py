@@ -24,7 +24,7 @@ CAPTURED = json.loads(
 )
 
 
-def test_a_captured_connect_verifies() -> None:
+def test_captured_connect_signature_verifies() -> None:
     device, client = CAPTURED["device"], CAPTURED["client"]
     key = PublicKey.read(device["publicKey"])
     assert key and key.device_id == device["id"]
@@ -42,7 +42,7 @@ def test_a_captured_connect_verifies() -> None:
     assert not key.verify(device["signature"], payload + " ")
 
 
-def test_an_identity_is_made_once_and_kept_for_its_owner(tmp_path: Path) -> None:
+def test_identity_is_created_once_with_owner_only_mode(tmp_path: Path) -> None:
     path = tmp_path / "identity" / "device.json"
     made = Identity.load_or_create(path, 17)
     again = Identity.load_or_create(path, 18)
@@ -59,7 +59,7 @@ def test_an_identity_is_made_once_and_kept_for_its_owner(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 1}', '{"privateKeyPem": "x"}'])
-def test_a_damaged_identity_is_told_and_left_alone(tmp_path: Path, text: str) -> None:
+def test_damaged_identity_file_raises_and_is_kept(tmp_path: Path, text: str) -> None:
     path = tmp_path / "device.json"
     path.write_text(text)
     with pytest.raises(HomarusError, match="no device identity"):
@@ -67,7 +67,7 @@ def test_a_damaged_identity_is_told_and_left_alone(tmp_path: Path, text: str) ->
     assert path.read_text() == text
 
 
-def test_a_key_of_another_kind_is_no_identity(tmp_path: Path) -> None:
+def test_key_of_another_type_is_no_identity(tmp_path: Path) -> None:
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 
     pem = generate_private_key(SECP256R1()).private_bytes(
@@ -85,12 +85,12 @@ def test_a_key_of_another_kind_is_no_identity(tmp_path: Path) -> None:
     "text",
     ["", "AAAA", "a" * 43 + "!", "é" * 43, "=" * 43, "a" * 2000, "-----BEGIN PUBLIC KEY-----\nx"],
 )
-def test_what_is_no_public_key_is_none(text: str) -> None:
+def test_invalid_public_key_parses_as_none(text: str) -> None:
     assert PublicKey.read(text) is None
 
 
 @given(st.binary(max_size=80))
-def test_base64url_comes_back_and_only_in_one_form(raw: bytes) -> None:
+def test_base64url_round_trips_in_one_form_only(raw: bytes) -> None:
     text = to_base64url(raw)
     assert from_base64url(text) == raw
     assert from_base64url(text + "=" * (-len(text) % 4)) == raw
@@ -98,7 +98,7 @@ def test_base64url_comes_back_and_only_in_one_form(raw: bytes) -> None:
 
 
 @given(st.text(max_size=100))
-def test_any_text_is_a_key_or_none_and_any_signature_right_or_wrong(text: str) -> None:
+def test_any_text_parses_as_key_or_none_and_verifies_or_not(text: str) -> None:
     key = PublicKey.read(text)
     assert key is None or len(key.raw) == 32
     public = PublicKey(
@@ -111,7 +111,7 @@ FIELD = st.text(st.sampled_from("ab.,"), min_size=1, max_size=5)
 
 
 @given(st.lists(FIELD, max_size=3), st.integers(0, 2**50), st.none() | FIELD, st.none() | FIELD)
-def test_what_is_signed_names_every_field(
+def test_signed_payload_covers_every_field(
     scopes: list[str], at_ms: int, token: str | None, nonce: str | None
 ) -> None:
     payload = auth_payload(
@@ -130,7 +130,7 @@ def test_what_is_signed_names_every_field(
     assert parts[8:] == ([nonce] if nonce else [])
 
 
-def test_the_device_object_of_a_connect_verifies(tmp_path: Path) -> None:
+def test_device_params_of_a_connect_verify(tmp_path: Path) -> None:
     identity = Identity.load_or_create(tmp_path / "device.json", 1)
     asked = {"client_id": "cli", "client_mode": "cli", "role": "operator", "scopes": ["a", "b"]}
     params = identity.device_params(**asked, signed_at_ms=5, token="t", nonce="n")  # type: ignore[arg-type] # a dict of both

@@ -48,11 +48,11 @@ HOSTILE = (
     ("name", "text"),
     [("homarus-gateway-work.service", unit_text(PLAIN)), ("launchd.plist", plist_text(PLAIN))],
 )
-def test_the_files_are_these(name: str, text: str) -> None:
+def test_unit_and_plist_have_the_expected_text(name: str, text: str) -> None:
     assert text == (GOLDEN / name).read_text(encoding="utf-8")
 
 
-def test_a_profile_has_names_of_its_own() -> None:
+def test_profile_has_its_own_unit_name_and_label() -> None:
     assert unit_name("") == "homarus-gateway.service"
     assert unit_name("work") == "homarus-gateway-work.service"
     assert (label(""), label("work")) == ("ai.homarus.gateway", "ai.homarus.gateway.work")
@@ -91,7 +91,7 @@ def found(path: str) -> Program:
 
 
 @pytest.mark.parametrize("path", HOSTILE)
-def test_a_path_of_any_name_arrives_whole(path: str) -> None:
+def test_path_with_special_characters_is_quoted(path: str) -> None:
     program = found(path)
     assert read_unit(unit_text(program)) == (list(program.argv), program.environment)
     tree = plistlib.loads(plist_text(program).encode())
@@ -101,7 +101,7 @@ def test_a_path_of_any_name_arrives_whole(path: str) -> None:
 
 
 @given(st.text(min_size=1, max_size=40))
-def test_any_path_arrives_whole_or_is_refused(name: str) -> None:
+def test_any_path_is_quoted_or_refused(name: str) -> None:
     if re.search(r"[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", name):
         with pytest.raises(UserError, match="no unit file can"):
             found(f"/{name}")
@@ -128,7 +128,7 @@ def test_sh_runs_a_program_of_any_name(tmp_path: Path) -> None:
     assert printed == "|".join([str(program), "-P", "-m", "homarus", "gateway", "run", ""])
 
 
-def test_no_secret_is_taken_along() -> None:
+def test_environment_with_secrets_is_not_copied() -> None:
     env = {
         "PATH": "/usr/bin",
         "TZ": "Europe/Berlin",
@@ -149,7 +149,7 @@ def test_no_secret_is_taken_along() -> None:
     assert "sk-secret" not in unit_text(program) + plist_text(program)
 
 
-def test_the_environment_says_which_profile_and_which_config() -> None:
+def test_environment_selects_profile_and_config() -> None:
     env = {"OPENCLAW_PROFILE": "work", "OPENCLAW_CONFIG_PATH": "~/c.json", "PATH": "bin"}
     program = make_program("/p", Paths.find(env, Path("/home/ann")), env, 7)
     assert program.environment == {
@@ -162,7 +162,7 @@ def test_the_environment_says_which_profile_and_which_config() -> None:
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not on this machine")
 @pytest.mark.parametrize("path", ["", *HOSTILE])
-def test_systemd_itself_finds_nothing_wrong(path: str, tmp_path: Path) -> None:
+def test_systemd_verify_accepts_the_unit(path: str, tmp_path: Path) -> None:
     folder = Path(f"{tmp_path}{path}")
     python = folder / "bin" / "python3"
     python.parent.mkdir(parents=True)

@@ -10,7 +10,7 @@ from homarus.core.errors import DiskFull, StoreError
 from homarus.gateway.json_file import MAX_BYTES, JsonFile
 
 
-def test_what_is_written_is_read_by_others_and_their_change_by_us(tmp_path: Path) -> None:
+def test_json_file_shares_changes_with_other_programs(tmp_path: Path) -> None:
     ours, theirs = JsonFile(tmp_path / "a" / "f.json"), JsonFile(tmp_path / "a" / "f.json")
     assert ours.read() == {}
     ours.write({"x": {"é\ud800": 1}})
@@ -22,7 +22,7 @@ def test_what_is_written_is_read_by_others_and_their_change_by_us(tmp_path: Path
     assert [p.name for p in (tmp_path / "a").iterdir()] == []
 
 
-def test_an_unchanged_file_is_not_read_again(
+def test_json_file_unchanged_is_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = JsonFile(tmp_path / "f.json")
@@ -32,7 +32,7 @@ def test_an_unchanged_file_is_not_read_again(
     assert file.read() == {"x": 1}, "what was handed out is the caller's own"
 
 
-def test_a_file_that_goes_while_it_is_looked_at_is_no_damage(
+def test_json_file_removed_during_read_is_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = JsonFile(tmp_path / "f.json")
@@ -48,7 +48,7 @@ def test_a_file_that_goes_while_it_is_looked_at_is_no_damage(
     assert [path.name for path in tmp_path.iterdir()] == ["f.json"]
 
 
-def test_a_linked_file_stays_linked(tmp_path: Path) -> None:
+def test_json_file_that_is_a_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "real.json").write_text('{"x": 1}')
     (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
     file = JsonFile(tmp_path / "link.json")
@@ -58,7 +58,9 @@ def test_a_linked_file_stays_linked(tmp_path: Path) -> None:
     assert JsonFile(tmp_path / "real.json").read() == {"x": 2}
 
 
-def test_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_file_on_full_disk_keeps_old_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = JsonFile(tmp_path / "f.json")
     file.write({"x": 1})
 
@@ -73,7 +75,7 @@ def test_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert [p.name for p in tmp_path.iterdir()] == ["f.json"]
 
 
-def test_what_is_no_plain_file_counts_as_empty_and_is_not_waited_for(tmp_path: Path) -> None:
+def test_json_file_that_is_no_regular_file_counts_as_empty(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     assert JsonFile(tmp_path / "pipe.json").read() == {}
     (tmp_path / "folder.json").mkdir()

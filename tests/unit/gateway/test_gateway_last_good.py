@@ -28,7 +28,7 @@ def put(paths: Paths, text: object) -> None:
     paths.config.write_text(said, encoding="utf-8")
 
 
-def test_a_config_in_use_is_kept_as_written_for_its_owner_alone(paths: Paths) -> None:
+def test_last_good_config_is_saved_as_written_with_owner_mode(paths: Paths) -> None:
     put(paths, GOOD)
     keep(paths.state, load(paths, ENV))
     file = paths.state / FILE
@@ -39,7 +39,7 @@ def test_a_config_in_use_is_kept_as_written_for_its_owner_alone(paths: Paths) ->
     assert file.stat().st_ino == before  # the same is not written again
 
 
-def test_what_a_config_included_is_in_it(paths: Paths) -> None:
+def test_last_good_config_contains_its_includes(paths: Paths) -> None:
     put(paths, '{"$include": "./more.json"}')
     (paths.state / "more.json").write_text('{"tools": {"deny": ["exec"]}}')
     keep(paths.state, load(paths, {}))
@@ -48,7 +48,7 @@ def test_what_a_config_included_is_in_it(paths: Paths) -> None:
     assert loaded.config.tools.deny == ("exec",) and problem is not None
 
 
-def test_a_good_file_is_used_and_a_broken_one_is_told_of(paths: Paths) -> None:
+def test_load_uses_a_valid_file_and_reports_a_broken_one(paths: Paths) -> None:
     put(paths, GOOD)
     keep(paths.state, load(paths, ENV))
     put(paths, {"tools": {"deny": ["write"]}})
@@ -60,7 +60,7 @@ def test_a_good_file_is_used_and_a_broken_one_is_told_of(paths: Paths) -> None:
     assert problem is not None and "openclaw.json" in problem.message
 
 
-def test_a_variable_that_is_gone_makes_the_old_config_useless_too(paths: Paths) -> None:
+def test_last_good_config_with_unset_variable_is_not_used(paths: Paths) -> None:
     put(paths, GOOD)
     keep(paths.state, load(paths, ENV))
     put(paths, "{")
@@ -69,7 +69,7 @@ def test_a_variable_that_is_gone_makes_the_old_config_useless_too(paths: Paths) 
         load_or_recall(paths, {})
 
 
-def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(
+def test_last_good_config_in_read_only_folder_is_skipped(
     paths: Paths, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(paths, GOOD)
@@ -78,7 +78,7 @@ def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(
     assert "not kept aside" in caplog.text
 
 
-def test_the_newest_backup_that_is_sound_is_offered(paths: Paths) -> None:
+def test_newest_valid_backup_is_offered(paths: Paths) -> None:
     for width in (2, 3, 4):
         new = {"agents": {"defaults": {"maxConcurrent": width}}}
         write(paths, {}, partial(apply_merge_patch, patch=new))

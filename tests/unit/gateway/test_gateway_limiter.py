@@ -43,7 +43,7 @@ def test_slow_failures_never_lock_out() -> None:
     asyncio.run(main())
 
 
-def test_sources_and_kinds_are_counted_apart() -> None:
+def test_sources_and_secret_kinds_are_counted_apart() -> None:
     limiter = Limiter(FakeClock())
     for _ in range(10):
         limiter.fail(source())
@@ -52,7 +52,7 @@ def test_sources_and_kinds_are_counted_apart() -> None:
     assert not limiter.wait_ms(Source.of(Door("1.2.3.4"), ENTRANCE, "device-token"))
 
 
-def test_a_success_forgets_the_failures() -> None:
+def test_success_resets_the_failures() -> None:
     limiter = Limiter(FakeClock())
     for _ in range(9):
         limiter.fail(source())
@@ -60,7 +60,7 @@ def test_a_success_forgets_the_failures() -> None:
     assert limiter.fail(source()) == 0
 
 
-def test_programs_of_this_machine_are_exempt_and_its_browsers_are_not() -> None:
+def test_local_programs_are_exempt_and_browsers_are_not() -> None:
     """Row 3: any page can make a browser guess on localhost."""
     limiter = Limiter(FakeClock())
     for _ in range(30):
@@ -70,26 +70,26 @@ def test_programs_of_this_machine_are_exempt_and_its_browsers_are_not() -> None:
     assert not limiter.wait_ms(source("127.0.0.1")), "a page cannot lock the owner out"
 
 
-def test_who_comes_through_a_proxy_is_not_of_this_machine() -> None:
+def test_client_through_a_proxy_is_not_exempt() -> None:
     limiter = Limiter(FakeClock())
     for _ in range(10):
         limiter.fail(source("127.0.0.1", forwarded=True))
     assert limiter.wait_ms(source("127.0.0.1", forwarded=True))
 
 
-def test_the_exemption_can_be_switched_off() -> None:
+def test_exemption_can_be_disabled() -> None:
     limiter = Limiter(FakeClock(), RateLimit(maxAttempts=2, exemptLoopback=False))
     limiter.fail(source("127.0.0.1"))
     assert limiter.fail(source("127.0.0.1")) == 300_000
 
 
-def test_an_ipv6_network_is_one_source() -> None:
+def test_ipv6_network_is_one_source() -> None:
     assert source("2001:db8::1").ip == source("2001:db8::ffff:1").ip
     assert source("2001:db8::1").ip != source("2001:db8:0:1::1").ip
     assert source("::1").ip == "::1"
 
 
-def test_a_hundred_thousand_sources_and_more_are_bounded() -> None:
+def test_tracked_sources_are_bounded() -> None:
     """Row 53: the limiter is not itself a way to fill the memory."""
     limiter = Limiter(FakeClock())
     for _ in range(10):
@@ -101,7 +101,7 @@ def test_a_hundred_thousand_sources_and_more_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("ip", ["", "not an ip", "1.2.3.4"])
-def test_any_peer_is_a_source(ip: str) -> None:
+def test_any_peer_is_a_valid_source(ip: str) -> None:
     limiter = Limiter(FakeClock())
     for _ in range(10):
         limiter.fail(source(ip))

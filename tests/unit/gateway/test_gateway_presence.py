@@ -9,13 +9,13 @@ from homarus.testing.clock import FakeClock
 PAGE = Caller("c1", "webchat-ui", "webchat", version="1", device_id="dev", ip="10.0.0.9")
 
 
-def test_the_gateway_lists_itself_first() -> None:
+def test_presence_lists_the_gateway_first() -> None:
     own, *others = Presence(FakeClock(), "1.2.3").entries()
     assert not others
     assert (own["mode"], own["reason"], own["version"]) == ("gateway", "self", "1.2.3")
 
 
-def test_a_client_is_there_while_connected_and_a_while_after() -> None:
+def test_presence_keeps_a_client_for_a_while_after_disconnect() -> None:
     clock = FakeClock()
     presence = Presence(clock, "1")
     before = presence.version
@@ -31,14 +31,14 @@ def test_a_client_is_there_while_connected_and_a_while_after() -> None:
     assert len(presence.entries()) == 1
 
 
-def test_a_command_is_not_listed() -> None:
+def test_presence_omits_command_line_clients() -> None:
     presence = Presence(FakeClock(), "1")
     assert not presence.join(Caller("c1", "cli", "cli"))
     assert not presence.leave(Caller("c1", "cli", "cli"))
     assert len(presence.entries()) == 1 and presence.version == 1
 
 
-def test_a_device_with_two_connections_is_one_entry_until_both_are_gone() -> None:
+def test_presence_of_device_with_two_connections_is_one_entry() -> None:
     presence = Presence(FakeClock(), "1")
     second = replace(PAGE, conn_id="c2")
     presence.join(PAGE)
@@ -49,13 +49,13 @@ def test_a_device_with_two_connections_is_one_entry_until_both_are_gone() -> Non
     assert presence.leave(second)
 
 
-def test_a_local_client_shows_no_address() -> None:
+def test_presence_of_local_client_has_no_address() -> None:
     presence = Presence(FakeClock(), "1")
     presence.join(replace(PAGE, ip="127.0.0.1", is_local=True))
     assert "ip" not in presence.entries()[1]
 
 
-def test_the_list_is_bounded_in_length_and_in_width() -> None:
+def test_presence_is_bounded_in_length_and_text() -> None:
     presence = Presence(FakeClock(), "1")
     for n in range(MAX_ENTRIES * 2):
         presence.note(f"device {n}", {"host": "x" * 10_000, "lastInputSeconds": 3})
@@ -65,7 +65,7 @@ def test_the_list_is_bounded_in_length_and_in_width() -> None:
     assert entries[1]["host"] and entries[1]["lastInputSeconds"] == 3
 
 
-def test_what_a_device_says_again_replaces_only_what_it_says() -> None:
+def test_presence_update_replaces_only_the_given_fields() -> None:
     presence = Presence(FakeClock(), "1")
     presence.note("Phone", {"host": "phone", "mode": "node"})
     presence.note("phone ", {"reason": "beacon", "mode": None})

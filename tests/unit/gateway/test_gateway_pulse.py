@@ -22,7 +22,7 @@ async def block(_call: Call, _params: NoParams) -> bool:
     return TOLD.wait(60)
 
 
-def test_row_41_a_blocking_call_is_told_with_its_stack_and_health_is_red(
+def test_row_41_blocking_call_is_logged_with_stack_and_health_fails(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(stage: Stage) -> None:
@@ -42,7 +42,7 @@ def test_row_41_a_blocking_call_is_told_with_its_stack_and_health_is_red(
 
     TOLD.clear()
     with pytest.MonkeyPatch.context() as patch:
-        quick = Pulse(tick_s=0.01, limit_s=0.1, stalled=TOLD.set)
+        quick = Pulse(tick_s=0.01, limit_s=0.1, on_stall=TOLD.set)
         patch.setattr("homarus.gateway.server.Pulse", lambda: quick)
         play(tmp_path, scene)
     assert "the event loop has been blocked for" in caplog.text

@@ -39,18 +39,18 @@ from homarus.testing.clock import FakeClock
         ("agentsX", "restart"),
     ],
 )
-def test_what_a_path_asks_for(path: str, rule: str) -> None:
+def test_reload_rule_of_each_path(path: str, rule: str) -> None:
     assert rule_of(path) == rule
 
 
-def test_the_difference_is_as_deep_as_both_sides_are_objects() -> None:
+def test_changed_paths_go_as_deep_as_both_sides_are_objects() -> None:
     before = {"a": {"b": 1, "c": [1]}, "d": None, "e": {"f": 1}}
     after = {"a": {"b": 2, "c": [1]}, "e": 5, "g": {"h": 1}}
     assert list(changed(before, after)) == ["a.b", "d", "e", "g"]
 
 
 @given(st.recursive(st.integers(), lambda v: st.dictionaries(st.text(max_size=3), v, max_size=3)))
-def test_nothing_differs_from_itself(tree: Any) -> None:
+def test_changed_paths_of_equal_configs_are_empty(tree: Any) -> None:
     assert list(changed({"x": tree}, {"x": tree})) == []
 
 
@@ -103,7 +103,7 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
-def test_a_changed_file_is_taken_once(home: Home) -> None:
+def test_changed_file_is_applied_once(home: Home) -> None:
     home.write({"agents": {"defaults": {"maxConcurrent": 4}}})
 
     async def scene() -> None:
@@ -119,7 +119,7 @@ def test_a_changed_file_is_taken_once(home: Home) -> None:
     assert not home.refused
 
 
-def test_a_wrong_file_changes_nothing_until_it_is_right(home: Home) -> None:
+def test_invalid_file_changes_nothing_until_it_is_valid(home: Home) -> None:
     home.write({})
 
     async def scene() -> None:
@@ -134,7 +134,7 @@ def test_a_wrong_file_changes_nothing_until_it_is_right(home: Home) -> None:
     assert home.taken[0].paths == ("tools",)
 
 
-def test_a_file_that_is_still_being_written_is_waited_for(home: Home) -> None:
+def test_file_being_written_is_read_when_quiet(home: Home) -> None:
     home.write({})
 
     async def scene() -> None:
@@ -148,7 +148,7 @@ def test_a_file_that_is_still_being_written_is_waited_for(home: Home) -> None:
     assert change.loaded.config.gateway.reload.debounce_ms == 1005
 
 
-def test_a_file_that_is_included_counts_too(home: Home) -> None:
+def test_included_file_is_watched_too(home: Home) -> None:
     home.write('{"$include": "./more.json"}')
     more = home.paths.config.parent / "more.json"
     more.write_text('{"tools": {"deny": ["exec"]}}')
@@ -161,7 +161,7 @@ def test_a_file_that_is_included_counts_too(home: Home) -> None:
     assert home.taken[0].loaded.config.tools.deny == ("exec", "write")
 
 
-def test_a_link_to_the_config_is_followed(home: Home, tmp_path: Path) -> None:
+def test_linked_config_is_followed(home: Home, tmp_path: Path) -> None:
     real = tmp_path / "dotfiles.json"
     real.write_text("{}")
     home.paths.config.symlink_to(real)
@@ -183,7 +183,7 @@ def test_a_link_to_the_config_is_followed(home: Home, tmp_path: Path) -> None:
         ("off", {"tools": {"deny": ["exec"]}}, "ignore", ()),
     ],
 )
-def test_the_mode_decides(
+def test_reload_mode_decides_what_is_applied(
     home: Home, mode: str, change: dict[str, Any], action: str, ignored: tuple[str, ...]
 ) -> None:
     reload = {"gateway": {"reload": {"mode": mode}}}
@@ -194,7 +194,7 @@ def test_the_mode_decides(
     assert (found.action, found.ignored) == (action, ignored)
 
 
-def test_a_change_is_taken_at_once_when_somebody_asks(home: Home) -> None:
+def test_check_now_applies_a_change_at_once(home: Home) -> None:
     home.write({})
 
     async def scene() -> None:
@@ -209,7 +209,7 @@ def test_a_change_is_taken_at_once_when_somebody_asks(home: Home) -> None:
     assert len(home.taken) == 1 and home.clock.slept[0] == 0.5
 
 
-def test_who_asks_is_told_that_a_change_is_wrong(home: Home) -> None:
+def test_check_now_raises_for_an_invalid_change(home: Home) -> None:
     home.write({})
 
     async def scene() -> None:
@@ -224,7 +224,7 @@ def test_who_asks_is_told_that_a_change_is_wrong(home: Home) -> None:
     assert len(home.refused) == 1 and len(home.taken) == 1
 
 
-def test_a_text_is_checked_without_becoming_the_config(home: Home) -> None:
+def test_config_text_is_checked_without_being_applied(home: Home) -> None:
     home.write({})
 
     async def scene() -> None:
@@ -239,7 +239,7 @@ def test_a_text_is_checked_without_becoming_the_config(home: Home) -> None:
     home.watch(scene)
 
 
-def test_what_was_ignored_still_counts_when_the_mode_changes(home: Home) -> None:
+def test_ignored_change_counts_when_the_mode_changes(home: Home) -> None:
     home.write({"gateway": {"reload": {"mode": "off"}}})
 
     async def scene() -> None:
@@ -254,7 +254,7 @@ def test_what_was_ignored_still_counts_when_the_mode_changes(home: Home) -> None
     home.watch(scene)
 
 
-def test_a_file_that_is_gone_takes_nothing_with_it(home: Home) -> None:
+def test_deleted_file_keeps_the_config(home: Home) -> None:
     home.write({"gateway": {"auth": {"token": "t"}}})
 
     async def scene() -> None:
@@ -268,7 +268,7 @@ def test_a_file_that_is_gone_takes_nothing_with_it(home: Home) -> None:
     home.watch(scene)
 
 
-def test_a_first_file_is_taken(home: Home) -> None:
+def test_first_config_file_is_applied(home: Home) -> None:
     async def scene() -> None:
         home.write({"tools": {"deny": ["exec"]}})
         change = await home.eye.look()

@@ -12,7 +12,7 @@ from homarus.gateway.serve import Bell
 from homarus.store.lock import StateLock, holder
 
 
-def test_the_first_ring_says_how_to_end_and_the_second_to_hurry() -> None:
+def test_first_signal_sets_exit_mode_and_second_is_urgent() -> None:
     async def main() -> None:
         bell = Bell()
         bell.ring("restart", "config changed")
@@ -29,7 +29,7 @@ def test_the_first_ring_says_how_to_end_and_the_second_to_hurry() -> None:
     asyncio.run(main())
 
 
-def test_signals_ring_the_bell_only_while_it_hangs() -> None:
+def test_signals_are_handled_only_while_installed() -> None:
     async def main() -> None:
         bell = Bell()
         with bell.on_signals():
@@ -48,7 +48,7 @@ def paths_of(folder: Path) -> Paths:
     return Paths.find({"HOME": str(folder), "OPENCLAW_STATE_DIR": str(folder / "state")})
 
 
-def test_a_gateway_is_found_only_while_its_process_holds_the_state(tmp_path: Path) -> None:
+def test_running_gateway_is_found_only_while_it_holds_the_lock(tmp_path: Path) -> None:
     paths = paths_of(tmp_path)
     assert find_running(paths) is None and holder(paths.state) == 0
     post = JsonFile(paths.post)
@@ -68,7 +68,7 @@ def test_a_gateway_is_found_only_while_its_process_holds_the_state(tmp_path: Pat
     assert holder(paths.state) == 0
 
 
-def test_a_lock_file_with_nonsense_in_it_names_nobody(tmp_path: Path) -> None:
+def test_lock_file_with_invalid_content_names_no_process(tmp_path: Path) -> None:
     for text in ("", "abc", "99999999999999999999", "-1", "0"):
         (tmp_path / "state.lock").write_text(text)
         assert holder(tmp_path) == 0

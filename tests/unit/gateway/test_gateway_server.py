@@ -15,7 +15,7 @@ from tests.unit.gateway.stage import Stage, play
 UI: dict[str, Any] = {"client_id": "openclaw-macos", "mode": "ui"}
 
 
-def test_a_broadcast_has_the_next_number_and_a_targeted_event_has_none(tmp_path: Path) -> None:
+def test_broadcast_has_the_next_number_and_targeted_event_none(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         one, two = await stage.enter(), await stage.enter("other")
         stage.gateway.broadcast("chat", {"n": 1})
@@ -45,7 +45,7 @@ def test_a_broadcast_has_the_next_number_and_a_targeted_event_has_none(tmp_path:
         ("shutdown", ["operator.approvals"], True),
     ],
 )
-def test_an_event_reaches_those_who_may_know(
+def test_event_reaches_only_clients_with_its_scope(
     tmp_path: Path, event: str, scopes: list[str], heard: bool
 ) -> None:
     async def scene(stage: Stage) -> None:
@@ -57,7 +57,7 @@ def test_an_event_reaches_those_who_may_know(
     play(tmp_path, scene)
 
 
-def test_clients_hear_who_comes_and_goes(tmp_path: Path) -> None:
+def test_presence_changes_are_broadcast(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         watcher = await stage.enter("watcher")
         other = await stage.enter("other", **UI)
@@ -71,7 +71,7 @@ def test_clients_hear_who_comes_and_goes(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_health_is_looked_at_when_a_client_comes_and_told_to_all(tmp_path: Path) -> None:
+def test_health_is_collected_on_connect_and_broadcast(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         peer = await stage.enter()
         await stage.settle()
@@ -85,7 +85,7 @@ def test_health_is_looked_at_when_a_client_comes_and_told_to_all(tmp_path: Path)
     play(tmp_path, scene)
 
 
-def test_a_tick_comes_every_thirty_seconds(tmp_path: Path) -> None:
+def test_tick_is_sent_every_thirty_seconds(tmp_path: Path) -> None:
     clock = FakeClock()
 
     async def scene(stage: Stage) -> None:
@@ -98,7 +98,7 @@ def test_a_tick_comes_every_thirty_seconds(tmp_path: Path) -> None:
     play(tmp_path, scene, clock=clock)
 
 
-def test_a_run_reaches_clients_as_agent_and_chat_events(tmp_path: Path) -> None:
+def test_run_reaches_clients_as_agent_and_chat_events(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         peer = await stage.enter()
         emit = Emitter("run", "agent:main:main", stage.host.bus.publish, stage.host.clock.now_ms)
@@ -122,7 +122,7 @@ def connection_id(peer: object) -> str:
     return str(peer.frames[1]["payload"]["server"]["connId"])  # type: ignore[attr-defined]  # a Peer
 
 
-def test_unknown_methods_and_those_of_parts_not_built_are_told_apart(tmp_path: Path) -> None:
+def test_unknown_and_unimplemented_methods_have_different_errors(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         with pytest.raises(InvalidRequest, match="unknown method: x"):
             stage.gateway.method("x")
@@ -132,7 +132,7 @@ def test_unknown_methods_and_those_of_parts_not_built_are_told_apart(tmp_path: P
     play(tmp_path, scene)
 
 
-def test_a_voided_device_token_closes_its_connections_but_one(tmp_path: Path) -> None:
+def test_voided_device_token_closes_its_connections_but_one(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         mine, spared, other = (
             await stage.enter("a"),
@@ -149,7 +149,7 @@ def test_a_voided_device_token_closes_its_connections_but_one(tmp_path: Path) ->
     play(tmp_path, scene)
 
 
-def test_goodbye_waits_for_live_runs_and_closes_with_1012(tmp_path: Path) -> None:
+def test_shutdown_waits_for_active_runs_and_closes_with_1012(tmp_path: Path) -> None:
     clock = FakeClock()
 
     async def scene(stage: Stage) -> None:
@@ -174,7 +174,7 @@ def test_goodbye_waits_for_live_runs_and_closes_with_1012(tmp_path: Path) -> Non
     play(tmp_path, scene, clock=clock)
 
 
-def test_a_run_that_does_not_end_is_left_to_the_next_start(
+def test_run_that_does_not_end_is_left_to_the_next_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = FakeClock()

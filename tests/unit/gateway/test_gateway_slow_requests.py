@@ -91,7 +91,7 @@ def scene(
     play(folder, play_it)
 
 
-def test_who_says_nothing_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_connection_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(client: Client) -> None:
         assert await client.rest() == b""
 
@@ -99,7 +99,7 @@ def test_who_says_nothing_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("begin", [b"", GET, b"GET / HTTP/1.1\r\n"])
-def test_who_drips_a_header_is_closed(
+def test_dripped_header_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: bytes
 ) -> None:
     async def act(client: Client) -> None:
@@ -109,7 +109,7 @@ def test_who_drips_a_header_is_closed(
     scene(tmp_path, monkeypatch, act)
 
 
-def test_an_endless_header_is_refused_before_it_fills_the_memory(
+def test_endless_header_is_refused_before_memory_fills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def act(client: Client) -> None:
@@ -124,9 +124,7 @@ def test_an_endless_header_is_refused_before_it_fills_the_memory(
     scene(tmp_path, monkeypatch, act, patience_s=WAIT_S * 2)
 
 
-def test_who_drips_a_body_nobody_asked_for_is_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dripped_unwanted_body_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(client: Client) -> None:
         await client.send(GET + b"Transfer-Encoding: chunked\r\n\r\n")
         assert b"200 OK" in await client.drip(b"1\r\nx\r\n")
@@ -134,7 +132,7 @@ def test_who_drips_a_body_nobody_asked_for_is_closed(
     scene(tmp_path, monkeypatch, act)
 
 
-def test_the_second_request_of_a_connection_has_no_more_time(
+def test_second_request_of_a_connection_has_the_same_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def act(client: Client) -> None:
@@ -146,7 +144,7 @@ def test_the_second_request_of_a_connection_has_no_more_time(
     scene(tmp_path, monkeypatch, act)
 
 
-def test_a_websocket_that_was_opened_in_time_is_left_alone(
+def test_websocket_opened_in_time_stays_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upgrade = (
@@ -165,7 +163,7 @@ def test_a_websocket_that_was_opened_in_time_is_left_alone(
     scene(tmp_path, monkeypatch, act)
 
 
-def test_a_client_that_is_slow_but_in_time_is_answered(
+def test_slow_client_within_the_timeout_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def act(client: Client) -> None:
@@ -176,7 +174,7 @@ def test_a_client_that_is_slow_but_in_time_is_answered(
     scene(tmp_path, monkeypatch, act, patience_s=WAIT_S)
 
 
-def test_only_so_many_may_keep_the_gateway_waiting(
+def test_concurrent_incomplete_requests_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Plain, "patience_s", WAIT_S)

@@ -1,4 +1,4 @@
-"""agent, agent.wait, agent.identity.get: two answers, one run, and waiting for it."""
+"""The methods `agent`, `agent.wait` and `agent.identity.get`."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import BadRequest, HomarusError, InvalidRequest, Unavailable
-from homarus.gateway.memo import RunFailed
+from homarus.gateway.run_tracker import RunFailedError
 from homarus.testing.fakes import Hang
 from tests.unit.gateway.world import World, answer, run
 
@@ -16,7 +16,7 @@ def asks(text: str, run_id: str = "r", **more: Any) -> dict[str, Any]:
     return {"message": text, "idempotencyKey": run_id, **more}
 
 
-def test_a_run_is_accepted_first_and_answered_with_its_result(tmp_path: Path) -> None:
+def test_agent_is_accepted_then_returns_result(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         final = await it.ask("agent", asks("hi"))
         assert it.accepted[0]["status"] == "accepted"
@@ -26,7 +26,7 @@ def test_a_run_is_accepted_first_and_answered_with_its_result(tmp_path: Path) ->
     run(body, tmp_path, answer("Hello"))
 
 
-def test_silence_is_no_payload(tmp_path: Path) -> None:
+def test_agent_silent_answer_has_no_payload(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         final = await it.ask("agent", asks("hi"))
         assert final["result"]["payloads"] == []
@@ -34,7 +34,7 @@ def test_silence_is_no_payload(tmp_path: Path) -> None:
     run(body, tmp_path, answer("NO_REPLY"))
 
 
-def test_the_same_request_again_is_the_same_run_live_or_done(tmp_path: Path) -> None:
+def test_agent_repeated_request_returns_same_run(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(it.ask("agent", asks("hi"))) for _ in range(3)]
@@ -46,10 +46,10 @@ def test_the_same_request_again_is_the_same_run_live_or_done(tmp_path: Path) -> 
     run(body, tmp_path, answer("Hello"))
 
 
-def test_a_failed_run_is_an_error_with_a_payload_and_stays_one(tmp_path: Path) -> None:
+def test_agent_failed_run_raises_same_error_again(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         for _ in range(2):
-            with pytest.raises(RunFailed, match="no such model") as failed:
+            with pytest.raises(RunFailedError, match="no such model") as failed:
                 await it.ask("agent", asks("hi"))
             assert failed.value.payload["runId"] == "r"
             assert failed.value.payload["status"] == "error"
@@ -58,7 +58,7 @@ def test_a_failed_run_is_an_error_with_a_payload_and_stays_one(tmp_path: Path) -
     run(body, tmp_path, BadRequest("no such model"))
 
 
-def test_a_client_that_leaves_does_not_stop_the_run(tmp_path: Path) -> None:
+def test_agent_client_disconnect_keeps_run(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         async with asyncio.TaskGroup() as group:
             asking = group.create_task(it.ask("agent", asks("hi")))
@@ -70,27 +70,27 @@ def test_a_client_that_leaves_does_not_stop_the_run(tmp_path: Path) -> None:
     run(body, tmp_path, answer("Hello"))
 
 
-def test_new_resets_and_greets_or_goes_on_with_the_words(tmp_path: Path) -> None:
+def test_agent_new_resets_and_greets_or_answers(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("agent", asks("hi", "a"))
-        first = (await it.app.session("agent:main:main")).session_id
+        first = (await it.app.control.load("agent:main:main")).session_id
         await it.ask("agent", asks("/new", "b"))
-        second = (await it.app.session("agent:main:main")).session_id
+        second = (await it.app.control.load("agent:main:main")).session_id
         assert "Greet me" in it.model.requests[1].messages[-1].text
         await it.ask("agent", asks("/reset and now?", "c"))
-        assert len({first, second, (await it.app.session("agent:main:main")).session_id}) == 3
+        assert len({first, second, (await it.app.control.load("agent:main:main")).session_id}) == 3
         assert it.model.requests[2].messages[-1].text.endswith("] and now?")
         assert len(it.model.requests[2].messages) == 1
 
     run(body, tmp_path, answer("one"), answer("two"), answer("three"))
 
 
-def test_new_asked_again_after_a_restart_is_answered_and_resets_nothing(tmp_path: Path) -> None:
+def test_agent_new_repeated_after_restart_resets_nothing(tmp_path: Path) -> None:
     found: list[Any] = []
 
     async def body(it: World) -> None:
         final = await it.ask("agent", asks("/new and now?"))
-        session = await it.app.session("agent:main:main")
+        session = await it.app.control.load("agent:main:main")
         found.append((final["result"]["payloads"], session.session_id, len(session.messages)))
 
     run(body, tmp_path, answer("Hello"))
@@ -98,7 +98,7 @@ def test_new_asked_again_after_a_restart_is_answered_and_resets_nothing(tmp_path
     assert found[0] == found[1]
 
 
-def test_a_session_is_meant_by_its_key_its_id_or_its_agent(tmp_path: Path) -> None:
+def test_agent_session_by_key_id_or_agent(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("agent", asks("hi", "a", sessionKey="work"))
         record = await it.app.store.session("agent:main:work")
@@ -108,7 +108,7 @@ def test_a_session_is_meant_by_its_key_its_id_or_its_agent(tmp_path: Path) -> No
         await it.ask("agent", asks("hi", "d", agentId="ops"))
         keys = {r.key for r in await it.app.store.sessions()}
         assert keys == {"agent:main:work", "agent:main:s1", "agent:ops:main"}
-        assert len((await it.app.session("agent:main:work")).messages) == 4
+        assert len((await it.app.control.load("agent:main:work")).messages) == 4
 
     agents = {"defaults": {"model": "mock/mock-1"}, "list": [{"id": "main"}, {"id": "ops"}]}
     run(body, tmp_path, *[answer("x")] * 4, config={"agents": agents})
@@ -130,9 +130,7 @@ def test_a_session_is_meant_by_its_key_its_id_or_its_agent(tmp_path: Path) -> No
         ({"message": ""}, "message"),
     ],
 )
-def test_a_wrong_request_is_refused_in_the_methods_words(
-    change: dict[str, Any], why: str, tmp_path: Path
-) -> None:
+def test_agent_invalid_params_are_refused(change: dict[str, Any], why: str, tmp_path: Path) -> None:
     async def body(it: World) -> None:
         with pytest.raises(InvalidRequest, match=why) as refused:
             await it.ask("agent", {**asks("hi"), **change})
@@ -143,7 +141,7 @@ def test_a_wrong_request_is_refused_in_the_methods_words(
 
 
 @pytest.mark.parametrize("change", [{"deliver": True}, {"extraSystemPrompt": "be evil"}])
-def test_what_is_not_built_is_said_and_not_ignored(change: dict[str, Any], tmp_path: Path) -> None:
+def test_agent_unimplemented_params_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
     async def body(it: World) -> None:
         with pytest.raises(Unavailable, match="not built"):
             await it.ask("agent", {**asks("hi"), **change})
@@ -151,7 +149,7 @@ def test_what_is_not_built_is_said_and_not_ignored(change: dict[str, Any], tmp_p
     run(body, tmp_path)
 
 
-def test_a_label_names_one_session_only(tmp_path: Path) -> None:
+def test_agent_label_must_be_unique(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("agent", asks("hi", "a", sessionKey="one", label="taxes"))
         with pytest.raises(InvalidRequest, match="label already in use: taxes"):
@@ -161,7 +159,7 @@ def test_a_label_names_one_session_only(tmp_path: Path) -> None:
     run(body, tmp_path, answer("x"), answer("y"))
 
 
-def test_waiting_ends_with_the_run_or_with_patience(tmp_path: Path) -> None:
+def test_agent_wait_ends_with_run_or_timeout(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         none = await it.ask("agent.wait", runId="later", timeoutMs=0)
         assert none == {"runId": "later", "status": "timeout"}
@@ -170,7 +168,7 @@ def test_waiting_ends_with_the_run_or_with_patience(tmp_path: Path) -> None:
             await asyncio.sleep(0)
             group.create_task(it.ask("agent", asks("hi", "later")))
         assert waiting.result()["status"] == "ok"
-        assert not it.gateway.memo.runs._waiting
+        assert not it.gateway.runs._waiting
         await it.ask("chat.send", {"sessionKey": "main", "message": "x", "idempotencyKey": "h"})
         await it.asked(2)
         await it.ask("chat.abort", sessionKey="main")
@@ -180,7 +178,7 @@ def test_waiting_ends_with_the_run_or_with_patience(tmp_path: Path) -> None:
     run(body, tmp_path, answer("x"), Hang())
 
 
-def test_a_failed_run_is_told_to_who_waits(tmp_path: Path) -> None:
+def test_agent_wait_reports_failed_run(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         with pytest.raises(HomarusError):
             await it.ask("agent", asks("hi"))
@@ -190,7 +188,7 @@ def test_a_failed_run_is_told_to_who_waits(tmp_path: Path) -> None:
     run(body, tmp_path, BadRequest("no such model"))
 
 
-def test_an_identity_is_what_the_agent_wrote_down(tmp_path: Path) -> None:
+def test_agent_identity_is_read_from_file(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         plain = await it.ask("agent.identity.get")
         assert plain == {"agentId": "main", "name": "Homarus", "avatar": "H"}

@@ -26,7 +26,7 @@ def there(path: Path) -> bool:
     return path.exists()
 
 
-def test_a_new_agent_answers_at_once_and_main_stays(tmp_path: Path) -> None:
+def test_agents_create_answers_at_once_and_main_stays(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         made = await it.ask("agents.create", name="Night Shift", workspace="~/night", emoji="🌙")
         assert made == {
@@ -63,7 +63,9 @@ def test_a_new_agent_answers_at_once_and_main_stays(tmp_path: Path) -> None:
         ({"name": "x" * 200}, "name"),
     ],
 )
-def test_a_wrong_agent_is_not_made(fields: dict[str, Any], why: str, tmp_path: Path) -> None:
+def test_agents_create_with_invalid_params_is_refused(
+    fields: dict[str, Any], why: str, tmp_path: Path
+) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "state")
 
     async def body(it: World) -> None:
@@ -77,7 +79,7 @@ def test_a_wrong_agent_is_not_made(fields: dict[str, Any], why: str, tmp_path: P
     run(body, tmp_path, config={"agents": agents})
 
 
-def test_an_agent_is_changed_in_the_file_and_in_its_own_words(tmp_path: Path) -> None:
+def test_agents_update_changes_config_and_identity_file(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         done = await it.ask("agents.update", agentId="main", name="Ada", model="openai/gpt-5.2")
         assert done == {"ok": True, "agentId": "main"}
@@ -91,7 +93,7 @@ def test_an_agent_is_changed_in_the_file_and_in_its_own_words(tmp_path: Path) ->
     run(body, tmp_path)
 
 
-def test_a_removed_agent_leaves_nothing_behind_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_agents_delete_removes_all_and_archives_files(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("agent", message="hi", agentId="ops", idempotencyKey="a")
         workspace = it.app.agent("ops").workspace
@@ -113,7 +115,7 @@ def test_a_removed_agent_leaves_nothing_behind_and_nothing_is_lost(tmp_path: Pat
     run(body, tmp_path, answer("x"), config={"agents": agents, "bindings": bindings})
 
 
-def test_a_workspace_outside_the_state_directory_is_the_owners(tmp_path: Path) -> None:
+def test_agents_delete_keeps_a_workspace_outside_the_state(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("agents.create", name="Ops", workspace="~/mine")
         await it.ask("agents.delete", agentId="ops")
@@ -122,7 +124,7 @@ def test_a_workspace_outside_the_state_directory_is_the_owners(tmp_path: Path) -
     run(body, tmp_path)
 
 
-def test_files_are_listed_read_and_written(tmp_path: Path) -> None:
+def test_agents_files_are_listed_read_and_written(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         listed = await it.ask("agents.files.list", agentId="main")
         names = [file["name"] for file in listed["files"]]
@@ -141,7 +143,7 @@ def test_files_are_listed_read_and_written(tmp_path: Path) -> None:
     "name",
     ["../AGENTS.md", "/etc/passwd", "notes.md", ".git/config", "AGENTS.md/", "agents.md", "."],
 )
-def test_no_other_file_is_read_or_written(name: str, tmp_path: Path) -> None:
+def test_agents_files_refuse_any_other_file(name: str, tmp_path: Path) -> None:
     async def body(it: World) -> None:
         for params in ({}, {"content": "x"}):
             method = "agents.files.set" if params else "agents.files.get"
@@ -151,7 +153,7 @@ def test_no_other_file_is_read_or_written(name: str, tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_a_link_out_of_the_workspace_is_neither_followed_nor_replaced_through(
+def test_agents_files_link_out_of_workspace_is_not_followed(
     tmp_path: Path,
 ) -> None:
     outside = tmp_path / "secret"
@@ -167,14 +169,14 @@ def test_a_link_out_of_the_workspace_is_neither_followed_nor_replaced_through(
     assert outside.read_text() == "secret"
 
 
-def test_the_memory_file_is_whichever_is_there(tmp_path: Path) -> None:
+def test_agents_files_memory_file_is_the_existing_one(tmp_path: Path) -> None:
     assert [file.name for file in list_files(tmp_path)][-1] == "MEMORY.md"
     (tmp_path / "memory.md").write_text("x")
     assert [file.name for file in list_files(tmp_path)][-1] == "memory.md"
     assert set(ORDER) >= {file.name for file in list_files(tmp_path)}
 
 
-def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
+def test_agents_files_too_large_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="at most"):
         set_file(tmp_path, "AGENTS.md", "é" * 2_500_000)
     assert not (tmp_path / "AGENTS.md").exists()

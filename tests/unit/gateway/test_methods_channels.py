@@ -41,10 +41,11 @@ class Desk:
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.host = stage, stage.host
+        self.services = stage.gateway.host
 
     async def ask(self, name: str, scope: str = "admin", **params: Json) -> Any:
         caller = Caller("c", "cli", "cli", scopes=frozenset({f"operator.{scope}"}))
-        return await METHODS[name](Call(self.host, self.stage.gateway, caller, "1"), params)
+        return await METHODS[name](Call(self.services, self.stage.gateway, caller, "1"), params)
 
 
 def at_desk(
@@ -67,7 +68,7 @@ def configure(host: FakeHost, text: str) -> None:
     host.loaded = load(host.paths, {})
 
 
-def test_without_channels_there_is_nothing_in_any_of_its_lists(tmp_path: Path) -> None:
+def test_channels_status_without_channels_is_empty(tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
         found = await desk.ask("channels.status", "read")
         assert found.pop("ts") > 0
@@ -85,7 +86,7 @@ def test_without_channels_there_is_nothing_in_any_of_its_lists(tmp_path: Path) -
     at_desk(tmp_path, scene, config="{}")
 
 
-def test_every_account_is_told_with_how_it_is_and_no_secret(tmp_path: Path) -> None:
+def test_channels_status_lists_accounts_without_secrets(tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
         found = await desk.ask("channels.status", "read")
         assert found["channelOrder"] == ["telegram", "irc"]
@@ -115,7 +116,7 @@ def test_every_account_is_told_with_how_it_is_and_no_secret(tmp_path: Path) -> N
     at_desk(tmp_path, scene, WORK, UP, BROKEN)
 
 
-def test_a_probe_asks_those_that_are_on_and_tells_what_they_said(tmp_path: Path) -> None:
+def test_channels_probe_checks_enabled_accounts(tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
         board = desk.host.switchboard
         board.probes = {
@@ -134,7 +135,7 @@ def test_a_probe_asks_those_that_are_on_and_tells_what_they_said(tmp_path: Path)
     at_desk(tmp_path, scene, WORK, UP, BROKEN)
 
 
-def test_a_probe_that_never_ends_or_has_a_bug_spoils_nothing(
+def test_channels_probe_that_hangs_or_fails_affects_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene(desk: Desk) -> None:
@@ -163,13 +164,13 @@ def test_a_probe_that_never_ends_or_has_a_bug_spoils_nothing(
         (LineStatus("irc", "default", problem="401"), "stopped: 401"),
     ],
 )
-def test_an_account_is_in_a_few_words(line: LineStatus, told: str) -> None:
+def test_channels_account_state_is_described_in_a_few_words(line: LineStatus, told: str) -> None:
     assert state_of(line).startswith(told) and "hunter2" not in state_of(line)
 
 
-def test_health_has_the_channels_too(tmp_path: Path) -> None:
+def test_channels_are_part_of_health(tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
-        found = await look(desk.host, desk.stage.gateway.pulse)
+        found = await look(desk.services, desk.stage.gateway.pulse)
         assert found["channelOrder"] == ["telegram", "irc"]
         assert found["channelLabels"]["irc"] == "IRC"
         assert found["channels"]["telegram"]["accounts"]["default"]["connected"] is True
@@ -178,7 +179,7 @@ def test_health_has_the_channels_too(tmp_path: Path) -> None:
     at_desk(tmp_path, scene, UP, BROKEN)
 
 
-def test_a_logout_stops_the_account_and_forgets_what_it_kept(tmp_path: Path) -> None:
+def test_channels_logout_stops_account_and_forgets_login(tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
         kept = desk.host.paths.state / "credentials" / "telegram" / "default.json"
         with pytest.raises(InvalidRequest, match="keeps no login"):
@@ -201,7 +202,7 @@ def test_a_logout_stops_the_account_and_forgets_what_it_kept(tmp_path: Path) -> 
 SEND = {"to": "telegram:42", "message": "Hello", "channel": "telegram", "idempotencyKey": "k1"}
 
 
-def test_a_message_is_sent_under_its_key_and_its_id_is_told(tmp_path: Path) -> None:
+def test_send_uses_the_idempotency_key_and_returns_the_id(tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
         told = await desk.ask("send", "write", **SEND)
         assert told == {
@@ -221,7 +222,7 @@ def test_a_message_is_sent_under_its_key_and_its_id_is_told(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("state", ["queued", "unknown"])
-def test_what_became_of_a_message_is_said_as_it_is(
+def test_send_reports_the_delivery_state(
     tmp_path: Path, state: Literal["queued", "unknown"]
 ) -> None:
     async def scene(desk: Desk) -> None:
@@ -232,7 +233,7 @@ def test_what_became_of_a_message_is_said_as_it_is(
     at_desk(tmp_path, scene, UP)
 
 
-def test_a_message_that_is_refused_is_an_error(tmp_path: Path) -> None:
+def test_send_that_is_refused_is_an_error(tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
         desk.host.mail.outcome = Posted("failed", "", "no such chat")
         with pytest.raises(Unavailable, match="no such chat"):
@@ -255,7 +256,7 @@ def test_a_message_that_is_refused_is_an_error(tmp_path: Path) -> None:
         ({"sessionKey": "agent:main:nobody"}, "session not found"),
     ],
 )
-def test_a_wrong_request_says_what_is_wrong_and_posts_nothing(
+def test_send_with_invalid_params_sends_nothing(
     tmp_path: Path, params: dict[str, Json], why: str
 ) -> None:
     async def scene(desk: Desk) -> None:
@@ -267,7 +268,7 @@ def test_a_wrong_request_says_what_is_wrong_and_posts_nothing(
     at_desk(tmp_path, scene, UP, BROKEN)
 
 
-def test_files_are_named_by_their_place_in_the_workspace(tmp_path: Path) -> None:
+def test_send_names_files_by_workspace_path(tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
         workspace = desk.host.agent("main").workspace
         workspace.mkdir(parents=True)
@@ -281,13 +282,13 @@ def test_files_are_named_by_their_place_in_the_workspace(tmp_path: Path) -> None
     at_desk(tmp_path, scene, UP)
 
 
-def test_the_words_are_added_to_a_session_once(tmp_path: Path) -> None:
+def test_send_with_session_adds_the_text_once(tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
-        session = await desk.host.session("agent:main:main")
+        session = await desk.services.control.load("agent:main:main")
         await session.append(user("Hi"))
         for _ in range(2):
             await desk.ask("send", **SEND, sessionKey="main")
-        again = await desk.host.session("agent:main:main")
+        again = await desk.services.control.load("agent:main:main")
         assert [message.text for message in again.messages] == ["Hi", "Hello"]
 
     at_desk(tmp_path, scene, UP)

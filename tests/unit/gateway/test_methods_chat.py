@@ -1,4 +1,4 @@
-"""chat.*: sent once, answered by events, read back bounded, stopped, put in."""
+"""The `chat.*` methods: send, history, abort and inject."""
 
 import asyncio
 import base64
@@ -11,8 +11,8 @@ import pytest
 from homarus.core.errors import BadRequest, InvalidRequest, Unavailable, UserError
 from homarus.core.message import Image, Message, Text, user
 from homarus.gateway.history import MAX_BYTES, newest_path, show_history
-from homarus.gateway.memo import RunFailed
-from homarus.sessions.transcript import message_entry
+from homarus.gateway.run_tracker import RunFailedError
+from homarus.sessions.transcript import message_draft
 from homarus.store.base import Entry, Header
 from homarus.testing.fakes import Hang
 from homarus.testing.memory_store import MemoryStore
@@ -25,7 +25,7 @@ def sent(text: str, run_id: str = "r", **more: Any) -> dict[str, Any]:
     return {"sessionKey": "main", "message": text, "idempotencyKey": run_id, **more}
 
 
-def test_a_message_is_answered_at_once_and_its_reply_comes_as_an_event(tmp_path: Path) -> None:
+def test_chat_send_returns_at_once_and_replies_by_event(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         assert await it.send("hi") == {"runId": "run-1", "status": "started"}
         (final,) = [c for c in it.gateway.chats("run-1") if c["state"] == "final"]
@@ -35,7 +35,7 @@ def test_a_message_is_answered_at_once_and_its_reply_comes_as_an_event(tmp_path:
     run(body, tmp_path, answer("Hello"))
 
 
-def test_the_model_is_told_the_time_and_a_person_does_not_see_that(tmp_path: Path) -> None:
+def test_chat_send_adds_time_for_the_model_only(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("what day is it?")
         said = it.model.requests[0].messages[-1].text
@@ -46,7 +46,7 @@ def test_the_model_is_told_the_time_and_a_person_does_not_see_that(tmp_path: Pat
     run(body, tmp_path, answer("Friday"))
 
 
-def test_the_same_message_twice_is_one_run(tmp_path: Path) -> None:
+def test_chat_send_twice_starts_one_run(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("chat.send", sent("hi"))
         await it.asked(1)
@@ -59,21 +59,21 @@ def test_the_same_message_twice_is_one_run(tmp_path: Path) -> None:
     run(body, tmp_path, Hang())
 
 
-def test_a_run_that_failed_is_told_again_with_its_reason(tmp_path: Path) -> None:
+def test_chat_send_repeated_after_failure_raises_reason(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("hi", "r")
         (event,) = [c for c in it.gateway.chats("r") if c["state"] == "error"]
         assert "no such model" in event["errorMessage"]
-        with pytest.raises(RunFailed, match="no such model") as failed:
+        with pytest.raises(RunFailedError, match="no such model") as failed:
             await it.ask("chat.send", sent("hi"))
         assert failed.value.payload["status"] == "error"
 
     run(body, tmp_path, BadRequest("no such model"))
 
 
-def test_a_message_during_a_run_is_taken_along_and_told_to_be_done(tmp_path: Path) -> None:
+def test_chat_send_steering_active_run_gets_final_event(tmp_path: Path) -> None:
     async def body(it: World) -> None:
-        await (await it.app.session(it.app.key())).update(queueMode="steer")
+        await (await it.app.control.load(it.app.control.resolve_key())).update(queueMode="steer")
         await it.ask("chat.send", sent("first", "a"))
         await it.ask("chat.send", sent("second", "b"))
         await it.ended("a")
@@ -85,7 +85,7 @@ def test_a_message_during_a_run_is_taken_along_and_told_to_be_done(tmp_path: Pat
     run(body, tmp_path, answer("one"), answer("two"))
 
 
-def test_a_message_during_a_run_waits_and_gets_a_run_of_its_own(tmp_path: Path) -> None:
+def test_chat_send_during_run_gets_own_run(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("chat.send", sent("first", "a"))
         await it.ask("chat.send", sent("second", "b"))
@@ -100,14 +100,14 @@ def test_a_message_during_a_run_waits_and_gets_a_run_of_its_own(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("word", ["stop", "/stop", " ABORT ", "esc"])
-def test_a_stop_word_stops_every_run_of_the_session(word: str, tmp_path: Path) -> None:
+def test_chat_send_stop_word_stops_every_run(word: str, tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("chat.send", sent("long", "a"))
         await it.asked(1)
         await it.ask("chat.send", sent("more", "b"))
         stopped = await it.ask("chat.send", sent(word, "c"))
         assert stopped == {"ok": True, "aborted": True, "runIds": ["a", "b"]}
-        assert it.app.live_runs() == ()
+        assert it.app.control.active_runs() == ()
         assert [c["state"] for c in it.gateway.chats("b")] == ["aborted"]
         again = await it.ask("chat.send", sent(word, "d"))
         assert again == {"ok": True, "aborted": False, "runIds": []}
@@ -116,7 +116,7 @@ def test_a_stop_word_stops_every_run_of_the_session(word: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("by", ["rpc", "stop-command"])
-def test_what_was_said_before_a_stop_is_signed_with_who_stopped_it(by: str, tmp_path: Path) -> None:
+def test_stopped_answer_records_who_stopped_it(by: str, tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("chat.send", sent("go on", "a"))
         await it.asked(1)
@@ -138,11 +138,11 @@ def test_what_was_said_before_a_stop_is_signed_with_who_stopped_it(by: str, tmp_
     run(body, tmp_path, Hang())
 
 
-def test_an_answer_the_end_of_the_program_cut_short_is_nobodys_stop(tmp_path: Path) -> None:
+def test_answer_cut_by_shutdown_records_no_stop(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("chat.send", sent("go on", "a"))
         await it.asked(1)
-        it.app.abort("agent:main:main")  # as a gateway does that is told to end
+        it.app.control.stop_now("agent:main:main")  # as a gateway does that is told to end
         await it.ended("a")
         shown = await it.ask("chat.history", sessionKey="main")
         assert shown["messages"][-1]["stopReason"] == "aborted"
@@ -151,7 +151,7 @@ def test_an_answer_the_end_of_the_program_cut_short_is_nobodys_stop(tmp_path: Pa
     run(body, tmp_path, Hang())
 
 
-def test_the_session_remembers_how_it_was_spoken_to(tmp_path: Path) -> None:
+def test_chat_send_updates_last_route(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("hi", "a", "page")
         params = {"message": "hi", "sessionKey": "program", "idempotencyKey": "b"}
@@ -173,7 +173,7 @@ def test_the_session_remembers_how_it_was_spoken_to(tmp_path: Path) -> None:
     run(body, tmp_path, answer("one"), answer("two"), answer("three"))
 
 
-def test_a_run_can_be_stopped_in_the_moment_it_was_asked_for(tmp_path: Path) -> None:
+def test_chat_abort_right_after_send_stops_run(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(it.ask("chat.send", sent("long", "a")))
@@ -185,7 +185,7 @@ def test_a_run_can_be_stopped_in_the_moment_it_was_asked_for(tmp_path: Path) -> 
     run(body, tmp_path, Hang())
 
 
-def test_stopping_twice_is_no_mistake(tmp_path: Path) -> None:
+def test_chat_abort_twice_is_allowed(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("chat.send", sent("long", "a"))
         await it.asked(1)
@@ -196,13 +196,13 @@ def test_stopping_twice_is_no_mistake(tmp_path: Path) -> None:
     run(body, tmp_path, Hang())
 
 
-def test_a_run_of_another_session_is_not_stopped(tmp_path: Path) -> None:
+def test_chat_abort_of_other_session_run_is_refused(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("chat.send", sent("long", "a"))
         await it.asked(1)
         with pytest.raises(InvalidRequest, match=r"^runId does not match sessionKey$"):
             await it.ask("chat.abort", sessionKey="other", runId="a")
-        assert it.app.live_runs() == ("a",)
+        assert it.app.control.active_runs() == ("a",)
 
     run(body, tmp_path, Hang())
 
@@ -221,7 +221,7 @@ def test_a_run_of_another_session_is_not_stopped(tmp_path: Path) -> None:
         ("/model nobody/knows", "unknown"),
     ],
 )
-def test_a_command_is_answered_without_a_model(text: str, told: str, tmp_path: Path) -> None:
+def test_chat_send_command_uses_no_model(text: str, told: str, tmp_path: Path) -> None:
     async def body(it: World) -> None:
         assert await it.send(text) == {"runId": "run-1", "status": "started"}
         event = it.gateway.chats("run-1")[-1]
@@ -232,7 +232,7 @@ def test_a_command_is_answered_without_a_model(text: str, told: str, tmp_path: P
     run(body, tmp_path)
 
 
-def test_a_commands_reply_stands_in_the_transcript_and_no_figure_changes(tmp_path: Path) -> None:
+def test_command_reply_is_stored_without_usage(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("hi", "a")
         await it.send("/status", "b")
@@ -245,12 +245,12 @@ def test_a_commands_reply_stands_in_the_transcript_and_no_figure_changes(tmp_pat
     run(body, tmp_path, answer("Hello"))
 
 
-def test_new_with_words_begins_afresh_and_answers_them(tmp_path: Path) -> None:
+def test_chat_send_new_with_text_resets_and_answers(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("hi", "a")
-        before = (await it.app.session("agent:main:main")).session_id
+        before = (await it.app.control.load("agent:main:main")).session_id
         await it.send("/new what now?", "b")
-        session = await it.app.session("agent:main:main")
+        session = await it.app.control.load("agent:main:main")
         assert session.session_id != before
         assert [m.role for m in session.messages] == ["user", "assistant"]
         assert it.model.requests[1].messages[-1].text.endswith("] what now?")
@@ -258,12 +258,12 @@ def test_new_with_words_begins_afresh_and_answers_them(tmp_path: Path) -> None:
     run(body, tmp_path, answer("one"), answer("two"))
 
 
-def test_the_model_command_chooses_and_takes_back(tmp_path: Path) -> None:
+def test_model_command_sets_and_clears_model(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("/model openai/gpt-5.2", "a")
-        assert (await it.app.session("agent:main:main")).model == "openai/gpt-5.2"
+        assert (await it.app.control.load("agent:main:main")).model == "openai/gpt-5.2"
         await it.send("/model default", "b")
-        assert (await it.app.session("agent:main:main")).model is None
+        assert (await it.app.control.load("agent:main:main")).model is None
 
     run(body, tmp_path)
 
@@ -290,16 +290,18 @@ def test_the_model_command_chooses_and_takes_back(tmp_path: Path) -> None:
         ({"attachments": [{"content": PNG}] * 21}, "at most 20"),
     ],
 )
-def test_a_wrong_message_starts_nothing(change: dict[str, Any], why: str, tmp_path: Path) -> None:
+def test_chat_send_invalid_params_start_nothing(
+    change: dict[str, Any], why: str, tmp_path: Path
+) -> None:
     async def body(it: World) -> None:
         with pytest.raises((InvalidRequest, UserError), match=why):
             await it.ask("chat.send", {**sent("hi"), **change})
-        assert not it.model.requests and not it.gateway.memo.runs.of("agent:main:main")
+        assert not it.model.requests and not it.gateway.runs.for_session("agent:main:main")
 
     run(body, tmp_path)
 
 
-def test_a_picture_of_the_largest_size_goes_and_one_byte_more_does_not(tmp_path: Path) -> None:
+def test_chat_send_image_size_limit_is_exact(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         largest = b"\xff\xd8\xff" + b"x" * 4_999_997
         await it.send("look", "a", attachments=[{"content": base64.b64encode(largest).decode()}])
@@ -312,7 +314,7 @@ def test_a_picture_of_the_largest_size_goes_and_one_byte_more_does_not(tmp_path:
     run(body, tmp_path, answer("I see"))
 
 
-def test_a_picture_is_known_by_its_bytes_and_may_come_alone(tmp_path: Path) -> None:
+def test_chat_send_image_type_is_detected_from_bytes(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         lying = {"content": f"data:image/jpeg;base64,{PNG}", "mimeType": "image/jpeg"}
         await it.send("", "a", attachments=[lying])
@@ -325,7 +327,7 @@ def test_a_picture_is_known_by_its_bytes_and_may_come_alone(tmp_path: Path) -> N
     run(body, tmp_path, answer("I see"))
 
 
-def test_what_steers_a_terminal_is_taken_out(tmp_path: Path) -> None:
+def test_chat_send_removes_control_characters(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("a\x1b[31mb\tc\nd")
         assert it.model.requests[0].messages[-1].text.endswith("] a[31mb\tc\nd")
@@ -333,7 +335,7 @@ def test_what_steers_a_terminal_is_taken_out(tmp_path: Path) -> None:
     run(body, tmp_path, answer("ok"))
 
 
-def test_an_injected_note_reaches_the_transcript_and_the_clients(tmp_path: Path) -> None:
+def test_chat_inject_reaches_transcript_and_clients(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         with pytest.raises(InvalidRequest, match="session not found"):
             await it.ask("chat.inject", sessionKey="main", message="note")
@@ -353,11 +355,11 @@ def entries(*messages: Message) -> list[Entry]:
     made: list[Entry] = []
     for n, message in enumerate(messages):
         parent = made[-1].id if made else None
-        made.append(message_entry(message, parent, f"{n:08x}", 1_000 + n))
+        made.append(message_draft(message, 1_000 + n).at(f"{n:08x}", parent, 1_000 + n))
     return made
 
 
-def test_history_keeps_the_newest_within_its_budget() -> None:
+def test_chat_history_keeps_newest_within_budget() -> None:
     long = [user("x" * 11_000, at_ms=n + 1) for n in range(1_000)]
     shown = show_history(entries(*long), 1_000)
     assert 100 < len(shown) < 1_000
@@ -366,7 +368,7 @@ def test_history_keeps_the_newest_within_its_budget() -> None:
     assert len(show_history(entries(*long), 7)) == 7
 
 
-def test_a_message_that_is_too_large_is_a_placeholder_and_long_texts_are_cut() -> None:
+def test_chat_history_truncates_large_messages() -> None:
     parts = tuple(Text("y" * 12_000) for _ in range(100))
     (large,) = show_history(entries(Message("user", parts, 1)), 10)
     assert large["content"] == [{"type": "text", "text": "[message left out: too large to show]"}]
@@ -385,12 +387,12 @@ def test_a_message_that_is_too_large_is_a_placeholder_and_long_texts_are_cut() -
         {"role": "x" * 900, "content": [{"type": "image", "data": 5, "mimeType": 5}]},
     ],
 )  # fmt: skip
-def test_history_takes_any_shape_that_somebody_stored(message: Any) -> None:
+def test_chat_history_accepts_any_stored_shape(message: Any) -> None:
     shown = show_history([Entry("a", None, "message", 5, {"message": message})], 10)
     assert len(json.dumps(shown)) < 1_000
 
 
-def test_history_reads_the_end_of_a_long_transcript_only() -> None:
+def test_chat_history_reads_only_end_of_transcript() -> None:
     class Counting(MemoryStore):
         read = 0
 
@@ -414,7 +416,7 @@ def test_history_reads_the_end_of_a_long_transcript_only() -> None:
     asyncio.run(main())
 
 
-def test_the_history_of_nothing_is_empty(tmp_path: Path) -> None:
+def test_chat_history_of_unknown_session_is_empty(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         shown = await it.ask("chat.history", sessionKey="agent:main:never")
         assert shown == {
@@ -425,7 +427,7 @@ def test_the_history_of_nothing_is_empty(tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_a_session_that_takes_no_messages_is_not_written_to(tmp_path: Path) -> None:
+def test_chat_send_denied_by_policy_is_refused(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("sessions.patch", key="main", sendPolicy="deny")
         with pytest.raises(InvalidRequest, match="send blocked by session policy"):
@@ -437,7 +439,7 @@ def test_a_session_that_takes_no_messages_is_not_written_to(tmp_path: Path) -> N
     run(body, tmp_path)
 
 
-def test_messages_do_not_pile_up_without_end(tmp_path: Path) -> None:
+def test_chat_send_over_pending_limit_is_refused(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         for n in range(100):
             await it.ask("chat.send", sent("more", f"r{n}"))
@@ -450,7 +452,7 @@ def test_messages_do_not_pile_up_without_end(tmp_path: Path) -> None:
     run(body, tmp_path, Hang(), Hang())
 
 
-def test_the_history_of_an_agent_that_is_gone_can_still_be_read(tmp_path: Path) -> None:
+def test_chat_history_of_removed_agent_is_readable(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         shown = await it.ask("chat.history", sessionKey="agent:gone:main")
         assert shown["messages"] == [] and shown["thinkingLevel"] == "off"

@@ -25,7 +25,7 @@ async def base(it: World) -> str:
     return str((await it.ask("config.get"))["hash"])
 
 
-def test_the_config_is_shown_in_three_ways_and_no_secret_in_any(tmp_path: Path) -> None:
+def test_config_get_returns_three_views_without_secrets(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         shown = await it.ask("config.get")
         assert SECRET not in json.dumps(shown)
@@ -38,7 +38,7 @@ def test_the_config_is_shown_in_three_ways_and_no_secret_in_any(tmp_path: Path) 
     run(body, tmp_path)
 
 
-def test_what_a_variable_stands_for_is_not_shown(tmp_path: Path) -> None:
+def test_config_get_keeps_variable_references(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         shown = await it.ask("config.get")
         assert "s3cret-value" not in json.dumps(shown)
@@ -48,7 +48,7 @@ def test_what_a_variable_stands_for_is_not_shown(tmp_path: Path) -> None:
     run(body, tmp_path, config={"agents": {"defaults": defaults}})
 
 
-def test_a_comment_in_the_file_is_not_shown(tmp_path: Path) -> None:
+def test_config_get_hides_comments(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         text = it.app.paths.config.read_text("utf-8")
         it.app.paths.config.write_text("// token: hunter2hunter2\n" + text, "utf-8")
@@ -58,7 +58,7 @@ def test_a_comment_in_the_file_is_not_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", '{"agents": 5}', '{"nosuch": 1}', "[]", "\x00"])
-def test_a_broken_file_is_shown_as_broken(text: str, tmp_path: Path) -> None:
+def test_config_get_of_broken_file_reports_it(text: str, tmp_path: Path) -> None:
     async def body(it: World) -> None:
         it.app.paths.config.write_text(text, "utf-8")
         shown = await it.ask("config.get")
@@ -67,7 +67,7 @@ def test_a_broken_file_is_shown_as_broken(text: str, tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_a_set_config_replaces_the_file_and_keeps_hidden_values(tmp_path: Path) -> None:
+def test_config_set_replaces_file_and_keeps_hidden_values(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         shown = await it.ask("config.get")
         changed = json.loads(shown["raw"])
@@ -82,7 +82,7 @@ def test_a_set_config_replaces_the_file_and_keeps_hidden_values(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("method", ["config.set", "config.patch", "config.apply"])
-def test_only_who_saw_the_newest_config_may_change_it(method: str, tmp_path: Path) -> None:
+def test_config_set_with_outdated_hash_is_refused(method: str, tmp_path: Path) -> None:
     async def body(it: World) -> None:
         before = it.app.paths.config.read_bytes()
         with pytest.raises(InvalidRequest, match="base hash required"):
@@ -94,7 +94,7 @@ def test_only_who_saw_the_newest_config_may_change_it(method: str, tmp_path: Pat
     run(body, tmp_path)
 
 
-def test_without_a_file_no_hash_is_needed(tmp_path: Path) -> None:
+def test_config_set_without_file_needs_no_hash(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         it.app.paths.config.unlink()
         assert (await it.ask("config.get"))["exists"] is False
@@ -104,7 +104,7 @@ def test_without_a_file_no_hash_is_needed(tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_a_patch_merges_removes_and_merges_lists_by_id(tmp_path: Path) -> None:
+def test_config_patch_merges_removes_and_merges_lists_by_id(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         patch = {
             "agents": {"list": [{"id": "ops", "name": "Ops"}], "defaults": {"maxConcurrent": 9}},
@@ -144,7 +144,7 @@ def test_a_patch_merges_removes_and_merges_lists_by_id(tmp_path: Path) -> None:
         ("[" * 5_000, "raw"),
     ],
 )
-def test_a_wrong_change_leaves_the_file_alone(
+def test_config_change_that_is_invalid_leaves_the_file(
     method: str, raw: str, why: str, tmp_path: Path
 ) -> None:
     async def body(it: World) -> None:
@@ -157,7 +157,7 @@ def test_a_wrong_change_leaves_the_file_alone(
     run(body, tmp_path)
 
 
-def test_the_schema_tells_which_settings_are_secret(tmp_path: Path) -> None:
+def test_config_schema_marks_secret_settings(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         shown = await it.ask("config.schema")
         assert shown["schema"]["properties"]["agents"]
@@ -183,7 +183,7 @@ def watched(it: World, *, able: Callable[[Loaded], None] = lambda _loaded: None)
 
 
 @pytest.mark.parametrize("method", ["config.patch", "config.apply"])
-def test_a_change_is_in_use_when_it_is_answered(method: str, tmp_path: Path) -> None:
+def test_config_change_is_in_use_when_answered(method: str, tmp_path: Path) -> None:
     async def body(it: World) -> None:
         taken = watched(it)
         config = file_of(it)
@@ -201,7 +201,7 @@ def test_a_change_is_in_use_when_it_is_answered(method: str, tmp_path: Path) -> 
     run(body, tmp_path)
 
 
-def test_a_change_that_needs_a_restart_is_told_as_one(tmp_path: Path) -> None:
+def test_config_change_that_needs_a_restart_says_so(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         watched(it)
         raw = json.dumps({"gateway": {"port": 1234}})
@@ -212,7 +212,7 @@ def test_a_change_that_needs_a_restart_is_told_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["config.set", "config.patch", "config.apply"])
-def test_a_config_the_gateway_could_not_run_with_is_not_written(
+def test_config_that_the_gateway_cannot_run_with_is_not_written(
     method: str, tmp_path: Path
 ) -> None:
     def able(loaded: Loaded) -> None:

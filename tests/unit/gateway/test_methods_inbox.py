@@ -47,7 +47,7 @@ async def lose(it: World, parcel_id: str) -> None:
             unit.send_ended(parcel_id, lease, "unknown", why="no word came back")
 
 
-def test_what_waits_runs_or_is_stuck_is_listed(tmp_path: Path) -> None:
+def test_inbox_list_shows_waiting_running_and_stuck_records(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         assert (await it.ask("inbox.list"))["messages"] == []
         await park(it, "p1")
@@ -72,7 +72,7 @@ def test_what_waits_runs_or_is_stuck_is_listed(tmp_path: Path) -> None:
     run(body, tmp_path, Hang())
 
 
-def test_a_parked_message_that_is_retried_is_answered_at_once(tmp_path: Path) -> None:
+def test_inbox_retry_of_parked_message_answers_it(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await park(it, "p1")
         told = await it.ask("inbox.retry", {"id": "p1"}, "write")
@@ -86,7 +86,7 @@ def test_a_parked_message_that_is_retried_is_answered_at_once(tmp_path: Path) ->
     run(body, tmp_path, answer("Here I am"))
 
 
-def test_a_lost_parcel_that_is_retried_is_due_again(tmp_path: Path) -> None:
+def test_inbox_retry_of_lost_outbox_record_makes_it_due(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await lose(it, "r:0")
         assert (await it.ask("inbox.retry", id="r:0"))["kind"] == "parcel"
@@ -96,7 +96,7 @@ def test_a_lost_parcel_that_is_retried_is_due_again(tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_what_is_discarded_is_gone_for_good(tmp_path: Path) -> None:
+def test_inbox_discard_removes_the_record(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await park(it, "p1")
         await lose(it, "r:0")
@@ -114,7 +114,7 @@ def test_what_is_discarded_is_gone_for_good(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["retry", "discard"])
 @pytest.mark.parametrize("name", ["nobody", "\x00", "'; --", "x" * 1_024])
-def test_an_id_that_nothing_has_is_an_error(tmp_path: Path, verb: str, name: str) -> None:
+def test_inbox_unknown_id_is_an_error(tmp_path: Path, verb: str, name: str) -> None:
     async def body(it: World) -> None:
         with pytest.raises(InvalidRequest, match="nothing that is stuck"):
             await it.ask(f"inbox.{verb}", id=name)
@@ -122,7 +122,7 @@ def test_an_id_that_nothing_has_is_an_error(tmp_path: Path, verb: str, name: str
     run(body, tmp_path)
 
 
-def test_queue_in_a_chat_changes_the_session_and_tells(tmp_path: Path) -> None:
+def test_queue_command_changes_the_session_and_replies(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         for run_id, text, told in (
             ("a", "/queue", "Queue: collect debounce:1000ms cap:20 drop:summarize"),
@@ -133,13 +133,13 @@ def test_queue_in_a_chat_changes_the_session_and_tells(tmp_path: Path) -> None:
             event = it.gateway.chats(run_id)[-1]
             said = event.get("errorMessage") or event["message"]["content"][0]["text"]
             assert told in said
-        data = (await it.app.session(KEY)).record.data
+        data = (await it.app.control.load(KEY)).record.data
         assert (data["queueMode"], data["queueCap"]) == ("steer", 3)
 
     run(body, tmp_path)
 
 
-def test_in_a_session_that_interrupts_a_message_takes_the_place_of_the_live_run(
+def test_queue_mode_interrupt_replaces_the_active_run(
     tmp_path: Path,
 ) -> None:
     async def body(it: World) -> None:
@@ -156,7 +156,7 @@ def test_in_a_session_that_interrupts_a_message_takes_the_place_of_the_live_run(
     run(body, tmp_path, Hang(), answer("at once"))
 
 
-def test_health_tells_how_late_the_loop_is_and_turns_red_when_it_was_blocked(
+def test_health_reports_loop_lag_and_fails_after_a_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def body(it: World) -> None:

@@ -22,7 +22,7 @@ def run(body: Callable[[World], Awaitable[None]], folder: Path, *agents: str) ->
         try:
             await body(it)
         finally:
-            await it.app.memories.close()
+            await it.app.memory.close()
 
     listed = [{"id": agent} for agent in agents]
     run_world(closing, folder, config={"agents": {"defaults": WORDS, "list": listed}})

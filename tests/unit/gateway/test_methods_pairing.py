@@ -29,7 +29,7 @@ def ask(it: World, sender: str = "42", account: str = "default") -> str:
     return found.code
 
 
-def test_who_waits_is_listed_and_let_in(tmp_path: Path) -> None:
+def test_pairing_lists_and_approves_requests(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         assert (await it.ask("channels.pairing.list", None, "pairing"))["requests"] == []
         code, other = ask(it), ask(it, "43", "work")
@@ -53,7 +53,7 @@ def test_who_waits_is_listed_and_let_in(tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_guessing_is_stopped_and_then_even_the_right_code_does_not_help(tmp_path: Path) -> None:
+def test_pairing_guessing_locks_out_even_the_right_code(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         code = ask(it)
         for n in range(MAX_WRONG):
@@ -67,7 +67,7 @@ def test_guessing_is_stopped_and_then_even_the_right_code_does_not_help(tmp_path
     run(body, tmp_path)
 
 
-def test_who_may_not_pair_is_not_even_told_who_waits(tmp_path: Path) -> None:
+def test_pairing_without_scope_hides_requests(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         for name in ("list", "approve", "dismiss"):
             params = {"channel": "telegram", "code": "ABCDEFGH"} if name != "list" else None
@@ -77,7 +77,7 @@ def test_who_may_not_pair_is_not_even_told_who_waits(tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_a_channel_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_pairing_unknown_channel_is_refused(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         asked = {"channel": "../x", "code": "ABCDEFGH"}
         with pytest.raises(InvalidRequest, match="not the name of a channel"):

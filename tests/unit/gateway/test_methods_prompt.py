@@ -18,7 +18,7 @@ PNG = base64.b64decode(
 )
 
 
-def test_the_prompt_is_what_the_model_is_sent(tmp_path: Path) -> None:
+def test_prompt_get_equals_what_the_model_receives(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("hi")
         told = await it.ask("prompt.get")
@@ -33,7 +33,7 @@ def test_the_prompt_is_what_the_model_is_sent(tmp_path: Path) -> None:
     run(body, tmp_path, answer("hello"))
 
 
-def test_two_turns_share_the_whole_prompt_byte_for_byte(tmp_path: Path) -> None:
+def test_prompt_of_two_turns_is_identical(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("one", "run-1")
         await it.send("aside", "run-2", key="agent:main:slack:group:g")
@@ -46,24 +46,24 @@ def test_two_turns_share_the_whole_prompt_byte_for_byte(tmp_path: Path) -> None:
     run(body, tmp_path, answer("a"), answer("b"), answer("c"))
 
 
-def test_a_session_keeps_the_report_of_its_newest_prompt(tmp_path: Path) -> None:
+def test_prompt_report_is_stored_with_the_session(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("one", "run-1")
-        first = (await it.app.session("agent:main:main")).record.data["systemPromptReport"]
+        first = (await it.app.control.load("agent:main:main")).record.data["systemPromptReport"]
         assert first["source"] == "run" and first["model"] == "mock-1"
         assert first["systemPrompt"]["chars"] == len(it.model.requests[0].system)
         await it.send("two", "run-2")
-        again = (await it.app.session("agent:main:main")).record.data["systemPromptReport"]
+        again = (await it.app.control.load("agent:main:main")).record.data["systemPromptReport"]
         assert again == first  # nothing changed: it is not written again
         (it.app.agent("main").workspace / "SOUL.md").write_text("Be terse.")
         await it.send("three", "run-3")
-        last = (await it.app.session("agent:main:main")).record.data["systemPromptReport"]
+        last = (await it.app.control.load("agent:main:main")).record.data["systemPromptReport"]
         assert last["systemPrompt"]["chars"] == len(it.model.requests[2].system)
 
     run(body, tmp_path, answer("a"), answer("b"), answer("c"))
 
 
-def test_only_the_owner_may_see_a_prompt(tmp_path: Path) -> None:
+def test_prompt_get_needs_admin_scope(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         with pytest.raises(HomarusError, match="missing scope"):
             await it.ask("prompt.get", {}, "read")
@@ -71,7 +71,7 @@ def test_only_the_owner_may_see_a_prompt(tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_an_avatar_is_served_from_the_workspace_and_nothing_else_is(tmp_path: Path) -> None:
+def test_avatar_is_served_from_the_workspace_only(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         workspace = it.app.agent("main").workspace
         (workspace / "me.png").write_bytes(PNG)
@@ -122,7 +122,7 @@ async def get_bytes(site: Site, path: str, headers: dict[str, str]) -> tuple[int
     return sent[0]["status"], kind, b"".join(part.get("body", b"") for part in sent[1:])
 
 
-def test_the_first_conversation_makes_an_agent_who_it_is(tmp_path: Path) -> None:
+def test_first_conversation_runs_the_bootstrap_ritual(tmp_path: Path) -> None:
     """The ritual: it is asked for, the files are written, and it is never asked for again."""
 
     def write(number: int, path: str, content: str) -> ToolCall:
@@ -160,7 +160,7 @@ def test_the_first_conversation_makes_an_agent_who_it_is(tmp_path: Path) -> None
     run(second, tmp_path, script[4])
 
 
-def test_agents_have_workspaces_models_and_credentials_of_their_own(tmp_path: Path) -> None:
+def test_agents_have_separate_workspace_model_and_credentials(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("agents.create", name="Ops", workspace="~/ops")
         (tmp_path / "ops" / "SOUL.md").write_text("Be a pirate.")

@@ -1,4 +1,4 @@
-"""sessions.*: listed from records alone, changed by rules, begun anew, deleted without loss."""
+"""The `sessions.*` methods."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def keys(listed: dict[str, Any]) -> list[str]:
     return [str(row["key"]).removeprefix("agent:main:") for row in listed["sessions"]]
 
 
-def test_sessions_are_filtered_as_asked(tmp_path: Path) -> None:
+def test_sessions_list_applies_filters(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         now_ms = it.app.clock.now_ms()
         await put(it, "agent:main:old", now_ms - 3_600_000, label="Taxes", spawnedBy="x")
@@ -61,7 +61,7 @@ def test_sessions_are_filtered_as_asked(tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_titles_and_last_words_are_read_only_when_asked_for(tmp_path: Path) -> None:
+def test_sessions_list_reads_titles_only_on_request(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("Plan the garden " + "very " * 40 + "carefully", "a")
         (plain,) = (await it.ask("sessions.list"))["sessions"]
@@ -75,7 +75,7 @@ def test_titles_and_last_words_are_read_only_when_asked_for(tmp_path: Path) -> N
     run(body, tmp_path, answer("Gladly."))
 
 
-def test_a_list_costs_no_transcript_and_no_more_with_many_sessions(tmp_path: Path) -> None:
+def test_sessions_list_reads_no_transcript(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         async with it.app.store.commit() as unit:
             for n in range(3_000):
@@ -108,7 +108,7 @@ def test_a_list_costs_no_transcript_and_no_more_with_many_sessions(tmp_path: Pat
         {"label": "x" * 100_000, "displayName": "y" * 100_000},
     ],
 )
-def test_a_row_takes_any_record_that_somebody_stored(data: dict[str, Any]) -> None:
+def test_session_row_accepts_any_stored_record(data: dict[str, Any]) -> None:
     record = SessionRecord("agent:main:x", "main", "i", 5, data)
     defaults = Defaults("mock", "mock-1", 100)
     for shown in (row(record, defaults), status_row(record, defaults, 10)):
@@ -117,7 +117,7 @@ def test_a_row_takes_any_record_that_somebody_stored(data: dict[str, Any]) -> No
         assert shown["totalTokensFresh"] is False
 
 
-def test_how_full_a_session_is_is_counted() -> None:
+def test_session_row_shows_context_usage() -> None:
     data = {"totalTokens": 25, "totalTokensFresh": True, "contextTokens": 200, "systemSent": True}
     shown = status_row(
         SessionRecord("agent:main:x", "main", "i", 5, data), Defaults("m", "m", 100), 10
@@ -126,7 +126,7 @@ def test_how_full_a_session_is_is_counted() -> None:
     assert shown["flags"] == ["system", "id:i"]
 
 
-def test_a_preview_shows_the_last_messages_cut(tmp_path: Path) -> None:
+def test_sessions_preview_shows_truncated_last_messages(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("a question", "a", "agent:main:x")
         await put(it, "agent:main:empty", 5)
@@ -151,7 +151,7 @@ def test_a_preview_shows_the_last_messages_cut(tmp_path: Path) -> None:
     run(body, tmp_path, answer("w" * 500))
 
 
-def test_a_session_is_resolved_by_one_thing_that_names_it(tmp_path: Path) -> None:
+def test_sessions_resolve_needs_exactly_one_name(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await put(it, "agent:main:x", 7, label="Taxes")
         for asked in ({"key": "x"}, {"sessionId": "id-7"}, {"label": "Taxes"}):
@@ -164,7 +164,7 @@ def test_a_session_is_resolved_by_one_thing_that_names_it(tmp_path: Path) -> Non
     run(body, tmp_path)
 
 
-def test_settings_are_changed_by_their_rules(tmp_path: Path) -> None:
+def test_sessions_patch_applies_rules_of_settings(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         async def patch(**fields: Any) -> dict[str, Any]:
             entry: dict[str, Any] = (await it.ask("sessions.patch", key="x", **fields))["entry"]
@@ -203,7 +203,9 @@ def test_settings_are_changed_by_their_rules(tmp_path: Path) -> None:
         ({"owner": True}, "owner"),
     ],
 )
-def test_a_wrong_setting_changes_nothing(fields: dict[str, Any], why: str, tmp_path: Path) -> None:
+def test_sessions_patch_invalid_value_changes_nothing(
+    fields: dict[str, Any], why: str, tmp_path: Path
+) -> None:
     async def body(it: World) -> None:
         await put(it, "agent:main:other", 5, label="Taken")
         with pytest.raises(HomarusError, match=why):
@@ -213,7 +215,7 @@ def test_a_wrong_setting_changes_nothing(fields: dict[str, Any], why: str, tmp_p
     run(body, tmp_path)
 
 
-def test_a_model_is_chosen_and_the_usual_one_is_no_choice(tmp_path: Path) -> None:
+def test_sessions_patch_default_model_clears_choice(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         chosen = await it.ask(
             "sessions.patch", key="x", model="openai/gpt-5.2", thinkingLevel="xhigh"
@@ -228,7 +230,7 @@ def test_a_model_is_chosen_and_the_usual_one_is_no_choice(tmp_path: Path) -> Non
     run(body, tmp_path)
 
 
-def test_who_opened_a_subagents_session_is_said_once(tmp_path: Path) -> None:
+def test_sessions_patch_spawned_by_is_immutable(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         key = "agent:main:subagent:1"
         first = await it.ask("sessions.patch", key=key, spawnedBy="agent:main:main", spawnDepth=1)
@@ -241,11 +243,11 @@ def test_who_opened_a_subagents_session_is_said_once(tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_a_reset_stops_the_run_and_keeps_the_settings(tmp_path: Path) -> None:
+def test_sessions_reset_stops_run_and_keeps_settings(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("sessions.patch", key="main", label="Main", thinkingLevel="low")
         await it.send("hi", "a")
-        before = (await it.app.session("agent:main:main")).session_id
+        before = (await it.app.control.load("agent:main:main")).session_id
         await it.ask("chat.send", sessionKey="main", message="long", idempotencyKey="b")
         await it.ask("chat.send", sessionKey="main", message="queued", idempotencyKey="c")
         await it.asked(2)
@@ -253,8 +255,10 @@ def test_a_reset_stops_the_run_and_keeps_the_settings(tmp_path: Path) -> None:
         entry = done["entry"]
         assert entry["sessionId"] != before and entry["label"] == "Main"
         assert (entry["thinkingLevel"], entry["totalTokens"]) == ("low", 0)
-        assert it.app.live_runs() == () and not it.gateway.memo.runs.of("agent:main:main")
-        assert (await it.app.session("agent:main:main")).messages == []
+        assert it.app.control.active_runs() == () and not it.gateway.runs.for_session(
+            "agent:main:main"
+        )
+        assert (await it.app.control.load("agent:main:main")).messages == []
         await it.store.flush()
         folder = it.app.paths.sessions_dir("main")
         assert [f for f in folder.iterdir() if f"{before}.jsonl.reset." in f.name]
@@ -262,7 +266,7 @@ def test_a_reset_stops_the_run_and_keeps_the_settings(tmp_path: Path) -> None:
     run(body, tmp_path, answer("one"), Hang())
 
 
-def test_a_deleted_session_is_gone_and_its_transcript_put_aside(tmp_path: Path) -> None:
+def test_sessions_delete_archives_transcript(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("hi", "a", "agent:main:x")
         gone = await it.ask("sessions.delete", key="agent:main:x")
@@ -274,12 +278,12 @@ def test_a_deleted_session_is_gone_and_its_transcript_put_aside(tmp_path: Path) 
         again = await it.ask("sessions.delete", key="agent:main:x")
         assert again == {"ok": True, "key": "agent:main:x", "deleted": False, "archived": []}
         await it.send("hi again", "b", "agent:main:x")
-        assert len((await it.app.session("agent:main:x")).messages) == 2
+        assert len((await it.app.control.load("agent:main:x")).messages) == 2
 
     run(body, tmp_path, answer("one"), answer("two"))
 
 
-def test_a_kept_transcript_stays_where_it_is(tmp_path: Path) -> None:
+def test_sessions_delete_can_keep_transcript(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("hi", "a", "agent:main:x")
         record = await it.app.store.session("agent:main:x")
@@ -292,7 +296,7 @@ def test_a_kept_transcript_stays_where_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["main", "agent:main:main", "AGENT:MAIN:MAIN"])
-def test_a_main_session_cannot_be_deleted(key: str, tmp_path: Path) -> None:
+def test_sessions_delete_of_main_session_is_refused(key: str, tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("hi", "a")
         with pytest.raises(InvalidRequest, match="Cannot delete the main session"):
@@ -301,7 +305,7 @@ def test_a_main_session_cannot_be_deleted(key: str, tmp_path: Path) -> None:
     run(body, tmp_path, answer("one"))
 
 
-def test_compacting_hides_the_past_from_the_model_and_loses_none_of_it(tmp_path: Path) -> None:
+def test_sessions_compact_hides_old_messages_from_model(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         for n in range(6):
             await it.send(f"question {n}", f"r{n}")
@@ -319,7 +323,7 @@ def test_compacting_hides_the_past_from_the_model_and_loses_none_of_it(tmp_path:
     run(body, tmp_path, *[answer("x")] * 7)
 
 
-def test_nothing_to_compact_is_said(tmp_path: Path) -> None:
+def test_sessions_compact_without_transcript_says_so(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         none = await it.ask("sessions.compact", key="never")
         assert (none["compacted"], none["reason"]) == (False, "no sessionId")
@@ -329,9 +333,9 @@ def test_nothing_to_compact_is_said(tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_words_put_in_between_a_call_and_its_result_do_not_part_them(tmp_path: Path) -> None:
+def test_message_injected_between_call_and_result_follows_both(tmp_path: Path) -> None:
     async def body(it: World) -> None:
-        session = await it.app.session("agent:main:main")
+        session = await it.app.control.load("agent:main:main")
         call = ToolCall("c1", "read", {"path": "x"})
         await session.begin(user("look", at_ms=1), provider="mock", model="mock-1")
         await session.append(answer(call))

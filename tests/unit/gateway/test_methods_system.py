@@ -11,9 +11,10 @@ import pytest
 
 from homarus.core.errors import InvalidRequest
 from homarus.core.message import ToolCall
-from homarus.gateway.memo import MAX_ANSWERS, MAX_ENDED, Answers, Runs
+from homarus.gateway.idempotency import MAX_ANSWERS, IdempotencyCache
 from homarus.gateway.methods import UNBUILT
 from homarus.gateway.pairing import Ask
+from homarus.gateway.run_tracker import MAX_ENDED, RunTracker
 from homarus.gateway.spending import Spending
 from homarus.sessions.notices import MAX_NOTICES, Notices
 from homarus.sessions.usage import summarise
@@ -22,7 +23,7 @@ from homarus.testing.clock import FakeClock
 from tests.unit.gateway.world import World, answer, run
 
 
-def test_health_is_kept_for_a_minute_unless_it_is_probed(tmp_path: Path) -> None:
+def test_health_is_cached_for_a_minute_unless_probed(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         first = await it.ask("health")
         await it.send("hi", "a")
@@ -36,7 +37,7 @@ def test_health_is_kept_for_a_minute_unless_it_is_probed(tmp_path: Path) -> None
     run(body, tmp_path, answer("x"))
 
 
-def test_status_counts_what_is_not_built_and_hides_paths_from_who_may_not_see(
+def test_status_counts_unimplemented_and_hides_paths_without_admin(
     tmp_path: Path,
 ) -> None:
     async def body(it: World) -> None:
@@ -51,7 +52,7 @@ def test_status_counts_what_is_not_built_and_hides_paths_from_who_may_not_see(
     run(body, tmp_path, answer("x"))
 
 
-def test_a_device_that_is_told_of_is_listed(tmp_path: Path) -> None:
+def test_system_event_of_a_device_adds_it_to_presence(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         said = {"text": "Node: Kitchen", "host": "kitchen", "mode": "node", "lastInputSeconds": 5}
         assert await it.ask("system-event", said) == {"ok": True}
@@ -62,7 +63,7 @@ def test_a_device_that_is_told_of_is_listed(tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_a_notice_waits_for_the_next_message_and_goes_once(tmp_path: Path) -> None:
+def test_system_event_is_delivered_once_with_the_next_message(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.ask("system-event", text="The door\nis open")
         await it.ask("system-event", text="The door\nis open")
@@ -79,7 +80,7 @@ def test_a_notice_waits_for_the_next_message_and_goes_once(tmp_path: Path) -> No
     run(body, tmp_path, answer("x"), answer("y"))
 
 
-def test_wake_now_asks_the_agent_at_once(tmp_path: Path) -> None:
+def test_wake_now_starts_a_run_at_once(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         assert await it.ask("wake", mode="now", text="Fire!") == {"ok": True}
         await it.asked(1)
@@ -101,40 +102,40 @@ def test_notices_are_bounded() -> None:
     assert len(notices._waiting) == 200
 
 
-def test_answers_are_forgotten_after_a_while_and_never_too_many() -> None:
+def test_idempotency_cache_is_bounded_in_time_and_size() -> None:
     async def main() -> None:
         clock = FakeClock()
-        answers = Answers(clock)
-        answers.put("a", {"runId": "a"})
+        answers = IdempotencyCache(clock)
+        answers.save("a", {"runId": "a"})
         await clock.advance(299)
         assert answers.get("a") == {"runId": "a"}
         await clock.advance(2)
         assert answers.get("a") is None
         for n in range(MAX_ANSWERS + 50):
-            answers.put(f"k{n}", n)
-        assert len(answers._kept) == MAX_ANSWERS
+            answers.save(f"k{n}", n)
+        assert len(answers._answers) == MAX_ANSWERS
         assert answers.get("k0") is None and answers.get(f"k{MAX_ANSWERS + 49}") is not None
 
     asyncio.run(main())
 
 
-def test_ended_runs_are_kept_ten_minutes_and_never_too_many() -> None:
+def test_ended_runs_are_kept_ten_minutes_and_bounded() -> None:
     async def main() -> None:
         clock = FakeClock()
-        runs = Runs(clock)
-        runs.note("a", None, dropped=True)
+        runs = RunTracker(clock)
+        runs.record_end("a", None, dropped=True)
         ended = await runs.wait("a", 0)
         assert ended and ended.status == "timeout"
         await clock.advance(601)
         assert await runs.wait("a", 0) is None
         for n in range(MAX_ENDED + 10):
-            runs.note(f"r{n}", None)
+            runs.record_end(f"r{n}", None)
         assert len(runs._ended) == MAX_ENDED
 
     asyncio.run(main())
 
 
-def test_models_are_those_that_may_be_chosen(tmp_path: Path) -> None:
+def test_models_list_contains_the_allowed_models(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         (model,) = (await it.ask("models.list"))["models"]
         assert (model["provider"], model["id"]) == ("mock", "mock-1")
@@ -143,7 +144,7 @@ def test_models_are_those_that_may_be_chosen(tmp_path: Path) -> None:
     run(body, tmp_path, config={"agents": {"defaults": allowed}})
 
 
-def test_the_log_is_read_from_where_one_left_off(tmp_path: Path) -> None:
+def test_logs_tail_continues_from_the_cursor(tmp_path: Path) -> None:
     log = tmp_path / "homarus.log"
 
     async def body(it: World) -> None:
@@ -162,7 +163,7 @@ def test_the_log_is_read_from_where_one_left_off(tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_the_log_is_bounded_and_begins_with_a_whole_line(tmp_path: Path) -> None:
+def test_logs_tail_is_bounded_and_starts_with_a_complete_line(tmp_path: Path) -> None:
     log = tmp_path / "homarus.log"
 
     async def body(it: World) -> None:
@@ -180,7 +181,7 @@ def test_the_log_is_bounded_and_begins_with_a_whole_line(tmp_path: Path) -> None
     run(body, tmp_path)
 
 
-def test_secrets_in_the_log_are_blotted_out(tmp_path: Path) -> None:
+def test_logs_tail_redacts_secrets(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         (tmp_path / "homarus.log").write_text('{"m": "apiKey=sk-abcdefghijklmnop"}\n')
         (line,) = (await it.ask("logs.tail"))["lines"]
@@ -189,7 +190,7 @@ def test_secrets_in_the_log_are_blotted_out(tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_only_a_plain_file_is_read_as_the_log(tmp_path: Path) -> None:
+def test_logs_tail_reads_only_a_regular_file(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret\n")
     (tmp_path / "homarus.log").symlink_to(tmp_path / "secret")
 
@@ -210,7 +211,7 @@ def day(at_ms: int) -> str:
     return str(datetime.fromtimestamp(at_ms / 1000).astimezone().date())
 
 
-def test_what_it_costs_is_summed_by_day_session_and_model(tmp_path: Path) -> None:
+def test_usage_is_summed_by_day_session_and_model(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("one", "a", "agent:main:x")
         await it.send("two", "b", "agent:main:y")
@@ -245,7 +246,7 @@ def test_what_it_costs_is_summed_by_day_session_and_model(tmp_path: Path) -> Non
         {"startDate": "yesterday"},
     ],
 )
-def test_days_that_are_none_are_refused(asked: dict[str, Any], tmp_path: Path) -> None:
+def test_usage_with_invalid_days_is_refused(asked: dict[str, Any], tmp_path: Path) -> None:
     async def body(it: World) -> None:
         for method in ("usage.cost", "sessions.usage"):
             with pytest.raises(InvalidRequest):
@@ -254,7 +255,7 @@ def test_days_that_are_none_are_refused(asked: dict[str, Any], tmp_path: Path) -
     run(body, tmp_path)
 
 
-def test_a_transcript_is_summed_up_once(tmp_path: Path) -> None:
+def test_usage_reads_a_transcript_once(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         await it.send("one", "a")
         record = await it.app.store.session("agent:main:main")
@@ -275,7 +276,7 @@ def test_a_transcript_is_summed_up_once(tmp_path: Path) -> None:
      {"role": "assistant", "usage": {"input": "x", "cost": {"total": float("inf")}}},
      {"role": "assistant", "content": [{"type": "toolCall", "name": 5}], "provider": ["x"]}],
 )  # fmt: skip
-def test_any_message_can_be_summed_up(message: Any) -> None:
+def test_usage_sums_any_stored_message(message: Any) -> None:
     entry = Entry("a", None, "message", 10**18, {"message": message})
     from homarus.gateway.spending import day_of
 
@@ -283,7 +284,7 @@ def test_any_message_can_be_summed_up(message: Any) -> None:
     assert summary.whole.spent.usage.cost == 0
 
 
-def test_devices_are_let_in_sent_away_and_given_tokens(tmp_path: Path) -> None:
+def test_devices_are_approved_rejected_and_given_tokens(tmp_path: Path) -> None:
     async def body(it: World) -> None:
         devices = it.gateway.gate.devices
         asks = [
@@ -315,10 +316,10 @@ def test_devices_are_let_in_sent_away_and_given_tokens(tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def test_long_answers_are_kept_within_a_budget() -> None:
-    answers = Answers(FakeClock())
+def test_idempotency_cache_keeps_long_answers_within_a_budget() -> None:
+    answers = IdempotencyCache(FakeClock())
     for n in range(10):
-        answers.put(f"k{n}", {"n": n}, 1_000_000)
-    answers.put("k9", {"n": 9}, 1_000_000)
+        answers.save(f"k{n}", {"n": n}, 1_000_000)
+    answers.save("k9", {"n": 9}, 1_000_000)
     assert answers.get("k1") is None and answers.get("k2") == {"n": 2}
-    assert len(answers._kept) == 8
+    assert len(answers._answers) == 8

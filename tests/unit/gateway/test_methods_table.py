@@ -52,13 +52,13 @@ def shape_name(method: str) -> str:
     return NAMED.get(method) or "".join(word[0].upper() + word[1:] for word in words) + "Params"
 
 
-def test_every_method_needs_the_scope_of_the_protocol() -> None:
+def test_method_scopes_match_the_protocol() -> None:
     expected = {name: scope for scope, names in SCOPES.items() for name in names.split()}
     assert {name: method.scope for name, method in METHODS.items()} == expected
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-def test_params_have_the_names_of_the_protocol_and_its_idea_of_what_must_be_there(
+def test_method_params_match_the_protocol_names_and_required_keys(
     method: Method,
 ) -> None:
     shape = SHAPES.get(shape_name(method.name))
@@ -79,12 +79,12 @@ def test_params_have_the_names_of_the_protocol_and_its_idea_of_what_must_be_ther
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-def test_every_method_says_what_it_does(method: Method) -> None:
+def test_method_docstring_is_present(method: Method) -> None:
     assert (method.run.__doc__ or "").strip().endswith(".")
     assert method.params.__doc__
 
 
-def test_a_caller_without_the_scope_is_refused_before_anything_else(tmp_path: Path) -> None:
+def test_caller_without_scope_is_refused_first(tmp_path: Path) -> None:
     async def main() -> None:
         async with world(tmp_path) as it:
             for method in METHODS.values():
@@ -97,7 +97,7 @@ def test_a_caller_without_the_scope_is_refused_before_anything_else(tmp_path: Pa
     asyncio.run(main())
 
 
-def test_nothing_a_client_says_of_itself_makes_it_more_than_it_is(tmp_path: Path) -> None:
+def test_caller_claims_never_raise_its_permissions(tmp_path: Path) -> None:
     async def main() -> None:
         async with world(tmp_path, [answer("hi")]) as it:
             params = {"sessionKey": "main", "message": "hi", "idempotencyKey": "a"}
@@ -165,7 +165,7 @@ def requests(draw: st.DrawFn) -> tuple[str, Any]:
     database=None,
 )
 @given(st.lists(requests(), min_size=10, max_size=40))
-def test_no_params_make_a_method_fail_in_a_way_that_is_not_an_answer(
+def test_any_params_are_answered_with_result_or_protocol_error(
     asked: list[tuple[str, Any]],
 ) -> None:
     async def main(folder: Path) -> None:
@@ -182,7 +182,7 @@ def test_no_params_make_a_method_fail_in_a_way_that_is_not_an_answer(
         asyncio.run(main(Path(folder)))
 
 
-def test_a_caller_is_what_the_handshake_made_of_it() -> None:
+def test_caller_equals_what_the_handshake_made() -> None:
     caller = Caller("c", "cli", "cli", scopes=frozenset({"operator.write"}))
     assert caller.may("read") and caller.may("write") and not caller.may("admin")
     assert not Caller("c", "cli", "cli").may("read")

@@ -1,4 +1,4 @@
-"""Every golden talk comes out as it is written down."""
+"""Every golden scenario has the recorded output."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_talk_comes_out_as_it_is_written_down(name: str, tmp_path: Path) -> None:
+def test_recorded_conversation_is_reproduced(name: str, tmp_path: Path) -> None:
     written = read(name)
     played = asyncio.run(replay(written, tmp_path))
     if os.environ.get("GOLDEN"):
@@ -32,5 +32,5 @@ def test_a_talk_comes_out_as_it_is_written_down(name: str, tmp_path: Path) -> No
     assert played == read(name)
 
 
-def test_there_are_talks() -> None:
+def test_recorded_conversations_exist() -> None:
     assert len(NAMES) >= 6

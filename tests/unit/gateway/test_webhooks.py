@@ -89,7 +89,7 @@ def serve(folder: Path, scene: Callable[[Line], Coroutine[Any, Any, None]]) -> N
     play(folder, main)
 
 
-def test_who_knows_the_secret_is_heard_whatever_name_it_calls_us_by(tmp_path: Path) -> None:
+def test_webhook_with_the_secret_is_accepted_under_any_host(tmp_path: Path) -> None:
     async def scene(line: Line) -> None:
         assert await line.post(KNOWN, JSON) == 200
         assert line.ear.heard == [BODY]
@@ -97,7 +97,7 @@ def test_who_knows_the_secret_is_heard_whatever_name_it_calls_us_by(tmp_path: Pa
     serve(tmp_path, scene)
 
 
-def test_one_connection_carries_many_requests(tmp_path: Path) -> None:
+def test_webhook_connection_carries_many_requests(tmp_path: Path) -> None:
     async def scene(line: Line) -> None:
         async with line.call() as phone:
             for secret in (KNOWN, "X-A: b", KNOWN):
@@ -108,7 +108,7 @@ def test_one_connection_carries_many_requests(tmp_path: Path) -> None:
     serve(tmp_path, scene)
 
 
-def test_a_stranger_is_refused_before_its_body_is_read(
+def test_webhook_without_secret_is_refused_before_its_body_is_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -129,7 +129,7 @@ def test_a_stranger_is_refused_before_its_body_is_read(
     assert len(told) == 1 and SECRET not in caplog.text
 
 
-def test_a_secret_in_the_address_is_refused(tmp_path: Path) -> None:
+def test_webhook_with_secret_in_the_url_is_refused(tmp_path: Path) -> None:
     async def scene(line: Line) -> None:
         for query in (f"?token={SECRET}", f"?a=b&secret={SECRET}"):
             assert await line.post(JSON, path=PATH + query) == 400
@@ -139,7 +139,7 @@ def test_a_secret_in_the_address_is_refused(tmp_path: Path) -> None:
     serve(tmp_path, scene)
 
 
-def test_a_page_may_not_call(tmp_path: Path) -> None:
+def test_webhook_from_a_page_is_refused(tmp_path: Path) -> None:
     async def scene(line: Line) -> None:
         assert await line.post(KNOWN, JSON, "Origin: https://evil.example") == 403
         assert await line.post(KNOWN, JSON, "Sec-Fetch-Mode: no-cors") == 403
@@ -150,7 +150,7 @@ def test_a_page_may_not_call(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["/hook", "/hook/test/", "/hook/test/x", "/Hook/test", "/%68ook/test"]
 )
-def test_a_path_is_the_path_and_no_other(tmp_path: Path, path: str) -> None:
+def test_webhook_path_must_match_exactly(tmp_path: Path, path: str) -> None:
     async def scene(line: Line) -> None:
         assert await line.post(KNOWN, JSON, path=path) in {401, 403, 404}
         assert line.ear.admitted == []
@@ -158,7 +158,7 @@ def test_a_path_is_the_path_and_no_other(tmp_path: Path, path: str) -> None:
     serve(tmp_path, scene)
 
 
-def test_only_posts_are_for_the_account(tmp_path: Path) -> None:
+def test_webhook_accepts_only_post(tmp_path: Path) -> None:
     async def scene(line: Line) -> None:
         for verb in ("GET", "PUT", "DELETE", "OPTIONS"):
             async with line.call() as phone:
@@ -169,7 +169,7 @@ def test_only_posts_are_for_the_account(tmp_path: Path) -> None:
     serve(tmp_path, scene)
 
 
-def test_a_body_that_is_said_to_be_too_large_is_refused_at_once(tmp_path: Path) -> None:
+def test_webhook_declared_too_large_is_refused_at_once(tmp_path: Path) -> None:
     async def scene(line: Line) -> None:
         for size in (MAX_BYTES + 1, 1 << 30, 10**19):
             async with line.call() as phone:
@@ -180,7 +180,7 @@ def test_a_body_that_is_said_to_be_too_large_is_refused_at_once(tmp_path: Path) 
     serve(tmp_path, scene)
 
 
-def test_a_body_that_grows_too_large_is_cut(tmp_path: Path) -> None:
+def test_webhook_body_that_grows_too_large_is_cut(tmp_path: Path) -> None:
     async def scene(line: Line) -> None:
         async with line.call() as phone:
             phone.say("Transfer-Encoding: chunked", KNOWN, JSON)
@@ -196,7 +196,7 @@ def test_a_body_that_grows_too_large_is_cut(tmp_path: Path) -> None:
     serve(tmp_path, scene)
 
 
-def test_who_sends_on_after_the_answer_is_hung_up_on(tmp_path: Path) -> None:
+def test_webhook_client_sending_after_the_answer_is_disconnected(tmp_path: Path) -> None:
     async def scene(line: Line) -> None:
         async with line.call() as phone:
             phone.say(f"Content-Length: {1 << 30}", KNOWN, JSON)
@@ -208,7 +208,7 @@ def test_who_sends_on_after_the_answer_is_hung_up_on(tmp_path: Path) -> None:
     serve(tmp_path, scene)
 
 
-def test_half_a_body_is_none(tmp_path: Path) -> None:
+def test_webhook_with_incomplete_body_is_dropped(tmp_path: Path) -> None:
     async def scene(line: Line) -> None:
         for framing, half in (
             ("Content-Length: 10", b'{"a":'),
@@ -227,7 +227,7 @@ def test_half_a_body_is_none(tmp_path: Path) -> None:
     serve(tmp_path, scene)
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
+def test_webhook_body_that_never_comes_times_out(tmp_path: Path) -> None:
     async def scene(line: Line) -> None:
         vars(line.site)["_webhooks"] = Webhooks(SystemClock(), body_s=0.01)
         async with line.call() as phone:
@@ -248,7 +248,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
         ("Transfer-Encoding: chunked, gzip",),
     ],
 )
-def test_a_body_of_two_lengths_or_of_none_ends_the_connection(
+def test_webhook_with_two_or_no_lengths_closes_the_connection(
     tmp_path: Path, framing: tuple[str, ...]
 ) -> None:
     async def scene(line: Line) -> None:
@@ -261,7 +261,7 @@ def test_a_body_of_two_lengths_or_of_none_ends_the_connection(
     serve(tmp_path, scene)
 
 
-def test_nonsense_in_a_body_is_400_and_nobody_sees_a_traceback(
+def test_webhook_with_invalid_body_returns_400_without_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(line: Line) -> None:
@@ -279,7 +279,7 @@ def test_nonsense_in_a_body_is_400_and_nobody_sees_a_traceback(
     assert "Traceback" not in caplog.text and "Fatal" not in caplog.text
 
 
-def test_compressed_bodies_and_other_kinds_are_refused(tmp_path: Path) -> None:
+def test_webhook_with_encoding_or_other_content_type_is_refused(tmp_path: Path) -> None:
     async def scene(line: Line) -> None:
         bomb = gzip.compress(b"0" * 50_000_000)
         assert await line.post(KNOWN, JSON, "Content-Encoding: gzip", body=bomb) == 415
@@ -293,7 +293,7 @@ def test_compressed_bodies_and_other_kinds_are_refused(tmp_path: Path) -> None:
     serve(tmp_path, scene)
 
 
-def test_what_cannot_be_kept_is_offered_again(
+def test_webhook_that_cannot_be_stored_returns_503(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(line: Line) -> None:
@@ -310,7 +310,7 @@ def test_what_cannot_be_kept_is_offered_again(
     assert "the disk is full" in caplog.text and "Traceback" not in caplog.text
 
 
-def test_a_bug_in_an_account_is_500_and_in_the_log(
+def test_webhook_with_bug_in_account_returns_500_and_logs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(line: Line) -> None:
@@ -323,7 +323,7 @@ def test_a_bug_in_an_account_is_500_and_in_the_log(
     assert "a bug" in caplog.text
 
 
-def test_requests_under_way_are_bounded_and_the_rest_comes_again(tmp_path: Path) -> None:
+def test_webhooks_in_flight_are_bounded_and_excess_gets_503(tmp_path: Path) -> None:
     async def scene(line: Line) -> None:
         line.ear.open.clear()
         statuses: list[int] = []
@@ -348,7 +348,7 @@ def test_requests_under_way_are_bounded_and_the_rest_comes_again(tmp_path: Path)
     serve(tmp_path, scene)
 
 
-def test_a_gateway_that_starts_says_come_again(tmp_path: Path) -> None:
+def test_webhook_during_startup_returns_503_with_retry_after(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         from tests.unit.gateway.test_gateway_http import get
 

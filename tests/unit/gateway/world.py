@@ -101,23 +101,31 @@ class World:
         store: SqliteStore,
     ) -> None:
         self.app, self.gateway, self.model = app, gateway, model
+        self.services = app.gateway_services()
         self.clock, self.store = clock, store
         self.accepted: list[Json] = []
 
-    def caller(self, *scopes: str) -> Caller:
+    def caller(self, *scopes: str, client: str = "openclaw-control-ui") -> Caller:
         return Caller(
             conn_id="conn-1",
-            client_id="cli",
-            mode="cli",
+            client_id=client,
+            mode="cli" if client == "cli" else "webchat",
             device_id="d" * 64,
             scopes=frozenset(f"operator.{scope}" for scope in scopes) or ADMIN,
             caps=frozenset({"tool-events"}),
         )
 
-    async def ask(self, method: str, params: Json = None, *scopes: str, **named: Json) -> Json:
-        """One request; `named` are params, in the wire's spelling."""
-        caller = self.caller(*scopes)
-        call = Call(self.app, self.gateway, caller, "1", self.accepted.append)
+    async def ask(
+        self,
+        method: str,
+        params: Json = None,
+        *scopes: str,
+        client: str = "openclaw-control-ui",
+        **named: Json,
+    ) -> Json:
+        """Call a method as `client`; `named` are params, in the wire's spelling."""
+        caller = self.caller(*scopes, client=client)
+        call = Call(self.services, self.gateway, caller, "1", self.accepted.append)
         return await METHODS[method](call, params if params is not None else named)
 
     async def send(self, text: str, run_id: str = "run-1", key: str = "main", **more: Json) -> Json:
@@ -133,7 +141,7 @@ class World:
 
     async def live(self, run_id: str) -> None:
         """Until a run is under way."""
-        await self._until(lambda: run_id in self.app.live_runs())
+        await self._until(lambda: run_id in self.app.control.active_runs())
 
     async def asked(self, times: int) -> None:
         """Until the model was asked so often, and began to answer."""
@@ -177,14 +185,14 @@ async def world(
             ask=nobody,
         )
         gateway = Recorder(gate=gate, methods=METHODS, unbuilt=UNBUILT, clock=clock)
-        running = group.create_task(gateway.run(app))
+        running = group.create_task(gateway.run(app.gateway_services()))
         await gateway.ready.wait()
         try:
             yield World(app, gateway, model, clock, store)
         finally:
-            while going := tuple(gateway.memo.runs._going.values()):  # what hangs is stopped
+            while going := tuple(gateway.runs._pending.values()):  # what hangs is stopped
                 for run in going:
-                    app.abort(run.session_key)
+                    app.control.stop_now(run.session_key)
                 await asyncio.sleep(0.001)
             app.stop()
             running.cancel()

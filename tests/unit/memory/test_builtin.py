@@ -65,7 +65,7 @@ def first_path(backend: Builtin, text: str, ask: Ask | None = None) -> str:
     return backend.search(text, ask or Ask()).results[0].path
 
 
-def test_status_says_what_is_indexed_by_what_and_why(tmp_path: Path) -> None:
+def test_status_after_sync_reports_counts_provider_and_reason(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", "# Facts\n- The walrus is called Otto.\n- Ada lives in Kiel.\n")
     with opened(place, Hashes()) as backend:
@@ -80,7 +80,7 @@ def test_status_says_what_is_indexed_by_what_and_why(tmp_path: Path) -> None:
     assert (after.fallback, after.notes) == (None, ())
 
 
-def test_an_index_is_dirty_when_a_file_changed_came_or_went(tmp_path: Path) -> None:
+def test_status_file_changed_added_or_removed_is_dirty(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", "- The walrus is called Otto.\n")
     with opened(place) as backend:
@@ -98,7 +98,7 @@ def test_an_index_is_dirty_when_a_file_changed_came_or_went(tmp_path: Path) -> N
         assert not backend.status().dirty
 
 
-def test_what_is_skipped_is_told_by_name(tmp_path: Path) -> None:
+def test_sync_skipped_files_are_named_in_notes(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     (place.workspace / "memory" / "link.md").symlink_to(tmp_path / "elsewhere.md")
     (place.workspace / "memory" / "zeros.md").write_bytes(b"\0" * 100)
@@ -111,7 +111,7 @@ def test_what_is_skipped_is_told_by_name(tmp_path: Path) -> None:
     assert "some bytes are not UTF-8 in memory/latin.md" in told
 
 
-def test_of_many_skipped_files_twenty_are_named() -> None:
+def test_notes_many_skipped_files_names_twenty() -> None:
     skipped = tuple(Skipped(f"memory/{number}.md", "is a link") for number in range(25))
     (told,) = notes_of(Report(skipped=skipped))
     assert "memory/19.md" in told
@@ -119,7 +119,7 @@ def test_of_many_skipped_files_twenty_are_named() -> None:
     assert told.endswith("and 5 more")
 
 
-def test_every_note_has_an_owner_and_an_audience(tmp_path: Path) -> None:
+def test_sync_every_note_gets_owner_and_audience(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", "- The safe is behind the walrus.\n")
     note(place, "memory/shared/rules.md", "- The walrus is fed at noon.\n")
@@ -137,9 +137,7 @@ def test_every_note_has_an_owner_and_an_audience(tmp_path: Path) -> None:
 # --- vectors that fail
 
 
-def test_an_embedder_that_fails_at_indexing_leaves_the_words(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_sync_embedder_fails_keeps_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     place, embedder = place_at(tmp_path), Hashes()
     embedder.failure = ProviderError("no more money")
     note(place, "MEMORY.md", "- The walrus is called Otto.\n")
@@ -154,7 +152,7 @@ def test_an_embedder_that_fails_at_indexing_leaves_the_words(
     assert caplog.text.count("no more money") == 1
 
 
-def test_an_embedder_that_fails_at_a_question_leaves_the_words(
+def test_search_embedder_fails_compares_words(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     place, embedder = place_at(tmp_path), Hashes()
@@ -171,7 +169,7 @@ def test_an_embedder_that_fails_at_a_question_leaves_the_words(
     assert caplog.text.count("the service is away") == 1
 
 
-def test_vectors_of_another_model_are_never_compared(tmp_path: Path) -> None:
+def test_search_vectors_of_other_model_are_not_compared(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", "- The walrus is called Otto.\n")
     with opened(place, Hashes("old")) as backend:
@@ -196,7 +194,7 @@ class Nameless(Hashes):
         pass
 
 
-def test_an_embedder_that_cannot_say_what_it_is_leaves_the_words(tmp_path: Path) -> None:
+def test_sync_embedder_without_model_keeps_words(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", "- The walrus is called Otto.\n")
     with opened(place, Nameless()) as backend:
@@ -212,7 +210,7 @@ def choosing(*found: Choice) -> Callable[[Place, Paying, Mapping[str, str]], Cho
     return lambda _place, _spent, _without: left.pop(0)
 
 
-def test_the_named_fallback_stands_in_for_a_provider_that_fails(
+def test_sync_provider_fails_uses_configured_fallback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = Hashes("first"), Hashes("second")
@@ -229,7 +227,7 @@ def test_the_named_fallback_stands_in_for_a_provider_that_fails(
     assert (first.closed, second.closed) == (1, 1)
 
 
-def test_what_could_not_be_had_is_looked_for_again_later(
+def test_selection_unavailable_embedder_is_retried_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = Choice(fallback=Fallback("openai", "there is no key"))
@@ -246,7 +244,7 @@ def test_what_could_not_be_had_is_looked_for_again_later(
             assert (answer.provider, answer.results[0].path) == (provider, "MEMORY.md")
 
 
-def test_words_alone_are_no_failure(tmp_path: Path) -> None:
+def test_search_provider_none_is_no_failure(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", "- The walrus is called Otto.\n")
     with opened(place) as backend:
@@ -276,7 +274,7 @@ def lose_words(monkeypatch: pytest.MonkeyPatch, *, times: int) -> list[int]:
     return left
 
 
-def test_an_index_that_does_not_find_its_newest_note_is_made_anew(
+def test_self_test_newest_note_not_found_rebuilds_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = lose_words(monkeypatch, times=1)
@@ -292,7 +290,7 @@ def test_an_index_that_does_not_find_its_newest_note_is_made_anew(
     assert "does not find MEMORY.md" in caplog.text
 
 
-def test_an_index_that_never_finds_it_complains_aloud(
+def test_self_test_still_failing_after_rebuild_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     lose_words(monkeypatch, times=9)
@@ -308,7 +306,7 @@ def test_an_index_that_never_finds_it_complains_aloud(
 
 
 @pytest.mark.parametrize("text", ["", "# \n", "...\n---\n", "a b c\n"])
-def test_a_note_without_words_is_no_reason_to_complain(tmp_path: Path, text: str) -> None:
+def test_self_test_note_without_words_passes(tmp_path: Path, text: str) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", text)
     with opened(place) as backend:
@@ -320,7 +318,7 @@ def test_a_note_without_words_is_no_reason_to_complain(tmp_path: Path, text: str
     "text",
     ["昨日は東京で会いました。\n", "Привет, как дела сегодня\n", "- https://example.org/a?b=c\n"],
 )
-def test_scripts_without_spaces_pass_the_test(tmp_path: Path, text: str) -> None:
+def test_self_test_scripts_without_spaces_pass(tmp_path: Path, text: str) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", text)
     with opened(place) as backend:
@@ -328,7 +326,7 @@ def test_scripts_without_spaces_pass_the_test(tmp_path: Path, text: str) -> None
         assert (backend.status().tested, backend.status().problem) == (True, "")
 
 
-def test_a_closed_backend_does_nothing_more(tmp_path: Path) -> None:
+def test_backend_closed_refuses_every_call(tmp_path: Path) -> None:
     backend = Builtin(place_at(tmp_path))
     backend.sync()
     backend.close()

@@ -79,9 +79,7 @@ def inner(parts: list[str], cited: list[str]) -> list[tuple[str, str]]:
     st.lists(note, min_size=1, max_size=4),
     st.lists(st.tuples(question, ask), min_size=3, max_size=8),
 )
-def test_every_cited_range_contains_what_it_cites(
-    notes: list[str], asked: list[tuple[str, Ask]]
-) -> None:
+def test_citation_range_contains_snippet(notes: list[str], asked: list[tuple[str, Ask]]) -> None:
     place = Path(tempfile.mkdtemp())
     try:
         (place / "memory").mkdir()

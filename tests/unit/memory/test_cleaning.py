@@ -14,7 +14,7 @@ from homarus.sessions.envelope import Rules, envelope, with_notes
 AT_MS = 1_771_322_400_000
 
 
-def test_an_envelope_is_taken_off() -> None:
+def test_clean_user_envelope_is_removed() -> None:
     inbound = Inbound(
         "1",
         Address("telegram", "42"),
@@ -44,7 +44,7 @@ def test_an_envelope_is_taken_off() -> None:
         ("   \n ", ""),
     ],
 )
-def test_what_a_person_said_is_left(told: str, said: str) -> None:
+def test_clean_user_keeps_user_text(told: str, said: str) -> None:
     assert clean_user(told) == said
 
 
@@ -60,11 +60,11 @@ def test_what_a_person_said_is_left(told: str, said: str) -> None:
         ("The meeting is at 5.", "The meeting is at 5."),
     ],
 )
-def test_what_the_agent_answered_is_left(told: str, said: str) -> None:
+def test_clean_assistant_keeps_answer_text(told: str, said: str) -> None:
     assert clean_assistant(told) == said
 
 
-def test_secrets_are_blotted_out() -> None:
+def test_clean_secrets_are_redacted() -> None:
     key = "sk-" + "a1B2" * 8
     for clean in (clean_user, clean_assistant):
         told = clean(f"my key is {key}, keep it")
@@ -73,7 +73,7 @@ def test_secrets_are_blotted_out() -> None:
 
 
 @given(st.text())
-def test_any_text_can_be_cleaned_and_nothing_hidden_is_left(text: str) -> None:
+def test_clean_any_text_leaves_nothing_invisible(text: str) -> None:
     for clean in (clean_user, clean_assistant):
         told = clean(text)
         assert told == told.strip()
@@ -84,7 +84,7 @@ def test_any_text_can_be_cleaned_and_nothing_hidden_is_left(text: str) -> None:
 @pytest.mark.parametrize(
     "unit", ["eyJaaaaa-", "<think>", " ", "[image ", "reply ", "NO_REPLY ", "[[reply_to:", "://a:"]
 )
-def test_a_long_message_is_cleaned_in_time_whatever_it_is_made_of(unit: str) -> None:
+def test_clean_long_message_finishes_in_time(unit: str) -> None:
     text = f"x{unit * (200_000 // len(unit))}y"
     began_s = time.process_time()
     clean_user(text)
@@ -92,7 +92,7 @@ def test_a_long_message_is_cleaned_in_time_whatever_it_is_made_of(unit: str) -> 
     assert time.process_time() - began_s < 15  # by the square it would be a minute
 
 
-def test_a_family_of_emoji_stays_together() -> None:
+def test_clean_emoji_sequence_stays_together() -> None:
     assert (
         clean_user("the \U0001f468\u200d\U0001f469 came") == "the \U0001f468\u200d\U0001f469 came"
     )

@@ -16,19 +16,19 @@ def hit(name: str, snippet: str = "", score: float = 0.0, vector: float = 0.0) -
     return Hit(name, f"memory/{name}.md", 1, 1, snippet or name, score=score, vector_score=vector)
 
 
-def test_results_that_say_the_same_are_spread() -> None:
+def test_diversify_similar_hits_are_spread() -> None:
     hits = [hit("a", "red lamp", 1.0), hit("b", "red lamp", 0.9), hit("c", "green tea", 0.5)]
     assert [one.id for one in spread(hits, 0.5)] == ["a", "c", "b"]
     assert spread(hits, 1.0) == hits
 
 
 @given(st.lists(st.floats(0, 1), max_size=6))
-def test_spreading_loses_nothing(scores: list[float]) -> None:
+def test_diversify_keeps_every_hit(scores: list[float]) -> None:
     hits = [hit(str(number), f"word{number % 2}", score) for number, score in enumerate(scores)]
     assert sorted(one.id for one in spread(hits)) == sorted(one.id for one in hits)
 
 
-def test_only_daily_notes_grow_old() -> None:
+def test_temporal_decay_applies_to_daily_notes_only() -> None:
     assert day_of("memory/2023-05-08.md") is not None
     for path in ("MEMORY.md", "memory/projects.md", "memory/2023-13-08.md", "x2023-05-08.md"):
         assert day_of(path) is None
@@ -37,11 +37,11 @@ def test_only_daily_notes_grow_old() -> None:
     assert found.score == 0.5
 
 
-def test_keywords_are_the_words_that_say_something() -> None:
+def test_keywords_drop_stop_words() -> None:
     assert extract_keywords("What is the colour of the LAMP, the lamp?") == ["colour", "lamp"]
     assert extract_keywords("東京 is it?") == ["東京"]
 
 
-def test_a_path_outside_memory_is_not_memory() -> None:
+def test_memory_path_outside_memory_is_rejected() -> None:
     assert not is_memory_path("notes/MEMORY.md.txt")
     assert is_memory_path("memory/deep/a.md")

@@ -39,7 +39,7 @@ def together(*work: threading.Thread) -> None:
         each.join()
 
 
-def test_threads_lose_nothing_even_as_the_file_is_made(tmp_path: Path) -> None:
+def test_write_note_concurrent_threads_lose_nothing(tmp_path: Path) -> None:
     place, failed = at(tmp_path), list[ToolError]()
 
     def write(who: str) -> None:
@@ -59,7 +59,7 @@ def test_threads_lose_nothing_even_as_the_file_is_made(tmp_path: Path) -> None:
     assert lines[:2] == ["# 2026-04-15", ""] and sorted(lines[2:]) == sorted(wanted)
 
 
-def test_programs_lose_nothing(tmp_path: Path) -> None:
+def test_write_note_concurrent_processes_lose_nothing(tmp_path: Path) -> None:
     asked = [[sys.executable, "-c", OTHER, str(tmp_path), who] for who in "ab"]
     running = [subprocess.Popen(each) for each in asked]
     assert [one.wait(60) for one in running] == [0, 0]
@@ -67,7 +67,7 @@ def test_programs_lose_nothing(tmp_path: Path) -> None:
     assert len(lines) == len(set(lines)) == 45
 
 
-def test_a_file_tool_that_edits_meanwhile_is_not_undone(tmp_path: Path) -> None:
+def test_write_note_during_file_tool_edit_keeps_both(tmp_path: Path) -> None:
     place, folder = at(tmp_path), Beneath(tmp_path)
     write_note(place, "begin", day=DAY)
     edited = list[str]()

@@ -1,23 +1,33 @@
 """Which embedder is taken, and what is said about it."""
 
+import importlib.metadata
 import json
 import shutil
 import sys
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from homarus.config.memory import MemorySearch, MemorySettings
+from homarus.config.memory import MemorySearch, MemorySettings, embedder_names
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
-from homarus.core.errors import AuthFailed, Unreachable
+from homarus.core.errors import AuthFailed, ConfigError, Unreachable
 from homarus.memory.base import Fallback
 from homarus.memory.embed import minilm
+from homarus.memory.embed.backends import (
+    EMBEDDERS,
+    AutoSelection,
+    AvailableEmbedder,
+    EmbedderRequest,
+)
 from homarus.memory.embed.base import Paid, close
 from homarus.memory.embed.choose import Chosen, choose
 from homarus.memory.embed.keys import read_accesses
+from homarus.memory.embed.wordllama import WordLlama
 from homarus.memory.place import Place, find_place
 from homarus.testing.clock import FakeClock
 from tests.unit.memory.embed_server import EmbedServer, Reply
@@ -56,14 +66,14 @@ def hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 # auto
 
 
-def test_static_words_are_taken_where_nothing_else_is(tmp_path: Path) -> None:
+def test_auto_nothing_configured_selects_wordllama(tmp_path: Path) -> None:
     chosen = take(place_of(tmp_path))
     assert chosen.provider == "wordllama"
     assert [one.provider for one in chosen.tried] == ["local", "openai", "gemini", "voyage"]
     assert chosen.sent_to == ""
 
 
-def test_without_anything_notes_are_searched_by_their_words(
+def test_auto_nothing_available_selects_words_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hide(monkeypatch, "wordllama")
@@ -73,7 +83,9 @@ def test_without_anything_notes_are_searched_by_their_words(
     assert chosen.problem == "" and chosen.fallback is None  # that is no failure
 
 
-def test_without_numpy_no_vendor_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_without_numpy_tries_no_vendor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hide(monkeypatch, "numpy")
     chosen = take(place_of(tmp_path, env={"OPENAI_API_KEY": KEY}))
     assert chosen.embedder is None
@@ -89,7 +101,7 @@ def test_without_numpy_no_vendor_is_asked(tmp_path: Path, monkeypatch: pytest.Mo
         ({"VOYAGE_API_KEY": KEY}, "voyage", "api.voyageai.com"),
     ],
 )  # fmt: skip
-def test_a_vendors_key_is_enough_and_it_is_said_that_notes_are_sent(
+def test_auto_vendor_key_selects_vendor_and_names_host(
     tmp_path: Path, env: dict[str, str], provider: str, host: str
 ) -> None:
     chosen = take(place_of(tmp_path, env=env))
@@ -101,7 +113,7 @@ def test_a_vendors_key_is_enough_and_it_is_said_that_notes_are_sent(
     assert chosen.embedder.model.dims in {1536, 768, 1024}
 
 
-def test_a_model_on_this_machine_comes_before_any_key(tmp_path: Path, minilm_folder: Path) -> None:
+def test_auto_local_model_precedes_vendor_keys(tmp_path: Path, minilm_folder: Path) -> None:
     place = place_of(tmp_path, env={"OPENAI_API_KEY": KEY})
     shutil.copytree(minilm_folder, minilm.folder_in(place.models_cache))
     chosen = take(place)
@@ -109,7 +121,7 @@ def test_a_model_on_this_machine_comes_before_any_key(tmp_path: Path, minilm_fol
     assert chosen.embedder and chosen.embedder.model.name == "all-MiniLM-L6-v2"
 
 
-def test_a_pulled_model_without_its_packages_is_passed_over(
+def test_auto_local_model_without_packages_is_skipped(
     tmp_path: Path, minilm_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = place_of(tmp_path, env={"VOYAGE_API_KEY": KEY})
@@ -120,7 +132,7 @@ def test_a_pulled_model_without_its_packages_is_passed_over(
     assert "package" in chosen.tried[0].outcome
 
 
-def test_the_originals_gguf_file_is_passed_over_and_named(tmp_path: Path) -> None:
+def test_auto_gguf_model_path_is_skipped_and_named(tmp_path: Path) -> None:
     search = {"local": {"modelPath": "~/models/embed.gguf"}}
     chosen = take(place_of(tmp_path, search, {"OPENAI_API_KEY": KEY}))
     assert chosen.provider == "openai"
@@ -130,7 +142,7 @@ def test_the_originals_gguf_file_is_passed_over_and_named(tmp_path: Path) -> Non
 # Named
 
 
-def test_none_and_vectors_that_are_off_are_words_alone(tmp_path: Path) -> None:
+def test_provider_none_or_vectors_disabled_selects_words_only(tmp_path: Path) -> None:
     for search in ({"provider": "none"}, {"store": {"vector": {"enabled": False}}}):
         chosen = take(place_of(tmp_path, search, {"OPENAI_API_KEY": KEY}))
         assert chosen.embedder is None
@@ -138,7 +150,7 @@ def test_none_and_vectors_that_are_off_are_words_alone(tmp_path: Path) -> None:
         assert chosen.problem == ""
 
 
-def test_a_provider_that_cannot_be_had_is_a_problem_and_not_silence(tmp_path: Path) -> None:
+def test_provider_unavailable_is_reported_as_problem(tmp_path: Path) -> None:
     told: list[str] = []
     chosen = choose(place_of(tmp_path, {"provider": "openai"}), tell=told.append)
     assert chosen.embedder is None
@@ -147,7 +159,7 @@ def test_a_provider_that_cannot_be_had_is_a_problem_and_not_silence(tmp_path: Pa
     assert told and "openai cannot be had" in told[0]
 
 
-def test_the_fallback_takes_its_place_and_that_is_said(tmp_path: Path) -> None:
+def test_provider_unavailable_uses_fallback_and_reports_it(tmp_path: Path) -> None:
     told: list[str] = []
     search = {"provider": "gemini", "fallback": "wordllama"}
     chosen = choose(place_of(tmp_path, search), tell=told.append)
@@ -157,7 +169,7 @@ def test_the_fallback_takes_its_place_and_that_is_said(tmp_path: Path) -> None:
     close(chosen.embedder)
 
 
-def test_a_fallback_has_its_own_address_and_model(tmp_path: Path) -> None:
+def test_fallback_uses_default_address_and_model(tmp_path: Path) -> None:
     search = {
         "provider": "local",
         "fallback": "voyage",
@@ -169,7 +181,7 @@ def test_a_fallback_has_its_own_address_and_model(tmp_path: Path) -> None:
     assert chosen.embedder and chosen.embedder.model.name == "voyage-3.5"
 
 
-def test_one_that_failed_is_chosen_around(tmp_path: Path) -> None:
+def test_selection_skips_providers_that_failed(tmp_path: Path) -> None:
     env = {"OPENAI_API_KEY": KEY, "VOYAGE_API_KEY": KEY}
     chosen = take(place_of(tmp_path, env=env), without={"openai": "the key was refused"})
     assert chosen.provider == "voyage"
@@ -178,7 +190,7 @@ def test_one_that_failed_is_chosen_around(tmp_path: Path) -> None:
     assert (named.embedder, named.fallback) == (None, Fallback("openai", "refused"))
 
 
-def test_fastembed_is_had_by_name_without_loading_it(tmp_path: Path) -> None:
+def test_fastembed_selected_by_name_is_not_imported(tmp_path: Path) -> None:
     pytest.importorskip("fastembed")
     chosen = take(place_of(tmp_path, {"provider": "fastembed"}))
     assert chosen.embedder
@@ -201,7 +213,7 @@ def serve(place: Place) -> tuple[Chosen, list[Paid]]:
     return chosen, paid
 
 
-def test_remotes_key_comes_first_and_then_the_configs_and_then_the_environments(
+def test_key_order_is_remote_then_config_then_environment(
     tmp_path: Path,
 ) -> None:
     with EmbedServer() as server:
@@ -222,7 +234,7 @@ def test_remotes_key_comes_first_and_then_the_configs_and_then_the_environments(
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini", "voyage", "ollama", "auto"])
-def test_what_chat_has_for_a_vendor_is_sent_to_nobody_else(tmp_path: Path, provider: str) -> None:
+def test_chat_credentials_are_not_sent_to_other_address(tmp_path: Path, provider: str) -> None:
     names = ("OPENAI_API_KEY", "GEMINI_API_KEY", "VOYAGE_API_KEY", "OLLAMA_API_KEY")
     env = dict.fromkeys(names, KEY)
     with EmbedServer() as server, EmbedServer() as chats:
@@ -258,7 +270,7 @@ def test_what_chat_has_for_a_vendor_is_sent_to_nobody_else(tmp_path: Path, provi
         ("https://[proxy", False),
     ],
 )
-def test_a_key_is_for_the_vendor_and_for_the_address_that_chat_has(
+def test_chat_key_is_used_for_vendor_and_chat_address(
     tmp_path: Path, base_url: str, is_sent: bool
 ) -> None:
     entry = {"openai": {"baseUrl": "https://proxy.test/chat"}}
@@ -267,7 +279,7 @@ def test_a_key_is_for_the_vendor_and_for_the_address_that_chat_has(
     assert ("by the key in OPENAI_API_KEY" in chosen.why) is is_sent
 
 
-def test_a_server_of_ones_own_needs_no_key(tmp_path: Path) -> None:
+def test_own_server_needs_no_key(tmp_path: Path) -> None:
     with EmbedServer() as server:
         chosen, _ = serve(place_of(tmp_path, {"remote": {"baseUrl": f"{server.url}/v1"}}))
         assert chosen.provider == "openai"
@@ -291,7 +303,7 @@ def test_a_server_of_ones_own_needs_no_key(tmp_path: Path) -> None:
         ("voyage", "voyage-3-lite", "voyage-3-lite"),
     ],
 )
-def test_a_models_name_may_have_its_providers_before_it(
+def test_model_name_provider_prefix_is_removed(
     tmp_path: Path, provider: str, written: str, name: str
 ) -> None:
     env = {"OPENAI_API_KEY": KEY, "GEMINI_API_KEY": KEY, "VOYAGE_API_KEY": KEY}
@@ -299,7 +311,7 @@ def test_a_models_name_may_have_its_providers_before_it(
     assert chosen.embedder and chosen.embedder.model.name == name
 
 
-def test_a_key_among_the_auth_profiles_is_used_and_a_login_is_not(tmp_path: Path) -> None:
+def test_auth_profile_key_is_used_and_login_is_not(tmp_path: Path) -> None:
     folder = Paths.find({}, tmp_path).agent_dir("main")
     folder.mkdir(parents=True)
     login = {"type": "oauth", "provider": "openai", "access": "x" * 20, "refresh": "y" * 20}
@@ -315,7 +327,7 @@ def test_a_key_among_the_auth_profiles_is_used_and_a_login_is_not(tmp_path: Path
     assert access("openai").key is None
 
 
-def test_a_refused_key_is_named_by_its_place(tmp_path: Path) -> None:
+def test_key_refused_error_names_its_source(tmp_path: Path) -> None:
     with EmbedServer() as server:
         entry = {"openai": {"baseUrl": f"{server.url}/v1"}}
         place = place_of(tmp_path, {"provider": "openai"}, {"OPENAI_API_KEY": KEY}, entry)
@@ -328,7 +340,7 @@ def test_a_refused_key_is_named_by_its_place(tmp_path: Path) -> None:
         chosen.embedder.close()
 
 
-def test_ollama_that_is_not_running_says_so(tmp_path: Path) -> None:
+def test_ollama_not_running_is_reported(tmp_path: Path) -> None:
     search = {"provider": "ollama", "remote": {"baseUrl": "http://127.0.0.1:9"}}
     chosen = choose(place_of(tmp_path, search), clock=FakeClock(patient=False))
     assert chosen.embedder and chosen.embedder.model.dims == 768
@@ -337,8 +349,37 @@ def test_ollama_that_is_not_running_says_so(tmp_path: Path) -> None:
     chosen.embedder.close()
 
 
-def test_a_place_made_by_hand_knows_no_key(tmp_path: Path) -> None:
+def test_spec_without_access_has_no_key(tmp_path: Path) -> None:
     place = Place("main", tmp_path, tmp_path / "i", tmp_path, tmp_path, tmp_path)
     assert place.settings == MemorySettings()
     chosen = take(replace(place, search=MemorySearch(provider="voyage")))
     assert "VOYAGE_API_KEY" in chosen.problem
+
+
+# Third parties
+
+
+def test_embedder_from_entry_point_is_selected_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def create(request: EmbedderRequest) -> AvailableEmbedder:
+        return AvailableEmbedder(WordLlama(), f"{request.provider} is installed")
+
+    module = SimpleNamespace(AUTO=AutoSelection(order=5), create=create)
+    monkeypatch.setitem(sys.modules, "cloud_embedder", module)
+    entries = {"homarus.embedders": (EntryPoint("cloud", "cloud_embedder", "homarus.embedders"),)}
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: entries.get(group, ()))
+    assert take(place_of(tmp_path, {"provider": "cloud"})).why == "cloud is installed"
+    assert take(place_of(tmp_path)).provider == "cloud"  # auto knows it, too
+
+
+def test_embedder_of_unknown_name_is_a_config_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'openai', 'voyage' or 'wordllama'") as caught:
+        place_of(tmp_path, {"provider": "opnai"})
+    assert caught.value.key == "memorySearch.provider"
+    with pytest.raises(ConfigError, match=r"memorySearch\.fallback"):
+        place_of(tmp_path, {"fallback": "base"})  # a module of the package, but no embedder
+
+
+def test_embedder_names_agree_with_loader() -> None:
+    assert embedder_names() == list(EMBEDDERS.names())

@@ -64,7 +64,7 @@ def plain(server: EmbedServer) -> int:
 
 
 @pytest.mark.parametrize("vendor", WIRES)
-def test_many_notes_go_as_a_job_for_less(vendor: str) -> None:
+def test_batch_many_notes_are_sent_as_job_at_lower_price(vendor: str) -> None:
     with scene(vendor) as (server, made):
         assert texts_at_once(made.remote) == 2 * MAX_JOB_TEXTS
         assert made.remote.embed(TEXTS) == right(TEXTS)
@@ -78,14 +78,14 @@ def test_many_notes_go_as_a_job_for_less(vendor: str) -> None:
 
 
 @pytest.mark.parametrize("vendor", WIRES)
-def test_a_few_notes_and_questions_are_not_worth_a_job(vendor: str) -> None:
+def test_batch_few_notes_or_query_are_sent_directly(vendor: str) -> None:
     with scene(vendor) as (server, made):
         made.remote.embed(TEXTS[:20])
         made.remote.embed_question("where?")
         assert plain(server) == len(server.seen) == 2
 
 
-def test_more_than_fits_goes_in_several_jobs() -> None:
+def test_batch_above_limits_is_split_into_several_jobs() -> None:
     with scene(concurrency=3) as (server, made):
         texts = [f"note {at}" for at in range(2 * MAX_JOB_TEXTS + 10)]
         assert made.remote.embed(texts) == right(texts)
@@ -94,7 +94,7 @@ def test_more_than_fits_goes_in_several_jobs() -> None:
 
 
 @pytest.mark.parametrize("vendor", WIRES)
-def test_what_a_job_did_not_bring_is_embedded_one_by_one_and_that_is_said(vendor: str) -> None:
+def test_batch_missing_parts_are_embedded_directly_and_logged(vendor: str) -> None:
     with scene(vendor) as (server, made):
         server.bad_lines = {"1", "note 60"}  # by the part's number, or by the text
         assert made.remote.embed(TEXTS) == right(TEXTS)
@@ -103,7 +103,7 @@ def test_what_a_job_did_not_bring_is_embedded_one_by_one_and_that_is_said(vendor
 
 
 @pytest.mark.parametrize("vendor", WIRES)
-def test_a_job_that_fails_is_made_up_for_and_after_two_no_more_are_sent(vendor: str) -> None:
+def test_batch_after_two_failed_jobs_sends_no_more_jobs(vendor: str) -> None:
     with scene(vendor) as (server, made):
         server.job_status = "failed"
         for _ in range(3):
@@ -113,7 +113,7 @@ def test_a_job_that_fails_is_made_up_for_and_after_two_no_more_are_sent(vendor: 
         assert texts_at_once(made.remote) < MAX_JOB_TEXTS
 
 
-def test_an_expired_job_still_gives_what_it_had() -> None:
+def test_batch_expired_job_returns_finished_parts() -> None:
     with scene() as (server, made):
         server.job_status, server.bad_lines = "expired", {"0"}
         assert made.remote.embed(TEXTS) == right(TEXTS)
@@ -121,7 +121,7 @@ def test_an_expired_job_still_gives_what_it_had() -> None:
 
 
 @pytest.mark.parametrize("vendor", WIRES)
-def test_a_job_that_takes_too_long_is_called_off(vendor: str) -> None:
+def test_batch_timed_out_job_is_cancelled(vendor: str) -> None:
     with scene(vendor, timeoutMinutes=1, pollIntervalMs=20_000) as (server, made):
         server.looks_needed = 1_000
         assert made.remote.embed(TEXTS) == right(TEXTS)
@@ -130,7 +130,7 @@ def test_a_job_that_takes_too_long_is_called_off(vendor: str) -> None:
         assert "within 1 minutes" in made.told[0]
 
 
-def test_a_job_nobody_waits_for_is_looked_at_again_with_the_next_sync() -> None:
+def test_batch_wait_disabled_polls_job_at_next_sync() -> None:
     with scene(wait=False) as (server, made):
         server.looks_needed = 3
         for _ in range(2):
@@ -155,7 +155,7 @@ def test_a_job_nobody_waits_for_is_looked_at_again_with_the_next_sync() -> None:
     ],
 )
 @pytest.mark.parametrize("vendor", WIRES)
-def test_a_batch_service_that_is_not_there_is_done_without(vendor: str, reply: Reply) -> None:
+def test_batch_api_missing_embeds_directly(vendor: str, reply: Reply) -> None:
     def refuse(seen: Any) -> Reply | None:
         return reply if any(word in seen.path for word in FOR_JOBS) else None
 
@@ -178,21 +178,21 @@ def test_a_batch_service_that_is_not_there_is_done_without(vendor: str, reply: R
         b"\xff\xfe",
     ],
 )
-def test_junk_in_the_results_is_made_up_for(junk: bytes) -> None:
+def test_batch_invalid_result_lines_are_embedded_directly(junk: bytes) -> None:
     with scene() as (server, made):
         server.refuse = lambda seen: Reply(body=junk) if seen.path.endswith("/content") else None
         assert made.remote.embed(TEXTS) == right(TEXTS)
         assert plain(server) == 5
 
 
-def test_a_server_that_stands_in_for_openai_is_not_asked_for_jobs() -> None:
+def test_batch_openai_compatible_server_gets_no_jobs() -> None:
     assert OpenAIWire("m", has_jobs=False).jobs is None
 
 
 # The vendors' own clients, against the same server
 
 
-def test_openais_client_understands_the_server() -> None:
+def test_batch_fake_server_accepts_openai_client() -> None:
     import openai
 
     with EmbedServer() as server:
@@ -216,7 +216,7 @@ def test_openais_client_understands_the_server() -> None:
         assert replace(theirs, body=ours).json == theirs.json
 
 
-def test_googles_client_understands_the_server() -> None:
+def test_batch_fake_server_accepts_google_client() -> None:
     from google import genai
     from google.genai import types
 

@@ -37,14 +37,14 @@ def check(embedder: Embedder) -> None:
 
 
 @pytest.mark.model
-def test_minilm_finds_notes_by_their_meaning(minilm_folder: Path) -> None:
+def test_minilm_query_is_nearest_to_note_of_same_meaning(minilm_folder: Path) -> None:
     embedder = minilm.open_minilm(minilm_folder)
     assert embedder.model.id == "local/all-MiniLM-L6-v2//384"
     check(embedder)
 
 
 @pytest.mark.model
-def test_a_folder_of_ones_own_is_used_as_it_says(minilm_folder: Path, tmp_path: Path) -> None:
+def test_onnx_folder_config_sets_pooling(minilm_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     (folder / "onnx").mkdir(parents=True)
     shutil.copy(minilm_folder / "model.onnx", folder / "onnx" / "model.onnx")
@@ -60,7 +60,7 @@ def test_a_folder_of_ones_own_is_used_as_it_says(minilm_folder: Path, tmp_path: 
     check(by_folder)
 
 
-def test_wordllama_finds_notes_by_their_words() -> None:
+def test_wordllama_query_is_nearest_to_note_with_similar_words() -> None:
     embedder = WordLlama()
     assert nearest(embedder, "violin lessons") == NOTES[1]
     assert nearest(embedder, "a dog") == NOTES[0]
@@ -68,7 +68,7 @@ def test_wordllama_finds_notes_by_their_words() -> None:
 
 
 @pytest.mark.model
-def test_fastembed_runs_a_folder_of_a_model_it_knows(minilm_folder: Path, tmp_path: Path) -> None:
+def test_fastembed_known_model_in_folder_embeds(minilm_folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("fastembed")
     folder = tmp_path / "weights"
     shutil.copytree(minilm_folder, folder)
@@ -85,7 +85,7 @@ def test_fastembed_runs_a_folder_of_a_model_it_knows(minilm_folder: Path, tmp_pa
         assert sum(a * b for a, b in zip(mine, theirs, strict=True)) > 0.98
 
 
-def test_a_folder_of_junk_is_one_error_of_fastembed(tmp_path: Path) -> None:
+def test_fastembed_invalid_folder_raises_one_error(tmp_path: Path) -> None:
     pytest.importorskip("fastembed")
     for name in ("model.onnx", "tokenizer.json", "tokenizer_config.json", "config.json"):
         (tmp_path / name).write_text('{"model": {}, "pad_token_id": 0, "model_max_length": 9}')
@@ -94,7 +94,7 @@ def test_a_folder_of_junk_is_one_error_of_fastembed(tmp_path: Path) -> None:
         embedder.embed(["x"])
 
 
-def test_fastembed_says_which_models_it_knows(tmp_path: Path) -> None:
+def test_fastembed_unknown_model_names_nearest(tmp_path: Path) -> None:
     pytest.importorskip("fastembed")
     with pytest.raises(UnknownName) as caught:
         FastEmbed("BAAI/bge-smal-en-v1.5", tmp_path).embed(["x"])
@@ -102,7 +102,7 @@ def test_fastembed_says_which_models_it_knows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("junk", [b"", b"junk", b"\x08\x0a", b"\0" * 5000])
-def test_weights_that_are_none_are_one_error(tmp_path: Path, junk: bytes) -> None:
+def test_onnx_invalid_weights_raise_one_error(tmp_path: Path, junk: bytes) -> None:
     (tmp_path / "model.onnx").write_bytes(junk)
     (tmp_path / "tokenizer.json").write_bytes(junk)
     embedder = open_onnx(tmp_path)
@@ -113,7 +113,7 @@ def test_weights_that_are_none_are_one_error(tmp_path: Path, junk: bytes) -> Non
         _ = embedder._session
 
 
-def test_a_model_that_wants_something_else_is_one_error(tmp_path: Path) -> None:
+def test_onnx_model_with_unknown_inputs_raises_one_error(tmp_path: Path) -> None:
     class Session:
         def get_inputs(self) -> list[object]:
             return [SimpleNamespace(name=name) for name in ("input_ids", "pixels")]
@@ -127,7 +127,7 @@ def test_a_model_that_wants_something_else_is_one_error(tmp_path: Path) -> None:
         embedder.embed(["x"])
 
 
-def test_weights_that_were_deleted_are_one_error(tmp_path: Path) -> None:
+def test_onnx_deleted_weights_raise_one_error(tmp_path: Path) -> None:
     for name in ("model.onnx", "tokenizer.json"):
         (tmp_path / name).write_bytes(b"\x08")
     embedder = open_onnx(tmp_path)
@@ -140,21 +140,21 @@ def test_weights_that_were_deleted_are_one_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("told", ["[]", "{}", '{"model": 3}', '{"model": {}}', "nul"])
-def test_a_tokenizer_that_is_none_is_one_error(tmp_path: Path, told: str) -> None:
+def test_onnx_invalid_tokenizer_raises_one_error(tmp_path: Path, told: str) -> None:
     (tmp_path / "model.onnx").write_bytes(b"\x08")
     (tmp_path / "tokenizer.json").write_text(told)
     with pytest.raises(StoreError, match=r"tokenizer\.json"):
         open_onnx(tmp_path).embed(["x"])
 
 
-def test_a_place_without_weights_says_what_to_name(tmp_path: Path) -> None:
+def test_onnx_folder_without_weights_names_expected_files(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none", tmp_path / "none.onnx", tmp_path / "chat.gguf"):
         with pytest.raises(UserError) as caught:
             open_onnx(path)
         assert "homarus models pull minilm" in caught.value.fix
 
 
-def test_without_the_packages_the_command_that_installs_them_is_told(
+def test_onnx_missing_packages_names_install_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
@@ -168,7 +168,7 @@ def test_without_the_packages_the_command_that_installs_them_is_told(
 
 
 @pytest.mark.model
-def test_the_constants_describe_the_real_weights(minilm_folder: Path) -> None:
+def test_minilm_constants_match_real_weights(minilm_folder: Path) -> None:
     import hashlib
 
     for weights in minilm.WEIGHTS:
@@ -179,7 +179,9 @@ def test_the_constants_describe_the_real_weights(minilm_folder: Path) -> None:
 
 
 @pytest.mark.model
-def test_half_of_the_files_is_not_enough(minilm_folder: Path, tmp_path: Path) -> None:
+def test_minilm_find_with_one_file_missing_returns_none(
+    minilm_folder: Path, tmp_path: Path
+) -> None:
     folder = minilm.folder_in(tmp_path)
     shutil.copytree(minilm_folder, folder)
     assert minilm.find(tmp_path) == folder
@@ -187,7 +189,7 @@ def test_half_of_the_files_is_not_enough(minilm_folder: Path, tmp_path: Path) ->
     assert minilm.find(tmp_path) is None
 
 
-def test_nothing_heavy_is_loaded_before_the_first_text() -> None:
+def test_embed_modules_import_nothing_heavy() -> None:
     code = (
         "import sys\n"
         "import homarus.memory.embed.choose, homarus.memory.embed.minilm\n"
@@ -198,7 +200,7 @@ def test_nothing_heavy_is_loaded_before_the_first_text() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_both_wheels_are_one_download_to_whoever_watches(
+def test_minilm_pull_reports_progress_of_both_wheels_as_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there: list[str] = []

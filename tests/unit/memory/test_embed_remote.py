@@ -75,7 +75,7 @@ def unit(text: str) -> list[float]:
 
 
 @pytest.mark.parametrize("vendor", WIRES)
-def test_each_text_has_its_own_vector_and_what_was_paid_is_told(vendor: str) -> None:
+def test_embed_texts_return_own_vectors_and_report_cost(vendor: str) -> None:
     with EmbedServer() as server, opened(server, vendor) as (remote, paid, _):
         assert remote.embed(TEXTS) == [pytest.approx(unit(text)) for text in TEXTS]
         assert remote.embed(["tea at four"]) == [pytest.approx(unit("tea at four"))]
@@ -89,9 +89,7 @@ def test_each_text_has_its_own_vector_and_what_was_paid_is_told(vendor: str) -> 
     ("vendor", "note", "question"),
     [("voyage", "document", "query"), ("gemini", "RETRIEVAL_DOCUMENT", "RETRIEVAL_QUERY")],
 )
-def test_the_service_is_told_which_text_is_a_question(
-    vendor: str, note: str, question: str
-) -> None:
+def test_embed_query_is_marked_as_query(vendor: str, note: str, question: str) -> None:
     with EmbedServer() as server, opened(server, vendor) as (remote, _, _):
         remote.embed(["a note"])
         assert embed_question(remote, "where?") == pytest.approx(unit("where?"))
@@ -102,14 +100,14 @@ def test_the_service_is_told_which_text_is_a_question(
         assert said == [note, question]
 
 
-def test_a_model_of_ollamas_reads_what_it_was_trained_with() -> None:
+def test_ollama_known_model_gets_its_training_prefix() -> None:
     wire = OllamaWire("nomic-embed-text:v1.5")
     assert json.loads(wire.body(["x"], "note"))["input"] == ["search_document: x"]
     assert json.loads(wire.body(["x"], "question"))["input"] == ["search_query: x"]
     assert root_of("http://h:11434/v1/") == root_of("http://h:11434/api") == "http://h:11434"
 
 
-def test_a_text_that_says_nothing_is_not_sent() -> None:
+def test_embed_blank_text_is_not_sent() -> None:
     with EmbedServer() as server, opened(server) as (remote, _, _):
         nothing = [0.0] * DIMS
         assert remote.embed(["", "tea", " \n"]) == [nothing, pytest.approx(unit("tea")), nothing]
@@ -118,13 +116,13 @@ def test_a_text_that_says_nothing_is_not_sent() -> None:
         assert [seen.json["input"] for seen in server.seen] == [["tea"]]
 
 
-def test_half_a_character_is_sent_as_a_whole_one() -> None:
+def test_embed_lone_surrogate_is_sent_as_valid_text() -> None:
     with EmbedServer() as server, opened(server) as (remote, _, _):
         remote.embed(["a\ud800b"])
         assert server.seen[0].json["input"] == ["a?b"]
 
 
-def test_many_texts_go_in_parts_and_a_long_one_is_cut() -> None:
+def test_embed_many_texts_are_batched_and_long_text_is_cut() -> None:
     limits = Limits(max_texts=3, max_chars=30, max_text_chars=20)
     with EmbedServer() as server, opened(server, limits=limits) as (remote, paid, _):
         texts = [f"text {at}" for at in range(7)] + ["x" * 500]
@@ -140,9 +138,7 @@ def test_many_texts_go_in_parts_and_a_long_one_is_cut() -> None:
     st.integers(1, 9),
     st.integers(1, 60),
 )
-def test_parts_hold_every_text_in_order_and_keep_to_the_limits(
-    texts: list[str], most: int, chars: int
-) -> None:
+def test_split_batches_keeps_order_and_limits(texts: list[str], most: int, chars: int) -> None:
     parts = list(cut_parts(texts, Limits(most, chars)))
     assert [text for part in parts for text in part] == texts
     for part in parts:
@@ -151,7 +147,7 @@ def test_parts_hold_every_text_in_order_and_keep_to_the_limits(
 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=6))
-def test_a_vector_has_length_one_or_none_or_is_refused(vector: list[float]) -> None:
+def test_to_unit_returns_unit_zero_or_none(vector: list[float]) -> None:
     made = to_unit(vector)
     if made is None:
         assert not all(map(math.isfinite, vector)) or math.isinf(math.hypot(*vector))
@@ -168,7 +164,7 @@ def test_a_vector_has_length_one_or_none_or_is_refused(vector: list[float]) -> N
         {"detail": "The max allowed tokens per submitted batch is 600. Your batch has 601."},
     ],
 )
-def test_what_does_not_fit_is_sent_in_two_and_then_shortened(told: Any) -> None:
+def test_embed_context_overflow_halves_batch_then_shortens_text(told: Any) -> None:
     def refuse(seen: Any) -> Reply | None:
         if sum(map(len, seen.json["input"])) <= 600:
             return None
@@ -185,7 +181,7 @@ def test_what_does_not_fit_is_sent_in_two_and_then_shortened(told: Any) -> None:
             remote.embed(["x" * 5000])
 
 
-def test_a_model_nobody_knows_tells_its_size_with_the_first_answer() -> None:
+def test_embed_unknown_model_learns_dims_from_first_response() -> None:
     with EmbedServer(dims=5) as server, opened(server, dims=0) as (remote, _, _):
         assert remote.model.dims == 5
         assert len(server.seen) == 1
@@ -228,7 +224,7 @@ GOOD = [[1.0] * DIMS] * 2
         (Reply(body=b"[" * 100_000), "JSON"),
     ],
 )  # fmt: skip
-def test_an_answer_that_is_none_is_one_error_without_another_try(reply: Reply, words: str) -> None:
+def test_embed_invalid_response_is_one_error_without_retry(reply: Reply, words: str) -> None:
     with EmbedServer() as server, opened(server) as (remote, _, _):
         server.replies.append(reply)
         with pytest.raises(BadRequest, match=words) as caught:
@@ -239,14 +235,14 @@ def test_an_answer_that_is_none_is_one_error_without_another_try(reply: Reply, w
         assert len(remote.embed(["a", "b"])) == 2
 
 
-def test_an_answer_larger_than_any_can_be_is_not_read_to_its_end() -> None:
+def test_embed_oversized_response_is_not_read_to_end() -> None:
     with EmbedServer() as server, opened(server) as (remote, _, _):
         server.replies.append(Reply(body=b" " * (8 << 20)))
         with pytest.raises(BadRequest, match="too long"):
             remote.embed(["a"])
 
 
-def test_an_endless_answer_ends() -> None:
+def test_embed_endless_response_is_aborted() -> None:
     with EmbedServer() as server, opened(server) as (remote, _, _):
         body = b"ffff\r\n" + b"x" * 65535 + b"\r\n"
         head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -265,7 +261,7 @@ def test_an_endless_answer_ends() -> None:
         b"",
     ],
 )
-def test_an_answer_that_breaks_off_is_asked_for_again(cut: bytes) -> None:
+def test_embed_broken_response_is_retried(cut: bytes) -> None:
     with EmbedServer() as server, opened(server) as (remote, _, clock):
         server.replies += [Reply(raw=cut), Reply(raw=cut)]
         assert remote.embed(["tea"]) == [pytest.approx(unit("tea"))]
@@ -277,7 +273,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(cut: bytes) -> None:
         assert len(server.seen) == 8
 
 
-def test_who_asks_for_patience_gets_as_much_as_was_asked() -> None:
+def test_embed_rate_limited_waits_as_requested() -> None:
     with EmbedServer() as server, opened(server) as (remote, _, clock):
         server.replies += [
             Reply(429, b'{"error": {"message": "slow down"}}', {"Retry-After": "7"}),
@@ -289,7 +285,7 @@ def test_who_asks_for_patience_gets_as_much_as_was_asked() -> None:
         assert len(clock.slept) == 3
 
 
-def test_who_asks_for_too_much_patience_is_left_alone() -> None:
+def test_embed_rate_limited_too_long_is_not_retried() -> None:
     with EmbedServer() as server, opened(server) as (remote, _, clock):
         server.replies.append(Reply(429, b"{}", {"Retry-After": "3600"}))
         with pytest.raises(RateLimited) as caught:
@@ -315,9 +311,7 @@ def test_who_asks_for_too_much_patience_is_left_alone() -> None:
         (Reply(302, b"", {"Location": "http://elsewhere.test/"}), BadRequest),
     ],
 )  # fmt: skip
-def test_what_another_try_would_not_mend_is_not_tried_again(
-    reply: Reply, error: type[ProviderError]
-) -> None:
+def test_embed_permanent_error_is_not_retried(reply: Reply, error: type[ProviderError]) -> None:
     with EmbedServer() as server, opened(server) as (remote, _, _):
         server.replies.append(reply)
         with pytest.raises(error) as caught:
@@ -327,7 +321,7 @@ def test_what_another_try_would_not_mend_is_not_tried_again(
             assert caught.value.fix == "check the key in OPENAI_API_KEY"
 
 
-def test_a_model_that_ollama_lacks_says_how_to_get_it() -> None:
+def test_ollama_missing_model_error_says_how_to_pull() -> None:
     with EmbedServer() as server, opened(server, "ollama") as (remote, _, _):
         server.replies.append(Reply(404, b'{"error": "model \\"m\\" not found"}'))
         with pytest.raises(BadRequest) as caught:
@@ -335,7 +329,7 @@ def test_a_model_that_ollama_lacks_says_how_to_get_it() -> None:
         assert caught.value.fix == "run `ollama pull m`"
 
 
-def test_a_silent_server_costs_a_question_its_deadline_and_no_more() -> None:
+def test_embed_query_silent_server_ends_at_deadline() -> None:
     with EmbedServer() as server, opened(server, question_s=0.3) as (remote, _, _):
         server.replies += [Reply(hold=True)] * 2
         with pytest.raises(ProviderTimeout):
@@ -343,7 +337,7 @@ def test_a_silent_server_costs_a_question_its_deadline_and_no_more() -> None:
         assert remote.embed(["tea"])
 
 
-def test_a_silent_server_is_not_waited_for_when_memory_ends() -> None:
+def test_embed_stopped_during_request_ends_at_once() -> None:
     with EmbedServer() as server, opened(server) as (remote, _, _):
         server.replies.append(Reply(hold=True))
         caught: list[Exception] = []
@@ -368,7 +362,7 @@ def test_a_silent_server_is_not_waited_for_when_memory_ends() -> None:
         assert remote.embed(["tea"]) and len(server.seen) == 2
 
 
-def test_nobody_at_home_is_told_with_the_address() -> None:
+def test_embed_unreachable_server_error_names_address() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, and nobody listens
         port = taken.getsockname()[1]
@@ -385,7 +379,7 @@ def test_nobody_at_home_is_told_with_the_address() -> None:
 @pytest.mark.parametrize(
     "base_url", ["", "nowhere", "ftp://x/", "http://", "http://[::1", "http://h:0"]
 )
-def test_an_address_that_is_none_is_said(base_url: str) -> None:
+def test_embed_invalid_address_is_reported(base_url: str) -> None:
     clock = FakeClock(patient=False)
     remote = Remote(Hosted("openai", "m", Access(base_url), DIMS), OpenAIWire("m"), clock=clock)
     with pytest.raises(Unreachable, match="not an address"):
@@ -394,7 +388,7 @@ def test_an_address_that_is_none_is_said(base_url: str) -> None:
 
 
 @pytest.mark.parametrize("vendor", WIRES)
-def test_the_key_is_sent_where_it_belongs_and_told_nowhere(
+def test_embed_key_is_sent_in_header_and_never_logged(
     vendor: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -427,7 +421,7 @@ def test_the_key_is_sent_where_it_belongs_and_told_nowhere(
         assert KEY not in said and "secret-header-1" not in said
 
 
-def test_a_key_that_cannot_be_one_is_not_sent() -> None:
+def test_embed_malformed_key_is_not_sent() -> None:
     with EmbedServer() as server, opened(server, key="kéy\n") as (remote, _, _):
         with pytest.raises(AuthFailed) as caught:
             remote.embed(["tea"])
@@ -435,7 +429,7 @@ def test_a_key_that_cannot_be_one_is_not_sent() -> None:
         assert server.seen == []
 
 
-def test_a_key_that_was_refused_is_read_anew() -> None:
+def test_embed_refused_key_is_fetched_again() -> None:
     keys = iter(["old-key-000000", "new-key-111111"])
 
     async def fetch() -> str:
@@ -455,7 +449,7 @@ def test_a_key_that_was_refused_is_read_anew() -> None:
         remote.close()
 
 
-def test_connections_are_kept_and_one_that_was_closed_meanwhile_does_no_harm() -> None:
+def test_embed_reuses_connections_and_survives_closed_ones() -> None:
     with EmbedServer() as server, opened(server) as (remote, _, clock):
         for _ in range(3):
             remote.embed(["tea"])
@@ -468,7 +462,7 @@ def test_connections_are_kept_and_one_that_was_closed_meanwhile_does_no_harm() -
         assert len(clock.slept) <= 1
 
 
-def test_two_services_are_two_models_and_a_new_key_is_none() -> None:
+def test_model_identity_differs_by_service_not_by_key() -> None:
     one = Access("https://a.test/v1", {"X-Org": "1"}, given_key("K", "first-key-12345"))
     assert identity(one) == identity(replace(one, key=None))
     assert identity(one) == identity(replace(one, base_url="https://me:pw@a.test/v1/?key=1"))
@@ -486,7 +480,7 @@ def test_two_services_are_two_models_and_a_new_key_is_none() -> None:
 # Going on without it
 
 
-def test_a_service_that_failed_is_left_alone_for_a_while() -> None:
+def test_circuit_breaker_failed_service_has_cooldown() -> None:
     with EmbedServer() as server, opened(server) as (remote, _, _):
         clock = FakeClock(patient=False)
         steady = Steady(remote, clock)
@@ -508,7 +502,7 @@ def test_a_service_that_failed_is_left_alone_for_a_while() -> None:
         assert steady.failure is None
 
 
-def test_trouble_with_one_text_is_not_held_against_the_service() -> None:
+def test_circuit_breaker_error_of_one_text_has_no_cooldown() -> None:
     with EmbedServer() as server, opened(server) as (remote, _, _):
         steady = Steady(remote, FakeClock())
         server.replies.append(Reply(400, b'{"error": {"message": "odd text"}}'))
@@ -523,7 +517,7 @@ def test_trouble_with_one_text_is_not_held_against_the_service() -> None:
         assert steady.model == model  # known without anybody being asked
 
 
-def test_two_threads_may_use_it_one_after_the_other() -> None:
+def test_remote_embedder_used_by_two_threads_in_turn_works() -> None:
     made: list[list[list[float]]] = []
     with EmbedServer() as server, opened(server) as (remote, _, _):
         for _ in range(3):

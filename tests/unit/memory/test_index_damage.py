@@ -96,11 +96,11 @@ def flipped(data: bytes, chance: random.Random, times: int) -> bytes:
     return bytes(changed)
 
 
-def test_row_42_a_whole_index_is_not_made_anew(place: Place) -> None:
+def test_row_42_intact_index_is_not_rebuilt(place: Place) -> None:
     assert place.check() == ""
 
 
-def test_row_42_bits_flipped_between_two_uses(place: Place) -> None:
+def test_row_42_bits_flipped_between_uses_rebuilds(place: Place) -> None:
     chance = random.Random(1)
     for _ in range(30):
         changed = flipped(place.bytes, chance, chance.choice((1, 1, 2, 20)))
@@ -109,7 +109,7 @@ def test_row_42_bits_flipped_between_two_uses(place: Place) -> None:
         place.restore()
 
 
-def test_row_42_bits_flipped_in_the_middle_of_use(place: Place) -> None:
+def test_row_42_bits_flipped_during_use_rebuilds(place: Place) -> None:
     chance = random.Random(2)
     with place.memory() as memory:
         for turn in range(20):
@@ -120,7 +120,7 @@ def test_row_42_bits_flipped_in_the_middle_of_use(place: Place) -> None:
             assert place.ask(memory) == place.answers
 
 
-def test_row_42_bits_flipped_where_no_seal_tells(place: Place) -> None:
+def test_row_42_bits_flipped_without_checksum_rebuilds(place: Place) -> None:
     """A writer was killed, and then a bit rotted: nothing breaks, and nothing is written."""
     chance = random.Random(3)
     for _ in range(30):
@@ -134,12 +134,12 @@ def test_row_42_bits_flipped_where_no_seal_tells(place: Place) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 99, 4096, 20_000, -4096, -1])
-def test_row_42_truncated(place: Place, size: int) -> None:
+def test_row_42_truncated_file_rebuilds(place: Place, size: int) -> None:
     os.truncate(place.database, size if size >= 0 else len(place.bytes) + size)
     assert "damaged" in place.check()
 
 
-def test_row_42_truncated_in_the_middle_of_use(place: Place) -> None:
+def test_row_42_truncated_during_use_rebuilds(place: Place) -> None:
     with place.memory() as memory:
         assert place.ask(memory) == place.answers
         os.truncate(place.database, 30_000)
@@ -148,7 +148,7 @@ def test_row_42_truncated_in_the_middle_of_use(place: Place) -> None:
 
 
 @pytest.mark.parametrize("data", [b"not a database at all", b"\0" * 9000, b"SQLite format 3\0"])
-def test_row_42_something_else_in_its_place(place: Place, data: bytes) -> None:
+def test_row_42_other_content_rebuilds(place: Place, data: bytes) -> None:
     place.database.write_bytes(data)
     assert "damaged" in place.check()
     place.database.write_bytes(data)
@@ -156,12 +156,12 @@ def test_row_42_something_else_in_its_place(place: Place, data: bytes) -> None:
     place.check()
 
 
-def test_row_42_deleted_between_two_uses(place: Place) -> None:
+def test_row_42_deleted_between_uses_rebuilds(place: Place) -> None:
     place.database.unlink()
     place.check()
 
 
-def test_row_42_deleted_in_the_middle_of_use(place: Place) -> None:
+def test_row_42_deleted_during_use_rebuilds(place: Place) -> None:
     with place.memory() as memory:
         assert place.ask(memory) == place.answers
         place.database.unlink()
@@ -172,7 +172,7 @@ def test_row_42_deleted_in_the_middle_of_use(place: Place) -> None:
         assert place.ask(memory) == place.answers
 
 
-def test_row_42_made_anew_by_another_process_in_the_middle_of_use(place: Place) -> None:
+def test_row_42_rebuilt_by_other_process_during_use_is_reopened(place: Place) -> None:
     with place.memory() as memory:
         assert place.ask(memory) == place.answers
         os.truncate(place.database, 30_000)
@@ -193,7 +193,7 @@ def test_row_42_made_anew_by_another_process_in_the_middle_of_use(place: Place) 
     ],
 )
 @pytest.mark.parametrize("is_sealed", [True, False])
-def test_row_42_another_schema(place: Place, sql: str, is_sealed: bool) -> None:
+def test_row_42_other_schema_rebuilds(place: Place, sql: str, is_sealed: bool) -> None:
     db = apsw.Connection(str(place.database))
     db.execute(sql)
     db.close()
@@ -202,7 +202,7 @@ def test_row_42_another_schema(place: Place, sql: str, is_sealed: bool) -> None:
     assert "damaged" in place.check()
 
 
-def test_row_42_another_schema_in_the_middle_of_use(place: Place) -> None:
+def test_row_42_other_schema_during_use_rebuilds(place: Place) -> None:
     with place.memory() as memory:
         assert place.ask(memory) == place.answers
         db = apsw.Connection(str(place.database))
@@ -212,7 +212,7 @@ def test_row_42_another_schema_in_the_middle_of_use(place: Place) -> None:
         assert "damaged" in memory.rebuilt
 
 
-def test_row_42_an_index_of_the_original_is_replaced(place: Place) -> None:
+def test_row_42_openclaw_index_is_replaced(place: Place) -> None:
     shutil.rmtree(place.database.parent)
     place.database.parent.mkdir()
     db = apsw.Connection(str(place.database))
@@ -231,7 +231,7 @@ def test_row_42_an_index_of_the_original_is_replaced(place: Place) -> None:
     assert "another program" in place.check()
 
 
-def test_row_42_a_damaged_log_costs_what_was_in_it(place: Place) -> None:
+def test_row_42_damaged_wal_loses_only_its_content(place: Place) -> None:
     for seed in range(12):
         chance = random.Random(seed)
         other = place.memory()  # holds the log open, as a process that is killed leaves it
@@ -251,7 +251,7 @@ def test_row_42_a_damaged_log_costs_what_was_in_it(place: Place) -> None:
         place.restore()
 
 
-def test_row_42_locked_by_another_process(place: Place) -> None:
+def test_row_42_locked_by_other_process_raises(place: Place) -> None:
     holder = apsw.Connection(str(place.database))
     holder.execute("BEGIN IMMEDIATE")
     changed = place.folder / "memory" / "new.md"
@@ -270,7 +270,7 @@ def test_row_42_locked_by_another_process(place: Place) -> None:
         changed.unlink()
 
 
-def test_row_42_locked_and_nothing_to_do(place: Place) -> None:
+def test_row_42_locked_without_changes_succeeds(place: Place) -> None:
     holder = apsw.Connection(str(place.database))
     holder.execute("BEGIN IMMEDIATE")
     with open_index(place.database, busy_ms=20) as index:
@@ -278,7 +278,7 @@ def test_row_42_locked_and_nothing_to_do(place: Place) -> None:
     holder.close()
 
 
-def test_a_bug_is_not_taken_for_damage(place: Place) -> None:
+def test_index_programming_error_is_not_treated_as_damage(place: Place) -> None:
     """What vectors cost is in there, too: it is not thrown away because we cannot count."""
     with open_index(place.database) as index:
         with pytest.raises(ValueError, match="a bug"), index.reading():
@@ -290,7 +290,7 @@ def test_a_bug_is_not_taken_for_damage(place: Place) -> None:
     assert place.check() == ""
 
 
-def test_no_room_leaves_the_old_generation(place: Place) -> None:
+def test_index_disk_full_keeps_previous_generation(place: Place) -> None:
     changed = place.folder / "memory" / "new.md"
     changed.write_text("- a new lighthouse\n" * 30_000, encoding="utf-8")
     try:
@@ -307,7 +307,7 @@ def test_no_room_leaves_the_old_generation(place: Place) -> None:
         changed.unlink()
 
 
-def test_a_place_that_cannot_be_written_is_said(place: Place) -> None:
+def test_index_unwritable_location_is_reported(place: Place) -> None:
     file = place.folder / "file"
     file.write_bytes(b"")
     with pytest.raises(StoreError, match=r"main\.sqlite"):

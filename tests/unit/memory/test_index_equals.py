@@ -114,7 +114,7 @@ def ask(memory: Memory) -> list[set[tuple[str, int]]]:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.lists(edit, min_size=1, max_size=3), min_size=1, max_size=6))
-def test_following_every_edit_is_making_it_anew(rounds: list[list[Edit]]) -> None:
+def test_sync_incremental_equals_full_rebuild(rounds: list[list[Edit]]) -> None:
     place = Path(tempfile.mkdtemp())
     try:
         followed, anew = place / "followed.sqlite", place / "anew.sqlite"
@@ -140,7 +140,7 @@ anything = st.text(st.sampled_from("ab .!?\t\r\n\u2028。東é#->*:"), max_size=
 
 
 @given(anything, st.integers(4, 60))
-def test_pieces_are_the_lines_word_for_word(said: str, most: int) -> None:
+def test_cut_lines_pieces_are_verbatim_lines(said: str, most: int) -> None:
     lines = said.split("\n")
     ends: dict[int, int] = {}
     for piece in cut_lines(said, most):
@@ -155,7 +155,7 @@ def test_pieces_are_the_lines_word_for_word(said: str, most: int) -> None:
 
 
 @given(anything, st.integers(8, 40), st.integers(0, 8))
-def test_chunks_have_every_line_and_say_which(said: str, tokens: int, overlap: int) -> None:
+def test_cut_chunks_cover_every_line_with_its_number(said: str, tokens: int, overlap: int) -> None:
     lines = said.split("\n")
     covered: set[int] = set()
     for chunk in cut_chunks(said, tokens, overlap):

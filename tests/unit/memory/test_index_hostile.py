@@ -49,13 +49,13 @@ def why_skipped(report: Report) -> dict[str, str]:
     return {one.path: one.why for one in report.skipped}
 
 
-def test_a_file_of_100_mb_is_skipped_without_reading_it(notes: Path) -> None:
+def test_sync_file_of_100_mb_is_skipped_unread(notes: Path) -> None:
     with (notes / "huge.md").open("wb") as huge:
         huge.truncate(100 << 20)
     assert why_skipped(sync(notes)) == {"memory/huge.md": "is larger than 32 MB"}
 
 
-def test_a_line_of_30_mb_is_cut_and_cited(notes: Path) -> None:
+def test_sync_line_of_30_mb_is_cut_and_cited(notes: Path) -> None:
     word = "word " * ((MAX_FILE_BYTES - 4096) // 10 // 5)
     (notes / "long.md").write_text(word * 5 + "lighthouse " + word * 5, encoding="utf-8")
     with Memory(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
@@ -66,13 +66,13 @@ def test_a_line_of_30_mb_is_cut_and_cited(notes: Path) -> None:
     assert len(found.snippet) <= 1500
 
 
-def test_a_line_of_blanks_says_nothing(notes: Path) -> None:
+def test_sync_line_of_blanks_is_empty(notes: Path) -> None:
     (notes / "blank.md").write_text("x" + " " * 3_000_000, encoding="utf-8")
     (notes / "empty.md").write_text(" " * 3_000_000, encoding="utf-8")
     assert sync(notes).lines == 2
 
 
-def test_a_million_empty_lines_are_nothing(notes: Path) -> None:
+def test_sync_million_empty_lines_index_nothing(notes: Path) -> None:
     (notes / "empty.md").write_bytes(b"\n" * MAX_FILE_LINES)
     (notes / "more.md").write_bytes(b"\n" * (MAX_FILE_LINES + 1))
     report = sync(notes)
@@ -80,7 +80,7 @@ def test_a_million_empty_lines_are_nothing(notes: Path) -> None:
     assert why_skipped(report) == {"memory/more.md": "has more than 1,000,000 lines"}
 
 
-def test_junk_is_skipped_or_marked(notes: Path) -> None:
+def test_sync_invalid_files_are_skipped_or_marked_inexact(notes: Path) -> None:
     chance = random.Random(7)
     (notes / "zip.md").write_bytes(b"PK\3\4" + chance.randbytes(100_000))
     (notes / "nul.md").write_bytes(b"- a note\0with NULs")
@@ -101,7 +101,7 @@ def test_junk_is_skipped_or_marked(notes: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_bytes_of_every_kind_are_indexed_or_skipped(notes: Path, seed: int) -> None:
+def test_sync_arbitrary_bytes_are_indexed_or_skipped(notes: Path, seed: int) -> None:
     chance = random.Random(seed)
     parts = [b"\r", b"\n", b"# ", b"- ", b"\xff", b"\xe2\x80\xa8", b":", b" ", b"a", b"\x1b[2J"]
     for number in range(20):
@@ -112,7 +112,7 @@ def test_bytes_of_every_kind_are_indexed_or_skipped(notes: Path, seed: int) -> N
     assert told == 21
 
 
-def test_what_is_not_a_file_is_skipped_and_not_waited_for(notes: Path) -> None:
+def test_sync_special_files_are_skipped_without_blocking(notes: Path) -> None:
     os.mkfifo(notes / "pipe.md")
     (notes / "link.md").symlink_to(notes / "good.md")
     (notes / "nowhere.md").symlink_to(notes / "missing")
@@ -146,21 +146,19 @@ def test_what_is_not_a_file_is_skipped_and_not_waited_for(notes: Path) -> None:
         (b"latin\xe9.md", "memory/latin?.md", "its name is not UTF-8"),
     ],
 )
-def test_a_name_that_cannot_be_cited_is_skipped(
-    notes: Path, name: bytes, shown: str, why: str
-) -> None:
+def test_sync_uncitable_name_is_skipped(notes: Path, name: bytes, shown: str, why: str) -> None:
     Path(os.fsdecode(os.fsencode(notes) + b"/" + name)).write_bytes(b"- a lamp")
     assert why_skipped(sync(notes)) == {shown: why}
 
 
-def test_odd_names_that_can_be_cited_are_notes(notes: Path) -> None:
+def test_sync_unusual_citable_names_are_indexed(notes: Path) -> None:
     names = ["a b.md", "東京.md", "'; DROP TABLE lines --.md", "%s.md", '"q".md', ".md", "..md"]
     for name in names:
         (notes / name).write_text("- odd one", encoding="utf-8")
     assert set(sync(notes).indexed) == {"memory/good.md", *(f"memory/{name}" for name in names)}
 
 
-def test_folders_are_walked_however_deep(notes: Path) -> None:
+def test_sync_deep_folders_are_walked(notes: Path) -> None:
     here = notes
     for _ in range(60):
         here /= "deeper"
@@ -169,7 +167,7 @@ def test_folders_are_walked_however_deep(notes: Path) -> None:
     assert len(sync(notes).indexed) == 2
 
 
-def test_an_error_of_the_disk_skips_the_note(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sync_disk_error_skips_note(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (notes / "secret.md").write_text("- hidden", encoding="utf-8")
     real_open, real_scan = os.open, os.scandir
     (notes / "closed").mkdir()
@@ -192,7 +190,7 @@ def test_an_error_of_the_disk_skips_the_note(notes: Path, monkeypatch: pytest.Mo
     }
 
 
-def test_a_file_that_vanishes_after_it_was_listed_is_skipped(
+def test_sync_file_removed_after_listing_is_skipped(
     notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (notes / "brief.md").write_text("- brief", encoding="utf-8")
@@ -212,7 +210,7 @@ def test_a_file_that_vanishes_after_it_was_listed_is_skipped(
     assert set(why_skipped(report)) == {"memory/brief.md", "memory/swapped.md"}
 
 
-def test_a_note_that_cannot_be_read_any_more_is_found_no_more(notes: Path) -> None:
+def test_sync_unreadable_note_is_removed_from_index(notes: Path) -> None:
     path = notes / "turns.md"
     path.write_text("- a lighthouse", encoding="utf-8")
     with Memory(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
@@ -225,7 +223,7 @@ def test_a_note_that_cannot_be_read_any_more_is_found_no_more(notes: Path) -> No
 
 
 @pytest.mark.parametrize("shift_s", [-10 * 365 * 86_400, 365 * 86_400])
-def test_a_clock_that_jumps_hides_no_change(notes: Path, shift_s: int) -> None:
+def test_sync_clock_jump_detects_change(notes: Path, shift_s: int) -> None:
     path = notes / "good.md"
     with Memory(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
         memory.sync()
@@ -240,7 +238,7 @@ def test_a_clock_that_jumps_hides_no_change(notes: Path, shift_s: int) -> None:
         assert memory.search("lake")
 
 
-def test_another_file_of_the_same_size_and_time_is_seen(notes: Path) -> None:
+def test_sync_replaced_file_of_same_size_and_time_is_reindexed(notes: Path) -> None:
     """`cp -p` and `rsync -t` keep the time of modification; that of the change is the system's."""
     path = notes / "good.md"
     os.utime(path, (1_600_000_000, 1_600_000_000))
@@ -254,14 +252,14 @@ def test_another_file_of_the_same_size_and_time_is_seen(notes: Path) -> None:
         assert memory.search("cups")
 
 
-def test_both_root_names_of_one_file_are_one_note(tmp_path: Path) -> None:
+def test_sync_both_root_names_of_one_file_are_one_note(tmp_path: Path) -> None:
     """As on a disk that ignores case."""
     (tmp_path / "MEMORY.md").write_text("- lamp", encoding="utf-8")
     os.link(tmp_path / "MEMORY.md", tmp_path / "memory.md")
     assert [one.path for one in find_notes(tmp_path)] == ["MEMORY.md"]
 
 
-def test_50_000_tiny_files(tmp_path: Path) -> None:
+def test_sync_50_000_tiny_files_is_fast_enough(tmp_path: Path) -> None:
     """A thousand files under fifty names each: a name is made sooner than a file."""
     for copy in range(50):
         folder = tmp_path / "memory" / str(copy)
@@ -284,7 +282,7 @@ def test_50_000_tiny_files(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "memory")
 
 
-def test_notes_rewritten_while_they_are_read_are_whole_in_the_end(notes: Path) -> None:
+def test_sync_notes_rewritten_meanwhile_are_complete_in_the_end(notes: Path) -> None:
     """Half-written notes are indexed as they were, and again when they are whole."""
     ended = threading.Event()
     paths = [notes / f"busy{number}.md" for number in range(4)]
@@ -321,7 +319,7 @@ def test_notes_rewritten_while_they_are_read_are_whole_in_the_end(notes: Path) -
     db.close()
 
 
-def test_a_file_that_grows_past_the_limit_while_it_is_read_is_skipped(
+def test_sync_file_growing_past_limit_is_skipped(
     notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("homarus.memory.source.MAX_FILE_BYTES", 1 << 20)

@@ -90,7 +90,7 @@ def check_whole(place: Path) -> None:
 
 
 @pytest.mark.parametrize("point", ["0", "1", "30", "59", "60", "committing"])
-def test_a_sync_that_is_killed_leaves_the_old_generation(tmp_path: Path, point: str) -> None:
+def test_sync_killed_before_commit_keeps_previous_generation(tmp_path: Path, point: str) -> None:
     write_notes(tmp_path, "lamp")
     with memory_of(tmp_path) as memory:
         before = memory.sync().generation
@@ -106,7 +106,7 @@ def test_a_sync_that_is_killed_leaves_the_old_generation(tmp_path: Path, point: 
     check_whole(tmp_path)
 
 
-def test_a_sync_that_is_killed_after_its_commit_has_the_new_generation(tmp_path: Path) -> None:
+def test_sync_killed_after_commit_has_new_generation(tmp_path: Path) -> None:
     write_notes(tmp_path, "lamp")
     with memory_of(tmp_path) as memory:
         before = memory.sync().generation
@@ -120,14 +120,14 @@ def test_a_sync_that_is_killed_after_its_commit_has_the_new_generation(tmp_path:
     check_whole(tmp_path)
 
 
-def test_a_first_sync_that_is_killed_is_made_by_the_next_search(tmp_path: Path) -> None:
+def test_sync_first_killed_is_made_by_next_search(tmp_path: Path) -> None:
     write_notes(tmp_path, "lamp")
     assert end(run(KILLED, str(tmp_path), "30"))[0] == -signal.SIGKILL
     with memory_of(tmp_path) as memory:
         assert "lamp 7" in memory.search("lamp 7")[0].snippet
 
 
-def test_a_search_beside_a_sync_sees_the_old_generation(tmp_path: Path) -> None:
+def test_search_during_sync_sees_previous_generation(tmp_path: Path) -> None:
     write_notes(tmp_path, "lamp")
     with memory_of(tmp_path) as memory, memory_of(tmp_path) as other:
         memory.sync()
@@ -145,7 +145,7 @@ def test_a_search_beside_a_sync_sees_the_old_generation(tmp_path: Path) -> None:
         assert not says(other, "lamp")
 
 
-def test_many_processes_sync_and_search_one_index(tmp_path: Path) -> None:
+def test_index_many_processes_sync_and_search_concurrently(tmp_path: Path) -> None:
     write_notes(tmp_path, "lamp")
     children = [run(WORKS, str(tmp_path), who) for who in ("ada", "ben", "cleo", "dan")]
     assert [end(child) for child in children] == [(0, "")] * 4
@@ -153,7 +153,7 @@ def test_many_processes_sync_and_search_one_index(tmp_path: Path) -> None:
         memory.sync()
         found = [one.path for one in memory.search("harbour") if "harbour" in one.snippet]
         assert sorted(found) == [f"memory/{who}.md" for who in ("ada", "ben", "cleo", "dan")]
-        assert memory.count().files == 64
+        assert memory.index.count().files == 64
     check_whole(tmp_path)
 
 
@@ -177,11 +177,11 @@ with Memory(place, place / "state" / "main.sqlite", Letters(who) if who else Non
         found = memory.find("lamp 7")
         assert found.results[0].snippet.startswith("- lamp 7"), found
         assert found.by_vectors is bool(who), found
-        print(len(report.indexed), report.rebuilt or "-", memory.count().vectors, flush=True)
+        print(len(report.indexed), report.rebuilt or "-", memory.index.count().vectors, flush=True)
 """
 
 
-def test_processes_with_different_models_share_one_index(tmp_path: Path) -> None:
+def test_index_processes_with_different_models_share_it(tmp_path: Path) -> None:
     write_notes(tmp_path, "lamp")
     command = [sys.executable, "-c", TURNS, str(tmp_path)]
     names = ("one", "", "other")

@@ -51,7 +51,7 @@ def count_kept(place: Path) -> int:
         db.close()
 
 
-def test_a_text_is_embedded_once_for_each_model(tmp_path: Path) -> None:
+def test_sync_text_is_embedded_once_per_model(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "# A heading\n- the lamp\n* the lamp\n- the tea")
     letters = Letters()
     with opened(tmp_path, letters) as index:
@@ -78,7 +78,7 @@ def test_a_text_is_embedded_once_for_each_model(tmp_path: Path) -> None:
     db.close()
 
 
-def test_an_embedder_that_fails_costs_no_word_and_is_asked_again(tmp_path: Path) -> None:
+def test_sync_failing_embedder_keeps_words_and_is_retried(tmp_path: Path) -> None:
     for number in range(5):
         write(tmp_path, f"{number}.md", "\n".join(f"- lamp {number} {row}" for row in range(40)))
     letters = Letters(fails_after=70)
@@ -106,7 +106,7 @@ def test_an_embedder_that_fails_costs_no_word_and_is_asked_again(tmp_path: Path)
 @pytest.mark.parametrize(
     "gives", [[], [[1.0] * 7], [[float("nan")] * 8], [[float("inf")] * 8], [[1.0] * 8] * 2]
 )
-def test_vectors_that_are_none_are_a_problem_and_not_kept(
+def test_sync_invalid_vectors_are_reported_and_not_stored(
     tmp_path: Path, gives: list[list[float]]
 ) -> None:
     write(tmp_path, "a.md", "- the lamp")
@@ -118,7 +118,7 @@ def test_vectors_that_are_none_are_a_problem_and_not_kept(
         assert "vector" in report.problem
 
 
-def test_a_line_without_a_word_needs_no_embedder(tmp_path: Path) -> None:
+def test_sync_lines_without_words_need_no_embedder(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "- \n---\n> \n* lamp")
     letters = Letters()
     with opened(tmp_path, letters) as index:
@@ -127,7 +127,7 @@ def test_a_line_without_a_word_needs_no_embedder(tmp_path: Path) -> None:
     assert letters.asked == ["lamp"]
 
 
-def test_the_oldest_vectors_go_when_there_are_too_many(tmp_path: Path) -> None:
+def test_vector_cache_over_limit_drops_oldest(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "\n".join(f"- lamp {row}" for row in range(30)))
     letters = Letters()
     with opened(tmp_path, letters, max_cached=10) as index:
@@ -137,7 +137,7 @@ def test_the_oldest_vectors_go_when_there_are_too_many(tmp_path: Path) -> None:
         assert index.sync(find_notes(tmp_path), force=True).embedded == 20
 
 
-def test_progress_is_told_and_ends(tmp_path: Path) -> None:
+def test_sync_progress_reaches_total(tmp_path: Path) -> None:
     for number in range(5):
         write(tmp_path, f"{number}.md", "- lamp")
     told: list[tuple[int, int, str]] = []
@@ -155,7 +155,7 @@ def test_progress_is_told_and_ends(tmp_path: Path) -> None:
     assert told == [(0, 1, "vectors"), (1, 1, "")]
 
 
-def test_an_error_that_is_a_bug_is_not_taken_for_an_embedder_that_failed(tmp_path: Path) -> None:
+def test_sync_programming_error_of_embedder_is_raised(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "- the lamp")
 
     class Broken(Letters):
@@ -169,7 +169,7 @@ def test_an_error_that_is_a_bug_is_not_taken_for_an_embedder_that_failed(tmp_pat
         assert index.sync(find_notes(tmp_path)).indexed == ("memory/a.md",)
 
 
-def test_what_an_embedder_says_is_shown(tmp_path: Path) -> None:
+def test_sync_embedder_error_is_reported_as_problem(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "- the lamp")
 
     class Offline(Letters):
@@ -181,7 +181,7 @@ def test_what_an_embedder_says_is_shown(tmp_path: Path) -> None:
     assert report.problem == "nobody answers (see that it runs)"
 
 
-def test_a_damaged_index_is_made_anew_without_paying_again(tmp_path: Path) -> None:
+def test_index_damaged_rebuild_reuses_cached_vectors(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "- the lamp\n- the tea")
     letters = Letters()
     with opened(tmp_path, letters) as index:
@@ -197,7 +197,7 @@ def test_a_damaged_index_is_made_anew_without_paying_again(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a database", b"SQLite format 3\0" + b"\7" * 9000])
-def test_damaged_vectors_are_made_again_and_cost_no_word(tmp_path: Path, damage: bytes) -> None:
+def test_vector_cache_damaged_is_rebuilt_and_keeps_words(tmp_path: Path, damage: bytes) -> None:
     write(tmp_path, "a.md", "- the lamp\n- the tea")
     letters = Letters()
     with opened(tmp_path, letters) as index:
@@ -208,7 +208,7 @@ def test_damaged_vectors_are_made_again_and_cost_no_word(tmp_path: Path, damage:
         assert index.count().vectors == 2
 
 
-def test_models_are_side_by_side_and_words_are_of_none(tmp_path: Path) -> None:
+def test_index_vectors_of_two_models_coexist(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "- the lamp\n- the tea")
     one, other = Letters(), Letters(name="others")
     with opened(tmp_path, one) as mine, opened(tmp_path, other) as theirs:
@@ -227,7 +227,7 @@ def test_models_are_side_by_side_and_words_are_of_none(tmp_path: Path) -> None:
             assert index.count().vectors == 3
 
 
-def test_vectors_of_a_model_that_came_long_before_go(tmp_path: Path) -> None:
+def test_index_vectors_of_long_unused_model_are_dropped(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "- the lamp")
     models = [Letters(name=f"letters {number}") for number in range(5)]
     for embedder in models:

@@ -11,17 +11,20 @@ from typing import Any, TypeVar
 
 import pytest
 
+from homarus.agent.remembering import Remembering
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
+from homarus.core.clock import SystemClock
 from homarus.core.errors import HomarusError, StoreError, ToolError, UnknownName, UserError
 from homarus.memory import keeper
 from homarus.memory.base import Answer, Ask, Progress, Status, unseen
 from homarus.memory.builtin import Builtin
 from homarus.memory.embed.base import Model
 from homarus.memory.index import Report
-from homarus.memory.keeper import AgentMemory, Memories
+from homarus.memory.keeper import AgentMemory
 from homarus.memory.place import Place
 from homarus.memory.view import view_for
+from homarus.testing.memory_store import MemoryStore
 from tests.unit.memory.places import GUARD_S, place_at, until
 
 T = TypeVar("T")
@@ -100,7 +103,7 @@ class FakeBackend:
         self.closed += 1
 
 
-def test_nothing_is_opened_before_the_first_use(tmp_path: Path) -> None:
+def test_agent_memory_before_first_use_opens_nothing(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     before = threading.active_count()
 
@@ -114,7 +117,7 @@ def test_nothing_is_opened_before_the_first_use(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_search_sees_what_was_written_just_before(tmp_path: Path) -> None:
+def test_search_sees_note_written_just_before(tmp_path: Path) -> None:
     place = place_at(tmp_path)
 
     async def main() -> None:
@@ -129,7 +132,7 @@ def test_a_search_sees_what_was_written_just_before(tmp_path: Path) -> None:
     run(main)
 
 
-def test_what_is_written_is_found_and_can_be_read(tmp_path: Path) -> None:
+def test_write_is_found_by_search_and_get(tmp_path: Path) -> None:
     place = place_at(tmp_path)
 
     async def main() -> None:
@@ -148,7 +151,7 @@ def test_what_is_written_is_found_and_can_be_read(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_past_talk_is_found_shown_and_kept_from_groups(tmp_path: Path) -> None:
+def test_transcript_is_found_and_hidden_from_groups(tmp_path: Path) -> None:
     asked = {"sources": ["memory", "sessions"], "experimental": {"sessionMemory": True}}
     place = place_at(tmp_path, asked, qmd={"sessions": {"retentionDays": 0}})
     place.transcripts.mkdir(parents=True)
@@ -179,7 +182,7 @@ def test_a_past_talk_is_found_shown_and_kept_from_groups(tmp_path: Path) -> None
     run(main)
 
 
-def test_a_group_can_read_what_it_found_of_its_own_talk_after_a_reset(tmp_path: Path) -> None:
+def test_transcript_of_group_stays_readable_after_reset(tmp_path: Path) -> None:
     asked = {"sources": ["memory", "sessions"], "experimental": {"sessionMemory": True}}
     place = place_at(tmp_path, asked, qmd={"sessions": {"retentionDays": 0}})
     key = "agent:main:telegram:group:-7"
@@ -208,7 +211,7 @@ def test_a_group_can_read_what_it_found_of_its_own_talk_after_a_reset(tmp_path: 
     run(main)
 
 
-def test_closing_cuts_a_single_long_note_short(tmp_path: Path) -> None:
+def test_close_interrupts_sync_of_one_long_note(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", "".join(f"- slow line {number}\n" for number in range(2_000)))
     embedder = SlowEmbedder()
@@ -228,7 +231,7 @@ def test_closing_cuts_a_single_long_note_short(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_search_is_answered_while_a_slow_embedder_is_indexing(tmp_path: Path) -> None:
+def test_search_during_slow_embedding_is_answered(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", "- Bob bought a red bicycle.\n")
     embedder = SlowEmbedder()
@@ -255,7 +258,7 @@ def test_a_search_is_answered_while_a_slow_embedder_is_indexing(tmp_path: Path) 
     run(main)
 
 
-def test_the_first_search_of_all_does_not_wait_for_vectors(tmp_path: Path) -> None:
+def test_search_first_does_not_wait_for_vectors(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", "- A slow walrus came by.\n")
     embedder = SlowEmbedder()
@@ -272,10 +275,10 @@ def test_the_first_search_of_all_does_not_wait_for_vectors(tmp_path: Path) -> No
     run(main)
 
 
-def test_a_search_that_takes_too_long_is_an_error_and_close_does_not_wait_for_it(
+def test_search_timeout_raises_and_close_does_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "_CLOSING_S", 0.05)
+    monkeypatch.setattr(keeper, "_CLOSE_TIMEOUT_S", 0.05)
     place = place_at(tmp_path, qmd={"limits": {"timeoutMs": 50}})
     backend = FakeBackend()
     backend.search_waits.clear()
@@ -292,7 +295,7 @@ def test_a_search_that_takes_too_long_is_an_error_and_close_does_not_wait_for_it
     run(main)
 
 
-def test_the_deadline_is_handed_on_with_the_day(tmp_path: Path) -> None:
+def test_search_passes_deadline_and_date_to_backend(tmp_path: Path) -> None:
     backend = FakeBackend()
 
     async def main() -> None:
@@ -306,7 +309,7 @@ def test_the_deadline_is_handed_on_with_the_day(tmp_path: Path) -> None:
     assert 0 < (ask.timeout_ms or 0) <= 4_000
 
 
-def test_closing_ends_a_long_sync_between_two_notes(tmp_path: Path) -> None:
+def test_close_ends_long_sync_between_notes(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     for number in range(200):
         note(place, f"memory/{number:03d}.md", f"- slow {number}\n")
@@ -332,7 +335,7 @@ def test_closing_ends_a_long_sync_between_two_notes(tmp_path: Path) -> None:
     run(main)
 
 
-def test_what_is_asked_while_a_sync_runs_shares_the_next_one(tmp_path: Path) -> None:
+def test_sync_requests_during_sync_share_next_one(tmp_path: Path) -> None:
     backend = FakeBackend()
     backend.let_go.clear()
 
@@ -352,14 +355,12 @@ def test_what_is_asked_while_a_sync_runs_shares_the_next_one(tmp_path: Path) -> 
     run(main)
 
 
-def test_a_search_that_is_overtaken_by_the_end_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_search_overtaken_by_close_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Unheeding(FakeBackend):
         def sync(self, *, force: bool = False, progress: Progress = unseen) -> Report:
             return super().sync(force=force)
 
-    monkeypatch.setattr(keeper, "_WAITS_S", GUARD_S)
+    monkeypatch.setattr(keeper, "_SYNC_TIMEOUT_S", GUARD_S)
     backend = Unheeding()
     backend.let_go.clear()
 
@@ -388,7 +389,7 @@ def test_a_search_that_is_overtaken_by_the_end_says_so(
     run(main)
 
 
-def test_who_stops_waiting_does_not_stop_the_sync(tmp_path: Path) -> None:
+def test_sync_cancelled_waiter_leaves_job_running(tmp_path: Path) -> None:
     backend = FakeBackend()
     backend.let_go.clear()
 
@@ -407,7 +408,7 @@ def test_who_stops_waiting_does_not_stop_the_sync(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_failed_sync_is_said_and_the_old_generation_answers(
+def test_search_after_failed_sync_uses_previous_generation(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     backend = FakeBackend()
@@ -428,7 +429,7 @@ def test_a_failed_sync_is_said_and_the_old_generation_answers(
     assert "no room on the disk" in caplog.text
 
 
-def test_a_memory_that_is_switched_off_says_so(tmp_path: Path) -> None:
+def test_agent_memory_disabled_raises(tmp_path: Path) -> None:
     place = place_at(tmp_path, {"enabled": False})
 
     async def main() -> None:
@@ -449,7 +450,7 @@ def test_a_memory_that_is_switched_off_says_so(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_conversation_that_begins_has_the_notes_indexed(tmp_path: Path) -> None:
+def test_session_start_syncs_notes(tmp_path: Path) -> None:
     backend, lazy = FakeBackend(), FakeBackend()
 
     async def main() -> None:
@@ -485,7 +486,7 @@ class FastClock:
         await asyncio.sleep(0.001)
 
 
-def test_files_are_watched_from_the_first_use_until_it_is_closed(tmp_path: Path) -> None:
+def test_watch_from_first_use_until_close_syncs_changes(tmp_path: Path) -> None:
     place = place_at(tmp_path, {"sync": {"onSearch": False, "intervalMinutes": 7}})
     backend, clock = FakeBackend(), FastClock()
 
@@ -505,14 +506,16 @@ def test_files_are_watched_from_the_first_use_until_it_is_closed(tmp_path: Path)
     run(main)
 
 
-def test_who_rests_watches_no_longer_and_still_answers(tmp_path: Path) -> None:
+def test_stop_watching_ends_tasks_and_still_answers(tmp_path: Path) -> None:
     backend = FakeBackend()
     paths = Paths.find({"OPENCLAW_STATE_DIR": str(tmp_path / "state"), "HOME": str(tmp_path)})
     config = Config.model_validate({})
 
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
-            memories = Memories(lambda: config, paths, dict, group=group, clock=FastClock())
+            memories = Remembering(
+                lambda: config, paths, dict, store=MemoryStore(), group=group, clock=FastClock()
+            )
             memory = memories.of("main")
             memory._open = lambda: backend
             await memory.search("anything")
@@ -523,13 +526,19 @@ def test_who_rests_watches_no_longer_and_still_answers(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_new_config_closes_those_whose_settings_changed(tmp_path: Path) -> None:
+def test_registry_reload_closes_memories_with_changed_settings(tmp_path: Path) -> None:
     paths = Paths.find({"OPENCLAW_STATE_DIR": str(tmp_path / "state"), "HOME": str(tmp_path)})
     listed = [{"id": "main"}, {"id": "ops"}]
     held: dict[str, Any] = {"agents": {"list": listed}}
 
     async def main() -> None:
-        memories = Memories(lambda: Config.model_validate(held), paths, dict)
+        memories = Remembering(
+            lambda: Config.model_validate(held),
+            paths,
+            dict,
+            store=MemoryStore(),
+            clock=SystemClock(),
+        )
         main_one, ops = memories.of("main"), memories.of("ops")
         await memories.reload()
         assert (memories.of("main"), memories.of("ops")) == (main_one, ops)
@@ -554,7 +563,7 @@ def test_a_new_config_closes_those_whose_settings_changed(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("damage", [b"", b"junk" * 4_000])
-def test_an_index_that_is_damaged_in_between_is_made_anew_and_said(
+def test_search_index_damaged_meanwhile_is_rebuilt_and_reported(
     tmp_path: Path, damage: bytes
 ) -> None:
     place = place_at(tmp_path)
@@ -576,7 +585,7 @@ def test_an_index_that_is_damaged_in_between_is_made_anew_and_said(
     run(main)
 
 
-def test_an_index_that_is_deleted_while_it_is_open_is_made_again(tmp_path: Path) -> None:
+def test_search_index_deleted_while_open_is_rebuilt(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", "- The walrus is called Otto.\n")
 

@@ -11,18 +11,20 @@ from typing import Any
 
 import pytest
 
+from homarus.agent.remembering import Remembering
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
+from homarus.core.clock import SystemClock
 from homarus.core.errors import HomarusError
 from homarus.memory import builtin
 from homarus.memory.base import Ask
 from homarus.memory.builtin import Choice
 from homarus.memory.embed.base import Model, Paying
 from homarus.memory.embed.steady import Steady
-from homarus.memory.keeper import Memories
 from homarus.memory.place import Place
 from homarus.memory.turns import Turns
 from homarus.memory.view import view_for
+from homarus.testing.memory_store import MemoryStore
 
 GUARD_S = 60.0
 AGENTS = ("main", "ops")
@@ -62,9 +64,14 @@ class Storm:
         for agent in AGENTS:
             self.memories.of(agent).place.workspace.mkdir()
 
-    def begin(self) -> Memories:
-        return Memories(
-            lambda: Config.model_validate(self.config), self.paths, dict, group=self.group
+    def begin(self) -> Remembering:
+        return Remembering(
+            lambda: Config.model_validate(self.config),
+            self.paths,
+            dict,
+            store=MemoryStore(),
+            clock=SystemClock(),
+            group=self.group,
         )
 
     async def search(self, agent: str) -> None:
@@ -124,7 +131,7 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_storm_leaves_nothing_behind(
+def test_registry_random_concurrent_use_leaves_no_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     chance = random.Random(seed)

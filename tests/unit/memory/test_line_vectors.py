@@ -39,7 +39,7 @@ def place_of(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_shares_no_word_is_found_by_its_meaning(tmp_path: Path) -> None:
+def test_search_without_common_word_finds_by_meaning(tmp_path: Path) -> None:
     place = place_of(tmp_path)
     with Memory(place, place / "i.sqlite", Topics()) as memory:
         assert memory.sync().embedded == 3
@@ -47,7 +47,7 @@ def test_what_shares_no_word_is_found_by_its_meaning(tmp_path: Path) -> None:
         assert "puppy" in memory.search("any pet?", Ask("passages"))[0].snippet
 
 
-def test_a_text_is_embedded_once_for_a_model(tmp_path: Path) -> None:
+def test_sync_same_text_is_embedded_once_for_a_model(tmp_path: Path) -> None:
     place = place_of(tmp_path)
     for name, embedded in (("one", 3), ("one", 0), ("two", 3), ("one", 0)):
         embedder = Topics(name)
@@ -56,7 +56,7 @@ def test_a_text_is_embedded_once_for_a_model(tmp_path: Path) -> None:
             assert report.embedded == embedded == len(embedder.asked)
 
 
-def test_another_model_adds_its_vectors_and_none_leaves_them(tmp_path: Path) -> None:
+def test_sync_other_model_adds_vectors_and_none_keeps_them(tmp_path: Path) -> None:
     place = place_of(tmp_path)
     generations = []
     for embedder in (Topics("one"), Topics("two"), None):
@@ -66,12 +66,12 @@ def test_another_model_adds_its_vectors_and_none_leaves_them(tmp_path: Path) -> 
     assert generations == [1, 2, 2]
 
 
-def test_the_mark_of_a_list_is_not_embedded() -> None:
+def test_embedded_text_drops_list_marker() -> None:
     assert embedded_text("  - Ada: hello ") == "Ada: hello"
     assert text_key("- Ada: hello") == text_key("* Ada: hello")
 
 
-def test_of_many_vectors_the_nearest_are_among_those_found() -> None:
+def test_vector_table_many_vectors_returns_nearest() -> None:
     chance = random.Random(4)
     many = [[chance.gauss(0, 1) for _ in range(64)] for _ in range(EXACT_UP_TO + 500)]
     vectors = Vectors(((number, pack(one)) for number, one in enumerate(many)), 64)
@@ -82,6 +82,6 @@ def test_of_many_vectors_the_nearest_are_among_those_found() -> None:
     assert cosines[4321] > 0.9 > abs(cosines[7])
 
 
-def test_a_vector_of_nothing_and_one_of_another_size_do_no_harm() -> None:
+def test_vector_table_zero_or_wrong_size_is_ignored() -> None:
     vectors = Vectors([(1, pack([0.0, 0.0])), (2, pack([1.0, 0.0])), (3, b"\1")], 2)
     assert vectors.cosines([1.0, 0.0], [1, 2, 3]) == pytest.approx({1: 0.0, 2: 1.0})

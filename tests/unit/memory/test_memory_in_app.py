@@ -26,7 +26,7 @@ async def use(app: App, key: str, name: str, **args: Any) -> Any:
     return given.text if given.is_error else json.loads(given.text)
 
 
-def test_an_agent_writes_a_note_and_finds_it_again(tmp_path: Path) -> None:
+def test_app_memory_tools_write_and_find_note(tmp_path: Path) -> None:
     async def main() -> None:
         async with open_app({"HOME": str(tmp_path)}) as app:
             assert {"memory_search", "memory_get", "memory_write"} <= {
@@ -45,7 +45,7 @@ def test_an_agent_writes_a_note_and_finds_it_again(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_program_that_is_about_to_end_watches_nothing_anew(
+def test_app_memory_opened_while_stopping_watches_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -70,16 +70,16 @@ def test_a_program_that_is_about_to_end_watches_nothing_anew(
     asyncio.run(main())
 
 
-def test_a_conversation_that_begins_has_the_notes_indexed_aside(tmp_path: Path) -> None:
+def test_app_session_start_syncs_notes_in_background(tmp_path: Path) -> None:
     async def main() -> None:
         async with asyncio.timeout(60), open_app({"HOME": str(tmp_path)}) as app:
             agent = app.agent("main")
-            app.memories.touch(agent)  # there is nothing to remember
-            assert app.memories._memories is None
+            app.memory.touch(agent)  # there is nothing to remember
+            assert not app.memory._open
             agent.workspace.mkdir(parents=True, exist_ok=True)
             (agent.workspace / "MEMORY.md").write_text("- A walrus.\n", encoding="utf-8")
-            app.memories.touch(agent)
-            assert app.memories._memories is None, "nobody waits for it"
+            app.memory.touch(agent)
+            assert not app.memory._open, "nobody waits for it"
             database = app.paths.state / "memory" / "main.sqlite"
             await until(database.exists)
 

@@ -23,7 +23,7 @@ def memory_of(place: Path) -> Memory:
     return Memory(place, place / "state" / "main.sqlite")
 
 
-def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sync_reads_only_changed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b", "c"):
         write(tmp_path, f"memory/{name}.md", f"- note {name}")
     with memory_of(tmp_path) as memory:
@@ -44,7 +44,7 @@ def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.Mon
         assert "changed" in memory.search("changed")[0].snippet
 
 
-def test_a_change_within_the_same_second_and_size_is_seen(tmp_path: Path) -> None:
+def test_sync_change_of_same_size_and_second_is_detected(tmp_path: Path) -> None:
     path = write(tmp_path, "memory/a.md", "- tea", age_s=0)
     with memory_of(tmp_path) as memory:
         memory.sync()
@@ -54,7 +54,7 @@ def test_a_change_within_the_same_second_and_size_is_seen(tmp_path: Path) -> Non
         assert memory.sync().indexed == ("memory/a.md",)
 
 
-def test_a_touched_file_is_not_indexed_again(tmp_path: Path) -> None:
+def test_sync_touched_file_is_not_reindexed(tmp_path: Path) -> None:
     path = write(tmp_path, "memory/a.md", "- tea")
     with memory_of(tmp_path) as memory:
         memory.sync()
@@ -63,7 +63,7 @@ def test_a_touched_file_is_not_indexed_again(tmp_path: Path) -> None:
         assert memory.sync().unchanged == 1
 
 
-def test_a_deleted_note_is_found_no_more(tmp_path: Path) -> None:
+def test_sync_deleted_note_is_removed(tmp_path: Path) -> None:
     path = write(tmp_path, "memory/a.md", "- the lamp")
     write(tmp_path, "memory/b.md", "- the harbour")
     with memory_of(tmp_path) as memory:
@@ -74,7 +74,7 @@ def test_a_deleted_note_is_found_no_more(tmp_path: Path) -> None:
         assert memory.search("harbour")
 
 
-def test_the_tables_have_the_originals_names_and_columns(tmp_path: Path) -> None:
+def test_schema_tables_match_openclaw(tmp_path: Path) -> None:
     write(tmp_path, "MEMORY.md", "# Facts\n\n- the lamp")
     with memory_of(tmp_path) as memory:
         memory.sync()
@@ -94,7 +94,7 @@ def test_the_tables_have_the_originals_names_and_columns(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a database at all, but some words", b"\0" * 9000])
-def test_a_damaged_index_is_made_anew_and_says_so(tmp_path: Path, damage: bytes) -> None:
+def test_sync_damaged_index_is_rebuilt_and_reported(tmp_path: Path, damage: bytes) -> None:
     note = write(tmp_path, "memory/a.md", "- the lamp")
     with memory_of(tmp_path) as memory:
         memory.sync()
@@ -107,7 +107,7 @@ def test_a_damaged_index_is_made_anew_and_says_so(tmp_path: Path, damage: bytes)
     assert note.read_text(encoding="utf-8") == "- the lamp"
 
 
-def test_an_index_damaged_in_its_middle_is_made_anew_by_the_next_sync(tmp_path: Path) -> None:
+def test_sync_index_damaged_in_middle_is_rebuilt(tmp_path: Path) -> None:
     for number in range(60):
         write(tmp_path, f"memory/{number}.md", f"- the lamp {number}\n" * 40)
     database = tmp_path / "state" / "main.sqlite"
@@ -124,7 +124,7 @@ def test_an_index_damaged_in_its_middle_is_made_anew_by_the_next_sync(tmp_path: 
         assert memory.search("another lamp")
 
 
-def test_a_failed_sync_leaves_the_old_generation(
+def test_sync_failed_keeps_previous_generation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, "memory/a.md", "- the lamp")
@@ -148,7 +148,7 @@ def test_a_failed_sync_leaves_the_old_generation(
         assert memory.sync().generation == before + 1
 
 
-def test_hostile_files_are_skipped_by_name(tmp_path: Path) -> None:
+def test_sync_untrusted_files_are_skipped_and_named(tmp_path: Path) -> None:
     write(tmp_path, "memory/good.md", "- the lamp")
     write(tmp_path, "memory/binary.md", b"PK\0\1" + os.urandom(3000))
     write(tmp_path, "memory/latin.md", "- caf\xe9 lamp".encode("latin-1"))
@@ -167,7 +167,7 @@ def test_hostile_files_are_skipped_by_name(tmp_path: Path) -> None:
     assert report.indexed == ("memory/good.md", "memory/half.md", "memory/latin.md")
 
 
-def test_a_line_of_megabytes_is_cut_and_cited(tmp_path: Path) -> None:
+def test_sync_line_of_megabytes_is_cut_and_cited(tmp_path: Path) -> None:
     write(tmp_path, "memory/long.md", "word " * 200_000 + "lamp " + "word " * 200_000)
     with memory_of(tmp_path) as memory:
         memory.sync()
@@ -177,7 +177,7 @@ def test_a_line_of_megabytes_is_cut_and_cited(tmp_path: Path) -> None:
     assert len(found.snippet) <= 1500
 
 
-def test_two_writers_wait_for_each_other(tmp_path: Path) -> None:
+def test_sync_two_writers_wait_for_each_other(tmp_path: Path) -> None:
     for number in range(200):
         write(tmp_path, f"memory/{number}.md", f"- lamp {number}\n" * 20)
 
@@ -202,7 +202,7 @@ def test_two_writers_wait_for_each_other(tmp_path: Path) -> None:
     db.close()
 
 
-def test_a_note_that_is_being_written_is_whole_at_the_next_look(tmp_path: Path) -> None:
+def test_sync_note_being_written_is_complete_next_time(tmp_path: Path) -> None:
     path = write(tmp_path, "memory/a.md", "- the la")
     with memory_of(tmp_path) as memory:
         memory.sync()
@@ -212,7 +212,7 @@ def test_a_note_that_is_being_written_is_whole_at_the_next_look(tmp_path: Path) 
         assert "the lamp" in memory.search("lamp")[0].snippet
 
 
-def test_a_file_of_the_original_is_made_ours(tmp_path: Path) -> None:
+def test_sync_openclaw_database_is_converted(tmp_path: Path) -> None:
     path = tmp_path / "state" / "main.sqlite"
     path.parent.mkdir()
     db = apsw.Connection(str(path))
@@ -226,7 +226,7 @@ def test_a_file_of_the_original_is_made_ours(tmp_path: Path) -> None:
         assert memory.search("lamp")[0].path == "MEMORY.md"
 
 
-def test_root_files_folders_and_extra_paths_are_notes(tmp_path: Path) -> None:
+def test_find_notes_includes_root_files_folders_and_extra_paths(tmp_path: Path) -> None:
     for name in (
         "MEMORY.md",
         "memory/deep/er/a.md",
@@ -245,6 +245,6 @@ def test_root_files_folders_and_extra_paths_are_notes(tmp_path: Path) -> None:
     assert not [one for one in found if isinstance(one, Skipped)]
 
 
-def test_the_index_is_private(tmp_path: Path) -> None:
+def test_index_file_is_private(tmp_path: Path) -> None:
     with open_index(tmp_path / "state" / "main.sqlite"):
         assert (tmp_path / "state" / "main.sqlite").stat().st_mode & 0o077 == 0

@@ -72,7 +72,7 @@ def answers(place: Place, embedder: Alike | None, key: str) -> Iterator[tuple[st
 @pytest.mark.parametrize("embedder", [None, Alike()], ids=["words", "vectors"])
 @settings(max_examples=8, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6)), min_size=1, max_size=25))
-def test_no_foreign_line_is_ever_shown(
+def test_search_view_never_shows_other_audiences(
     tmp_path_factory: pytest.TempPathFactory,
     embedder: Alike | None,
     lines: list[tuple[int, int]],
@@ -89,7 +89,7 @@ def test_no_foreign_line_is_ever_shown(
         assert seen == {mark for mark, owner in owners.items() if view.shows(owner)}
 
 
-def test_the_originals_formula_shows_no_foreign_line_either(tmp_path: Path) -> None:
+def test_search_by_formula_never_shows_other_audiences(tmp_path: Path) -> None:
     place = at(tmp_path)
     owners = fill(place, [(whose % 6, whose % 5) for whose in range(30)])
     wish = {"enabled": True, "mmr": {"enabled": True}, "temporalDecay": {"enabled": True}}
@@ -106,7 +106,7 @@ def test_the_originals_formula_shows_no_foreign_line_either(tmp_path: Path) -> N
             assert count
 
 
-def test_one_view_after_another_on_one_memory_keeps_them_apart(tmp_path: Path) -> None:
+def test_search_views_in_turn_on_one_search_stay_separate(tmp_path: Path) -> None:
     place = at(tmp_path)
     owners = fill(place, [(whose, 0) for whose in range(6)])
     with Memory(place.workspace, place.database, Alike()) as memory:
@@ -118,7 +118,7 @@ def test_one_view_after_another_on_one_memory_keeps_them_apart(tmp_path: Path) -
             assert marks == {mark for mark, owner in owners.items() if view.shows(owner)}
 
 
-def test_a_note_that_is_moved_into_a_chats_folder_is_that_chats_from_then_on(
+def test_sync_note_moved_to_chat_folder_changes_audience(
     tmp_path: Path,
 ) -> None:
     place = at(tmp_path)

@@ -12,11 +12,11 @@ from homarus.config.memory import Decay, Hybrid, Spread
 from homarus.core.errors import StoreError
 from homarus.memory.base import Ask
 from homarus.memory.embed.base import Model
-from homarus.memory.kin import kin_by_stem, kin_of
 from homarus.memory.library import Memory, TooSlow
 from homarus.memory.pool import is_akin
 from homarus.memory.question import read_question
 from homarus.memory.ranking import Formula, Ranking, ranking_of
+from homarus.memory.related_words import related_by_stem, related_stems
 from homarus.memory.results import MOST_CHARS, centre
 from homarus.memory.search import LEXICAL, WITH_VECTORS, chance
 from homarus.memory.view import View
@@ -76,7 +76,7 @@ class Animals:
     st.sampled_from([None, Ranking(spread=0.5), Ranking(formula=Formula())]),
 )
 @settings(max_examples=40, deadline=None)
-def test_whatever_is_asked_the_cited_lines_have_what_is_shown(
+def test_search_any_options_cite_shown_lines(
     tmp_path_factory: pytest.TempPathFactory,
     notes: list[str],
     ask: Ask,
@@ -100,7 +100,7 @@ def test_whatever_is_asked_the_cited_lines_have_what_is_shown(
 
 
 @given(st.text(max_size=60), st.lists(st.text(max_size=5), max_size=4), st.integers(1, 70))
-def test_a_snippet_is_a_part_of_the_text_as_long_as_there_is_room(
+def test_centre_snippet_is_part_of_text_within_limit(
     text: str, words: list[str], most: int
 ) -> None:
     shown = centre(text, words, most)
@@ -108,7 +108,7 @@ def test_a_snippet_is_a_part_of_the_text_as_long_as_there_is_room(
     assert len(shown) == min(len(text), most)
 
 
-def test_a_snippet_has_the_words_in_its_middle(tmp_path: Path) -> None:
+def test_centre_snippet_has_words_in_middle(tmp_path: Path) -> None:
     line = "nothing " * 40 + "the blue heron stood there " + "at all " * 40
     with opened(tmp_path, {"a": line}) as memory:
         (result,) = memory.search("heron", Ask(max_snippet_chars=60))
@@ -116,7 +116,7 @@ def test_a_snippet_has_the_words_in_its_middle(tmp_path: Path) -> None:
     assert len(result.snippet) == 60
 
 
-def test_a_phrase_in_quotation_marks_comes_first(tmp_path: Path) -> None:
+def test_search_quoted_phrase_ranks_first(tmp_path: Path) -> None:
     lines = ["- the heron is blue, blue as a heron", "- blue heron", "- heron heron blue blue"]
     lines += [f"- heron {number} stood beside blue boats" for number in range(1_500)]
     lines.insert(1_000, "- then a Blue  Heron came")
@@ -125,15 +125,15 @@ def test_a_phrase_in_quotation_marks_comes_first(tmp_path: Path) -> None:
     assert {result.snippet for result in found} == {"- blue heron", "- then a Blue  Heron came"}
 
 
-def test_words_that_go_together_find_each_other(tmp_path: Path) -> None:
+def test_search_related_words_match(tmp_path: Path) -> None:
     with opened(tmp_path, {"a": "- bought a kayak\n\n- our beagle puppy Rex\n\n- rain"}) as memory:
         assert memory.search("Which pets are there?")[0].snippet == "- our beagle puppy Rex"
 
 
-def test_kinship_is_mutual_and_of_nobody_with_himself() -> None:
-    for stem, kin in kin_by_stem().items():
-        assert stem not in kin
-        assert all(stem in kin_of(other) for other in kin)
+def test_related_stems_are_symmetric_and_irreflexive() -> None:
+    for stem, related in related_by_stem().items():
+        assert stem not in related
+        assert all(stem in related_stems(other) for other in related)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_kinship_is_mutual_and_of_nobody_with_himself() -> None:
         ("same", "same", False),
     ],
 )
-def test_words_of_one_beginning(one: str, other: str, alike: bool) -> None:
+def test_shares_stem_prefix_of_related_words(one: str, other: str, alike: bool) -> None:
     assert is_akin(one, other) is alike
     assert is_akin(other, one) is alike
 
@@ -164,9 +164,7 @@ def test_words_of_one_beginning(one: str, other: str, alike: bool) -> None:
         ("Où est la clé du garage ?", "- la cle du garage est chez Zoé"),
     ],
 )
-def test_other_languages_are_found_by_their_words(
-    tmp_path: Path, question: str, wanted: str
-) -> None:
+def test_search_other_languages_match_by_words(tmp_path: Path, question: str, wanted: str) -> None:
     lines = [
         *("- 今天天气很好", "- 猫は窓の外を見ている", "- แมวนอนอยู่บนเตียง", "- Der Zug kam spät an"),
         *("- 护照放在蓝色的抽屉里", "- パスポートは青い引き出しにある", "- El tren llegó tarde"),
@@ -178,7 +176,7 @@ def test_other_languages_are_found_by_their_words(
         assert memory.search(question)[0].snippet == wanted
 
 
-def test_a_score_is_a_chance_and_falls_with_the_rank(tmp_path: Path) -> None:
+def test_score_is_probability_and_falls_with_rank(tmp_path: Path) -> None:
     lines = [f"- lamp {number} at the harbour" for number in range(20)]
     with opened(tmp_path, {"a": "\n\n".join([*lines, "- nothing of it", "- a lamp"])}) as memory:
         scores = [result.score for result in memory.search("harbour lamp", Ask(max_results=30))]
@@ -194,13 +192,13 @@ def test_a_score_is_a_chance_and_falls_with_the_rank(tmp_path: Path) -> None:
 
 
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
-def test_a_chance_never_turns_an_order_around(one: float, other: float) -> None:
+def test_score_to_probability_is_monotonic(one: float, other: float) -> None:
     for weights in (LEXICAL, WITH_VECTORS):
         low, high = chance(max(one, other), weights), chance(min(one, other), weights)
         assert 0.0 <= low <= high <= 1.0
 
 
-def test_what_is_old_counts_less_when_that_is_asked_for(tmp_path: Path) -> None:
+def test_search_temporal_decay_ranks_old_notes_lower(tmp_path: Path) -> None:
     notes = {
         "2020-01-01": "- the harbour lamp is red",
         "2023-05-01": "- about the harbour: a lamp, they say, hung somewhere near it that year",
@@ -211,14 +209,14 @@ def test_what_is_old_counts_less_when_that_is_asked_for(tmp_path: Path) -> None:
         assert "2023" in memory.search("harbour lamp red")[0].path
 
 
-def test_a_question_about_the_latest_leans_towards_it(tmp_path: Path) -> None:
+def test_search_latest_question_prefers_recent_notes(tmp_path: Path) -> None:
     notes = {f"2023-0{month}-01": "- Ada has a job at the mill" for month in (1, 3, 5)}
     with opened(tmp_path, notes) as memory:
         assert "2023-01" in memory.search("Ada's job")[0].path
         assert "2023-05" in memory.search("Ada's current job")[0].path
 
 
-def test_results_alike_come_later_when_they_are_to_be_spread(tmp_path: Path) -> None:
+def test_search_diversity_ranks_similar_results_lower(tmp_path: Path) -> None:
     same = ["- the harbour lamp is red tonight"] * 3
     text = "\n\n".join([*same, "- lamp oil for the harbour master, twelve crates, unpaid"])
     plain, apart = Ask(max_results=2), Ranking(spread=0.3)
@@ -228,7 +226,7 @@ def test_results_alike_come_later_when_they_are_to_be_spread(tmp_path: Path) -> 
         assert any("oil" in one.snippet for one in memory.search("harbour lamp red", plain))
 
 
-def test_the_settings_choose_the_ranking() -> None:
+def test_resolve_ranking_from_settings() -> None:
     assert ranking_of(Hybrid()) == Ranking()
     asked = Hybrid.model_construct(
         enabled=True,
@@ -238,7 +236,7 @@ def test_the_settings_choose_the_ranking() -> None:
     assert ranking_of(asked) == Ranking(7.0, 0.7, Formula(0.7, 0.3, 4))
 
 
-def test_the_formula_of_the_original_wants_every_word_and_a_good_score(tmp_path: Path) -> None:
+def test_hybrid_formula_requires_all_words_and_min_score(tmp_path: Path) -> None:
     notes = {"a": "- the harbour lamp\n", "b": "- the harbour\n", "c": "- a puppy\n"}
     ranking, embedder = Ranking(formula=Formula()), Animals()
     with opened(tmp_path, notes, ranking, embedder=embedder) as memory:
@@ -251,7 +249,7 @@ def test_the_formula_of_the_original_wants_every_word_and_a_good_score(tmp_path:
         assert [one.path for one in found] == ["memory/a.md", "memory/b.md"]
 
 
-def test_without_a_vector_words_are_compared_and_it_is_said(tmp_path: Path) -> None:
+def test_search_query_not_embedded_compares_words_and_says_so(tmp_path: Path) -> None:
     embedder = Animals()
     with opened(tmp_path, {"a": "- our puppy\n\n- a lamp"}, embedder=embedder) as memory:
         found = memory.find("an animal?")
@@ -264,7 +262,7 @@ def test_without_a_vector_words_are_compared_and_it_is_said(tmp_path: Path) -> N
     assert found.results[0].snippet == "- a lamp"
 
 
-def test_a_search_that_takes_too_long_says_so(tmp_path: Path) -> None:
+def test_search_over_timeout_raises(tmp_path: Path) -> None:
     with opened(tmp_path, {"a": "- a lamp"}) as memory:
         memory._monotonic = _jumps()
         with pytest.raises(TooSlow, match="longer than 50 ms"):
@@ -272,7 +270,7 @@ def test_a_search_that_takes_too_long_says_so(tmp_path: Path) -> None:
         assert memory.search("lamp", Ask(timeout_ms=0))
 
 
-def test_an_embedder_that_takes_too_long_leaves_the_words(tmp_path: Path) -> None:
+def test_search_slow_embedder_falls_back_to_words(tmp_path: Path) -> None:
     with opened(tmp_path, {"a": "- a lamp\n\n- a puppy"}, embedder=Animals()) as memory:
         times = iter([0.0, 0.0, 1.0, 1.0])
         memory._monotonic = lambda: next(times)
@@ -296,13 +294,13 @@ class _Jumps:
         return float(next(self._seconds))
 
 
-def test_vectors_of_what_may_not_be_seen_take_nobodys_place(tmp_path: Path) -> None:
+def test_search_hidden_vectors_displace_no_visible_result(tmp_path: Path) -> None:
     secret = "\n\n".join(f"- a puppy number {number}" for number in range(700))
     notes = {"secret": secret, "shared/open": "- lamps\n\n- puppy of the house\n\n- tea"}
     notes["shared/more"] = "\n\n".join(f"- line {number} seven" for number in range(1_200))
     with opened(tmp_path, notes, embedder=Animals()) as memory:
         view = View(audiences=frozenset({"shared"}))
-        memory._index.db.execute(
+        memory.index.db.execute(
             "UPDATE notes SET audience = iif(path LIKE '%shared%', 'shared', 'private')"
         )
         memory._snapshots.clear()
@@ -312,7 +310,7 @@ def test_vectors_of_what_may_not_be_seen_take_nobodys_place(tmp_path: Path) -> N
         assert memory.search("animal")[0].path == "memory/secret.md"
 
 
-def test_a_question_is_read_with_its_phrases() -> None:
+def test_parse_query_extracts_phrases() -> None:
     asked = read_question('Where is "Blue  Heron" and „das Boot“, or "!"?', {}, ())
     assert asked.phrases == ("blue heron", "das boot")
     assert not asked.asks_recent

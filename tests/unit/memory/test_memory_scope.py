@@ -17,7 +17,7 @@ def scope(*rules: dict[str, Any], default: str = "deny") -> Scope:
 
 
 @pytest.mark.parametrize("given", [None, USUAL])
-def test_by_default_direct_chats_do(given: Scope | None) -> None:
+def test_scope_default_allows_direct_chats(given: Scope | None) -> None:
     assert may_search(given, MAIN) and may_search(given, DIRECT)
     assert may_search(given, MAIN, chat_type="dm")
     for key in (GROUP, "agent:main:slack:channel:c1", f"{GROUP}:topic:2"):
@@ -25,7 +25,7 @@ def test_by_default_direct_chats_do(given: Scope | None) -> None:
     assert not may_search(given, MAIN, chat_type="group")
 
 
-def test_who_denies_wins_whatever_the_order() -> None:
+def test_scope_deny_rule_wins_in_any_order() -> None:
     allow = {"action": "allow", "match": {"chatType": "group"}}
     deny = {"action": "deny", "match": {"keyPrefix": "telegram:group:7"}}
     for rules in ((allow, deny), (deny, allow)):
@@ -35,7 +35,7 @@ def test_who_denies_wins_whatever_the_order() -> None:
     assert may_search(scope(default="allow"), GROUP)
 
 
-def test_a_rule_may_name_a_channel_or_the_whole_key() -> None:
+def test_scope_rule_matches_channel_or_key() -> None:
     one = scope({"action": "allow", "match": {"channel": "Telegram", "chatType": "dm"}})
     assert may_search(one, DIRECT) and not may_search(one, GROUP)
     assert may_search(one, MAIN, channel="Telegram") and not may_search(one, MAIN, channel="irc")

@@ -47,7 +47,7 @@ def assert_exact(place: Path, result: Result, most: int) -> None:
 
 @given(st.lists(NOTE, min_size=1, max_size=4), st.sampled_from(["lines", "passages"]))
 @settings(max_examples=60, deadline=None)
-def test_every_cited_range_contains_what_it_cites(
+def test_search_citation_range_contains_snippet(
     tmp_path_factory: pytest.TempPathFactory, notes: list[str], mode: str
 ) -> None:
     place = tmp_path_factory.mktemp("notes")
@@ -59,21 +59,21 @@ def test_every_cited_range_contains_what_it_cites(
                 assert_exact(place, result, 1500)
 
 
-def test_a_line_needs_only_one_of_the_words(tmp_path: Path) -> None:
+def test_search_line_with_one_query_word_matches(tmp_path: Path) -> None:
     with opened(tmp_path, a="- the lamp is red\n- tea at four") as memory:
         (found, *_) = memory.search("which colour has the lamp in the old harbour?")
     assert found.snippet.startswith("- the lamp is red")
     assert found.citation.startswith("memory/a.md#L1")
 
 
-def test_words_are_found_in_their_other_forms(tmp_path: Path) -> None:
+def test_search_other_word_forms_match(tmp_path: Path) -> None:
     with opened(
         tmp_path, a="- filler words\n\n- she researched agencies\n\n- more filler"
     ) as memory:
         assert "researched" in memory.search("researching an agency")[0].snippet
 
 
-def test_an_answer_without_the_words_is_found_by_the_line_before_it(tmp_path: Path) -> None:
+def test_search_answer_after_matching_line_is_found(tmp_path: Path) -> None:
     talk = "\n".join(f"- Ben: nothing much {number}" for number in range(30))
     asked = "- Ben: Which instrument do you play?\n- Ada: The clarinet!\n"
     with opened(tmp_path, a=f"{talk}\n{asked}{talk}") as memory:
@@ -81,19 +81,19 @@ def test_an_answer_without_the_words_is_found_by_the_line_before_it(tmp_path: Pa
     assert "clarinet" in found[0].snippet
 
 
-def test_who_is_asked_about_is_who_speaks(tmp_path: Path) -> None:
+def test_search_about_person_prefers_lines_they_speak(tmp_path: Path) -> None:
     talk = "- Ada: I love painting.\n\n- Ben: I love painting.\n\n" * 4
     with opened(tmp_path, a=talk) as memory:
         assert memory.search("What does Ben love?")[0].snippet.startswith("- Ben")
         assert memory.search("What does Ada love?")[0].snippet.startswith("- Ada")
 
 
-def test_a_key_with_a_colon_is_a_word_like_others(tmp_path: Path) -> None:
+def test_search_query_key_with_colon_is_plain_word(tmp_path: Path) -> None:
     with opened(tmp_path, a="Wifi: hunter2\n\nother: things\n\nnothing") as memory:
         assert "hunter2" in memory.search("wifi password")[0].snippet
 
 
-def test_the_day_asked_about_comes_first(tmp_path: Path) -> None:
+def test_search_date_in_query_ranks_that_day_first(tmp_path: Path) -> None:
     notes = {f"2023_{month:02}_05": "- went hiking with friends" for month in range(1, 9)}
     with opened(tmp_path, **notes) as memory:
         assert memory.search("hiking in June 2023?")[0].path == "memory/2023-06-05.md"
@@ -101,7 +101,7 @@ def test_the_day_asked_about_comes_first(tmp_path: Path) -> None:
         assert recent[0].path == "memory/2023-03-05.md"
 
 
-def test_a_heading_speaks_for_the_lines_under_it(tmp_path: Path) -> None:
+def test_search_heading_words_count_for_lines_below(tmp_path: Path) -> None:
     text = (
         "# House\n\n## Heating\n\n- serviced every spring\n\n## Roof\n\n- serviced every autumn\n"
     )
@@ -110,13 +110,13 @@ def test_a_heading_speaks_for_the_lines_under_it(tmp_path: Path) -> None:
         assert "autumn" in memory.search("roof serviced")[0].snippet
 
 
-def test_scripts_without_spaces_are_found(tmp_path: Path) -> None:
+def test_search_scripts_without_spaces_match(tmp_path: Path) -> None:
     with opened(tmp_path, a="- 明日は東京に行く\n\n- 今日は家にいる\n\n- ไปกรุงเทพ") as memory:
         assert "東京" in memory.search("東京")[0].snippet
         assert "กรุงเทพ" in memory.search("กรุงเทพ")[0].snippet
 
 
-def test_a_group_does_not_see_what_is_private(tmp_path: Path) -> None:
+def test_search_group_view_hides_private_notes(tmp_path: Path) -> None:
     from homarus.memory.index import open_index
     from homarus.memory.source import Note
 
@@ -138,7 +138,7 @@ def test_a_group_does_not_see_what_is_private(tmp_path: Path) -> None:
         assert {result.path for result in memory.search("secret", passages)} == {"ours.md"}
 
 
-def test_results_stop_at_the_budget(tmp_path: Path) -> None:
+def test_search_results_stop_at_char_budget(tmp_path: Path) -> None:
     chance = random.Random(3)
     lines = [f"- lamp {chance.random()} " + "x" * 60 for _ in range(200)]
     with opened(tmp_path, a="\n\n".join(lines)) as memory:
@@ -149,13 +149,13 @@ def test_results_stop_at_the_budget(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "question", ["", "   ", "?", '"', "AND OR NOT", "a*b:c^d", "the", "\0", "x" * 5000]
 )
-def test_no_question_is_an_error(tmp_path: Path, question: str) -> None:
+def test_search_any_query_text_raises_nothing(tmp_path: Path, question: str) -> None:
     with opened(tmp_path, a="- the lamp AND the harbour", b="") as memory:
         for mode in (Ask("lines"), Ask("passages")):
             memory.search(question, mode)
 
 
-def test_an_empty_workspace_has_no_answers(tmp_path: Path) -> None:
+def test_search_empty_workspace_returns_nothing(tmp_path: Path) -> None:
     with Memory(tmp_path, tmp_path / "i.sqlite") as memory:
         assert memory.sync().lines == 0
         assert memory.search("anything") == []
@@ -169,18 +169,20 @@ TINY = {
 
 @pytest.mark.parametrize("mode", ["lines", "passages"])
 @pytest.mark.parametrize("question", ["hello there", "quantum chromodynamics", "who is it?", "?!"])
-def test_what_nothing_speaks_for_is_not_found(tmp_path: Path, question: str, mode: str) -> None:
+def test_search_line_without_evidence_is_not_returned(
+    tmp_path: Path, question: str, mode: str
+) -> None:
     with opened(tmp_path, **TINY) as memory:
         assert memory.search(question, Ask("lines" if mode == "lines" else "passages")) == []
 
 
-def test_a_heading_is_found_by_its_own_words_only(tmp_path: Path) -> None:
+def test_search_heading_matches_by_own_words_only(tmp_path: Path) -> None:
     with opened(tmp_path, **TINY) as memory:
         assert not [one for one in memory.search("router") if one.snippet.startswith("#")]
         assert [one for one in memory.search("facts") if one.snippet == "# Facts"]
 
 
-def test_words_that_no_line_has_make_a_hit_less_certain(tmp_path: Path) -> None:
+def test_search_query_words_without_lines_lower_score(tmp_path: Path) -> None:
     with opened(tmp_path, **TINY) as memory:
         whole = memory.search("zebra Kiel")[0].score
         half = memory.search("zebra chromodynamics lectures")[0].score

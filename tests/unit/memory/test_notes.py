@@ -56,7 +56,7 @@ def place(tmp_path: Path) -> Place:
     return made
 
 
-def test_lines_are_given_word_for_word(place: Place) -> None:
+def test_read_excerpt_lines_are_verbatim(place: Place) -> None:
     path = "memory/2026-01-31.md"
     assert read_excerpt(place, path) == Excerpt(path, "one\ntwo\nthree\nfour", 1, 4)
     assert read_excerpt(place, path, 2, 2) == Excerpt(path, "two\nthree", 2, 2, more=True)
@@ -65,7 +65,7 @@ def test_lines_are_given_word_for_word(place: Place) -> None:
     assert read_excerpt(place, "memory/deep/er/x.md").text == "deep"
 
 
-def test_from_beyond_the_end_there_is_nothing(place: Place) -> None:
+def test_read_excerpt_beyond_end_is_empty(place: Place) -> None:
     found = read_excerpt(place, "memory/2026-01-31.md", 5)
     assert (found.text, found.lines, found.more) == ("", 0, False)
     (place.workspace / "memory" / "empty.md").write_text("")
@@ -76,7 +76,7 @@ def test_from_beyond_the_end_there_is_nothing(place: Place) -> None:
     "path",
     ["./MEMORY.md", "memory//2026-01-31.md", "memory/./2026-01-31.md", "{ws}/memory/2026-01-31.md"],
 )
-def test_other_spellings_of_a_note_get_its_own_name(place: Place, path: str) -> None:
+def test_read_excerpt_other_spelling_returns_canonical_name(place: Place, path: str) -> None:
     found = read_excerpt(place, path.format(ws=place.workspace))
     assert found.path in {"MEMORY.md", "memory/2026-01-31.md"} and found.text
 
@@ -102,7 +102,7 @@ def test_other_spellings_of_a_note_get_its_own_name(place: Place, path: str) -> 
         "sessions/../secret.md", "qmd/../secret.md", "sessions/x.md", "@memory/x.md",
     ],
 )  # fmt: skip
-def test_what_is_no_note_is_refused_whatever_its_spelling(place: Place, path: str) -> None:
+def test_read_excerpt_non_note_is_refused(place: Place, path: str) -> None:
     outside = place.workspace.parent / "outside"
     path = path.format(ws=place.workspace, out=outside) if "{" in path else path
     with pytest.raises(HomarusError) as caught:
@@ -117,7 +117,7 @@ def test_what_is_no_note_is_refused_whatever_its_spelling(place: Place, path: st
 
 
 @given(st.text("./\\ ~%emory\0abMEMORY2\u200d\uff0e", max_size=40))
-def test_no_name_leads_anywhere_but_to_memory(path: str) -> None:
+def test_read_excerpt_any_name_stays_inside_memory(path: str) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -134,7 +134,7 @@ def test_no_name_leads_anywhere_but_to_memory(path: str) -> None:
         assert SECRET not in found.text
 
 
-def test_a_socket_and_a_device_are_not_opened(
+def test_read_excerpt_socket_and_device_are_not_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = at(tmp_path / "ws")
@@ -153,7 +153,7 @@ def test_a_socket_and_a_device_are_not_opened(
         read_excerpt(place, "memory/zero.md")
 
 
-def test_a_long_line_and_a_long_file_come_in_parts(place: Place) -> None:
+def test_read_excerpt_long_line_or_file_is_paged(place: Place) -> None:
     notes = place.workspace / "memory"
     (notes / "long.md").write_text("é" * MAX_BYTES + "\nlast")
     found = read_excerpt(place, "memory/long.md")
@@ -168,19 +168,19 @@ def test_a_long_line_and_a_long_file_come_in_parts(place: Place) -> None:
         read_excerpt(place, "memory/huge.md")
 
 
-def test_bytes_that_are_no_text_do_not_hide_the_others(place: Place) -> None:
+def test_read_excerpt_invalid_utf8_keeps_other_bytes(place: Place) -> None:
     (place.workspace / "memory" / "odd.md").write_bytes(b"\xef\xbb\xbfgood \xff\r\nnext")
     assert read_excerpt(place, "memory/odd.md").text == "good \ufffd\r\nnext"
 
 
-def test_a_missing_note_is_told_with_the_nearest(place: Place) -> None:
+def test_read_excerpt_missing_note_suggests_nearest(place: Place) -> None:
     with pytest.raises(ToolError, match=r"no memory/2026-01-30\.md .*2026-01-31\.md"):
         read_excerpt(place, "memory/2026-01-30.md")
     with pytest.raises(ToolError, match="there is no memory/2026-01-31"):
         read_excerpt(place, "memory/2026-01-31.md/x.md")
 
 
-def test_paths_beside_the_workspace_are_read_by_their_names_in_results(tmp_path: Path) -> None:
+def test_read_excerpt_extra_path_is_read_by_result_name(tmp_path: Path) -> None:
     for name in ("lib/a.md", "lib/in/b.md", "one.md", "ws/notes/c.md", "lib.md/d.md", "up/e.md"):
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -208,7 +208,7 @@ def test_paths_beside_the_workspace_are_read_by_their_names_in_results(tmp_path:
         write_note(place, "pwned", f"{tmp_path}/lib/a.md")
 
 
-def test_other_sources_answer_for_their_own_names(place: Place) -> None:
+def test_read_excerpt_other_source_reads_own_prefix(place: Place) -> None:
     asked: list[str] = []
 
     def look(name: str, view: object) -> bytes | None:
@@ -223,7 +223,7 @@ def test_other_sources_answer_for_their_own_names(place: Place) -> None:
     assert set(asked) == {"s1.md", "s2.md"}
 
 
-def test_a_group_is_told_the_same_of_what_is_private_and_of_what_is_not_there(
+def test_read_excerpt_private_and_missing_note_look_alike_to_group(
     place: Place,
 ) -> None:
     view = view_for(GROUP)
@@ -240,7 +240,7 @@ def test_a_group_is_told_the_same_of_what_is_private_and_of_what_is_not_there(
     assert "Friday" in read_excerpt(place, "memory/shared/plans.md", view=view).text
 
 
-def test_what_is_noted_goes_to_the_days_note_and_to_named_ones(place: Place) -> None:
+def test_write_note_goes_to_daily_or_named_note(place: Place) -> None:
     day = date(2026, 4, 15)
     first = write_note(place, "Ann moved to Kiel. ", day=day)
     assert (first.path, first.start_line, first.end_line) == ("memory/2026-04-15.md", 3, 3)
@@ -259,7 +259,7 @@ def test_what_is_noted_goes_to_the_days_note_and_to_named_ones(place: Place) -> 
     assert read.text == "- Bob: plumber"
 
 
-def test_the_same_words_are_written_once(place: Place) -> None:
+def test_write_note_same_text_is_written_once(place: Place) -> None:
     day = date(2026, 4, 15)
     write_note(place, "Ann moved to Kiel.\nShe likes it.", day=day)
     file = place.workspace / "memory/2026-04-15.md"
@@ -275,7 +275,7 @@ def test_the_same_words_are_written_once(place: Place) -> None:
     assert file.read_bytes() == before + b"- new\n"
 
 
-def test_what_cannot_be_noted_is_told(place: Place) -> None:
+def test_write_note_invalid_text_is_refused_with_reason(place: Place) -> None:
     key = "-----BEGIN OPENSSH PRIVATE KEY-----\nabcdefgh\n-----END OPENSSH PRIVATE KEY-----"
     for text, why in (
         ("", "nothing to note"),
@@ -297,12 +297,12 @@ def test_what_cannot_be_noted_is_told(place: Place) -> None:
         write_note(place, "x", "memory/binary.md")
 
 
-def test_signs_that_nobody_sees_are_not_written(place: Place) -> None:
+def test_write_note_invisible_characters_are_removed(place: Place) -> None:
     done = write_note(place, "a\0b\x1b[31mc\r\nd\u2028e", "memory/odd.md")
     assert (place.workspace / done.path).read_bytes() == b"- ab[31mc\n- d\n- e\n"
 
 
-def test_bytes_of_others_stay_as_they_are(place: Place) -> None:
+def test_write_note_keeps_existing_bytes(place: Place) -> None:
     file = place.workspace / "memory/2026-04-15.md"
     file.write_bytes(b"mine, \xff and no newline")
     done = write_note(place, "more", day=date(2026, 4, 15))
@@ -313,7 +313,7 @@ def test_bytes_of_others_stay_as_they_are(place: Place) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_percent_signs_are_signs(place: Place) -> None:
+def test_write_note_percent_signs_are_literal(place: Place) -> None:
     (place.workspace / "memory/%2e%2e").mkdir()
     (place.workspace / "memory/%2e%2e/x.md").write_text("just a name")
     assert read_excerpt(place, "memory/%2e%2e/x.md").text == "just a name"
@@ -321,7 +321,7 @@ def test_percent_signs_are_signs(place: Place) -> None:
         read_excerpt(place, "memory/%2e%2e/secret.md")
 
 
-def test_a_folder_that_leads_out_is_not_written_through(tmp_path: Path) -> None:
+def test_write_note_folder_link_leading_out_is_refused(tmp_path: Path) -> None:
     place = at(tmp_path / "ws")
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -333,7 +333,7 @@ def test_a_folder_that_leads_out_is_not_written_through(tmp_path: Path) -> None:
     assert list(outside.iterdir()) == []
 
 
-def test_a_workspace_may_be_a_link_and_have_any_name(tmp_path: Path) -> None:
+def test_write_note_workspace_may_be_link_with_any_name(tmp_path: Path) -> None:
     (tmp_path / "my notes ☃").mkdir()
     (tmp_path / "way in").symlink_to("my notes ☃")
     linked = at(tmp_path / "way in")
@@ -343,7 +343,7 @@ def test_a_workspace_may_be_a_link_and_have_any_name(tmp_path: Path) -> None:
     assert (tmp_path / "my notes ☃" / "memory" / "people.md").exists()
 
 
-def test_without_a_workspace_it_is_told(tmp_path: Path) -> None:
+def test_write_note_missing_workspace_is_reported(tmp_path: Path) -> None:
     place = at(tmp_path / "ws")
     place.workspace.rmdir()
     with pytest.raises(ToolError, match="cannot be opened"):
@@ -352,7 +352,7 @@ def test_without_a_workspace_it_is_told(tmp_path: Path) -> None:
         read_excerpt(place, "MEMORY.md")
 
 
-def test_a_folder_swapped_for_a_link_at_any_moment_gives_nothing_away(place: Place) -> None:
+def test_read_excerpt_folder_swapped_for_link_leaks_nothing(place: Place) -> None:
     notes, outside = place.workspace / "memory", place.workspace.parent / "outside"
     (notes / "race").mkdir()
     (notes / "race" / "secret.md").write_text("mine")
@@ -377,7 +377,7 @@ def test_a_folder_swapped_for_a_link_at_any_moment_gives_nothing_away(place: Pla
         swapping.join()
 
 
-def test_a_note_swapped_for_a_link_at_any_moment_is_not_written_through(place: Place) -> None:
+def test_write_note_file_swapped_for_link_is_not_followed(place: Place) -> None:
     notes, outside = place.workspace / "memory", place.workspace.parent / "outside"
     note, other = notes / "race.md", notes / "other"
     done = threading.Event()

@@ -14,14 +14,14 @@ from homarus.memory.results import Result
 ROW = {"docid": "#1", "file": "qmd://memory-dir/a.md", "score": 0.5, "snippet": "x", "title": "t"}
 
 
-def test_a_list_of_rows_is_read() -> None:
+def test_read_rows_list_is_parsed() -> None:
     (row,) = read_rows(json.dumps([ROW]))
     assert (row.file, row.score, row.snippet) == ("qmd://memory-dir/a.md", 0.5, "x")
     assert read_rows("[]") == read_rows(" \n[]\n") == read_rows("No results found.\n") == []
 
 
 @pytest.mark.parametrize("warning", ["Warning: slow", "[node-llama-cpp] no GPU", "{note}"])
-def test_lines_of_warnings_before_it_are_let_pass(warning: str) -> None:
+def test_read_rows_warnings_before_json_are_skipped(warning: str) -> None:
     text = f"{warning}\n{warning}\n{json.dumps([ROW], indent=2)}\n"
     assert read_rows(text)[0].score == 0.5
 
@@ -40,7 +40,7 @@ def test_lines_of_warnings_before_it_are_let_pass(warning: str) -> None:
         '[{"file": "a", "score": 1' + "0" * 5000 + "}]",
     ],
 )
-def test_what_is_no_whole_json_is_an_error_that_shows_its_first_line(text: str) -> None:
+def test_read_rows_incomplete_json_error_shows_first_line(text: str) -> None:
     with pytest.raises(StoreError, match="qmd did not print JSON") as caught:
         read_rows(text)
     assert ("printed nothing" if not text else text[:20].partition("\n")[0]) in caught.value.message
@@ -51,12 +51,12 @@ def test_what_is_no_whole_json_is_an_error_that_shows_its_first_line(text: str) 
     "value",
     [{}, "x", 3, [1], [{}], [{**ROW, "file": None}], [{**ROW, "score": "high"}], [ROW, {"a": 1}]],
 )
-def test_json_of_another_shape_is_an_error(value: object) -> None:
+def test_read_rows_other_shape_is_an_error(value: object) -> None:
     with pytest.raises(StoreError, match="another shape"):
         read_rows(json.dumps(value))
 
 
-def test_words_are_those_that_say_something() -> None:
+def test_query_words_drop_stop_words() -> None:
     assert words_of("Where does Ada live, and does Ada sail?") == ["Ada", "live", "sail"]
     assert needles_of("Where did Ada's berries go?") == ["ada", "berri", "go"]
 
@@ -77,24 +77,24 @@ def shown(tmp: Path, text: str, snippet: str, question: str = "") -> Result:
     return found
 
 
-def test_the_header_becomes_the_range_and_is_taken_out(tmp_path: Path) -> None:
+def test_result_builder_header_becomes_line_range(tmp_path: Path) -> None:
     text = "".join(f"line {n}\n" for n in range(1, 9))
     found = shown(tmp_path, text, "@@ -3,3 @@ (2 before, 3 after)\nline 3\nline 4\nline 5")
     assert (found.start_line, found.end_line, found.snippet) == (3, 5, "line 3\nline 4\nline 5")
 
 
-def test_lines_that_moved_are_cited_where_they_are_now(tmp_path: Path) -> None:
+def test_result_builder_moved_lines_are_cited_at_new_place(tmp_path: Path) -> None:
     found = shown(tmp_path, "new\nnew\none\ntwo\n", "@@ -1,3 @@ (0 before, 0 after)\none\ntwo\n")
     assert found.citation == "qmd/memory-dir/a.md#L3-L4"
 
 
-def test_a_snippet_that_is_cut_is_found_and_shown_whole(tmp_path: Path) -> None:
+def test_result_builder_cut_snippet_is_completed(tmp_path: Path) -> None:
     found = shown(tmp_path, "first\n" + "long " * 200, "@@ -1,2 @@ (0, 0)\nfirst\nlong long lo...")
     assert (found.start_line, found.end_line) == (1, 1)  # the second has no room beside it
     assert found.snippet == "first"
 
 
-def test_what_the_file_has_no_more_is_cut_from_it_anew_or_not_shown(tmp_path: Path) -> None:
+def test_result_builder_stale_snippet_is_recut_or_dropped(tmp_path: Path) -> None:
     text = "a\nb\nthe boat is sold\nc\nd\n"
     found = shown(tmp_path, text, "@@ -3,1 @@ (2, 2)\nthe boat is red", "boat")
     assert (found.start_line, found.end_line) == (2, 5)
@@ -102,7 +102,7 @@ def test_what_the_file_has_no_more_is_cut_from_it_anew_or_not_shown(tmp_path: Pa
     assert looked_for(tmp_path, "nothing\n", "@@ -3,1 @@ (2, 2)\nthe boat is red", "boat") is None
 
 
-def test_a_snippet_without_a_word_of_the_question_gives_way_to_lines_that_have_one(
+def test_result_builder_snippet_without_query_word_is_replaced(
     tmp_path: Path,
 ) -> None:
     text = "".join(f"line {n}\n" for n in range(1, 9)) + "a mast\n"
@@ -110,13 +110,13 @@ def test_a_snippet_without_a_word_of_the_question_gives_way_to_lines_that_have_o
     assert "a mast" in found.snippet and found.start_line == 8
 
 
-def test_a_long_line_is_cut_around_the_word(tmp_path: Path) -> None:
+def test_result_builder_long_line_is_cut_around_word(tmp_path: Path) -> None:
     text = "x" * 3000 + " mast " + "y" * 3000
     found = shown(tmp_path, text, f"@@ -1,1 @@ (0, 0)\n{'x' * 497}...", "mast")
     assert len(found.snippet) == 700 and " mast " in found.snippet
 
 
-def test_windows_line_ends_are_no_part_of_lines(tmp_path: Path) -> None:
+def test_result_builder_crlf_is_not_part_of_lines(tmp_path: Path) -> None:
     found = shown(tmp_path, "one\r\ntwo\r\n", "@@ -2,1 @@ (1, 1)\ntwo\r\n")
     assert (found.citation, found.snippet) == ("qmd/memory-dir/a.md#L2", "two")
 
@@ -135,7 +135,7 @@ HEADER = st.builds(
     st.data(),
     st.integers(1, 40),
 )
-def test_every_cited_range_has_what_it_cites(
+def test_result_builder_citation_range_contains_snippet(
     lines: list[str], header: str, other: list[str], data: st.DataObject, most: int
 ) -> None:
     start = data.draw(st.integers(0, len(lines)))

@@ -54,7 +54,7 @@ def updated(qmd: Qmd, fake: FakeQmd, times: int) -> int:
     return len(fake.calls("update"))
 
 
-def test_results_name_the_collection_and_cite_the_file(tmp_path: Path) -> None:
+def test_search_results_name_collection_and_cite_file(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path)
     note(fake, "memory/a b.md", "# Day\n- The boat is red.\n- Tea.\n")
     note(fake, "MEMORY.md", "- Ada has a boat.\n")
@@ -72,7 +72,7 @@ def test_results_name_the_collection_and_cite_the_file(tmp_path: Path) -> None:
     assert answer.fallback is None
 
 
-def test_a_question_is_never_an_option_nor_a_not(tmp_path: Path) -> None:
+def test_search_query_is_never_an_option_or_negation(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path)
     with opened(fake) as qmd:
         for text in ("--full boat", "-boat -- --x\n y\0z", "\ud800 boat", "x" * 100_000):
@@ -93,7 +93,7 @@ def test_a_question_is_never_an_option_nor_a_not(tmp_path: Path) -> None:
     ]
 
 
-def test_where_no_file_has_every_word_any_word_will_do(tmp_path: Path) -> None:
+def test_search_no_file_with_all_words_matches_any_word(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path)
     note(fake, "MEMORY.md", "- Ada lives in Lisbon.\n")
     fake.finds(row("memory-root/MEMORY.md"), command="query")
@@ -105,7 +105,7 @@ def test_where_no_file_has_every_word_any_word_will_do(tmp_path: Path) -> None:
     assert call["argv"][-1] == "lex: Ada live\nlex: Ada\nlex: live"
 
 
-def test_an_older_qmd_is_not_asked_for_words_and_one_that_refuses_finds_nothing(
+def test_search_old_qmd_without_keyword_mode_finds_nothing(
     tmp_path: Path,
 ) -> None:
     fake = fake_qmd(tmp_path)
@@ -120,7 +120,7 @@ def test_an_older_qmd_is_not_asked_for_words_and_one_that_refuses_finds_nothing(
     assert fake.calls("query") == []
 
 
-def test_only_what_the_view_allows_is_shown(tmp_path: Path) -> None:
+def test_search_view_filters_results(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path, sessions={"enabled": True})
     for name in ("MEMORY.md", "memory/a.md", "memory/shared/b.md", "memory/chats/kin-1/c.md"):
         note(fake, name, "- the boat\n")
@@ -150,7 +150,7 @@ def test_only_what_the_view_allows_is_shown(tmp_path: Path) -> None:
         assert qmd.search("boat", Ask(view=View(owners=frozenset({"x"})))).results == ()
 
 
-def test_results_of_other_collections_links_and_files_that_are_gone_are_not_shown(
+def test_search_foreign_linked_and_missing_files_are_dropped(
     tmp_path: Path,
 ) -> None:
     fake = fake_qmd(tmp_path)
@@ -173,7 +173,7 @@ def test_results_of_other_collections_links_and_files_that_are_gone_are_not_show
     assert answer.notes == ("4 results of qmd name files that are not there",)
 
 
-def test_one_file_in_two_collections_is_one_result(tmp_path: Path) -> None:
+def test_search_file_in_two_collections_is_one_result(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path, paths=[{"path": "memory", "name": "again"}])
     note(fake, "memory/a.md", "the boat\n")
     fake.finds(row("memory-dir/a.md"), row("again/a.md"))
@@ -181,7 +181,7 @@ def test_one_file_in_two_collections_is_one_result(tmp_path: Path) -> None:
         assert len(qmd.search("boat", Ask()).results) == 1
 
 
-def test_results_are_as_many_and_as_long_as_allowed(tmp_path: Path) -> None:
+def test_search_results_respect_count_and_size_limits(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path, limits={"maxSnippetChars": 300, "maxInjectedChars": 1_000})
     for number in range(8):
         note(fake, f"memory/{number}.md", f"boat {'x' * 400}\n")
@@ -195,7 +195,7 @@ def test_results_are_as_many_and_as_long_as_allowed(tmp_path: Path) -> None:
         assert [len(one.snippet) for one in qmd.search("boat", ask).results] == [50, 50]
 
 
-def test_garbage_and_a_hang_are_errors(tmp_path: Path) -> None:
+def test_search_invalid_output_or_hang_raises(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path, limits={"timeoutMs": 2_000})
     with opened(fake) as qmd:
         fake.does("search", "import time\ntime.sleep(600)")
@@ -208,7 +208,7 @@ def test_garbage_and_a_hang_are_errors(tmp_path: Path) -> None:
             qmd.search("boat", Ask())
 
 
-def test_an_update_runs_at_first_and_then_when_enough_time_has_passed(tmp_path: Path) -> None:
+def test_sync_updates_first_and_then_after_interval(tmp_path: Path) -> None:
     fake, clock = fake_qmd(tmp_path, update={"waitForBootSync": True}), Hand()
     with opened(fake, clock) as qmd:
         report = qmd.sync()
@@ -224,7 +224,7 @@ def test_an_update_runs_at_first_and_then_when_enough_time_has_passed(tmp_path: 
         assert len(fake.calls("update")) == 3
 
 
-def test_without_an_update_at_boot_the_first_is_after_the_interval(tmp_path: Path) -> None:
+def test_sync_without_boot_update_waits_for_interval(tmp_path: Path) -> None:
     fake, clock = fake_qmd(tmp_path, update={"onBoot": False, "interval": "5m"}), Hand()
     with opened(fake, clock) as qmd:
         qmd.sync()
@@ -234,7 +234,7 @@ def test_without_an_update_at_boot_the_first_is_after_the_interval(tmp_path: Pat
         assert updated(qmd, fake, 1) == 1
 
 
-def test_a_search_does_not_wait_for_a_long_update_and_closing_ends_it(tmp_path: Path) -> None:
+def test_search_during_long_update_is_answered_and_close_ends_it(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path, update={"updateTimeoutMs": 0})
     note(fake, "MEMORY.md", "the boat\n")
     fake.does("update", "import time\n(here / 'begun').touch()\ntime.sleep(600)")
@@ -247,7 +247,7 @@ def test_a_search_does_not_wait_for_a_long_update_and_closing_ends_it(tmp_path: 
     assert not [one for one in threading.enumerate() if one.name.startswith("qmd update")]
 
 
-def test_vectors_are_made_when_the_mode_needs_them_and_not_too_often(tmp_path: Path) -> None:
+def test_sync_embeds_only_for_vector_modes_at_interval(tmp_path: Path) -> None:
     fake, clock = fake_qmd(tmp_path, searchMode="query"), Hand()
     with opened(fake, clock) as qmd:
         for passed_s, embedded in ((0, 1), (60, 1), (3_600, 2)):
@@ -261,7 +261,7 @@ def test_vectors_are_made_when_the_mode_needs_them_and_not_too_often(tmp_path: P
     assert plain.calls("embed") == []
 
 
-def test_vectors_that_cannot_be_made_are_said_once_and_end_a_vector_search(
+def test_sync_embedding_failure_is_logged_once_and_ends_search(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake, clock = fake_qmd(tmp_path, searchMode="vsearch"), Hand()
@@ -279,7 +279,7 @@ def test_vectors_that_cannot_be_made_are_said_once_and_end_a_vector_search(
             qmd.sync(force=True)
 
 
-def test_a_damaged_index_is_made_anew(tmp_path: Path) -> None:
+def test_search_damaged_index_is_rebuilt(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path)
     note(fake, "MEMORY.md", "the boat\n")
     index = fake.place.agent_folder / "qmd/xdg-cache/qmd/index.sqlite"
@@ -296,7 +296,7 @@ print('[{{"file": "qmd://memory-root/MEMORY.md", "score": 1}}]')
     assert len(fake.calls("update")) == 1
 
 
-def test_status_is_what_qmd_says(tmp_path: Path) -> None:
+def test_status_reports_qmd_counts(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path, sessions={"enabled": True})
     with opened(fake) as qmd:
         assert qmd.status().dirty
@@ -307,7 +307,7 @@ def test_status_is_what_qmd_says(tmp_path: Path) -> None:
     assert status.sources == ("memory", "sessions") and status.tested
 
 
-def test_one_thread_may_sync_while_another_searches(tmp_path: Path) -> None:
+def test_backend_sync_and_search_in_two_threads_work(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path, update={"debounceMs": 0})
     note(fake, "MEMORY.md", "the boat\n")
     fake.finds(row("memory-root/MEMORY.md"))
@@ -329,7 +329,7 @@ def test_one_thread_may_sync_while_another_searches(tmp_path: Path) -> None:
     assert added == ["--name=memory-root", "--name=memory-alt", "--name=memory-dir"]
 
 
-def test_a_search_does_not_wait_long_for_the_first_indexing(tmp_path: Path) -> None:
+def test_search_waits_briefly_for_first_indexing(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path)
     held = "while not (here / 'go').exists(): time.sleep(0.01)"
     fake.does("collection", f"import time\n(here / 'begun').touch()\n{held}")
@@ -345,7 +345,7 @@ def test_a_search_does_not_wait_long_for_the_first_indexing(tmp_path: Path) -> N
         assert not thread.is_alive()
 
 
-def test_who_waits_for_an_update_can_be_told_to_stop(tmp_path: Path) -> None:
+def test_stop_ends_wait_for_update(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path)
     fake.does("update", "import time\ntime.sleep(600)")
 
@@ -356,7 +356,7 @@ def test_who_waits_for_an_update_can_be_told_to_stop(tmp_path: Path) -> None:
         qmd.sync(force=True, progress=closed)
 
 
-def test_a_conversation_that_cannot_be_written_out_is_named(tmp_path: Path) -> None:
+def test_sync_unexportable_transcript_is_named(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path, sessions={"enabled": True})
     fake.place.transcripts.mkdir(parents=True)
     line = {"type": "message", "id": "a", "message": {"role": "user", "content": "A red kayak."}}

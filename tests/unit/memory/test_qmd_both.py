@@ -1,16 +1,21 @@
+import importlib.metadata
 import logging
+import sys
 from contextlib import closing
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from homarus.config.memory import MemorySettings
 from homarus.core.errors import StoreError
-from homarus.memory.base import Ask, Backend
-from homarus.memory.both import LONGEST_PAUSE_S, Both
+from homarus.memory.backends import MEMORY_BACKENDS, open_backend
+from homarus.memory.base import Answer, Ask, Backend, Fallback
 from homarus.memory.builtin import Builtin
-from homarus.memory.opening import open_backend
+from homarus.memory.embed.base import unpaid
+from homarus.memory.failover import MAX_COOLDOWN_S, FailoverBackend
 from homarus.memory.qmd.backend import Qmd
 from tests.unit.memory.fake_qmd import FakeQmd, fake_qmd
 from tests.unit.memory.test_qmd_backend import Hand, note, row
@@ -23,8 +28,8 @@ def fake(tmp_path: Path) -> FakeQmd:
     return fake
 
 
-def both(fake: FakeQmd, clock: Hand) -> Both:
-    return Both(Qmd(fake.place), lambda: Builtin(fake.place), clock)
+def both(fake: FakeQmd, clock: Hand) -> FailoverBackend:
+    return FailoverBackend("qmd", Qmd(fake.place), lambda: Builtin(fake.place), clock)
 
 
 CRASH = "sys.exit('ModelError: no weights')"
@@ -39,7 +44,9 @@ CRASH = "sys.exit('ModelError: no weights')"
         ("os.kill(os.getpid(), 11)", "status -11"),
     ],
 )
-def test_when_qmd_fails_the_index_of_our_own_answers(fake: FakeQmd, code: str, why: str) -> None:
+def test_failover_first_fails_second_answers_with_reason(
+    fake: FakeQmd, code: str, why: str
+) -> None:
     fake.does("search", code)
     with closing(both(fake, Hand())) as memory:
         memory.sync()
@@ -51,7 +58,7 @@ def test_when_qmd_fails_the_index_of_our_own_answers(fake: FakeQmd, code: str, w
     assert answer.fallback.wanted == "qmd" and why in answer.fallback.why
 
 
-def test_one_that_is_not_installed_is_no_obstacle(fake: FakeQmd) -> None:
+def test_failover_program_not_installed_uses_second(fake: FakeQmd) -> None:
     (fake.folder / "qmd").unlink()
     with closing(both(fake, Hand())) as memory:
         assert len(memory.sync().indexed) == 1
@@ -60,11 +67,11 @@ def test_one_that_is_not_installed_is_no_obstacle(fake: FakeQmd) -> None:
     assert "is not installed (npm install" in answer.fallback.why
 
 
-def test_it_is_tried_again_after_a_pause_that_grows(fake: FakeQmd) -> None:
+def test_failover_cooldown_grows_then_first_is_tried_again(fake: FakeQmd) -> None:
     clock = Hand()
     fake.does("search", CRASH)
     with closing(both(fake, clock)) as memory:
-        for pause_s in (30, 60, 120, 240, 480, LONGEST_PAUSE_S, LONGEST_PAUSE_S):
+        for pause_s in (30, 60, 120, 240, 480, MAX_COOLDOWN_S, MAX_COOLDOWN_S):
             fake.forget()
             memory.search("boat", Ask())
             assert len(fake.calls("search")) == 1
@@ -84,7 +91,7 @@ def test_it_is_tried_again_after_a_pause_that_grows(fake: FakeQmd) -> None:
         assert memory.search("boat", Ask()).backend == "qmd"
 
 
-def test_an_outage_and_its_end_are_said_once(
+def test_failover_outage_and_its_end_are_logged_once(
     fake: FakeQmd, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Hand()
@@ -100,7 +107,7 @@ def test_an_outage_and_its_end_are_said_once(
         assert caplog.text.count("answers again") == 1
 
 
-def test_what_was_written_meanwhile_is_found_by_the_one_behind(fake: FakeQmd) -> None:
+def test_failover_note_written_during_outage_is_found(fake: FakeQmd) -> None:
     fake.does("search", CRASH)
     with closing(both(fake, Hand())) as memory:
         memory.search("boat", Ask())
@@ -109,14 +116,14 @@ def test_what_was_written_meanwhile_is_found_by_the_one_behind(fake: FakeQmd) ->
         assert memory.search("zebra", Ask()).results[0].path == "memory/new.md"
 
 
-def test_one_that_was_stopped_does_not_begin_the_one_behind(fake: FakeQmd) -> None:
+def test_failover_stopped_does_not_open_second(fake: FakeQmd) -> None:
     opened: list[Backend] = []
 
     def behind() -> Backend:
         opened.append(Builtin(fake.place))
         return opened[-1]
 
-    with closing(Both(Qmd(fake.place), behind)) as memory:
+    with closing(FailoverBackend("qmd", Qmd(fake.place), behind)) as memory:
         memory.sync()
         memory.stop()
         with pytest.raises(StoreError, match="stopped"):
@@ -126,26 +133,46 @@ def test_one_that_was_stopped_does_not_begin_the_one_behind(fake: FakeQmd) -> No
     assert not opened
 
 
-def test_when_neither_can_answer_the_error_is_the_last_ones(fake: FakeQmd) -> None:
+def test_failover_both_fail_raises_error_of_second(fake: FakeQmd) -> None:
     def broken() -> Backend:
         raise StoreError("the disk is gone")
 
     fake.does("search", CRASH)
-    memory = Both(Qmd(fake.place), broken)
+    memory = FailoverBackend("qmd", Qmd(fake.place), broken)
     with closing(memory), pytest.raises(StoreError, match="the disk is gone"):
         memory.search("boat", Ask())
 
 
-def test_the_settings_say_which_backend(fake: FakeQmd) -> None:
-    opened: list[Builtin] = []
-
-    def builtin() -> Backend:
-        opened.append(Builtin(fake.place))
-        return opened[-1]
-
-    with closing(open_backend(fake.place, builtin)) as memory:
+def test_open_backend_follows_settings(fake: FakeQmd) -> None:
+    with closing(open_backend(fake.place, unpaid)) as memory:
         memory.sync()
-        assert isinstance(memory, Both) and not opened
+        assert isinstance(memory, FailoverBackend) and memory._second is None
     own = replace(fake.place, settings=MemorySettings())
-    with closing(open_backend(own, builtin)) as memory:
+    with closing(open_backend(own, unpaid)) as memory:
         assert isinstance(memory, Builtin)
+
+
+def test_backend_from_entry_point_fails_over_to_builtin(
+    fake: FakeQmd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(Builtin):
+        def search(self, text: str, ask: Ask) -> Answer:
+            raise StoreError("the cloud is down")
+
+    module = SimpleNamespace(
+        create=lambda place, _spent: Broken(place), sync_interval_s=lambda _place: 0.0
+    )
+    monkeypatch.setitem(sys.modules, "cloud_memory", module)
+    entries = {"homarus.memory": (EntryPoint("cloud", "cloud_memory", "homarus.memory"),)}
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: entries.get(group, ()))
+    settings = MemorySettings.model_validate({"backend": "cloud"})
+    with closing(open_backend(replace(fake.place, settings=settings), unpaid)) as memory:
+        memory.sync()
+        answer = memory.search("boat", Ask())
+    assert answer.results and answer.backend == "builtin"
+    assert answer.fallback == Fallback("cloud", "the cloud is down")
+
+
+def test_config_backend_names_agree_with_loader() -> None:
+    schema = MemorySettings.model_json_schema(by_alias=True)
+    assert schema["properties"]["backend"]["enum"] == list(MEMORY_BACKENDS.names())

@@ -28,7 +28,7 @@ def note(base: Path, name: str, text: str = "- words\n") -> Path:
     return path
 
 
-def test_the_usual_collections_and_those_of_the_config(tmp_path: Path) -> None:
+def test_collections_include_defaults_and_configured_paths(tmp_path: Path) -> None:
     paths = [
         {"path": "~/Notes & Ideas"},
         {"path": "docs", "name": "Memory_Dir!", "pattern": "*.md"},
@@ -50,12 +50,12 @@ def test_the_usual_collections_and_those_of_the_config(tmp_path: Path) -> None:
     ]
 
 
-def test_the_usual_ones_can_be_left_out(tmp_path: Path) -> None:
+def test_collections_defaults_can_be_disabled(tmp_path: Path) -> None:
     assert collections_of(place_of(tmp_path, {"includeDefaultMemory": False})) == ()
 
 
 @given(st.text(max_size=200))
-def test_names_are_lower_case_letters_digits_and_hyphens(name: str) -> None:
+def test_clean_name_has_only_lowercase_digits_and_hyphens(name: str) -> None:
     clean = clean_name(name)
     assert clean and len(clean) <= 64
     assert all(ch in "abcdefghijklmnopqrstuvwxyz0123456789-" for ch in clean)
@@ -73,7 +73,7 @@ def test_names_are_lower_case_letters_digits_and_hyphens(name: str) -> None:
         ("{a,b}/*.md,c.md", ["a/1.md", "b/1.md", "c.md"], ["c/1.md", "x/c.md"]),
     ],
 )
-def test_a_pattern_is_matched_as_qmd_does(
+def test_collection_pattern_matches_like_qmd(
     pattern: str, holds: list[str], not_held: list[str]
 ) -> None:
     one = Collection("x", Path("/x"), pattern)
@@ -81,7 +81,7 @@ def test_a_pattern_is_matched_as_qmd_does(
     assert not any(map(one.holds, not_held))
 
 
-def test_a_result_is_a_file_of_its_collection(tmp_path: Path) -> None:
+def test_find_document_returns_file_of_collection(tmp_path: Path) -> None:
     place = place_of(tmp_path, {"paths": [{"path": "docs", "pattern": "*.md"}]})
     for name in ("MEMORY.md", "memory/a b/ü.md", "docs/x.md"):
         note(tmp_path, name)
@@ -118,7 +118,7 @@ def test_a_result_is_a_file_of_its_collection(tmp_path: Path) -> None:
         "qmd/docs/sub/x.md",
     ],
 )
-def test_nothing_else_is(tmp_path: Path, path: str) -> None:
+def test_find_document_anything_else_is_not_found(tmp_path: Path, path: str) -> None:
     place = place_of(tmp_path, {"paths": [{"path": "docs", "pattern": "*.md"}]})
     for name in (
         "SOUL.md",
@@ -140,7 +140,7 @@ def test_nothing_else_is(tmp_path: Path, path: str) -> None:
         find_document(place, path)
 
 
-def test_who_may_see_a_file_is_told_by_where_it_is(tmp_path: Path) -> None:
+def test_document_audience_follows_its_path(tmp_path: Path) -> None:
     place = place_of(
         tmp_path,
         {
@@ -191,7 +191,7 @@ def settle(fake: FakeQmd, **settings: Any) -> Registry:
     return registry
 
 
-def test_collections_are_added_once(tmp_path: Path) -> None:
+def test_registry_adds_collections_once(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path)
     registry = settle(fake)
     assert names(fake, "add") == ["memory-root", "memory-alt", "memory-dir"]
@@ -205,7 +205,7 @@ def test_collections_are_added_once(tmp_path: Path) -> None:
     assert [call["argv"][3] for call in fake.calls()] == ["list"]
 
 
-def test_one_whose_folder_or_pattern_changed_is_added_again(tmp_path: Path) -> None:
+def test_registry_changed_folder_or_pattern_is_added_again(tmp_path: Path) -> None:
     for name in ("docs/a.md", "other/a.md"):
         note(tmp_path, name)
     fake = fake_qmd(tmp_path)
@@ -220,7 +220,7 @@ def test_one_whose_folder_or_pattern_changed_is_added_again(tmp_path: Path) -> N
     assert (names(fake, "remove"), names(fake, "add")) == (["x"], [])
 
 
-def test_those_of_somebody_else_are_left_alone_and_a_taken_name_is_ours(tmp_path: Path) -> None:
+def test_registry_foreign_collections_stay_and_taken_name_is_reused(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path)
     config = tmp_path / "agents/main/qmd/xdg-config"
     config.mkdir(parents=True)
@@ -230,7 +230,7 @@ def test_those_of_somebody_else_are_left_alone_and_a_taken_name_is_ours(tmp_path
     assert json.loads((config / "known.json").read_text())[0] == "theirs"
 
 
-def test_a_folder_that_comes_later_is_added_then_and_a_link_never(tmp_path: Path) -> None:
+def test_registry_adds_folder_once_it_exists_and_never_a_link(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path)
     memory = tmp_path / "ws" / "memory"
     memory.rmdir()
@@ -246,7 +246,7 @@ def test_a_folder_that_comes_later_is_added_then_and_a_link_never(tmp_path: Path
     assert names(fake, "add") == ["memory-root", "memory-alt", "memory-dir"]
 
 
-def test_one_that_cannot_be_added_is_tried_again(tmp_path: Path) -> None:
+def test_registry_failed_addition_is_retried(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path)
     fake.does("collection", "if rest[2] == 'add': sys.exit('disk full')")
     registry = Registry(fake.place, Program(fake.place))
@@ -258,7 +258,7 @@ def test_one_that_cannot_be_added_is_tried_again(tmp_path: Path) -> None:
     assert names(fake, "add") == ["memory-root", "memory-alt", "memory-dir"]
 
 
-def test_a_broken_record_counts_as_none(tmp_path: Path) -> None:
+def test_registry_invalid_record_is_ignored(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path)
     settle(fake)
     (tmp_path / "agents/main/qmd/collections.json").write_text("[{", encoding="utf-8")
@@ -267,7 +267,7 @@ def test_a_broken_record_counts_as_none(tmp_path: Path) -> None:
     assert names(fake, "add") == ["memory-root", "memory-alt", "memory-dir"]
 
 
-def test_what_is_read_by_name_is_what_the_view_allows(tmp_path: Path) -> None:
+def test_read_document_respects_view(tmp_path: Path) -> None:
     place = place_of(tmp_path, {})
     note(tmp_path, "memory/a.md", "mine\n")
     note(tmp_path, "memory/shared/b.md", "ours\n")

@@ -48,7 +48,7 @@ def exported(place: Place) -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in exports_folder(place).iterdir()}
 
 
-def test_conversations_are_written_as_markdown_for_their_owner_alone(tmp_path: Path) -> None:
+def test_export_writes_private_markdown_files(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     claim(place, main="s-1")
     say(place, "s-1", "The boat is red.\nReally.")
@@ -65,7 +65,7 @@ def test_conversations_are_written_as_markdown_for_their_owner_alone(tmp_path: P
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
 
 
-def test_who_may_see_one_is_kept_also_when_its_conversation_is_reset(tmp_path: Path) -> None:
+def test_export_audience_survives_session_reset(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     claim(place, main="s-1", group="s-2")
     for name in ("s-1", "s-2", "s-3"):
@@ -77,7 +77,7 @@ def test_who_may_see_one_is_kept_also_when_its_conversation_is_reset(tmp_path: P
     assert seen == [PRIVATE, chat_of(GROUP), "unclaimed", "unclaimed"]
 
 
-def test_one_is_written_again_when_enough_was_said_or_it_rested(tmp_path: Path) -> None:
+def test_export_rewritten_after_enough_growth_or_idle_time(tmp_path: Path) -> None:
     place = place_at(tmp_path, deltaBytes=100_000, deltaMessages=3)
     say(place, "s-1", "one")
     assert export_sessions(place, NOW_MS).written == ("s-1.md",)
@@ -95,7 +95,7 @@ def test_one_is_written_again_when_enough_was_said_or_it_rested(tmp_path: Path) 
     assert "User: five" in exported(place)["s-1.md"]
 
 
-def test_many_bytes_are_enough_and_a_file_that_is_gone_is_written_again(tmp_path: Path) -> None:
+def test_export_rewritten_after_many_bytes_or_deletion(tmp_path: Path) -> None:
     place = place_at(tmp_path, deltaBytes=1_000, deltaMessages=50)
     say(place, "s-1", "one")
     export_sessions(place, NOW_MS)
@@ -106,7 +106,7 @@ def test_many_bytes_are_enough_and_a_file_that_is_gone_is_written_again(tmp_path
     assert "x" * 1_000 in exported(place)["s-1.md"]
 
 
-def test_old_ones_and_deleted_ones_go_and_files_of_others_stay(tmp_path: Path) -> None:
+def test_export_removes_old_and_deleted_sessions_keeps_other_files(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     say(place, "s-1", "old", at_ms=NOW_MS - 29 * DAY_MS)
     deleted = say(place, "s-2", "new")
@@ -120,13 +120,13 @@ def test_old_ones_and_deleted_ones_go_and_files_of_others_stay(tmp_path: Path) -
     assert list(exported(place)) == ["theirs.md"]
 
 
-def test_zero_days_keep_all(tmp_path: Path) -> None:
+def test_export_retention_zero_keeps_all(tmp_path: Path) -> None:
     place = place_at(tmp_path, {"retentionDays": 0})
     say(place, "s-1", "old", at_ms=NOW_MS - 3_000 * DAY_MS)
     assert export_sessions(place, NOW_MS).written == ("s-1.md",)
 
 
-def test_another_folder_is_filled_and_the_one_before_is_emptied_of_ours(tmp_path: Path) -> None:
+def test_export_folder_changed_moves_our_files(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     say(place, "s-1", "words")
     export_sessions(place, NOW_MS)
@@ -138,7 +138,7 @@ def test_another_folder_is_filled_and_the_one_before_is_emptied_of_ours(tmp_path
 
 
 @pytest.mark.parametrize("record", ["", "[]", '{"files": {"../x.md": {}}}', "\x00"])
-def test_a_record_that_cannot_be_read_counts_as_none(tmp_path: Path, record: str) -> None:
+def test_export_unreadable_record_is_ignored(tmp_path: Path, record: str) -> None:
     place = place_at(tmp_path)
     say(place, "s-1", "words")
     export_sessions(place, NOW_MS)
@@ -146,7 +146,7 @@ def test_a_record_that_cannot_be_read_counts_as_none(tmp_path: Path, record: str
     assert export_sessions(place, NOW_MS).written == ("s-1.md",)
 
 
-def test_a_record_cannot_have_other_files_removed(tmp_path: Path) -> None:
+def test_export_forged_record_removes_no_other_files(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     precious = place.agent_folder / "qmd/precious.md"
     precious.parent.mkdir(parents=True)
@@ -158,7 +158,7 @@ def test_a_record_cannot_have_other_files_removed(tmp_path: Path) -> None:
     assert precious.exists()
 
 
-def test_a_link_in_the_place_of_an_export_is_replaced_and_not_written_through(
+def test_export_link_in_place_of_file_is_replaced(
     tmp_path: Path,
 ) -> None:
     place = place_at(tmp_path)
@@ -172,7 +172,7 @@ def test_a_link_in_the_place_of_an_export_is_replaced_and_not_written_through(
     assert not (exports_folder(place) / "s-1.md").is_symlink()
 
 
-def test_one_that_cannot_be_written_is_named_and_the_others_are(tmp_path: Path) -> None:
+def test_export_unwritable_file_is_named_and_others_written(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     say(place, "s-1", "words")
     say(place, "s-2", "words")
@@ -185,7 +185,7 @@ def test_one_that_cannot_be_written_is_named_and_the_others_are(tmp_path: Path) 
         export_sessions(blocked, NOW_MS)
 
 
-def test_nothing_said_is_nothing_written(tmp_path: Path) -> None:
+def test_export_empty_session_writes_nothing(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     assert export_sessions(place, NOW_MS).written == ()
     say(place, "s-1", "HEARTBEAT_OK", role="assistant")

@@ -39,17 +39,17 @@ def opened(place: Path, *lines: str, name: str = "memory/2026-03-01.md") -> Memo
         ("", False),
     ],
 )
-def test_questions_for_many_are_known_by_their_words(text: str, is_many: bool) -> None:
+def test_expects_many_answers_by_question_words(text: str, is_many: bool) -> None:
     assert asks_for_many(read_question(text, {}, ())) == is_many
 
 
-def test_two_people_are_many() -> None:
+def test_expects_many_answers_for_two_people() -> None:
     known = {name: frozenset({name}) for name in ("ada", "ben")}
     assert asks_for_many(read_question("Where did Ada meet Ben?", known, ()))
     assert not asks_for_many(read_question("Where did Ada go?", known, ()))
 
 
-def test_a_name_in_the_first_hits_leads_to_what_the_question_does_not_say(tmp_path: Path) -> None:
+def test_feedback_name_in_first_hits_finds_related_line(tmp_path: Path) -> None:
     said = ["- Ada: The journey began well, we saw Bergen.", *FILLER, LED_TO, *FILLER]
     with opened(tmp_path, *said) as memory:
         found = memory.search(ASKED, Ask(max_results=60))
@@ -61,7 +61,7 @@ def test_a_name_in_the_first_hits_leads_to_what_the_question_does_not_say(tmp_pa
     assert not late or place < late[0]
 
 
-def test_what_is_shown_first_stays_first(tmp_path: Path) -> None:
+def test_feedback_keeps_first_results_first(tmp_path: Path) -> None:
     said = ["- Ada: The journey began well, we saw Bergen.", *FILLER, LED_TO, *FILLER]
     with opened(tmp_path, *said) as memory:
         ask = Ask(max_results=3, max_snippet_chars=60)  # a line each
@@ -72,7 +72,7 @@ def test_what_is_shown_first_stays_first(tmp_path: Path) -> None:
     assert "Bergen" in found[0].snippet
 
 
-def test_names_lead_nobody_to_what_they_may_not_see(tmp_path: Path) -> None:
+def test_feedback_names_never_reach_hidden_notes(tmp_path: Path) -> None:
     shared = tmp_path / "memory" / "shared" / "trip.md"
     shared.parent.mkdir(parents=True)
     shared.write_text("- Ada: The journey began well, we saw Bergen.\n", encoding="utf-8")

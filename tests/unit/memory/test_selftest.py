@@ -12,20 +12,20 @@ from homarus.memory.source import Note, Skipped, find_notes
 from homarus.memory.words import content_stems
 
 
-def test_long_words_that_say_something_are_picked() -> None:
+def test_pick_words_prefers_long_content_words() -> None:
     picked = list(pick_words("The and which walrus refrigerator " + "x" * 39))
     assert picked[:2] == ["refrigerator", "walrus"]
     assert list(pick_words("the of a 1 ... ")) == []
 
 
 @given(st.text(max_size=400))
-def test_few_words_are_picked_and_each_says_something(text: str) -> None:
+def test_pick_words_returns_few_content_words(text: str) -> None:
     picked = list(pick_words(text))
     assert len(picked) <= 3
     assert all(content_stems(word) for word in picked)
 
 
-def test_the_newest_notes_are_looked_at_first(tmp_path: Path) -> None:
+def test_newest_returns_latest_notes_first(tmp_path: Path) -> None:
     notes = []
     for number in range(9):
         file = tmp_path / f"{number}.md"
@@ -41,7 +41,7 @@ def test_the_newest_notes_are_looked_at_first(tmp_path: Path) -> None:
     assert [one.path for one in newest(found, ["2.md", "3.md"])] == ["3.md", "2.md"]
 
 
-def test_a_note_that_is_not_in_the_index_is_named(tmp_path: Path) -> None:
+def test_check_note_missing_from_index_is_named(tmp_path: Path) -> None:
     memory_file = tmp_path / "MEMORY.md"
     memory_file.write_text("- The walrus is called Otto.\n")
     with Memory(tmp_path, tmp_path / "x.sqlite") as memory:

@@ -37,7 +37,7 @@ class Gated:
         self.closed += 1
 
 
-def test_a_question_comes_before_the_next_notes() -> None:
+def test_shared_embedder_query_precedes_next_notes() -> None:
     inner = Gated()
     turns = Turns(Steady(inner), patience_s=GUARD_S)
     asking = threading.Event()
@@ -63,7 +63,7 @@ def test_a_question_comes_before_the_next_notes() -> None:
     assert inner.order == ["first", "question", "second"]
 
 
-def test_a_question_does_not_wait_for_long() -> None:
+def test_shared_embedder_query_waits_only_briefly() -> None:
     inner = Gated()
     turns = Turns(Steady(inner), patience_s=0.05)
     indexer = threading.Thread(target=turns.embed, args=(["first"],))
@@ -77,7 +77,7 @@ def test_a_question_does_not_wait_for_long() -> None:
     assert turns.failure is None
 
 
-def test_who_indexes_waits_for_the_name_of_the_model_and_who_asks_does_not() -> None:
+def test_shared_embedder_sync_waits_for_model_and_search_does_not() -> None:
     class Pondering:
         """A service has to be asked which model it is."""
 
@@ -108,7 +108,7 @@ def test_who_indexes_waits_for_the_name_of_the_model_and_who_asks_does_not() -> 
     turns.close()
 
 
-def test_after_a_stop_nothing_is_embedded() -> None:
+def test_shared_embedder_after_stop_embeds_nothing() -> None:
     inner = Gated()
     turns = Turns(Steady(inner))
     turns.stop()
@@ -119,7 +119,7 @@ def test_after_a_stop_nothing_is_embedded() -> None:
     assert (inner.order, inner.closed) == ([], 1)
 
 
-def test_what_is_not_used_for_a_while_is_closed_and_opens_again() -> None:
+def test_shared_embedder_idle_is_closed_and_reopens() -> None:
     class Closing(Gated):
         def close(self) -> None:
             super().close()
@@ -137,7 +137,7 @@ def test_what_is_not_used_for_a_while_is_closed_and_opens_again() -> None:
     assert inner.closed == 3
 
 
-def test_what_is_in_use_is_not_closed() -> None:
+def test_shared_embedder_in_use_is_not_closed() -> None:
     inner = Gated()
     turns = Turns(Steady(inner), idle_s=GUARD_S)
     indexer = threading.Thread(target=turns.embed, args=(["first"],))
@@ -155,7 +155,7 @@ def test_what_is_in_use_is_not_closed() -> None:
     assert (inner.closed, turns._idle.is_alive()) == (1, False)
 
 
-def test_two_who_ask_for_the_model_do_not_ask_at_the_same_time() -> None:
+def test_shared_embedder_concurrent_model_requests_are_serialised() -> None:
     class Asked:
         """The service has to be asked for its model."""
 
@@ -185,7 +185,7 @@ def test_two_who_ask_for_the_model_do_not_ask_at_the_same_time() -> None:
     turns.close()
 
 
-def test_the_model_is_known_for_good_once_it_was_told() -> None:
+def test_shared_embedder_model_is_cached() -> None:
     class Moody(Gated):
         def embed_question(self, text: str) -> list[float]:
             raise ProviderError("not now")

@@ -38,12 +38,12 @@ KEYS = st.builds(
         "agent:main:acp:5f2c", " AGENT:MAIN:MAIN ",
     ],
 )  # fmt: skip
-def test_the_agents_own_person_sees_everything(key: str) -> None:
+def test_view_of_main_session_shows_everything(key: str) -> None:
     assert view_for(key) == EVERYTHING and audience_of(key) == PRIVATE
 
 
 @pytest.mark.parametrize("key", [ANN, "agent:main:direct:ann", "agent:main:x:work:direct:1"])
-def test_a_person_sees_what_is_private_and_what_is_theirs(key: str) -> None:
+def test_view_of_person_shows_private_and_own(key: str) -> None:
     view = view_for(key)
     assert view.audiences == frozenset({PRIVATE, SHARED, chat_of(key)})
     assert audience_of(key) == chat_of(key) != chat_of(BOB)
@@ -60,19 +60,19 @@ def test_a_person_sees_what_is_private_and_what_is_theirs(key: str) -> None:
         "agent::main", "agent:main",
     ],
 )  # fmt: skip
-def test_others_see_what_is_shared_and_what_is_theirs(key: str) -> None:
+def test_view_of_others_shows_shared_and_own(key: str) -> None:
     assert view_for(key).audiences == frozenset({SHARED, chat_of(key)})
     assert audience_of(key) == chat_of(key)
     assert not view_for(key).shows(PRIVATE) and view_for(key).shows(SHARED)
 
 
-def test_a_job_works_for_the_agents_person() -> None:
+def test_view_of_job_is_that_of_owner() -> None:
     assert audience_of("agent:main:cron:j1") == PRIVATE
     assert not view_for("agent:main:cron:j1").shows(audience_of(BOB))
     assert view_for("agent:main:cron:j1").shows(PRIVATE)
 
 
-def test_who_is_in_a_thread_is_in_its_chat() -> None:
+def test_view_of_thread_is_that_of_its_chat() -> None:
     assert audience_of(f"{GROUP}:topic:3") == audience_of(GROUP)
     assert audience_of("agent:main:slack:channel:c:thread:1.2") == audience_of(
         "agent:main:slack:channel:c"
@@ -80,7 +80,7 @@ def test_who_is_in_a_thread_is_in_its_chat() -> None:
 
 
 @given(KEYS, KEYS)
-def test_two_chats_never_share_a_folder(one: str, other: str) -> None:
+def test_slug_differs_for_different_chats(one: str, other: str) -> None:
     assert (chat_of(one) == chat_of(other)) == (
         one.partition(":thread:")[0] == other or one == other
     )
@@ -116,11 +116,11 @@ def test_two_chats_never_share_a_folder(one: str, other: str) -> None:
         ("memory/shared/memory/chats/x-1/a.md", "chat:x-1"),
     ],
 )
-def test_a_path_says_who_may_see_it(path: str, audience: str) -> None:
+def test_audience_of_path_follows_folder(path: str, audience: str) -> None:
     assert audience_of_path(path) == audience
 
 
-def test_the_days_note_of_each_audience() -> None:
+def test_day_note_path_for_each_audience() -> None:
     assert day_note("2026-01-31") == "memory/2026-01-31.md"
     assert day_note("2026-01-31", SHARED) == "memory/shared/2026-01-31.md"
     assert day_note("2026-01-31", audience_of(GROUP)) == (

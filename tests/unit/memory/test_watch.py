@@ -62,26 +62,26 @@ def watched(looks: list[str], look_takes_s: float = 0.0) -> tuple[list[int], lis
     return syncs, clock.naps
 
 
-def test_files_that_stay_the_same_are_left_alone() -> None:
+def test_watch_unchanged_files_trigger_no_sync() -> None:
     assert watched(["a", "a", "a"]) == ([], [5.0, 5.0, 5.0])
 
 
-def test_a_change_is_indexed_when_it_was_quiet_for_a_while() -> None:
+def test_watch_change_syncs_after_debounce() -> None:
     syncs, naps = watched(["a", "b", "c", "c", "c"])
     assert syncs == [4]
     assert naps == [5.0, 1.5, 1.5, 5.0, 5.0]
 
 
-def test_what_was_indexed_is_the_new_measure() -> None:
+def test_watch_after_sync_compares_with_new_signature() -> None:
     assert watched(["a", "b", "b", "b", "a", "a"])[0] == [3, 6]
 
 
-def test_looks_that_take_long_are_taken_less_often() -> None:
+def test_watch_slow_polls_are_made_less_often() -> None:
     _, naps = watched(["a", "a"], look_takes_s=2.0)
     assert naps == [100.0, 100.0]
 
 
-def test_it_is_synced_every_so_often() -> None:
+def test_sync_periodically_syncs_at_interval() -> None:
     clock, syncs = CountedClock(most=3), list[float]()
 
     async def sync() -> None:
@@ -114,7 +114,7 @@ def changes(place: Place) -> Iterator[None]:
     yield
 
 
-def test_the_signature_changes_with_every_file(tmp_path: Path) -> None:
+def test_files_signature_changes_with_every_file(tmp_path: Path) -> None:
     asked = {"sources": ["memory", "sessions"], "experimental": {"sessionMemory": True}}
     place = Place(
         agent="main",

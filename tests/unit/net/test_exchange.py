@@ -116,7 +116,7 @@ def trouble_of(make: Callable[[Server], Talk], **settings: Any) -> str:
 # What is sent
 
 
-def test_a_request_names_the_host_the_target_and_who_asks() -> None:
+def test_request_sends_host_target_and_headers() -> None:
     async def main() -> None:
         async with served(answering(OK), auth="me:p%40ss@") as (service, server):
             assert await ask(service, b"abc", Accept="x") == (200, b"ok")
@@ -139,11 +139,11 @@ def test_a_request_names_the_host_the_target_and_who_asks() -> None:
         ("http://h/x\x7f\x01", "/x%7F%01"),
     ],
 )
-def test_a_target_holds_only_what_a_request_may(url: str, target: str) -> None:
+def test_request_target_is_percent_encoded(url: str, target: str) -> None:
     assert target_of(urlsplit(url)) == target
 
 
-def test_a_header_that_would_split_the_request_is_not_sent() -> None:
+def test_request_header_with_newline_is_unsendable() -> None:
     async def main() -> None:
         async with served(answering(OK)) as (service, server):
             with pytest.raises(ExchangeFailed) as caught:
@@ -154,7 +154,7 @@ def test_a_header_that_would_split_the_request_is_not_sent() -> None:
     asyncio.run(main())
 
 
-def test_an_answer_that_comes_before_the_question_ended_is_taken() -> None:
+def test_request_early_response_during_upload_is_returned() -> None:
     def hasty(_server: Server) -> Talk:
         async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
@@ -176,7 +176,7 @@ def test_an_answer_that_comes_before_the_question_ended_is_taken() -> None:
 # What is kept
 
 
-def test_a_line_is_used_again_after_an_answer_was_read() -> None:
+def test_connection_is_reused_after_complete_response() -> None:
     async def main() -> None:
         async with served(answering(OK, OK, OK)) as (service, server):
             for _ in range(3):
@@ -186,7 +186,7 @@ def test_a_line_is_used_again_after_an_answer_was_read() -> None:
     asyncio.run(main())
 
 
-def test_a_line_that_the_server_closed_meanwhile_is_not_used_again() -> None:
+def test_connection_closed_by_server_is_not_reused() -> None:
     def once(server: Server) -> Talk:
         async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await server.read(reader)
@@ -198,7 +198,7 @@ def test_a_line_that_the_server_closed_meanwhile_is_not_used_again() -> None:
         async with served(once) as (service, server):
             assert await ask(service) == (200, b"ok")
             async with asyncio.timeout(WAIT_S):
-                await service._kept[0].closed
+                await service._idle[0].closed
             assert await ask(service) == (200, b"ok")
             assert server.lines == 2
 
@@ -206,7 +206,7 @@ def test_a_line_that_the_server_closed_meanwhile_is_not_used_again() -> None:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_what_a_server_says_unasked_is_no_answer_to_the_next_request(*, at_once: bool) -> None:
+def test_connection_unexpected_data_is_not_a_response(*, at_once: bool) -> None:
     late = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"
 
     async def main() -> None:
@@ -224,7 +224,7 @@ def test_what_a_server_says_unasked_is_no_answer_to_the_next_request(*, at_once:
 
         async with served(chatty) as (service, server):
             assert await ask(service) == (200, b"ok")
-            kept = list(service._kept)
+            kept = list(service._idle)
             answered.set()
             async with asyncio.timeout(WAIT_S):
                 for line in kept:
@@ -235,8 +235,8 @@ def test_what_a_server_says_unasked_is_no_answer_to_the_next_request(*, at_once:
     asyncio.run(main())
 
 
-def test_a_line_that_lay_idle_for_long_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "KEEP_S", -1.0)
+def test_connection_idle_past_keep_alive_is_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "KEEP_ALIVE_S", -1.0)
 
     async def main() -> None:
         async with served(answering(OK, OK)) as (service, server):
@@ -247,7 +247,7 @@ def test_a_line_that_lay_idle_for_long_is_not_trusted(monkeypatch: pytest.Monkey
     asyncio.run(main())
 
 
-def test_who_leaves_before_the_end_hangs_up() -> None:
+def test_response_left_unread_closes_connection() -> None:
     left = asyncio.Event()
 
     def endless(server: Server) -> Talk:
@@ -267,7 +267,7 @@ def test_who_leaves_before_the_end_hangs_up() -> None:
                     break
             async with asyncio.timeout(WAIT_S):
                 await left.wait()
-            assert not service._kept
+            assert not service._idle
 
     asyncio.run(main())
 
@@ -275,7 +275,7 @@ def test_who_leaves_before_the_end_hangs_up() -> None:
 # What comes back
 
 
-def test_headers_of_one_name_are_joined_and_names_are_small() -> None:
+def test_response_headers_are_joined_and_lower_case() -> None:
     told = b"HTTP/1.1 200 OK\r\nX-A: 1\r\nx-a: \xe9\r\nContent-Length: 0\r\n\r\n"
 
     async def main() -> None:
@@ -291,7 +291,9 @@ def test_headers_of_one_name_are_joined_and_names_are_small() -> None:
 @pytest.mark.parametrize(
     ("name", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("identity", bytes)]
 )
-def test_a_packed_body_is_unpacked(name: str, pack: Callable[[bytes], bytes]) -> None:
+def test_response_compressed_body_is_decompressed(
+    name: str, pack: Callable[[bytes], bytes]
+) -> None:
     body = b"data: hello\n\n" * 100_000
     packed = pack(body)
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {name}\r\nContent-Length: {len(packed)}\r\n\r\n"
@@ -301,12 +303,12 @@ def test_a_packed_body_is_unpacked(name: str, pack: Callable[[bytes], bytes]) ->
             async with service.ask("POST", "/", {"Content-Length": "0"}, b"") as reply:
                 pieces = [piece async for piece in reply.pieces()]
             assert b"".join(pieces) == body
-            assert max(len(piece) for piece in pieces) <= exchange.PIECE_BYTES
+            assert max(len(piece) for piece in pieces) <= exchange.CHUNK_BYTES
 
     asyncio.run(main())
 
 
-def test_a_body_that_nobody_reads_is_not_held_in_memory() -> None:
+def test_response_unread_body_is_not_buffered() -> None:
     chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
     sent = 0
 
@@ -353,11 +355,11 @@ def test_a_body_that_nobody_reads_is_not_held_in_memory() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc", "cut"),
     ],
 )
-def test_what_is_no_answer_is_a_cut(told: bytes, trouble: str) -> None:
+def test_response_malformed_is_a_cut(told: bytes, trouble: str) -> None:
     assert trouble_of(answering(told)) == trouble
 
 
-def test_a_server_that_says_nothing_is_silent() -> None:
+def test_response_missing_times_out_as_silent() -> None:
     def mute(server: Server) -> Talk:
         async def talk(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
             await server.read(reader)
@@ -368,7 +370,7 @@ def test_a_server_that_says_nothing_is_silent() -> None:
     assert trouble_of(mute, idle_s=0.05) == "silent"
 
 
-def test_a_server_that_takes_nothing_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_unread_by_server_times_out_as_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "SLICE_BYTES", 8_000_000)
 
     async def main() -> None:
@@ -392,7 +394,7 @@ def test_a_server_that_takes_nothing_is_silent(monkeypatch: pytest.MonkeyPatch) 
 # Proxies, and whom to trust
 
 
-def test_a_proxy_for_plain_http_is_told_the_whole_address() -> None:
+def test_proxy_for_http_gets_absolute_url() -> None:
     async def main() -> None:
         proxy: Server
         async with Server(lambda r, w: answering(OK)(proxy)(r, w)) as proxy:
@@ -412,9 +414,7 @@ def test_a_proxy_for_plain_http_is_told_the_whole_address() -> None:
     asyncio.run(main())
 
 
-def test_a_proxy_for_https_connects_and_sees_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_proxy_for_https_tunnels_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(make_certificate(tmp_path)))
     seen = bytearray()
 
@@ -453,7 +453,7 @@ def test_a_proxy_for_https_connects_and_sees_nothing(
     asyncio.run(main())
 
 
-def test_a_proxy_that_refuses_is_named_unreachable() -> None:
+def test_proxy_refusal_is_unreachable() -> None:
     async def main() -> None:
         refusal = b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n"
         proxy: Server
@@ -474,7 +474,7 @@ def test_a_proxy_that_refuses_is_named_unreachable() -> None:
     asyncio.run(main())
 
 
-def test_where_a_proxy_hangs_up_the_service_was_not_asked() -> None:
+def test_proxy_disconnect_is_unreachable() -> None:
     async def main() -> None:
         async def hang_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
             await proxy.read(reader)
@@ -491,7 +491,7 @@ def test_where_a_proxy_hangs_up_the_service_was_not_asked() -> None:
     asyncio.run(main())
 
 
-def test_a_line_that_is_over_carries_no_request() -> None:
+def test_connection_closed_refuses_request() -> None:
     async def main() -> None:
         line = Line(WAIT_S, lambda _: None)
         line.eof_received()
@@ -502,7 +502,7 @@ def test_a_line_that_is_over_carries_no_request() -> None:
     asyncio.run(main())
 
 
-def test_a_stranger_with_a_certificate_of_his_own_is_not_trusted(tmp_path: Path) -> None:
+def test_tls_self_signed_certificate_is_not_trusted(tmp_path: Path) -> None:
     make_certificate(tmp_path)
 
     async def main() -> None:
@@ -529,7 +529,7 @@ def test_a_stranger_with_a_certificate_of_his_own_is_not_trusted(tmp_path: Path)
         ({"ALL_PROXY": "http://p:1", "NO_PROXY": "*"}, "https://a.example/", ""),
     ],
 )
-def test_the_environment_names_the_proxy(
+def test_proxy_for_reads_the_environment(
     monkeypatch: pytest.MonkeyPatch, env: dict[str, str], url: str, proxy: str
 ) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):

@@ -34,7 +34,7 @@ def run(ask: Callable[[Hooks], Awaitable[T]], *plugins: object, deadline_s: floa
     return asyncio.run(main())
 
 
-def test_without_plugins_every_call_is_nothing_and_pluggy_is_not_loaded() -> None:
+def test_hooks_without_plugins_do_not_import_pluggy() -> None:
     code = (
         "import asyncio, sys\n"
         "from homarus.core.message import ToolCall\n"
@@ -79,7 +79,7 @@ class First(Adds):
         return f"{outbound.text} {self.word}"
 
 
-def test_plugins_are_asked_one_after_another_and_each_sees_what_the_one_before_made() -> None:
+def test_hooks_run_in_order_and_see_earlier_changes() -> None:
     plugins = (Adds("one"), Adds("two"), First("three"))
 
     async def main(hooks: Hooks) -> None:
@@ -109,7 +109,7 @@ class Refuses:
         return Refusal("too late at night")
 
 
-def test_the_first_no_ends_it() -> None:
+def test_hooks_first_refusal_ends_the_chain() -> None:
     asked: list[str] = []
 
     class Notes:
@@ -138,7 +138,7 @@ class Breaks:
         return 7
 
 
-def test_a_hook_that_fails_is_as_if_it_were_not_there_and_is_counted(
+def test_hook_failure_is_skipped_and_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main(hooks: Hooks) -> None:
@@ -157,7 +157,7 @@ def test_a_hook_that_fails_is_as_if_it_were_not_there_and_is_counted(
     assert "hook before_tool_call of plugin p0 failed" in caplog.text
 
 
-def test_a_hook_that_takes_too_long_is_left_behind() -> None:
+def test_hook_past_deadline_is_skipped() -> None:
     async def main(hooks: Hooks) -> None:
         await hooks.agent_end(WHERE, [], "", 5)
         late = Failure("p0", "agent_end", 1, "it took longer than 0.01 s")
@@ -166,7 +166,7 @@ def test_a_hook_that_takes_too_long_is_left_behind() -> None:
     run(main, Breaks(), deadline_s=0.01)
 
 
-def test_stopping_a_run_stops_its_hook() -> None:
+def test_hook_is_cancelled_with_its_run() -> None:
     async def main(hooks: Hooks) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
@@ -176,7 +176,7 @@ def test_stopping_a_run_stops_its_hook() -> None:
     run(main, Breaks())
 
 
-def test_every_hook_reaches_a_plugin_with_what_its_manual_says() -> None:
+def test_hooks_all_receive_their_documented_arguments() -> None:
     told: dict[str, set[str]] = {}
     names = [name for name in vars(Specs) if not name.startswith("_")]
 
@@ -214,7 +214,7 @@ def test_every_hook_reaches_a_plugin_with_what_its_manual_says() -> None:
     assert told.keys() == set(names)
 
 
-def test_a_hook_nobody_calls_is_refused_with_the_nearest() -> None:
+def test_register_unknown_hook_offers_closest() -> None:
     class Typo:
         @hook
         def before_tool_cal(self) -> None: ...
@@ -225,7 +225,7 @@ def test_a_hook_nobody_calls_is_refused_with_the_nearest() -> None:
     assert asyncio.run(hooks.before_tool_call(WHERE, CALL)) is CALL
 
 
-def test_an_argument_that_is_not_told_is_refused() -> None:
+def test_register_unknown_argument_raises_user_error() -> None:
     class Asks:
         @hook
         def gateway_start(self, host: str) -> None: ...
@@ -235,7 +235,7 @@ def test_an_argument_that_is_not_told_is_refused() -> None:
         hooks.register(Asks(), "asks")
 
 
-def test_a_wrapper_and_a_second_plugin_of_a_name_are_refused() -> None:
+def test_register_wrapper_or_duplicate_name_raises() -> None:
     class Wraps:
         @hook(wrapper=True)
         def gateway_start(self) -> Any:
@@ -249,7 +249,7 @@ def test_a_wrapper_and_a_second_plugin_of_a_name_are_refused() -> None:
         hooks.register(Refuses(), "one")
 
 
-def test_a_plugin_can_leave() -> None:
+def test_unregister_removes_the_plugin() -> None:
     hooks = Hooks()
     hooks.unregister("nobody")
     hooks.register(Refuses(), "one")

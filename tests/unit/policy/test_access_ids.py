@@ -1,10 +1,18 @@
-"""Ids on lists: whole, of their own service, and never names."""
+"""Ids on allowlists: compared completely, of their own service, and never names."""
+
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.policy.access import Roll, is_heard_in_group, is_listed, is_named, person_id
+from homarus.channels.roster import find_traits
+from homarus.policy import access
+from homarus.policy.access import Roll, is_heard_in_group
+
+person_id = partial(access.person_id, find_traits=find_traits)
+is_named = partial(access.is_named, find_traits=find_traits)
+is_listed = partial(access.is_listed, find_traits=find_traits)
 
 
 @pytest.mark.parametrize(
@@ -41,24 +49,24 @@ from homarus.policy.access import Roll, is_heard_in_group, is_listed, is_named, 
         ("odd", "x", "x"),
     ],
 )
-def test_an_id_is_read_as_its_service_writes_it(channel: str, written: str, meant: str) -> None:
+def test_normalize_sender_id_follows_service(channel: str, written: str, meant: str) -> None:
     assert person_id(channel, written) == meant
 
 
 @given(st.sampled_from(["telegram", "signal", "matrix", "irc", "slack"]), st.text(max_size=40))
-def test_what_was_read_once_reads_the_same_again(channel: str, written: str) -> None:
+def test_normalize_sender_id_is_idempotent(channel: str, written: str) -> None:
     once = person_id(channel, written)
     if not once.lower().startswith(("user:", f"{channel}:", "tg:")):
         assert person_id(channel, once) in {once, ""}
 
 
 @given(st.text("0123456789+ -", max_size=14), st.text("0123456789+ -", max_size=14))
-def test_two_numbers_are_one_person_only_when_all_their_digits_are_the_same(a: str, b: str) -> None:
+def test_normalize_sender_id_phone_numbers_compare_all_digits(a: str, b: str) -> None:
     if is_named("signal", a, [b]) and person_id("signal", a).startswith("+"):
         assert [ch for ch in a if ch.isdigit()] == [ch for ch in b if ch.isdigit()]
 
 
-def test_nobody_is_on_no_list() -> None:
+def test_is_listed_without_sender_id_is_false() -> None:
     assert not is_listed("telegram", "", ["*", ""])
     assert not is_listed("telegram", "ann", ["*", "ann", "@ann"])
     assert is_listed("telegram", "42", ["*"]) and not is_named("telegram", "42", ["*"])
@@ -68,7 +76,7 @@ def test_nobody_is_on_no_list() -> None:
 LISTED, UNLISTED = Roll(is_set=True, has_sender=True), Roll(is_set=True, has_sender=False)
 
 
-def test_a_group_that_is_there_by_a_star_alone_needs_a_list_of_people() -> None:
+def test_is_allowed_in_group_by_star_needs_allowlist() -> None:
     assert is_heard_in_group("allowlist", None, group="by-id")
     assert not is_heard_in_group("allowlist", None, group="by-star")
     assert is_heard_in_group("allowlist", LISTED, group="by-star")
@@ -76,7 +84,7 @@ def test_a_group_that_is_there_by_a_star_alone_needs_a_list_of_people() -> None:
     assert not is_heard_in_group("allowlist", UNLISTED, group="by-id")
 
 
-def test_an_open_group_hears_everybody_its_own_list_does_not_leave_out() -> None:
+def test_is_allowed_in_group_open_policy_follows_own_list() -> None:
     assert is_heard_in_group("open", None, group="")
     assert not is_heard_in_group("open", UNLISTED, group="by-id")
     assert not is_heard_in_group("disabled", LISTED, group="by-id")

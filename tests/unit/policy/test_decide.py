@@ -9,29 +9,29 @@ GLOBS = st.lists(st.sampled_from(["*", "read", "w*", "exec", "memory_?et"]), max
 RULES = st.builds(Rules, allow=GLOBS, ask=GLOBS, deny=GLOBS)
 
 
-def test_without_rules_everything_is_allowed() -> None:
+def test_decide_without_rules_allows() -> None:
     assert decide("read").action == "allow"
     assert decide("read", Rules()).action == "allow"
 
 
-def test_deny_beats_ask_beats_allow() -> None:
+def test_decide_deny_wins_over_ask_over_allow() -> None:
     assert decide("exec", Rules(allow=("*",), ask=("exec",), deny=("ex*",))).action == "deny"
     assert decide("exec", Rules(allow=("exec",), ask=("*",))).action == "ask"
 
 
-def test_an_allow_list_denies_the_rest_and_says_so() -> None:
+def test_decide_tool_not_on_allow_list_is_denied() -> None:
     verdict = decide("exec", Rules(allow=("read",)))
     assert verdict.action == "deny" and "allow list" in verdict.why
 
 
 @given(NAMES, st.lists(RULES, max_size=3), RULES)
-def test_another_layer_never_allows_more(name: str, layers: list[Rules], more: Rules) -> None:
+def test_decide_more_rules_never_allow_more(name: str, layers: list[Rules], more: Rules) -> None:
     strictness = ["allow", "ask", "deny"]
     before, after = decide(name, *layers), decide(name, *layers, more)
     assert strictness.index(after.action) >= strictness.index(before.action)
 
 
-def test_groups_and_aliases_are_written_out() -> None:
+def test_expand_tool_names_resolves_groups_and_aliases() -> None:
     assert expand(["group:runtime", " Bash ", "x*"]) == ("exec", "process", "x*")
     assert expand(["group:unknown"]) == ("group:unknown",)
     assert all(name not in GROUPS for names in GROUPS.values() for name in names)

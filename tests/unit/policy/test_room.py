@@ -1,10 +1,11 @@
-"""Which tools there are for whom in a group."""
+"""Which tools a sender has in a group."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from homarus.channels.roster import find_traits
 from homarus.config.channels import AccountSettings
 from homarus.core.message import Address
 from homarus.policy.decide import Rules
@@ -15,24 +16,25 @@ NO_EXEC = Rules(deny=("exec",))
 
 def rules(groups: Mapping[str, Any], sender: str = "42", chat: str = "-1") -> Rules | None:
     settings = AccountSettings.model_validate({"groups": groups})
-    return tool_rules(find_room(settings, Address("telegram", chat)), "telegram", sender)
+    room = find_room(settings, Address("telegram", chat), find_traits)
+    return tool_rules(room, "telegram", sender, find_traits)
 
 
-def test_a_group_that_says_nothing_of_tools_takes_none_away() -> None:
+def test_group_rules_without_tools_remove_none() -> None:
     assert rules({}) is None
     assert rules({"-1": {"requireMention": False}, "*": {}}) is None
 
 
-def test_a_group_is_found_by_its_id_and_what_is_usual_holds_for_the_others() -> None:
+def test_group_rules_by_id_else_by_star() -> None:
     groups = {"telegram:-1": {"tools": {"deny": ["exec"]}}, "*": {"tools": {"deny": ["read"]}}}
     assert rules(groups) == NO_EXEC
     assert rules(groups, chat="-2") == Rules(deny=("read",))
 
 
-def test_naming_a_group_for_another_reason_does_not_free_its_tools() -> None:
+def test_group_rules_group_without_tools_uses_star() -> None:
     groups = {"-1": {"requireMention": False}, "*": {"tools": {"deny": ["exec"]}}}
     assert rules(groups) == NO_EXEC
-    assert rules({**groups, "-1": {"tools": {}}}) == Rules()  # unless it says so itself
+    assert rules({**groups, "-1": {"tools": {}}}) == Rules()  # unless it has its own rule
 
 
 @pytest.mark.parametrize(
@@ -41,13 +43,11 @@ def test_naming_a_group_for_another_reason_does_not_free_its_tools() -> None:
         ("7", Rules()),
         ("42", NO_EXEC),
         ("8", Rules(allow=("read",))),
-        ("9", Rules(allow=("read",))),  # a name is not an id
+        ("9", Rules(allow=("read",))),  # a name is no id
         ("", Rules(allow=("read",))),
     ],
 )
-def test_what_is_said_of_a_person_comes_before_what_is_said_of_all(
-    sender: str, found: Rules
-) -> None:
+def test_group_rules_of_sender_win_over_star(sender: str, found: Rules) -> None:
     people = {
         "tg:7": {},
         "42": {"deny": ["bash"]},
@@ -57,12 +57,12 @@ def test_what_is_said_of_a_person_comes_before_what_is_said_of_all(
     assert rules({"-1": {"toolsBySender": people, "tools": {"deny": ["read"]}}}, sender) == found
 
 
-def test_who_is_not_among_the_people_has_what_the_group_has() -> None:
+def test_group_rules_unlisted_sender_has_rules_of_group() -> None:
     groups = {"-1": {"toolsBySender": {"7": {}}, "tools": {"deny": ["exec"]}}}
     assert (rules(groups, "7"), rules(groups, "8")) == (Rules(), NO_EXEC)
 
 
-def test_people_of_all_groups_count_where_a_group_says_nothing() -> None:
+def test_group_rules_senders_of_star_group_count_for_silent_group() -> None:
     groups = {"-1": {}, "*": {"toolsBySender": {"7": {"deny": ["exec"]}}}}
     assert (rules(groups, "7"), rules(groups, "8")) == (NO_EXEC, None)
 
@@ -76,7 +76,7 @@ def test_people_of_all_groups_count_where_a_group_says_nothing() -> None:
         ({"alsoAllow": ["read"], "deny": ["Bash "]}, NO_EXEC),
     ],
 )  # fmt: skip
-def test_what_is_allowed_beside_adds_to_a_list_and_is_none_by_itself(
+def test_group_rules_also_allow_adds_to_allowlist_only(
     tools: Mapping[str, Any], found: Rules
 ) -> None:
     assert rules({"-1": {"tools": tools}}) == found

@@ -122,7 +122,7 @@ def body_of(request: Request, *models: Model, **settings: Any) -> dict[str, Any]
 # What is sent
 
 
-def test_a_request_holds_system_messages_and_tools_each_marked_for_the_cache() -> None:
+def test_request_body_has_system_messages_and_tools_with_cache_markers() -> None:
     body = body_of(asked(system="Be brief.", tools=(READ,), max_tokens=50))
     assert body == {
         "model": "m",
@@ -146,7 +146,7 @@ def test_a_request_holds_system_messages_and_tools_each_marked_for_the_cache() -
     }
 
 
-def test_the_last_two_turns_of_the_user_end_what_is_cached() -> None:
+def test_request_cache_markers_end_last_two_user_turns() -> None:
     history: list[Message] = []
     for n in range(4):
         call = ToolCall(f"c{n}", "read", {})
@@ -176,14 +176,14 @@ def test_the_last_two_turns_of_the_user_end_what_is_cached() -> None:
         ({"cacheRetention": 7}, MARK),
     ],
 )
-def test_how_long_the_cache_keeps_is_the_callers_to_say(params: Any, marker: Any) -> None:
+def test_request_cache_retention_param_sets_marker_ttl(params: Any, marker: Any) -> None:
     body = body_of(asked(system="S", tools=(READ,), params=params))
     blocks = (body["system"][0], body["tools"][0], body["messages"][0]["content"][0])
     assert [block.get("cache_control") for block in blocks] == [marker] * 3
     assert "cacheRetention" not in body
 
 
-def test_the_output_limit_is_the_models_unless_asked_for_less() -> None:
+def test_request_max_tokens_default_to_model_limit_unless_lower() -> None:
     model = Model("mock", "m", max_tokens=9000)
     assert body_of(asked(), model)["max_tokens"] == 9000
     assert body_of(asked(max_tokens=5), model)["max_tokens"] == 5
@@ -194,7 +194,7 @@ def test_the_output_limit_is_the_models_unless_asked_for_less() -> None:
     assert body_of(asked(max_tokens=99_999))["max_tokens"] == 99_999
 
 
-def test_params_come_last_and_null_takes_a_field_away() -> None:
+def test_request_params_override_fields_and_null_removes_them() -> None:
     params = {"temperature": 0.2, "stop_sequences": ["END"], "messages": "no", "system": "no"}
     body = body_of(asked(system="S", params=params))
     assert (body["temperature"], body["stop_sequences"]) == (0.2, ["END"])
@@ -207,7 +207,7 @@ def test_params_come_last_and_null_takes_a_field_away() -> None:
     assert body_of(asked(tools=(READ,), params={"tools": own}))["tools"] == own
 
 
-def test_thinking_is_asked_of_models_that_think_and_takes_sampling_away() -> None:
+def test_request_thinking_for_reasoning_model_removes_sampling() -> None:
     request = asked(thinking="medium", max_tokens=20_000, params={"temperature": 0.2})
     thinks = body_of(request, Model("mock", "m", max_tokens=64_000, reasoning=True))
     assert thinks["thinking"] == {"type": "enabled", "budget_tokens": 8192}
@@ -217,7 +217,7 @@ def test_thinking_is_asked_of_models_that_think_and_takes_sampling_away() -> Non
     assert plain["temperature"] == 0.2
 
 
-def test_a_claude_nobody_told_of_is_known_by_its_name() -> None:
+def test_request_unknown_claude_is_recognised_by_name() -> None:
     received = sent(asked(model="claude-opus-5-5", thinking="high"))
     assert received.body["thinking"]["type"] == "adaptive"
     assert received.body["output_config"] == {"effort": "high"}
@@ -233,7 +233,7 @@ def thought(model: str) -> tuple[Message, ...]:
     return (user("q"), Message("assistant", parts, origin=origin), result)
 
 
-def test_reasoning_is_replayed_unless_a_model_that_binds_it_does_not_think() -> None:
+def test_request_reasoning_replayed_unless_binding_model_is_not_thinking() -> None:
     for model, level, replayed in (
         ("claude-opus-4-6", "high", True),
         ("claude-opus-4-6", "off", True),
@@ -246,7 +246,7 @@ def test_reasoning_is_replayed_unless_a_model_that_binds_it_does_not_think() -> 
         assert ("thinking" in kinds) is replayed, (model, level)
 
 
-def test_a_budget_is_not_given_in_the_middle_of_anothers_work() -> None:
+def test_request_thinking_budget_omitted_inside_foreign_tool_work() -> None:
     model = "claude-haiku-4-5"
     own = asked(model=model, messages=thought(model), thinking="low", tools=(READ,))
     received = sent(own)
@@ -258,7 +258,7 @@ def test_a_budget_is_not_given_in_the_middle_of_anothers_work() -> None:
     assert "anthropic-beta" not in received.headers
 
 
-def test_calls_of_tools_that_are_gone_still_have_their_tools() -> None:
+def test_request_calls_of_removed_tools_declare_those_tools() -> None:
     body = body_of(asked(messages=thought("m")))
     assert [tool["name"] for tool in body["tools"]] == ["read"]
     assert body["tool_choice"] == {"type": "none"}
@@ -267,7 +267,7 @@ def test_calls_of_tools_that_are_gone_still_have_their_tools() -> None:
     assert "tool_choice" not in without
 
 
-def test_headers_carry_key_version_and_what_is_configured() -> None:
+def test_request_headers_have_key_version_and_configured_ones() -> None:
     model = Model("mock", "m", headers={"X-Model": "yes", "Anthropic-Beta": "b, a"})
     headers = sent(HELLO, model, headers={"X-Team": "t", "anthropic-beta": "a,c"}).headers
     assert headers["x-api-key"] == KEY
@@ -279,14 +279,14 @@ def test_headers_carry_key_version_and_what_is_configured() -> None:
     assert older["anthropic-version"] == "2024-01-01"
 
 
-def test_a_subscriptions_token_goes_as_a_bearer_with_its_beta() -> None:
+def test_request_oauth_token_sent_as_bearer_with_beta() -> None:
     headers = sent(HELLO, key="sk-ant-oat01-token", headers={"anthropic-beta": "x"}).headers
     assert headers["authorization"] == "Bearer sk-ant-oat01-token"
     assert headers["anthropic-beta"] == "oauth-2025-04-20,x"
     assert "x-api-key" not in headers
 
 
-def test_where_the_key_goes_can_be_told() -> None:
+def test_request_auth_header_setting_places_key() -> None:
     bearer = sent(HELLO, auth_header=True).headers
     assert bearer["authorization"] == f"Bearer {KEY}"
     assert "x-api-key" not in bearer
@@ -305,7 +305,7 @@ def test_where_the_key_goes_can_be_told() -> None:
         ("/v1?key=a", "/v1/messages?key=a"),
     ],
 )
-def test_the_address_may_end_before_or_behind_v1(base: str, path: str) -> None:
+def test_request_base_url_with_or_without_v1_is_accepted(base: str, path: str) -> None:
     async def main() -> str:
         async with ModelServer() as server:
             url = server.url.removesuffix("/v1") + base
@@ -320,7 +320,7 @@ def test_the_address_may_end_before_or_behind_v1(base: str, path: str) -> None:
 # What comes back
 
 
-def test_what_came_back_can_be_sent_again_and_agrees() -> None:
+def test_answer_replayed_in_next_request_is_accepted() -> None:
     async def scene(provider: anthropic.Anthropic, server: ModelServer) -> Any:
         first = await answer(provider, asked(tools=(READ,)))
         result = Message("tool", (ToolReturn(first.calls[0].id, "read", (Text("42"),)),))
@@ -339,13 +339,13 @@ def test_what_came_back_can_be_sent_again_and_agrees() -> None:
     assert turns[2]["content"][0]["tool_use_id"] == turns[1]["content"][2]["id"]
 
 
-def test_a_tool_whose_name_the_wire_cannot_take_is_called_by_it_all_the_same() -> None:
+def test_tool_name_invalid_on_wire_is_mapped_back() -> None:
     spec = ToolSpec("mcp.read", "Read.", {"type": "object"})
     message = message_of(CallTools(Call("mcp_read", {})), request=asked(tools=(spec,)))
     assert [call.name for call in message.calls] == ["mcp.read"]
 
 
-def test_usage_and_cost_are_counted() -> None:
+def test_answer_usage_and_cost_are_counted() -> None:
     price = Price(input=1.0, output=2.0, cache_read=0.5)
     message = message_of(
         Say("x"), Tokens(1000, 100, 600, 40), models=(Model("mock", "m", price=price),)
@@ -358,7 +358,7 @@ def test_usage_and_cost_are_counted() -> None:
 
 
 @pytest.mark.parametrize("reason", ["stop", "length"])
-def test_the_stop_reason_is_kept(reason: Any) -> None:
+def test_answer_stop_reason_is_mapped(reason: Any) -> None:
     message = message_of(Say("x"), Stop(reason))
     assert message.origin is not None
     assert message.origin.stop == reason
@@ -378,14 +378,14 @@ def test_the_stop_reason_is_kept(reason: Any) -> None:
         Shape(content_type=""),
     ],
 )
-def test_the_bytes_may_come_in_any_shape(shape: Shape) -> None:
+def test_answer_in_any_byte_split_is_read(shape: Shape) -> None:
     steps = (Think("Hmm é"), Say(["Grüße ", "🦞", "!"]), CallTools(Call("read", {"p": "ü"})))
     message = message_of(*steps, Comments(times=3), shape)
     assert (message.thinking, message.text) == ("Hmm é", "Grüße 🦞!")
     assert [c.args for c in message.calls] == [{"p": "ü"}]
 
 
-def test_an_answer_that_is_not_streamed_works_too() -> None:
+def test_answer_not_streamed_is_read() -> None:
     request = asked(params={"stream": False})
     steps = (Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1})), Tokens(9, 3))
     message = message_of(*steps, request=request)
@@ -408,16 +408,16 @@ HI = b'data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"
         END + b": bye\n\ndata: \n\n",
     ],
 )
-def test_an_end_is_a_stop_reason_or_the_last_event(tail: bytes) -> None:
+def test_stream_end_is_stop_reason_or_final_event(tail: bytes) -> None:
     assert message_of(Replay(HI + tail)).text == "hi"
 
 
-def test_a_cut_after_the_end_takes_nothing_away() -> None:
+def test_stream_cut_after_end_keeps_answer() -> None:
     assert message_of(Raw(HI + END), Cut()).text == "hi"
     assert message_of(Raw(HI + END), Hold(), idle_s=0.05).text == "hi"
 
 
-def test_the_first_text_is_passed_on_before_the_rest_is_there() -> None:
+def test_stream_first_text_yielded_before_rest_arrives() -> None:
     gate = asyncio.Event()
 
     async def scene(provider: anthropic.Anthropic, server: ModelServer) -> list[str]:
@@ -456,11 +456,11 @@ def test_the_first_text_is_passed_on_before_the_rest_is_there() -> None:
         ([Say("I will"), Stop("filtered")], ContentFiltered),
     ],
 )
-def test_each_fault_has_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
+def test_stream_fault_raises_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
     assert type(error_of(*steps)) is kind
 
 
-def test_a_refusal_tells_the_vendors_reason() -> None:
+def test_refusal_error_contains_vendor_reason() -> None:
     details = b'{"type":"refusal","category":"bio","explanation":"This could do harm."}'
     ended = b'{"type":"message_delta","delta":{"stop_reason":"refusal","stop_details":%b}}'
     error = error_of(Replay(HI + b"data: " + ended % details + b"\n\n"))
@@ -468,7 +468,7 @@ def test_a_refusal_tells_the_vendors_reason() -> None:
     assert "This could do harm." in error.message
 
 
-def test_a_full_window_is_an_overflow_only_when_nothing_was_said() -> None:
+def test_full_window_without_text_raises_context_overflow() -> None:
     full = END.replace(b"end_turn", b"model_context_window_exceeded")
     assert isinstance(error_of(Replay(full)), ContextOverflow)
     message = message_of(Replay(HI + full))
@@ -476,18 +476,18 @@ def test_a_full_window_is_an_overflow_only_when_nothing_was_said() -> None:
     assert (message.text, message.origin.stop) == ("hi", "length")
 
 
-def test_a_rate_limit_says_how_long_to_wait() -> None:
+def test_rate_limit_error_has_retry_after() -> None:
     error = error_of(Fail(429, retry_after="7"))
     assert isinstance(error, RateLimited)
     assert error.after_s == 7
 
 
-def test_a_silent_server_is_given_up_on_before_and_after_it_began() -> None:
+def test_silent_server_times_out_before_and_after_first_byte() -> None:
     for steps in ([Hold()], [Say("a"), Hold()]):
         assert isinstance(error_of(*steps, idle_s=0.05), ProviderTimeout)
 
 
-def test_a_line_without_end_costs_bounded_memory() -> None:
+def test_endless_line_uses_bounded_memory() -> None:
     async def scene(provider: anthropic.Anthropic, server: ModelServer) -> int:
         tracemalloc.start()
         with pytest.raises(StreamBroken):
@@ -499,7 +499,7 @@ def test_a_line_without_end_costs_bounded_memory() -> None:
     assert served(scene, [Say("a"), LongLine(50 << 20)]) < 48 * 1024 * 1024
 
 
-def test_connections_are_kept_after_answers_and_errors() -> None:
+def test_connections_reused_after_answers_and_errors() -> None:
     async def scene(provider: anthropic.Anthropic, server: ModelServer) -> int:
         await answer(provider)
         with pytest.raises(RateLimited):
@@ -510,7 +510,7 @@ def test_connections_are_kept_after_answers_and_errors() -> None:
     assert served(scene, [Say("a")], [Fail(429)], [Say("b")]) == 1
 
 
-def test_neither_key_nor_request_is_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_key_and_request_never_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     error_of(Fail(401, message=f"bad key {KEY}"))
     message_of(Say("x"), request=asked(messages=(user("a private question"),)))
@@ -520,7 +520,7 @@ def test_neither_key_nor_request_is_shown_or_logged(caplog: pytest.LogCaptureFix
         assert secret not in shown
 
 
-def test_importing_and_making_a_provider_loads_no_http_library_and_not_the_sdk() -> None:
+def test_provider_creation_imports_no_http_library_or_sdk() -> None:
     code = (
         "import sys; from homarus.providers import anthropic;"
         "anthropic.create(anthropic.Settings('x', 'https://api.example', 'k'));"

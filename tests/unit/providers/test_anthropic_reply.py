@@ -27,7 +27,7 @@ def reply_of(*events: dict[str, Any]) -> Reply:
     return reply
 
 
-def test_a_block_may_begin_with_all_of_its_words() -> None:
+def test_block_start_with_full_text_is_read() -> None:
     reply = Reply()
     assert reply.add(start(0, type="text", text="Hi")) == (TextDelta("Hi"),)
     assert reply.add(delta(0, "text_delta", text="!")) == (TextDelta("!"),)
@@ -35,7 +35,7 @@ def test_a_block_may_begin_with_all_of_its_words() -> None:
     assert reply.message_parts() == (Text("Hi!"), Thinking("Hm"))
 
 
-def test_an_index_used_again_begins_another_block() -> None:
+def test_block_index_used_again_starts_new_block() -> None:
     reply = reply_of(
         start(0, type="tool_use", id="a", name="read", input={}),
         delta(0, "input_json_delta", partial_json='{"n":1}'),
@@ -48,7 +48,7 @@ def test_an_index_used_again_begins_another_block() -> None:
     ]
 
 
-def test_words_of_another_kind_than_their_block_are_a_block_of_their_own() -> None:
+def test_delta_of_other_kind_starts_own_block() -> None:
     reply = reply_of(start(0, type="thinking"), delta(0, "text_delta", text="x"))
     assert reply.message_parts() == (Text("x"),)
 
@@ -67,7 +67,7 @@ def test_words_of_another_kind_than_their_block_are_a_block_of_their_own() -> No
         (["[" * 100_000], {}, "[" * 100_000),
     ],
 )
-def test_a_tools_input_comes_whole_in_pieces_or_broken(
+def test_tool_input_whole_in_pieces_or_broken_is_read(
     pieces: list[str], args: dict[str, Any], broken: str
 ) -> None:
     given = start(0, type="tool_use", id="a", name="read", input={"given": 1})
@@ -76,7 +76,7 @@ def test_a_tools_input_comes_whole_in_pieces_or_broken(
     assert reply.stop() == "toolUse"
 
 
-def test_calls_without_an_id_or_with_the_same_get_one_of_their_own() -> None:
+def test_calls_without_or_with_repeated_id_get_unique_ids() -> None:
     calls = [start(i, type="tool_use", id=id_, name="x") for i, id_ in enumerate(["", "a", "a"])]
     ids = [part.id for part in reply_of(*calls).message_parts() if isinstance(part, ToolCall)]
     assert ids[1] == "a"
@@ -84,12 +84,12 @@ def test_calls_without_an_id_or_with_the_same_get_one_of_their_own() -> None:
     assert len(set(ids)) == 3
 
 
-def test_a_tool_is_called_by_our_name_for_it() -> None:
+def test_call_name_is_mapped_to_our_tool() -> None:
     reply = reply_of(start(0, type="tool_use", id="a", name="a_b", input={}))
     assert reply.message_parts({"a_b": "a.b"}) == (ToolCall("a", "a.b", {}),)
 
 
-def test_what_is_not_known_is_passed_over() -> None:
+def test_unknown_events_are_ignored() -> None:
     reply = reply_of(
         {"type": "ping"},
         {"type": "of next year", "delta": 7},
@@ -118,12 +118,12 @@ def test_what_is_not_known_is_passed_over() -> None:
         {"type": "message_delta", "delta": {"stop_reason": 7}},
     ],
 )
-def test_what_cannot_be_meant_is_malformed(event: dict[str, Any]) -> None:
+def test_event_of_wrong_shape_raises_malformed(event: dict[str, Any]) -> None:
     with pytest.raises(Malformed):
         Reply().add(event)
 
 
-def test_a_refusal_says_why() -> None:
+def test_refusal_reason_is_kept() -> None:
     for details, why in (
         ({"type": "refusal", "category": "cyber", "explanation": "No."}, "No."),
         ({"type": "refusal", "category": "cyber", "explanation": None}, "cyber"),
@@ -135,7 +135,7 @@ def test_a_refusal_says_why() -> None:
         assert (reply.finish, reply.refusal) == ("refusal", why)
 
 
-def test_an_answer_in_one_piece_is_read_like_a_streamed_one() -> None:
+def test_unstreamed_answer_is_read_like_a_stream() -> None:
     message = {
         "type": "message",
         "content": [
@@ -159,7 +159,7 @@ def test_an_answer_in_one_piece_is_read_like_a_streamed_one() -> None:
     assert reply.usage(Price()) == Usage(3, 4)
 
 
-def test_usage_is_priced_and_an_hour_in_the_cache_costs_more() -> None:
+def test_usage_is_priced_with_hour_cache_rate() -> None:
     raw = {
         "input_tokens": 100,
         "output_tokens": 10,
@@ -175,12 +175,12 @@ def test_usage_is_priced_and_an_hour_in_the_cache_costs_more() -> None:
 
 
 @pytest.mark.parametrize("odd", [None, "7", -1, 1e300, float("nan"), [], {}])
-def test_counts_that_are_none_count_nothing(odd: Any) -> None:
+def test_usage_of_invalid_counts_is_zero(odd: Any) -> None:
     names = ("input_tokens", "output_tokens", "cache_creation", "output_tokens_details")
     assert usage_of(dict.fromkeys(names, odd), Price(1, 1, 1, 1)) == Usage()
 
 
-def test_a_later_count_replaces_an_earlier_and_null_does_not() -> None:
+def test_usage_later_count_replaces_earlier_and_null_does_not() -> None:
     reply = reply_of(
         {"type": "message_start", "message": {"usage": {"input_tokens": 9, "output_tokens": 1}}},
         {
@@ -192,6 +192,6 @@ def test_a_later_count_replaces_an_earlier_and_null_does_not() -> None:
     assert reply.usage(Price()) == Usage(9, 50)
 
 
-def test_events_are_plain_values() -> None:
+def test_any_json_event_is_read_or_malformed() -> None:
     event = json.loads('{"type":"content_block_delta","index":true,"delta":{"type":null}}')
     assert reply_of(event).message_parts() == ()

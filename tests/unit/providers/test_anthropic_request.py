@@ -34,19 +34,11 @@ from homarus.core.message import (
     user,
 )
 from homarus.providers import anthropic
-from homarus.providers.anthropic_request import (
-    BEGINNING,
-    GO_ON,
-    SHOWN,
-    UNREADABLE,
-    Turns,
-    opens_with_thought,
-    tool_list,
-    wire_names,
-)
+from homarus.providers.anthropic_blocks import BEGINNING, UNREADABLE, opens_with_thought, wire_names
+from homarus.providers.anthropic_request import Turns, tool_list, turn_json
 from homarus.providers.base import Request, ThinkLevel, ToolSpec
 from homarus.providers.catalog import Model
-from homarus.providers.chat_request import INTERRUPTED, NO_OUTPUT, NO_TEXT, UNSEEN
+from homarus.providers.conversation import GO_ON, INTERRUPTED, NO_OUTPUT, NO_TEXT, SHOWN, UNSEEN
 
 PNG = "iVBORw0KGgoAAAANSUhEUg=="
 PICTURE = Image(PNG, "image/png")
@@ -61,7 +53,7 @@ def rendered(
     *messages: Message, sees: bool = True, unsigned: bool = False, reasoning: bool = True
 ) -> list[Any]:
     made = turns(sees=sees, unsigned=unsigned).render(messages, reasoning=reasoning)
-    return [json.loads(turn.json()) for turn in made]
+    return [json.loads(turn_json(turn)) for turn in made]
 
 
 def said(*parts: Part | str, stop: Any = "stop", model: str = "m") -> Message:
@@ -86,7 +78,7 @@ def results(turn: Mapping[str, Any]) -> dict[str, Any]:
     return {block["tool_use_id"]: block["content"][0].get("text") for block in blocks}
 
 
-def test_a_conversation_is_rendered_turn_by_turn() -> None:
+def test_conversation_renders_turn_by_turn() -> None:
     assert rendered(
         user("read it"), said("Looking.", CALL), result("toolu_1", Text("42")), said("It is 42.")
     ) == [
@@ -107,20 +99,20 @@ def test_a_conversation_is_rendered_turn_by_turn() -> None:
     ]
 
 
-def test_neighbours_of_one_role_become_one_turn() -> None:
+def test_neighbours_of_one_role_merge_into_one_turn() -> None:
     got = rendered(user("a"), user("b"), said("c"), said("d"), user("e"))
     assert [turn["role"] for turn in got] == ["user", "assistant", "user"]
     assert [block["text"] for turn in got for block in turn["content"]] == list("abcde")
 
 
-def test_the_first_and_the_last_turn_are_the_users() -> None:
+def test_first_and_last_turn_are_the_users() -> None:
     assert [turn["role"] for turn in rendered(said("hi"))] == ["user", "assistant", "user"]
     assert rendered(said("hi"))[0] == asked(BEGINNING)
     assert rendered() == [asked(NO_TEXT)]
     assert rendered(result("x", Text("orphan"))) == [asked(NO_TEXT)]
 
 
-def test_a_call_without_a_result_gets_one_that_says_so() -> None:
+def test_call_without_result_gets_interrupted_result() -> None:
     got = rendered(user("a"), said(CALL), user("go on"))
     assert results(got[2]) == {"toolu_1": INTERRUPTED}
     assert got[2]["content"][1:] == [text("go on")]
@@ -129,7 +121,7 @@ def test_a_call_without_a_result_gets_one_that_says_so() -> None:
     assert results(alone[2]) == {"toolu_1": INTERRUPTED}
 
 
-def test_a_late_result_still_stands_first_behind_its_call() -> None:
+def test_late_result_comes_first_behind_its_call() -> None:
     got = rendered(
         user("a"), said(CALL), user("hey"), said("Hm."), result("toolu_1", Text("x")), user("b")
     )
@@ -137,7 +129,7 @@ def test_a_late_result_still_stands_first_behind_its_call() -> None:
     assert got[2]["content"][1] == text("hey")
 
 
-def test_orphans_and_second_results_are_left_out() -> None:
+def test_orphan_and_second_results_are_dropped() -> None:
     got = rendered(
         user("a"),
         result("toolu_1", Text("too early")),
@@ -151,7 +143,7 @@ def test_orphans_and_second_results_are_left_out() -> None:
     assert results(got[2]) == {"toolu_1": "first"}
 
 
-def test_results_stand_in_the_order_of_their_calls() -> None:
+def test_results_follow_order_of_calls() -> None:
     other = ToolCall("toolu_2", "ls", {})
     got = rendered(
         user("a"), said(CALL, other), result("toolu_2", Text("2")), result("toolu_1", Text("1"))
@@ -159,7 +151,7 @@ def test_results_stand_in_the_order_of_their_calls() -> None:
     assert list(results(got[2]).items()) == [("toolu_1", "1"), ("toolu_2", "2")]
 
 
-def test_an_id_used_again_is_told_apart_with_its_result() -> None:
+def test_repeated_id_is_numbered_with_its_result() -> None:
     got = rendered(
         user("a"),
         said(CALL),
@@ -178,13 +170,13 @@ def test_an_id_used_again_is_told_apart_with_its_result() -> None:
     assert len(set(ids)) == 4
 
 
-def test_the_same_id_twice_in_one_answer_is_one_call() -> None:
+def test_same_id_twice_in_one_message_is_one_call() -> None:
     got = rendered(user("a"), said(CALL, ToolCall("toolu_1", "ls", {})))
     assert len(got[1]["content"]) == 1
 
 
 @pytest.mark.parametrize("words", ["", " ", "\n\t "])
-def test_nothing_is_sent_empty(words: str) -> None:
+def test_empty_text_is_never_sent(words: str) -> None:
     got = rendered(user(words), said(words, CALL), result("toolu_1", Text(words)), user(words))
     assert got[0] == asked(NO_TEXT)
     assert [block["type"] for block in got[1]["content"]] == ["tool_use"]
@@ -192,7 +184,7 @@ def test_nothing_is_sent_empty(words: str) -> None:
     assert got[2]["content"][1] == text(NO_TEXT)
 
 
-def test_answers_that_hold_nothing_are_left_out() -> None:
+def test_empty_answers_are_dropped() -> None:
     nothing = (said(stop="error"), said(Thinking("hm", "sig")), said(" ", stop="aborted"))
     assert rendered(user("a"), *nothing, user("b")) == [
         {"role": "user", "content": [text("a"), text("b")]}
@@ -201,7 +193,7 @@ def test_answers_that_hold_nothing_are_left_out() -> None:
     assert got[1] == {"role": "assistant", "content": [text("half an")]}
 
 
-def test_reasoning_goes_back_as_it_came_to_the_model_that_wrote_it() -> None:
+def test_own_reasoning_is_replayed_unchanged() -> None:
     parts = (Thinking("because", "c2ln"), Thinking("", "redacted:ZGF0YQ=="), Text("So."))
     more = (Thinking("", "b21pdA=="), CALL)
     got = rendered(user("a"), said(*parts, *more), result("toolu_1", Text("x")))
@@ -215,7 +207,7 @@ def test_reasoning_goes_back_as_it_came_to_the_model_that_wrote_it() -> None:
     assert plain[1]["content"] == [text("So.")]
 
 
-def test_reasoning_of_another_or_unfinished_or_unsigned_stays_away() -> None:
+def test_foreign_unfinished_or_unsigned_reasoning_is_dropped() -> None:
     thought = Thinking("because", "c2ln")
     for other in (
         said(thought, "Yes", model="other"),
@@ -230,12 +222,12 @@ def test_reasoning_of_another_or_unfinished_or_unsigned_stays_away() -> None:
     assert unsigned[1]["content"][0] == {"type": "thinking", "thinking": "hm", "signature": ""}
 
 
-def test_reasoning_stands_at_a_turns_own_beginning_or_not_at_all() -> None:
+def test_reasoning_is_kept_only_at_turn_start() -> None:
     got = rendered(user("a"), said("One."), said(Thinking("hm", "c2ln"), "Two."), user("b"))
     assert got[1]["content"] == [text("One."), text("Two.")]
 
 
-def test_work_under_way_is_known_by_how_it_began() -> None:
+def test_opens_with_thought_depends_on_first_turn_of_work() -> None:
     thought = Thinking("hm", "c2ln")
     second = ToolCall("toolu_2", "ls", {})
     one, two = result("toolu_1", Text("1")), result("toolu_2", Text("2"))
@@ -252,7 +244,7 @@ def test_work_under_way_is_known_by_how_it_began() -> None:
         assert opens_with_thought(turns().render(history)) is opens, history
 
 
-def test_pictures_and_documents_are_shown_where_they_stand() -> None:
+def test_pictures_and_documents_render_in_place() -> None:
     pdf = Image("JVBERi0xLjQK", "application/octet-stream")
     notes = Image("aMOp", "text/markdown; charset=utf-8")
     got = rendered(
@@ -289,7 +281,7 @@ def test_pictures_and_documents_are_shown_where_they_stand() -> None:
         (Image("aGk=", "IMAGE/PNG; x=y"), "image/png"),
     ],
 )
-def test_a_picture_is_labelled_by_what_it_is(image: Image, media_type: str) -> None:
+def test_picture_mime_comes_from_its_bytes(image: Image, media_type: str) -> None:
     block = rendered(user("", image))[0]["content"][0]
     assert block["source"]["media_type"] == media_type
 
@@ -305,28 +297,28 @@ def test_a_picture_is_labelled_by_what_it_is(image: Image, media_type: str) -> N
         Image("aGk=", ""),
     ],
 )
-def test_what_the_service_would_refuse_is_a_note(image: Image) -> None:
+def test_unsupported_file_becomes_note(image: Image) -> None:
     assert rendered(user("", image))[0]["content"] == [text(UNREADABLE)]
 
 
-def test_a_model_that_cannot_see_is_told_what_it_misses() -> None:
+def test_blind_model_gets_note_for_picture() -> None:
     got = rendered(user("see", PICTURE), said(CALL), result("toolu_1", PICTURE), sees=False)
     assert got[0]["content"][1] == text(UNSEEN)
     assert results(got[2]) == {"toolu_1": UNSEEN}
 
 
-def test_a_picture_a_model_made_is_told_of() -> None:
+def test_model_made_picture_becomes_note() -> None:
     got = rendered(user("draw"), said("Here:", PICTURE), user("nice"))
     assert got[1]["content"] == [text("Here:"), text(SHOWN)]
 
 
-def test_a_failure_is_flagged_unless_it_shows_a_picture() -> None:
+def test_failed_result_flagged_unless_it_shows_picture() -> None:
     for content, flagged in (((Text("no"),), True), ((), True), ((Text("no"), PICTURE), False)):
         got = rendered(user("a"), said(CALL), result("toolu_1", *content, failed=True))
         assert got[2]["content"][0].get("is_error", False) is flagged
 
 
-def test_arguments_that_are_no_json_are_not_sent_on() -> None:
+def test_non_finite_arguments_become_empty() -> None:
     for call in (
         ToolCall("c", "read", {}, broken='{"pa'),
         ToolCall("c", "read", {"x": float("nan")}),
@@ -335,20 +327,20 @@ def test_arguments_that_are_no_json_are_not_sent_on() -> None:
 
 
 @pytest.mark.parametrize("call_id", ["", "call_1|fc_" + "x" * 400, "a b", "ü", "\ud800", "x" * 65])
-def test_foreign_ids_are_replaced_the_same_in_call_and_result(call_id: str) -> None:
+def test_foreign_id_replaced_same_in_call_and_result(call_id: str) -> None:
     got = rendered(user("a"), said(ToolCall(call_id, "read", {})), result(call_id, Text("x")))
     wire = got[1]["content"][0]["id"]
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", wire)
     assert results(got[2]) == {wire: "x"}
 
 
-def test_names_fit_what_the_wire_takes() -> None:
+def test_tool_name_is_made_valid() -> None:
     for name, want in (("", "unknown"), ("a.b c", "a_b_c"), ("x" * 99, "x" * 64)):
         got = rendered(user("a"), said(ToolCall("c", name, {})))
         assert got[1]["content"][0]["name"] == want
 
 
-def test_tools_get_names_of_their_own_and_schemas_the_service_takes() -> None:
+def test_tools_get_unique_names_and_valid_schemas() -> None:
     specs = [
         ToolSpec("a.b", "One.", {"type": "object", "properties": {"x": {"type": "string"}}}),
         ToolSpec("a_b", "Two.", {"anyOf": [{"type": "object"}], "properties": {}}),
@@ -539,7 +531,7 @@ requests = st.builds(
 
 
 @given(requests, st.booleans(), st.booleans(), st.booleans())
-def test_any_history_renders_to_a_request_the_vendor_accepts(
+def test_any_history_renders_valid_request(
     request: Request, sees: bool, known: bool, thinks: bool
 ) -> None:
     model = Model("p", request.model, sees_images=sees, known=known, reasoning=thinks)
@@ -547,16 +539,16 @@ def test_any_history_renders_to_a_request_the_vendor_accepts(
 
 
 @given(st.lists(messages, max_size=12))
-def test_what_was_sent_once_is_sent_the_same_again(history: list[Message]) -> None:
+def test_earlier_turns_stay_identical_when_history_grows(history: list[Message]) -> None:
     """Turns do not change when others follow: what the vendor keeps of them stays good."""
     made = turns()
     asking = [*history, user("q")]
-    before = [turn.json() for turn in made.render(asking)]
-    after = [turn.json() for turn in made.render([*asking, said("x", CALL), user("y")])]
+    before = [turn_json(turn) for turn in made.render(asking)]
+    after = [turn_json(turn) for turn in made.render([*asking, said("x", CALL), user("y")])]
     assert after[: len(before)] == before
 
 
-def test_a_long_history_is_rendered_once() -> None:
+def test_long_history_is_rendered_once() -> None:
     history = [
         message
         for n in range(500)
@@ -568,9 +560,9 @@ def test_a_long_history_is_rendered_once() -> None:
         )
     ]
     made = turns()
-    first = [turn.json() for turn in made.render(history)]
+    first = [turn_json(turn) for turn in made.render(history)]
     start = time.process_time()
-    again = [turn.json() for turn in made.render([*history, user("new")])]
+    again = [turn_json(turn) for turn in made.render([*history, user("new")])]
     spent_s = time.process_time() - start
     assert again[:-1] == first[:-1]
     assert spent_s < 0.05, "2,000 known messages cost next to nothing"

@@ -29,7 +29,7 @@ from homarus.providers.base import ThinkLevel
         ("", None),
     ],
 )
-def test_a_models_name_tells_its_generation(name: str, claude: Claude | None) -> None:
+def test_parse_claude_model_reads_generation_from_name(name: str, claude: Claude | None) -> None:
     assert claude_of(name) == claude
 
 
@@ -71,14 +71,14 @@ def asked(model: str, level: ThinkLevel, max_tokens: int = 64_000) -> dict[str, 
         ),
     ],
 )
-def test_each_generation_is_asked_in_its_own_way(
+def test_thinking_fields_follow_generation(
     model: str, level: ThinkLevel, fields: dict[str, Any]
 ) -> None:
     assert asked(model, level) == fields
 
 
 @pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-fable-5-1", "claude-opus-7"])
-def test_one_that_cannot_leave_it_thinks_little_and_drops_what_no_longer_fits(model: str) -> None:
+def test_thinking_off_on_always_thinking_model_asks_minimum(model: str) -> None:
     assert asked(model, "off") == {
         "thinking": {
             "type": "adaptive",
@@ -89,7 +89,7 @@ def test_one_that_cannot_leave_it_thinks_little_and_drops_what_no_longer_fits(mo
     }
 
 
-def test_only_the_newer_bind_their_reasoning() -> None:
+def test_only_newer_claude_binds_reasoning() -> None:
     bound = ["claude-opus-5-5", "claude-sonnet-5-5", "claude-fable-5-1", "claude-mythos-5-2"]
     free = ["claude-opus-5", "claude-fable-5", "claude-mythos-preview", "claude-opus-4-8"]
     assert all((claude := claude_of(name)) and claude.binds for name in bound)
@@ -97,7 +97,7 @@ def test_only_the_newer_bind_their_reasoning() -> None:
 
 
 @given(st.integers(1, 200_000), st.sampled_from(get_args(ThinkLevel)))
-def test_a_budget_leaves_room_for_the_answer_or_is_not_asked_for(
+def test_thinking_budget_leaves_room_for_answer_or_is_omitted(
     max_tokens: int, level: ThinkLevel
 ) -> None:
     fields = asked("claude-haiku-4-5", level, max_tokens)

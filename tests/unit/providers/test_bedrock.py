@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -81,7 +82,9 @@ def received(
         async with asyncio.timeout(30), ModelServer() as server:
             server.script(list(steps) or [Say("ok")])
             settings = bedrock.Settings("mock", server.url, key, **told)
-            return await last(bedrock.create(settings, env=env), request), server.requests[0]
+            return await last(bedrock.create(replace(settings, env=env)), request), server.requests[
+                0
+            ]
 
     return asyncio.run(main())
 
@@ -109,7 +112,7 @@ def signature_of(
     return str(request.headers["Authorization"])
 
 
-def test_what_arrives_is_what_was_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signed_request_body_is_what_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our client changes neither path, nor headers, nor body on the way."""
     bodies: list[bytes] = []
     sign = Signer.sign
@@ -133,7 +136,7 @@ def test_what_arrives_is_what_was_signed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert got.headers["user-agent"] == "homarus"
 
 
-def test_without_an_address_the_regions_own_is_asked() -> None:
+def test_no_address_uses_endpoint_of_region() -> None:
     def origin(env: Mapping[str, str]) -> str:
         signed = Signer("", {**KEYS, **env}, bearer=False).sign(
             {"modelId": "m", "messages": []}, NOBODY
@@ -148,14 +151,14 @@ def test_without_an_address_the_regions_own_is_asked() -> None:
     assert urlsplit(beijing).hostname == "bedrock-runtime.cn-north-1.amazonaws.com.cn"
 
 
-def test_a_bedrock_key_goes_as_a_bearer_and_nothing_is_signed() -> None:
+def test_api_key_sent_as_bearer_without_signing() -> None:
     _, got = received(env={}, key=" ABSKexample ", headers={"X-Team": "a"})
     assert got.headers["authorization"] == "Bearer ABSKexample"
     assert got.headers["x-team"] == "a"
     assert "x-amz-date" not in got.headers
 
 
-def test_a_profile_is_found_as_every_aws_tool_finds_it(tmp_path: Path) -> None:
+def test_aws_profile_is_resolved_like_aws_tools(tmp_path: Path) -> None:
     """botocore's own chain: a profile whose credentials a program prints, with its region."""
     told = {"Version": 1, "AccessKeyId": "AKIDPROFILE", "SecretAccessKey": "s"}
     program = tmp_path / "lend"
@@ -169,25 +172,25 @@ def test_a_profile_is_found_as_every_aws_tool_finds_it(tmp_path: Path) -> None:
     assert "/ap-south-1/bedrock/" in got.headers["authorization"]
 
 
-def test_without_credentials_it_says_how_to_get_some() -> None:
+def test_missing_credentials_error_says_how_to_sign_in() -> None:
     error = failed(env={})
     assert isinstance(error, AuthFailed)
     assert error.fix == SIGN_IN
     assert error.message.startswith("mock/us.anthropic")
 
 
-def test_a_profile_that_is_not_there_is_named() -> None:
+def test_missing_profile_is_named_in_error() -> None:
     error = failed(env={"AWS_PROFILE": "nosuch"})
     assert isinstance(error, AuthFailed)
     assert "nosuch" in error.message
 
 
-def test_a_program_that_lends_no_credentials_is_told(tmp_path: Path) -> None:
+def test_credential_process_failure_is_reported(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("[profile work]\ncredential_process = false\n")
     assert isinstance(failed(env={"AWS_PROFILE": "work"}), AuthFailed)
 
 
-def test_a_role_that_may_not_be_taken_is_an_account_that_failed(
+def test_role_that_cannot_be_assumed_raises_auth_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The service that lends credentials refuses, in its own dialect."""
@@ -212,7 +215,7 @@ def test_a_role_that_may_not_be_taken_is_an_account_that_failed(
         )
         settings = bedrock.Settings("mock", "http://127.0.0.1:9")
         with pytest.raises(ProviderError) as caught:
-            await last(bedrock.create(settings, env={"AWS_PROFILE": "work"}))
+            await last(bedrock.create(replace(settings, env={"AWS_PROFILE": "work"})))
         server.close()
         return caught.value
 
@@ -221,12 +224,12 @@ def test_a_role_that_may_not_be_taken_is_an_account_that_failed(
     assert "not yours" in error.message
 
 
-def test_a_refused_account_is_told_how_to_sign_in_and_a_refused_key_to_check_it() -> None:
+def test_refused_account_and_refused_key_get_different_fix() -> None:
     assert failed(Fail(403)).fix == SIGN_IN
     assert "API key" in failed(Fail(403), key="ABSKexample").fix
 
 
-def test_no_secret_is_told() -> None:
+def test_secrets_never_appear_in_errors() -> None:
     error = failed(Fail(400, message="bad key ABSKexample123"), key="ABSKexample123")
     assert "ABSKexample123" not in str(error)
     settings = bedrock.Settings("mock", "http://h", "ABSKexample123")
@@ -234,9 +237,9 @@ def test_no_secret_is_told() -> None:
 
 
 @pytest.mark.parametrize("address", ["nonsense", "http://", "http://127.0.0.1:1"])
-def test_an_address_where_nobody_is_is_unreachable(address: str) -> None:
+def test_closed_port_raises_unreachable(address: str) -> None:
     async def main() -> None:
-        await last(bedrock.create(bedrock.Settings("mock", address), env=KEYS))
+        await last(bedrock.create(bedrock.Settings("mock", address, env=KEYS)))
 
     with pytest.raises(Unreachable):
         asyncio.run(main())
@@ -246,10 +249,10 @@ def test_an_address_where_nobody_is_is_unreachable(address: str) -> None:
     "params",
     [{"temperature": "hot"}, {"guardrailConfig": 3}, {"requestMetadata": {"a": 1}}],
 )
-def test_params_that_bedrock_does_not_take_are_told_before_anything_is_sent(params: Any) -> None:
+def test_invalid_params_raise_before_anything_is_sent(params: Any) -> None:
     async def main() -> None:
         async with ModelServer() as server:
-            provider = bedrock.create(bedrock.Settings("mock", server.url), env=KEYS)
+            provider = bedrock.create(bedrock.Settings("mock", server.url, env=KEYS))
             with pytest.raises(BadRequest, match="not one that Bedrock takes"):
                 await last(provider, Request("m", "", (user("hi"),), params=params))
             assert server.requests == []
@@ -257,13 +260,13 @@ def test_params_that_bedrock_does_not_take_are_told_before_anything_is_sent(para
     asyncio.run(main())
 
 
-def test_tools_come_back_under_our_own_names_and_the_price_is_counted() -> None:
+def test_tool_names_mapped_back_and_cost_counted() -> None:
     async def main() -> Message:
         async with ModelServer() as server:
             server.script([CallTools(Call("files_read", {"p": 1})), Tokens(1000, 100, 400)])
             model = Model("mock", MODEL, price=Price(1, 5, 0.1, 1.25))
             settings = bedrock.Settings("mock", server.url)
-            provider = bedrock.create(settings, models=[model], env=KEYS)
+            provider = bedrock.create(replace(settings, env=KEYS), models=[model])
             tools = (ToolSpec("files.read", "Read.", {}),)
             return await last(provider, Request(MODEL, "", (user("hi"),), tools))
 
@@ -280,12 +283,12 @@ def worker_threads() -> set[threading.Thread]:
 
 
 @pytest.mark.parametrize("steps", [[Hold()], [Say("I was"), Hold()], [Delay(60)]])
-def test_cancelling_hangs_up_at_once_even_before_the_first_byte(steps: list[Step]) -> None:
+def test_cancel_disconnects_even_before_first_byte(steps: list[Step]) -> None:
     async def main() -> tuple[float, str]:
         async with ModelServer() as server:
-            provider = bedrock.create(bedrock.Settings("mock", server.url), env=KEYS)
+            provider = bedrock.create(bedrock.Settings("mock", server.url, env=KEYS))
             await last(provider)  # everything is loaded
-            provider = bedrock.create(bedrock.Settings("mock", server.url), env=KEYS)
+            provider = bedrock.create(bedrock.Settings("mock", server.url, env=KEYS))
             server.script(steps)
             async with asyncio.TaskGroup() as group:
                 asking = group.create_task(last(provider))
@@ -306,12 +309,12 @@ def test_cancelling_hangs_up_at_once_even_before_the_first_byte(steps: list[Step
     assert worker_threads() <= before, "no thread is left behind"
 
 
-def test_many_answers_at_once_take_no_thread_each() -> None:
+def test_concurrent_answers_use_no_thread_each() -> None:
     async def main() -> int:
         async with ModelServer() as server:
             for _ in range(60):
                 server.script([Say("a"), Hold()])
-            provider = bedrock.create(bedrock.Settings("mock", server.url), env=KEYS)
+            provider = bedrock.create(bedrock.Settings("mock", server.url, env=KEYS))
             streams = [provider.stream(ASK) for _ in range(60)]
 
             async def begin(stream: Any) -> None:
@@ -330,7 +333,7 @@ def test_many_answers_at_once_take_no_thread_each() -> None:
     assert asyncio.run(main()) < 60
 
 
-def test_an_event_costs_little() -> None:
+def test_event_processing_time_is_bounded() -> None:
     made = [
         event("contentBlockDelta", contentBlockIndex=0, delta={"text": f"word{n} "})
         for n in range(20_000)
@@ -344,14 +347,14 @@ def test_an_event_costs_little() -> None:
     assert per_event_us < 25
 
 
-def test_importing_it_loads_no_library_and_needs_none() -> None:
+def test_import_needs_no_aws_library() -> None:
     code = (
         "import sys; sys.modules['boto3'] = sys.modules['botocore'] = None\n"
         "sys.modules['google'] = None\n"
         "from homarus.providers import bedrock, vertex\n"
         "from homarus.core.errors import UserError\n"
         "for make in (lambda: bedrock.create(bedrock.Settings('b', '')),\n"
-        "             lambda: vertex.create(vertex.Settings('v', ''), 'gemini-3')):\n"
+        "             lambda: vertex.create(vertex.Settings('v', '', model_id='gemini-3'))):\n"
         "    try: make()\n"
         "    except UserError as exc: print(exc.fix)\n"
     )
@@ -365,7 +368,7 @@ def test_importing_it_loads_no_library_and_needs_none() -> None:
     code = (
         "import sys\nfrom homarus.providers import bedrock, vertex\n"
         "bedrock.create(bedrock.Settings('b', ''))\n"
-        "vertex.create(vertex.Settings('v', ''), 'gemini-3')\n"
+        "vertex.create(vertex.Settings('v', '', model_id='gemini-3'))\n"
         "print({'boto3', 'botocore', 'google.auth', 'requests', 'httpx2'} & set(sys.modules))"
     )
     done = subprocess.run(
@@ -384,7 +387,7 @@ def opened(ref: str, config: Config, env: Mapping[str, str]) -> bedrock.Bedrock:
     return provider
 
 
-def test_it_is_chosen_by_its_name_or_by_the_wire() -> None:
+def test_connect_selects_bedrock_by_name_or_api() -> None:
     named = opened("amazon-bedrock/m", Config(), {})
     assert (named.name, named.api, named._settings.base_url) == (
         "amazon-bedrock",
@@ -397,14 +400,14 @@ def test_it_is_chosen_by_its_name_or_by_the_wire() -> None:
     assert opened("amazon-bedrock/m", address, {})._settings.base_url == "https://vpce.example"
 
 
-def test_a_key_is_used_when_there_is_one_and_not_against_the_configurations_word() -> None:
+def test_connect_key_used_unless_auth_is_aws_sdk() -> None:
     env = {"AWS_BEARER_TOKEN_BEDROCK": "ABSK"}
     assert opened("amazon-bedrock/m", Config(), env)._settings.api_key == "ABSK"
     aws = providers(**{"amazon-bedrock": {"auth": "aws-sdk"}})
     assert opened("amazon-bedrock/m", aws, env)._settings.api_key == ""
 
 
-def test_an_account_is_needed_and_no_key() -> None:
+def test_connect_needs_account_and_no_key() -> None:
     assert not needs_key(Config(), "amazon-bedrock")
     assert lacks_account(Config(), {}, "amazon-bedrock")
     assert not lacks_account(Config(), KEYS, "amazon-bedrock")
@@ -413,7 +416,7 @@ def test_an_account_is_needed_and_no_key() -> None:
     assert VENDORS["amazon-bedrock"].api == bedrock.API
 
 
-def test_a_model_of_one_region_is_known_by_its_global_twin() -> None:
+def test_regional_model_known_by_global_twin() -> None:
     everywhere = lookup(Config(), ModelRef("amazon-bedrock", "global.anthropic.claude-sonnet-4-6"))
     here = lookup(Config(), ModelRef("amazon-bedrock", "eu.anthropic.claude-sonnet-4-6"))
     assert here.known and here.reasoning and here.id == "eu.anthropic.claude-sonnet-4-6"
@@ -423,7 +426,7 @@ def test_a_model_of_one_region_is_known_by_its_global_twin() -> None:
     assert "refresh" not in other.note, "nobody would answer that"
 
 
-def test_it_is_not_asked_for_its_models() -> None:
+def test_model_list_is_not_fetched() -> None:
     async def main() -> None:
         models = Models(Config(), KEYS, Paths.find({}, Path("/nowhere")), SystemClock())
         await models.refresh("amazon-bedrock")
@@ -432,7 +435,7 @@ def test_it_is_not_asked_for_its_models() -> None:
         asyncio.run(main())
 
 
-def test_a_run_reaches_it_with_the_account_of_our_own_environment() -> None:
+def test_run_uses_account_of_configured_environment() -> None:
     async def main() -> tuple[Message, Received]:
         async with ModelServer() as server:
             config = providers(**{"amazon-bedrock": {"baseUrl": server.url}})
@@ -450,7 +453,7 @@ def test_a_run_reaches_it_with_the_account_of_our_own_environment() -> None:
     assert "/eu-west-1/" in got.headers["authorization"]
 
 
-def test_a_missing_library_is_told_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_reported_before_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(UserError) as caught:
         opened("amazon-bedrock/m", Config(), {})

@@ -26,7 +26,7 @@ from homarus.core.message import (
     user,
 )
 from homarus.providers import bedrock
-from homarus.providers.anthropic_request import BEGINNING, GO_ON, Turns
+from homarus.providers.anthropic_blocks import BEGINNING
 from homarus.providers.base import Request, ThinkLevel, ToolSpec
 from homarus.providers.bedrock_request import (
     MAX_DEPTH,
@@ -34,12 +34,14 @@ from homarus.providers.bedrock_request import (
     MAX_PICTURES,
     OLD_FILE,
     OLD_PICTURE,
+    Turns,
     converse,
     is_shallow,
     messages,
 )
 from homarus.providers.catalog import Model
-from homarus.providers.chat_request import (
+from homarus.providers.conversation import (
+    GO_ON,
     INTERRUPTED,
     NO_OUTPUT,
     NO_TEXT,
@@ -56,8 +58,8 @@ LLAMA = "meta.llama4-maverick-17b-instruct-v1:0"
 
 
 def rendered(*given: Message, rich: bool = True, sees: bool = True) -> list[Any]:
-    turns = Turns(api=bedrock.API, provider="p", model="m", sees_images=sees, unsigned=False)
-    return messages(turns.render(given), rich=rich)
+    turns = Turns(provider="p", model="m", sees_images=sees)
+    return messages(turns.build(given), rich=rich)
 
 
 def asked(request: Request, **known: Any) -> dict[str, Any]:
@@ -74,7 +76,7 @@ def result(call_id: str, *content: Text | Image, failed: bool = False) -> Messag
     return Message("tool", (ToolReturn(call_id, "read", content, is_error=failed),))
 
 
-def test_a_conversation_is_rendered_turn_by_turn() -> None:
+def test_conversation_renders_turn_by_turn() -> None:
     assert rendered(
         user("read it"),
         said(Thinking("hm", "c2ln"), "Looking.", CALL),
@@ -107,7 +109,7 @@ def test_a_conversation_is_rendered_turn_by_turn() -> None:
     ]
 
 
-def test_a_call_without_a_result_gets_one_and_orphans_are_left_out() -> None:
+def test_call_without_result_gets_one_and_orphans_are_dropped() -> None:
     got = rendered(said(CALL), result("other", Text("x")), user("go on"))
     assert got[0] == {"role": "user", "content": [{"text": BEGINNING}]}
     answer = got[2]["content"]
@@ -115,7 +117,7 @@ def test_a_call_without_a_result_gets_one_and_orphans_are_left_out() -> None:
     assert answer[1:] == [{"text": "go on"}]
 
 
-def test_reasoning_goes_back_only_signed_and_only_to_the_model_that_thought_it() -> None:
+def test_reasoning_replayed_only_signed_and_to_its_author() -> None:
     def kept(*parts: Part | str, model: str = "m") -> list[Any]:
         turns = rendered(user("a"), said(*parts, model=model))
         return [next(iter(block)) for block in turns[1]["content"]]
@@ -127,7 +129,7 @@ def test_reasoning_goes_back_only_signed_and_only_to_the_model_that_thought_it()
     assert kept(Thinking("", "redacted:!"), "x") == ["text"]
 
 
-def test_pictures_and_documents_are_bytes_of_the_right_kind() -> None:
+def test_files_are_bytes_of_declared_format() -> None:
     [turn] = rendered(user("", Image(PNG, "image/jpeg"), Image(PDF, "application/pdf")))
     picture, document, words = turn["content"]
     assert picture == {"image": {"format": "png", "source": {"bytes": b"\x89PNG\r\n\x1a\n"}}}
@@ -139,7 +141,7 @@ def test_pictures_and_documents_are_bytes_of_the_right_kind() -> None:
     ]
 
 
-def test_pictures_of_a_tool_stand_in_its_result_or_behind_all_of_them() -> None:
+def test_tool_pictures_render_in_result_or_behind_all_results() -> None:
     history = (
         user("a"),
         said(CALL, ToolCall("tooluse_2", "ls", {})),
@@ -158,13 +160,13 @@ def test_pictures_of_a_tool_stand_in_its_result_or_behind_all_of_them() -> None:
     assert "status" not in plain[0]["toolResult"], "only some models know it"
 
 
-def test_a_model_that_does_not_see_is_told() -> None:
+def test_blind_model_gets_note_for_picture() -> None:
     assert rendered(user("", Image(PNG, "image/png")), sees=False)[0]["content"] == [
         {"text": UNSEEN}
     ]
 
 
-def test_only_the_newest_pictures_and_documents_fit() -> None:
+def test_only_newest_pictures_and_documents_are_sent() -> None:
     many = [user("", Image(PNG, "image/png"), Image(PDF, "application/pdf")) for _ in range(30)]
     content = rendered(*many)[0]["content"]
     assert sum("image" in block for block in content) == MAX_PICTURES
@@ -181,7 +183,7 @@ def deep(levels: int) -> dict[str, Any]:
     return value
 
 
-def test_what_is_too_deep_to_be_checked_is_left_out() -> None:
+def test_too_deep_values_become_empty() -> None:
     assert is_shallow(deep(MAX_DEPTH // 2 - 1))
     assert not is_shallow(deep(MAX_DEPTH))
     history = (user("a"), said(ToolCall("c", "read", deep(200))), user("b"))
@@ -194,7 +196,7 @@ def test_what_is_too_deep_to_be_checked_is_left_out() -> None:
     check_request(got)
 
 
-def test_tools_that_are_gone_are_listed_while_their_calls_are() -> None:
+def test_removed_tools_listed_while_their_calls_remain() -> None:
     history = (user("a"), said(CALL), result("tooluse_1", Text("x")))
     got = asked(Request(HAIKU, "", history))
     assert [t["toolSpec"]["name"] for t in got["toolConfig"]["tools"] if "toolSpec" in t] == [
@@ -209,7 +211,7 @@ def points(got: Mapping[str, Any]) -> dict[str, int]:
     return {name: count for name, count in found.items() if count}
 
 
-def test_the_stable_beginning_is_marked_for_models_that_keep_it() -> None:
+def test_cache_points_mark_stable_prefix_for_supporting_models() -> None:
     tools = (ToolSpec("read", "Read.", {}),)
     history = (user("a"), said(CALL), result("tooluse_1", Text("x")), said("b"), user("c"))
     ask = Request(HAIKU, "Be brief.", history, tools)
@@ -257,7 +259,7 @@ def test_the_stable_beginning_is_marked_for_models_that_keep_it() -> None:
         ),
     ],
 )
-def test_each_generation_of_claude_is_asked_to_think_in_its_own_way(
+def test_thinking_fields_follow_claude_generation(
     model: str, level: ThinkLevel, extra: Any
 ) -> None:
     got = asked(Request(model, "", (user("a"),), thinking=level, params={"temperature": 0.5}))
@@ -267,21 +269,21 @@ def test_each_generation_of_claude_is_asked_to_think_in_its_own_way(
         assert extra["thinking"]["budget_tokens"] < got["inferenceConfig"]["maxTokens"]
 
 
-def test_a_claude_that_binds_its_reasoning_thinks_afresh() -> None:
+def test_binding_claude_gets_no_earlier_reasoning() -> None:
     model = "anthropic.claude-opus-5-5"
     history = (user("a"), said(Thinking("hm", "c2ln"), "x", model=model), user("b"))
     got = asked(Request(model, "", history, thinking="low"))
     assert "reasoningContent" not in json.dumps(got["messages"])
 
 
-def test_a_profile_without_a_telling_id_is_known_by_its_name() -> None:
+def test_inference_profile_recognised_by_model_name() -> None:
     arn = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc"
     ask = Request(arn, "", (user("a"),), thinking="high")
     assert points(asked(ask, name="Claude Sonnet 4.6")) == {"messages": 1}
     assert points(asked(ask)) == {}
 
 
-def test_params_go_where_they_belong() -> None:
+def test_params_are_sorted_into_converse_sections() -> None:
     params = {
         "max_tokens": 99,
         "top_p": 0.5,
@@ -307,7 +309,7 @@ def test_params_go_where_they_belong() -> None:
     check_request(got)
 
 
-def test_a_known_model_is_asked_for_no_more_than_it_gives() -> None:
+def test_max_tokens_capped_at_known_model_limit() -> None:
     ask = Request(LLAMA, "", (user("a"),), max_tokens=10_000)
     assert asked(ask, known=True, max_tokens=4096)["inferenceConfig"] == {"maxTokens": 4096}
     assert asked(ask)["inferenceConfig"] == {"maxTokens": 10_000}
@@ -456,7 +458,7 @@ requests = st.builds(
 
 @settings(max_examples=300)
 @given(requests, st.booleans(), st.booleans(), st.booleans())
-def test_any_history_renders_to_a_request_that_botocore_accepts(
+def test_any_history_renders_request_botocore_accepts(
     request: Request, sees: bool, known: bool, thinks: bool
 ) -> None:
     got = asked(request, sees_images=sees, known=known, reasoning=thinks)

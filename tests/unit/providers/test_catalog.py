@@ -20,7 +20,7 @@ EMPTY = config()
 
 
 @pytest.mark.parametrize("vendor", VENDORS.values(), ids=VENDORS)
-def test_every_vendor_with_a_key_has_a_default_model_that_is_known(vendor: catalog.Vendor) -> None:
+def test_vendor_with_key_has_known_default_model(vendor: catalog.Vendor) -> None:
     url = urlsplit(vendor.base_url)
     if vendor.is_own_server:
         assert (url.scheme, url.hostname, vendor.default) == ("http", "127.0.0.1", "")
@@ -31,7 +31,7 @@ def test_every_vendor_with_a_key_has_a_default_model_that_is_known(vendor: catal
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=str)
-def test_every_row_of_the_table_makes_sense(model: catalog.Model) -> None:
+def test_table_rows_are_plausible(model: catalog.Model) -> None:
     assert model.provider in VENDORS or model.provider == catalog.LOCAL
     assert 0 < model.max_tokens < model.window
     assert model.price.cache_read <= model.price.input <= model.price.output
@@ -39,13 +39,13 @@ def test_every_row_of_the_table_makes_sense(model: catalog.Model) -> None:
     assert parse_model_ref(model.ref, "") == ModelRef(model.provider, model.id)
 
 
-def test_the_defaults_of_the_original_are_there() -> None:
+def test_openclaw_default_models_are_listed() -> None:
     for ref in ("anthropic/claude-opus-4-6", "openai/gpt-5.2", "google/gemini-3-pro-preview"):
         assert lookup(EMPTY, ModelRef(*ref.split("/", 1))).known
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
-def test_any_model_is_looked_up_and_an_unknown_one_says_so(provider: str, model: str) -> None:
+def test_lookup_unknown_model_returns_guess_with_note(provider: str, model: str) -> None:
     found = lookup(EMPTY, ModelRef(provider, model))
     assert found.provider == provider
     if (provider, model) not in MODELS:
@@ -53,11 +53,11 @@ def test_any_model_is_looked_up_and_an_unknown_one_says_so(provider: str, model:
         assert not found.known
 
 
-def test_a_server_on_this_machine_is_not_trusted_with_a_large_window() -> None:
+def test_lookup_local_server_model_gets_small_window() -> None:
     assert lookup(EMPTY, ModelRef("ollama", "llama3.2")).window == catalog.OWN_SERVER_WINDOW
 
 
-def test_the_demo_model_has_no_tools_and_says_what_it_is() -> None:
+def test_lookup_demo_model_has_no_tools_and_a_note() -> None:
     model = lookup(EMPTY, ModelRef("local", "demo"))
     assert not model.calls_tools
     assert "demo model" in model.note
@@ -66,19 +66,19 @@ def test_the_demo_model_has_no_tools_and_says_what_it_is() -> None:
     assert (own.calls_tools, own.note, own.ref) == (False, "", "local//models/mine.gguf")
 
 
-def test_openrouters_auto_is_known_by_both_names() -> None:
+def test_lookup_openrouter_auto_by_either_name() -> None:
     for name in ("auto", "openrouter/auto"):
         assert lookup(EMPTY, ModelRef("openrouter", name)).id == "openrouter/auto"
 
 
-def test_what_the_configuration_says_outright_wins_and_the_rest_stays() -> None:
+def test_lookup_configured_fields_override_table() -> None:
     told = {"id": "gpt-5.2", "contextWindow": 1000, "cost": {"input": 9}, "name": "Ours"}
     model = lookup(config(openai={"models": [told]}), ModelRef("openai", "gpt-5.2"))
     assert (model.name, model.window, model.price) == ("Ours", 1000, Price(input=9))
     assert (model.max_tokens, model.reasoning, model.sees_images) == (128_000, True, True)
 
 
-def test_a_configured_model_carries_headers_and_quirks() -> None:
+def test_lookup_configured_model_has_headers_and_compat() -> None:
     told = {
         "id": "m",
         "input": ["text", "image"],
@@ -96,12 +96,12 @@ def test_a_configured_model_carries_headers_and_quirks() -> None:
     assert not model.known  # nobody said how much it holds
 
 
-def test_a_provider_is_found_however_its_name_is_written() -> None:
+def test_provider_entry_found_by_any_spelling() -> None:
     told = config(MyServer={"models": [{"id": "m", "contextWindow": 5000}]})
     assert lookup(told, ModelRef("myserver", "m")).window == 5000
 
 
-def test_the_configured_models_come_first_and_once() -> None:
+def test_known_models_lists_configured_first_and_once() -> None:
     told = config(openai={"models": [{"id": "ours"}, {"id": "gpt-4o"}]})
     ids = [model.id for model in known_models(told, "openai")]
     assert ids[:2] == ["ours", "gpt-4o"]
@@ -110,7 +110,7 @@ def test_the_configured_models_come_first_and_once() -> None:
     assert known_models(told, "nobody") == []
 
 
-def test_replacing_leaves_only_the_vendors_that_are_configured() -> None:
+def test_vendors_replace_mode_keeps_only_configured() -> None:
     told = Config.model_validate(
         {"models": {"mode": "replace", "providers": {"openai": {"apiKey": "k"}}}}
     )
@@ -118,7 +118,7 @@ def test_replacing_leaves_only_the_vendors_that_are_configured() -> None:
     assert vendors(EMPTY) is VENDORS
 
 
-def test_the_first_variable_that_holds_something_is_the_key() -> None:
+def test_vendor_key_is_first_nonempty_variable() -> None:
     google = VENDORS["google"]
     assert google.key_in({"GOOGLE_API_KEY": "b", "GEMINI_API_KEY": " "}) == ("GOOGLE_API_KEY", "b")
     assert google.key_in({"GOOGLE_API_KEY": "b", "GEMINI_API_KEY": "a"}) == ("GEMINI_API_KEY", "a")

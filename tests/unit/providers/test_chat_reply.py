@@ -33,7 +33,7 @@ def named(calls: tuple[ToolCall, ...]) -> list[tuple[str, str, dict[str, Any]]]:
     return [(c.id, c.name, dict(c.args)) for c in calls]
 
 
-def test_text_and_reasoning_come_out_as_they_go_in() -> None:
+def test_text_and_reasoning_deltas_are_separated() -> None:
     reply = Reply()
     assert list(reply.add(chunk(role="assistant", content=""))) == []
     assert list(reply.add(chunk(reasoning_content="Hm"))) == [ThinkingDelta("Hm")]
@@ -45,7 +45,7 @@ def test_text_and_reasoning_come_out_as_they_go_in() -> None:
     assert reply.stop() == "stop"
 
 
-def test_interleaved_calls_are_put_together_by_index() -> None:
+def test_interleaved_calls_assembled_by_index() -> None:
     calls = calls_in(
         call(index=0, id="a", name="read", arguments=""),
         call(index=1, id="b", name="ls", arguments=""),
@@ -57,7 +57,7 @@ def test_interleaved_calls_are_put_together_by_index() -> None:
     assert named(calls) == [("a", "read", {"path": "p"}), ("b", "ls", {"x": 1})]
 
 
-def test_without_index_an_id_or_a_name_begins_a_call() -> None:
+def test_calls_without_index_start_at_id_or_name() -> None:
     calls = calls_in(
         call(id="a", name="read", arguments='{"n":'),
         call(arguments="1}"),
@@ -67,7 +67,7 @@ def test_without_index_an_id_or_a_name_begins_a_call() -> None:
     assert named(calls) == [("a", "read", {"n": 1}), ("b", "read", {"n": 2})]
 
 
-def test_calls_that_all_claim_index_0_are_told_apart() -> None:
+def test_calls_all_claiming_index_0_are_separated() -> None:
     by_id = calls_in(
         call(index=0, id="a", name="w", arguments='{"n":1}'),
         call(index=0, id="b", name="w", arguments='{"n":2}'),
@@ -83,7 +83,7 @@ def test_calls_that_all_claim_index_0_are_told_apart() -> None:
     assert [c.args for c in by_end] == [{"n": 1}, {"n": 2}]
 
 
-def test_a_repeated_name_or_a_fresh_id_in_each_piece_is_still_one_call() -> None:
+def test_repeated_name_or_new_id_per_piece_is_one_call() -> None:
     repeated = calls_in(
         call(index=0, id="a", name="w", arguments='{"n":'),
         call(index=0, id="a", name="w", arguments='"}'),
@@ -96,7 +96,7 @@ def test_a_repeated_name_or_a_fresh_id_in_each_piece_is_still_one_call() -> None
     assert named(fresh) == [("a", "w", {"n": 1})]
 
 
-def test_missing_and_repeated_ids_are_replaced_by_unique_ones() -> None:
+def test_missing_and_repeated_ids_become_unique() -> None:
     calls = calls_in(
         call(index=0, name="a", arguments="{}"),
         call(index=1, id="x", name="b", arguments="{}"),
@@ -126,7 +126,7 @@ def test_missing_and_repeated_ids_are_replaced_by_unique_ones() -> None:
         ('{"a": ' + "9" * 5000 + "}", {}, '{"a": ' + "9" * 5000 + "}"),
     ],
 )
-def test_arguments_are_an_object_or_broken(
+def test_arguments_parse_to_object_or_broken(
     given_args: Any, args: dict[str, Any], broken: str
 ) -> None:
     (made,) = calls_in(call(index=0, id="c", name="n", arguments=given_args))
@@ -148,7 +148,7 @@ def test_arguments_are_an_object_or_broken(
         ("", True, "toolUse"),
     ],
 )
-def test_how_it_ended_is_said_in_our_words(finish: str, calls: bool, stop: str) -> None:
+def test_finish_reason_maps_to_stop(finish: str, calls: bool, stop: str) -> None:
     reply = Reply()
     if calls:
         reply.add(call(index=0, id="c", name="n", arguments="{}"))
@@ -156,7 +156,7 @@ def test_how_it_ended_is_said_in_our_words(finish: str, calls: bool, stop: str) 
     assert reply.stop() == stop
 
 
-def test_an_answer_in_one_piece_is_understood() -> None:
+def test_unstreamed_answer_is_read() -> None:
     reply = Reply()
     message = {"role": "assistant", "content": "Hi", "tool_calls": None, "reasoning": "hm"}
     whole = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": None}
@@ -164,7 +164,7 @@ def test_an_answer_in_one_piece_is_understood() -> None:
     assert reply.whole
 
 
-def test_cost_follows_the_price_and_cached_tokens_are_counted_apart() -> None:
+def test_usage_cost_follows_price_and_counts_cached_apart() -> None:
     raw = {
         "prompt_tokens": 1000,
         "completion_tokens": 100,
@@ -189,7 +189,7 @@ def test_cost_follows_the_price_and_cached_tokens_are_counted_apart() -> None:
         {"prompt_tokens": float("nan"), "cost": float("-inf")},
     ],
 )
-def test_odd_counts_never_make_odd_usage(raw: dict[str, Any]) -> None:
+def test_usage_odd_counts_are_never_negative(raw: dict[str, Any]) -> None:
     usage = usage_of(raw, Price(1, 1, 1, 1))
     numbers = (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.reasoning)
     assert all(type(n) is int for n in numbers)
@@ -208,20 +208,20 @@ def test_odd_counts_never_make_odd_usage(raw: dict[str, Any]) -> None:
         {"choices": [{"delta": {"tool_calls": ["x"]}}]},
     ],
 )
-def test_a_chunk_of_the_wrong_shape_is_malformed(bad: dict[str, Any]) -> None:
+def test_chunk_of_wrong_shape_raises_malformed(bad: dict[str, Any]) -> None:
     with pytest.raises(Malformed):
         Reply().add(bad)
 
 
 @pytest.mark.parametrize("data", ['{"a": [1, "x"]}', ' {"a": [1, "x"]} \t', '{"a":[1,"x"]}\n'])
-def test_a_chunk_is_a_json_object(data: str) -> None:
+def test_parse_object_accepts_json_object(data: str) -> None:
     assert object_of(data) == {"a": [1, "x"]}
 
 
 @pytest.mark.parametrize(
     "data", ["", "{", "[1]", "null", "{} {}", '{"a":1}x', "[" * 100_000, '{"a":' * 100_000]
 )
-def test_what_is_not_one_is_malformed(data: str) -> None:
+def test_parse_object_of_other_value_raises_malformed(data: str) -> None:
     with pytest.raises(Malformed):
         object_of(data)
 
@@ -242,7 +242,7 @@ shaped = deltas.map(lambda delta: {"choices": [{"delta": delta}]})
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(KEYS), json_values, max_size=5) | shaped))
-def test_whatever_chunks_hold_they_are_read_or_malformed(chunks: list[dict[str, Any]]) -> None:
+def test_any_chunks_are_read_or_malformed(chunks: list[dict[str, Any]]) -> None:
     reply = Reply()
     said = ""
     for one in chunks:

@@ -24,19 +24,17 @@ from homarus.core.message import (
     user,
 )
 from homarus.providers.base import ToolSpec
-from homarus.providers.chat_request import (
-    GOT_RESULTS,
+from homarus.providers.chat_request import GOT_RESULTS, Turns, tool_list
+from homarus.providers.compat import Compat, compat_of
+from homarus.providers.conversation import (
     INTERRUPTED,
     NO_OUTPUT,
     NO_TEXT,
     PICTURES,
     SHOWN,
     UNSEEN,
-    Turns,
-    encode,
-    tool_list,
+    encode_json,
 )
-from homarus.providers.compat import Compat, compat_of
 from homarus.providers.rendered import Beginnings
 
 PICTURE = Image("aGk=", "image/png")
@@ -71,7 +69,7 @@ def result(call_id: str, *content: Text | Image, name: str = "read") -> Message:
     return Message("tool", (ToolReturn(call_id, name, content),))
 
 
-def test_a_conversation_is_rendered_turn_by_turn() -> None:
+def test_conversation_renders_turn_by_turn() -> None:
     assert rendered(
         user("read it"), said("Looking.", CALL), result("call_1", Text("42")), said("It is 42.")
     ) == [
@@ -92,14 +90,14 @@ def test_a_conversation_is_rendered_turn_by_turn() -> None:
     ]
 
 
-def test_a_call_without_a_result_gets_one_that_says_so() -> None:
+def test_call_without_result_gets_interrupted_result() -> None:
     assert rendered(said(CALL), user("go on"))[1:] == [
         {"role": "tool", "tool_call_id": "call_1", "content": INTERRUPTED},
         {"role": "user", "content": "go on"},
     ]
 
 
-def test_nobody_speaks_twice_in_a_row() -> None:
+def test_neighbours_of_one_role_merge_into_one_turn() -> None:
     thought = Thinking("because", "reasoning_content")
     got = rendered(
         user("one"), user('t"wo'), said(thought, "a"), said("b"), said("c", CALL), user("three")
@@ -113,7 +111,7 @@ def test_nobody_speaks_twice_in_a_row() -> None:
     assert [block["type"] for block in pictured] == ["text", "image_url", "text"]
 
 
-def test_a_late_result_still_follows_its_call() -> None:
+def test_late_result_follows_its_call() -> None:
     roles = [t["role"] for t in rendered(said(CALL), user("hey"), result("call_1", Text("x")))]
     assert roles == ["assistant", "tool", "user"]
     later = rendered(said(CALL), user("hey"), said("Hm."), result("call_1", Text("x")))
@@ -121,7 +119,7 @@ def test_a_late_result_still_follows_its_call() -> None:
     assert later[1]["content"] == "x"
 
 
-def test_orphans_and_second_results_are_left_out() -> None:
+def test_orphan_and_second_results_are_dropped() -> None:
     got = rendered(
         result("call_1", Text("too early")),
         said(CALL),
@@ -132,27 +130,27 @@ def test_orphans_and_second_results_are_left_out() -> None:
     assert [t.get("content") for t in got] == [None, "first"]
 
 
-def test_an_id_used_again_later_belongs_to_the_nearest_call() -> None:
+def test_repeated_id_result_belongs_to_nearest_call() -> None:
     got = rendered(
         said(CALL), result("call_1", Text("one")), said(CALL), result("call_1", Text("two"))
     )
     assert [t["content"] for t in got if t["role"] == "tool"] == ["one", "two"]
 
 
-def test_answers_that_hold_nothing_are_left_out() -> None:
+def test_empty_answers_are_dropped() -> None:
     assert rendered(said(stop="error"), said(Thinking("hm")), said("", stop="aborted")) == []
     assert rendered(said("half an", stop="aborted")) == [
         {"role": "assistant", "content": "half an"}
     ]
 
 
-def test_nothing_is_sent_empty() -> None:
+def test_empty_text_is_never_sent() -> None:
     got = rendered(user(""), said(CALL), result("call_1"))
     assert got[0]["content"] == NO_TEXT
     assert got[2]["content"] == NO_OUTPUT
 
 
-def test_pictures_go_with_the_user_or_behind_the_results() -> None:
+def test_pictures_render_with_user_or_behind_results() -> None:
     got = rendered(
         user("see", PICTURE),
         said(CALL, ToolCall("call_2", "ls", {})),
@@ -169,18 +167,18 @@ def test_pictures_go_with_the_user_or_behind_the_results() -> None:
     assert got[4]["content"] == [told, shown, asked]
 
 
-def test_a_model_that_cannot_see_is_told_what_it_misses() -> None:
+def test_blind_model_gets_note_for_picture() -> None:
     got = rendered(user("see", PICTURE), said(CALL), result("call_1", PICTURE), sees=False)
     assert got[0]["content"] == f"see\n{UNSEEN}"
     assert got[2]["content"] == UNSEEN
     assert len(got) == 3
 
 
-def test_a_picture_of_the_models_own_becomes_a_note() -> None:
+def test_model_made_picture_becomes_note() -> None:
     assert rendered(said("Look:", PICTURE))[0]["content"] == f"Look:{SHOWN}"
 
 
-def test_reasoning_goes_back_to_the_model_that_wrote_it_and_to_no_other() -> None:
+def test_reasoning_replayed_only_to_its_author() -> None:
     thought = Thinking("because", "reasoning_content")
     assert rendered(said(thought, "Yes"))[0]["reasoning_content"] == "because"
     for other in (
@@ -193,13 +191,13 @@ def test_reasoning_goes_back_to_the_model_that_wrote_it_and_to_no_other() -> Non
     assert as_text == [{"role": "assistant", "content": "because\n\nYes"}]
 
 
-def test_broken_arguments_are_not_sent_on() -> None:
+def test_broken_arguments_are_not_replayed() -> None:
     got = rendered(said(ToolCall("c", "read", {}, broken='{"pa')))
     assert got[0]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
 @pytest.mark.parametrize("call_id", ["", "call_1|fc_" + "x" * 400, "a b", "ü", "\ud800"])
-def test_foreign_ids_are_replaced_the_same_in_call_and_result(call_id: str) -> None:
+def test_foreign_id_replaced_same_in_call_and_result(call_id: str) -> None:
     for compat, pattern in (
         (Compat(), r"[A-Za-z0-9_-]{1,40}"),
         (Compat(mistral_tool_ids=True), r"[A-Za-z0-9]{9}"),
@@ -214,13 +212,13 @@ def test_foreign_ids_are_replaced_the_same_in_call_and_result(call_id: str) -> N
         }
 
 
-def test_names_fit_what_the_wire_takes() -> None:
+def test_tool_name_is_made_valid() -> None:
     for name, want in (("", "unknown"), ("a.b c", "a_b_c"), ("x" * 99, "x" * 64)):
         got = rendered(said(ToolCall("c", name, {})))
         assert got[0]["tool_calls"][0]["function"]["name"] == want
 
 
-def test_services_that_want_a_name_or_an_answer_after_results_get_them() -> None:
+def test_compat_result_name_and_bridge_turn_are_added() -> None:
     compat = Compat(tool_result_name=True, assistant_after_tool_result=True)
     got = rendered(said(CALL), result("call_1", PICTURE), user("and?"), compat=compat)
     assert got[1]["name"] == "read"
@@ -228,21 +226,21 @@ def test_services_that_want_a_name_or_an_answer_after_results_get_them() -> None
     assert got[2]["content"] == GOT_RESULTS
 
 
-def test_a_result_that_never_came_names_its_tool_where_names_are_wanted() -> None:
+def test_compat_interrupted_result_names_its_tool() -> None:
     assert rendered(said(CALL), compat=Compat(tool_result_name=True))[1]["name"] == "read"
 
 
-def test_google_is_told_that_a_call_is_not_signed() -> None:
+def test_compat_unsigned_calls_get_google_waiver() -> None:
     call = rendered(said(CALL), compat=compat_of(GOOGLE))[0]["tool_calls"][0]
     assert call["extra_content"]["google"]["thought_signature"]
     assert "extra_content" not in rendered(said(CALL))[0]["tool_calls"][0]
 
 
-def test_half_a_surrogate_pair_cannot_spoil_a_request() -> None:
-    assert encode({"a": "x\ud800y🦞"}).decode() == '{"a":"x?y🦞"}'
+def test_encode_json_replaces_lone_surrogates() -> None:
+    assert encode_json({"a": "x\ud800y🦞"}).decode() == '{"a":"x?y🦞"}'
 
 
-def test_tools_are_listed_with_their_schemas() -> None:
+def test_tools_listed_with_schemas() -> None:
     spec = ToolSpec("read", "Read.", {"type": "object", "properties": {}})
     assert json.loads(tool_list([spec])) == [
         {
@@ -256,7 +254,7 @@ def test_tools_are_listed_with_their_schemas() -> None:
     ]
 
 
-def test_where_schemas_are_enforced_each_tool_says_whether_its_own_can_be() -> None:
+def test_strict_mode_marks_each_tool_by_its_schema() -> None:
     closed = {"type": "object", "properties": {}, "additionalProperties": False}
     specs = [ToolSpec("a", "A.", closed), ToolSpec("b", "B.", {"type": "object"})]
     functions = [tool["function"] for tool in json.loads(tool_list(specs, strict=True))]
@@ -302,7 +300,7 @@ compats = st.builds(
 
 
 @given(st.lists(messages, max_size=12), compats, st.booleans())
-def test_any_history_renders_to_turns_the_vendor_accepts(
+def test_any_history_renders_turns_vendor_accepts(
     history: list[Message], compat: Compat, sees: bool
 ) -> None:
     got = rendered(*history, compat=compat, sees=sees)
@@ -322,7 +320,7 @@ def test_any_history_renders_to_turns_the_vendor_accepts(
     assert waiting == []
 
 
-def test_a_long_history_is_rendered_once() -> None:
+def test_long_history_is_rendered_once() -> None:
     history = [
         message
         for n in range(500)
@@ -345,7 +343,7 @@ def test_a_long_history_is_rendered_once() -> None:
 
 
 @given(st.lists(messages, max_size=16), st.lists(messages, max_size=16), compats)
-def test_a_kept_beginning_changes_nothing(
+def test_cached_prefix_changes_no_bytes(
     one: list[Message], two: list[Message], compat: Compat
 ) -> None:
     made = turns(compat)

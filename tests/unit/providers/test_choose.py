@@ -39,7 +39,7 @@ PRIMARY = {"agents": {"defaults": {"model": {"primary": "groq/some-model"}}}}
 KEYS = {name: "k" for vendor in VENDORS.values() for name in vendor.key_names}
 
 
-def test_the_configured_model_wins_over_everything() -> None:
+def test_configured_model_wins_over_everything() -> None:
     servers = Servers(ollama=("llama3.2",))
     choice = chosen(PRIMARY, KEYS, servers)
     assert choice.ref == "groq/some-model"
@@ -48,7 +48,7 @@ def test_the_configured_model_wins_over_everything() -> None:
     assert servers.asked == []
 
 
-def test_a_configured_provider_wins_over_a_key_in_the_environment() -> None:
+def test_configured_provider_wins_over_environment_key() -> None:
     mine = {"baseUrl": "http://10.0.0.1/v1", "models": [{"id": "big"}, {"id": "small"}]}
     choice = chosen({"models": {"providers": {"Mine": mine}}}, KEYS)
     assert choice.ref == "mine/big"
@@ -64,13 +64,13 @@ def test_a_configured_provider_wins_over_a_key_in_the_environment() -> None:
         {"models": [{"id": "m", "api": "github-copilot"}]},
     ],
 )
-def test_a_configured_provider_that_cannot_be_used_is_passed_over(entry: object) -> None:
+def test_unusable_configured_provider_is_skipped(entry: object) -> None:
     choice = chosen({"models": {"providers": {"mine": entry}}}, {"OPENAI_API_KEY": "k"})
     assert choice.ref == "openai/gpt-5.2"
 
 
 @pytest.mark.parametrize("vendor", [v for v in VENDORS.values() if v.key_names], ids=lambda v: v.id)
-def test_a_key_in_the_environment_chooses_its_vendors_default(vendor: Vendor) -> None:
+def test_environment_key_selects_vendor_default(vendor: Vendor) -> None:
     for name in vendor.key_names:
         servers = Servers(ollama=("llama3.2",))
         choice = chosen(env={name: "k"}, servers=servers)
@@ -79,20 +79,20 @@ def test_a_key_in_the_environment_chooses_its_vendors_default(vendor: Vendor) ->
         assert servers.asked == []
 
 
-def test_of_several_keys_the_first_in_the_table_is_taken() -> None:
+def test_several_keys_select_first_vendor_of_table() -> None:
     assert chosen(env=KEYS).ref == "anthropic/claude-opus-4-6"
 
 
-def test_no_key_is_ever_told() -> None:
+def test_choice_never_contains_a_key() -> None:
     choice = chosen(env={"OPENAI_API_KEY": "sk-very-secret"})
     assert "sk-very-secret" not in repr(choice)
 
 
-def test_an_empty_key_is_no_key() -> None:
+def test_empty_key_counts_as_none() -> None:
     assert chosen(env={"OPENAI_API_KEY": "  "}).ref == "local/demo"
 
 
-def test_a_server_on_this_machine_is_next() -> None:
+def test_local_server_is_next() -> None:
     choice = chosen(servers=Servers(lmstudio=("qwen3-8b", "gemma-3")))
     assert choice.ref == "lmstudio/qwen3-8b"
     assert "LM Studio at 127.0.0.1:1234" in choice.why
@@ -101,13 +101,13 @@ def test_a_server_on_this_machine_is_next() -> None:
     assert both.ref == "ollama/llama3.2"
 
 
-def test_a_server_without_a_chat_model_is_passed_over() -> None:
+def test_local_server_without_chat_model_is_skipped() -> None:
     choice = chosen(servers=Servers(ollama=(), lmstudio=("gemma-3",)))
     assert choice.ref == "lmstudio/gemma-3"
     assert ("Ollama at 127.0.0.1:11434", "no chat model") in choice.tried
 
 
-def test_at_last_there_is_the_embedded_model() -> None:
+def test_embedded_model_is_last() -> None:
     choice = chosen()
     assert choice.ref == "local/demo"
     assert [source for source, _ in choice.tried] == [
@@ -121,14 +121,14 @@ def test_at_last_there_is_the_embedded_model() -> None:
     ]
 
 
-def test_with_replace_only_the_configured_providers_are_looked_at() -> None:
+def test_replace_mode_checks_only_configured_providers() -> None:
     servers = Servers(ollama=("llama3.2",))
     replaced = {"models": {"mode": "replace"}}
     assert chosen(replaced, KEYS, servers).ref == "local/demo"
     assert servers.asked == []
 
 
-def test_models_that_cannot_chat_are_left_out() -> None:
+def test_chat_models_omits_embedding_models() -> None:
     ids = ["nomic-embed-text:latest", "text-embedding-bge-m3", "llama3.2:3b", "all-minilm", "qwen3"]
     answer = {"object": "list", "data": [{"id": id_} for id_ in ids]}
     assert chat_models(answer) == ("llama3.2:3b", "qwen3")
@@ -140,7 +140,7 @@ def test_models_that_cannot_chat_are_left_out() -> None:
      {"data": [{}]}, {"data": [{"id": 5}]}, {"data": [{"id": ""}]}, {"data": [{"id": "a\nb"}]},
      {"data": [{"id": "x" * 300}]}, {"data": [{"id": "\x1b[31m"}]}],
 )  # fmt: skip
-def test_nonsense_is_no_model(answer: object) -> None:
+def test_chat_models_omits_invalid_ids(answer: object) -> None:
     assert chat_models(answer) == ()
 
 
@@ -151,7 +151,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_no_answer_breaks_the_reading_of_it(answer: object) -> None:
+def test_chat_models_accepts_any_json(answer: object) -> None:
     assert all(isinstance(id_, str) for id_ in chat_models(answer))
 
 
@@ -188,7 +188,7 @@ def says(body: bytes, head: bytes = b"HTTP/1.1 200 OK") -> Reply:
     return reply
 
 
-def test_a_server_is_asked_for_its_models() -> None:
+def test_probe_requests_model_list() -> None:
     requests: list[bytes] = []
 
     async def reply(request: bytes, writer: asyncio.StreamWriter) -> None:
@@ -196,7 +196,7 @@ def test_a_server_is_asked_for_its_models() -> None:
         await says(json.dumps({"data": [{"id": "llama3.2"}]}).encode())(request, writer)
 
     assert probed(reply) == ("llama3.2",)
-    assert requests[0].startswith(b"GET /v1/models HTTP/1.0\r\n")
+    assert requests[0].startswith(b"GET /v1/models HTTP/1.1\r\n")
 
 
 @pytest.mark.parametrize(
@@ -212,11 +212,11 @@ def test_a_server_is_asked_for_its_models() -> None:
         says(b"", b"SSH-2.0-OpenSSH"),
     ],
 )
-def test_whoever_else_answers_there_is_nobody(reply: Reply) -> None:
+def test_probe_of_other_service_returns_none(reply: Reply) -> None:
     assert probed(reply) is None
 
 
-def test_a_server_that_says_nothing_is_not_waited_for() -> None:
+def test_probe_of_silent_server_times_out() -> None:
     async def reply(_request: bytes, _writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
@@ -225,5 +225,5 @@ def test_a_server_that_says_nothing_is_not_waited_for() -> None:
     assert time.monotonic() - started < 10 * PROBE_S
 
 
-def test_nobody_listening_is_nobody() -> None:
+def test_probe_of_closed_port_returns_none() -> None:
     assert asyncio.run(list_models(Vendor("x", "X", "http://127.0.0.1:9/v1"))) is None

@@ -5,7 +5,7 @@ import pytest
 from homarus.providers.compat import Compat, compat_of
 
 
-def test_openai_itself_gets_everything_and_a_stranger_the_plain_dialect() -> None:
+def test_openai_host_gets_full_flags_and_others_plain() -> None:
     own = compat_of("https://api.openai.com/v1")
     assert own.developer_role
     assert own.store
@@ -17,11 +17,11 @@ def test_openai_itself_gets_everything_and_a_stranger_the_plain_dialect() -> Non
 @pytest.mark.parametrize(
     "url", ["https://api.openai.com.evil.example/v1", "https://notopenai.com", "http://[bad", ""]
 )
-def test_a_name_that_only_looks_like_it_is_a_stranger(url: str) -> None:
+def test_lookalike_host_gets_plain_flags(url: str) -> None:
     assert compat_of(url) == Compat()
 
 
-def test_the_model_wins_over_the_provider_and_both_over_the_address() -> None:
+def test_overrides_of_model_win_over_provider_and_address() -> None:
     provider = {"supportsStore": False, "maxTokensField": "max_tokens", "unknown": 1}
     model = {"maxTokensField": "max_completion_tokens", "requiresMistralToolIds": True}
     compat = compat_of("https://api.openai.com/v1", provider, model)
@@ -31,5 +31,5 @@ def test_the_model_wins_over_the_provider_and_both_over_the_address() -> None:
     assert compat.mistral_tool_ids
 
 
-def test_a_value_of_the_wrong_kind_is_passed_over() -> None:
+def test_override_of_wrong_type_is_ignored() -> None:
     assert compat_of("", {"supportsStore": "yes", "maxTokensField": None}) == Compat()

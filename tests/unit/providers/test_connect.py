@@ -14,11 +14,11 @@ from homarus.providers import connect as connecting
 from homarus.providers import demo
 from homarus.providers.anthropic import Anthropic
 from homarus.providers.base import Provider, Request
-from homarus.providers.catalog import BUILT_APIS
 from homarus.providers.connect import provider_names, resolve
 from homarus.providers.http import Settings
 from homarus.providers.local import Local
 from homarus.providers.openai import OpenAI
+from homarus.providers.registry import api_names
 from homarus.providers.responses import Responses
 from tests.unit.providers.roads import first_of
 
@@ -34,7 +34,7 @@ def settings_of(provider: Provider) -> Settings:
     return provider._settings
 
 
-def test_a_vendor_is_reached_with_the_key_of_the_environment() -> None:
+def test_vendor_reached_with_environment_key() -> None:
     provider, model = first_of("openai/gpt-5.2", env={"OPENAI_API_KEY": " sk-1 "})
     settings = settings_of(provider)
     assert (settings.name, settings.base_url) == ("openai", "https://api.openai.com/v1")
@@ -42,7 +42,7 @@ def test_a_vendor_is_reached_with_the_key_of_the_environment() -> None:
     assert (model.ref, model.known) == ("openai/gpt-5.2", True)
 
 
-def test_the_configured_key_address_and_headers_win() -> None:
+def test_configured_key_address_and_headers_win() -> None:
     entry = {
         "baseUrl": "https://proxy.example/v1",
         "apiKey": "mine",
@@ -57,7 +57,7 @@ def test_the_configured_key_address_and_headers_win() -> None:
     assert not settings.auth_header
 
 
-def test_a_missing_key_names_the_variables_and_the_command() -> None:
+def test_missing_key_error_names_variables_and_command() -> None:
     with pytest.raises(UserError) as caught:
         first_of("google/gemini-3-flash-preview")
     assert "google" in caught.value.message
@@ -65,31 +65,31 @@ def test_a_missing_key_names_the_variables_and_the_command() -> None:
         assert place in caught.value.fix
 
 
-def test_a_server_on_this_machine_needs_no_key() -> None:
+def test_local_server_needs_no_key() -> None:
     provider, model = first_of("ollama/llama3.2:3b")
     assert settings_of(provider).base_url == "http://127.0.0.1:11434/v1"
     assert not model.known
 
 
-def test_a_server_of_ones_own_needs_no_key_and_may_have_one_in_the_environment() -> None:
+def test_own_server_may_take_key_from_environment() -> None:
     config = providers(**{"my-box": OWN})
     assert settings_of(first_of("my-box/big", config)[0]).api_key == ""
     assert settings_of(first_of("my-box/big", config, {"MY_BOX_API_KEY": "k"})[0]).api_key == "k"
 
 
-def test_the_address_of_ollamas_own_dialect_leads_to_openais_beside_it() -> None:
+def test_ollama_api_address_gets_v1_suffix() -> None:
     for url in ("http://10.0.0.1:11434", "http://10.0.0.1:11434/", "http://10.0.0.1:11434/v1"):
         config = providers(ollama={"baseUrl": url, "api": "ollama"})
         base_url = settings_of(first_of("ollama/qwen3", config)[0]).base_url
         assert base_url == "http://10.0.0.1:11434/v1"
 
 
-def test_a_model_nobody_has_heard_of_is_used_all_the_same() -> None:
+def test_unknown_model_is_used() -> None:
     _, model = first_of("openai/gpt-99", env={"OPENAI_API_KEY": "k"})
     assert (model.id, model.known) == ("gpt-99", False)
 
 
-def test_a_closed_list_of_models_is_closed() -> None:
+def test_closed_model_list_refuses_others() -> None:
     with pytest.raises(UnknownName) as caught:
         first_of("mine/bigg", providers(mine=OWN))
     assert caught.value.nearest == ("big",)
@@ -97,7 +97,7 @@ def test_a_closed_list_of_models_is_closed() -> None:
     assert first_of("openai/gpt-99", providers(openai=listed))[1].id == "gpt-99"
 
 
-def test_an_unknown_provider_names_the_nearest() -> None:
+def test_unknown_provider_error_names_closest() -> None:
     with pytest.raises(UnknownName) as caught:
         first_of("antropic/claude-opus-4-6")
     assert caught.value.nearest[0] == "anthropic"
@@ -106,7 +106,7 @@ def test_an_unknown_provider_names_the_nearest() -> None:
     assert "models.providers.zzz" in caught.value.fix
 
 
-def test_a_provider_without_an_address_says_so() -> None:
+def test_provider_without_address_is_refused() -> None:
     with pytest.raises(UserError) as caught:
         first_of("mine/m", providers(mine={"apiKey": "k"}))
     assert "models.providers.mine.baseUrl" in caught.value.fix
@@ -119,14 +119,14 @@ def test_a_provider_without_an_address_says_so() -> None:
         {"baseUrl": "https://x.example", "models": [{"id": "m", "api": "github-copilot"}]},
     ],
 )
-def test_a_wire_that_is_not_built_says_which_are(entry: object) -> None:
+def test_unimplemented_api_error_lists_implemented(entry: object) -> None:
     with pytest.raises(UserError) as caught:
         first_of("mine/m", providers(mine=entry))
     assert "not built" in caught.value.message
     assert "openai-completions" in caught.value.fix
 
 
-def test_the_wire_of_a_model_wins_over_that_of_its_provider() -> None:
+def test_api_of_model_wins_over_provider() -> None:
     entry = {
         "baseUrl": "https://x.example",
         "api": "anthropic-messages",
@@ -136,7 +136,7 @@ def test_the_wire_of_a_model_wins_over_that_of_its_provider() -> None:
     assert first_of("mine/n", providers(mine=entry))[0].api == "anthropic-messages"
 
 
-def test_anthropic_is_asked_over_its_own_wire() -> None:
+def test_anthropic_vendor_uses_messages_api() -> None:
     provider, model = first_of("anthropic/claude-opus-4-6", env={"ANTHROPIC_API_KEY": "sk-ant-1"})
     assert isinstance(provider, Anthropic)
     settings = provider._settings
@@ -158,21 +158,19 @@ def test_anthropic_is_asked_over_its_own_wire() -> None:
         ({"models": [{"id": "gpt-5.2", "api": "openai-completions"}]}, "openai-completions"),
     ],
 )
-def test_openai_is_asked_over_its_newer_wire_and_whoever_stands_in_for_it_over_chat(
-    entry: object, api: str
-) -> None:
+def test_openai_uses_responses_and_stand_ins_use_chat(entry: object, api: str) -> None:
     provider, _ = first_of("openai/gpt-5.2", providers(openai=entry), {"OPENAI_API_KEY": "k"})
     assert provider.api == api
 
 
-def test_every_wire_that_is_said_to_be_built_is_the_one_that_is_spoken() -> None:
-    for api in BUILT_APIS:
+def test_every_listed_api_is_served() -> None:
+    for api in api_names():
         entry = {"baseUrl": "http://h", "api": api}
         provider, _ = first_of("mine/m", providers(mine=entry))
         assert provider.api == ("openai-completions" if api == "ollama" else api)
 
 
-def test_whether_the_key_goes_in_the_usual_header_is_left_to_the_wire_unless_told() -> None:
+def test_auth_header_left_to_wire_unless_configured() -> None:
     for told, sent in (({}, None), ({"authHeader": True}, True), ({"authHeader": False}, False)):
         entry = {"baseUrl": "http://h", "apiKey": "k", "api": "anthropic-messages", **told}
         provider, _ = first_of("mine/m", providers(mine=entry))
@@ -180,14 +178,14 @@ def test_whether_the_key_goes_in_the_usual_header_is_left_to_the_wire_unless_tol
         assert provider._settings.auth_header is sent
 
 
-def test_replacing_hides_the_vendors_that_are_not_configured() -> None:
+def test_replace_mode_hides_unconfigured_vendors() -> None:
     config = Config.model_validate({"models": {"mode": "replace", "providers": {"mine": OWN}}})
     with pytest.raises(UnknownName):
         first_of("openai/gpt-5.2", config, {"OPENAI_API_KEY": "k"})
     assert provider_names(config) == ("mine", "local")
 
 
-def test_people_may_say_less_than_the_whole_name() -> None:
+def test_resolve_model_accepts_aliases_and_bare_names() -> None:
     listed = {"agents": {"defaults": {"models": {"groq/x": {"alias": "Fast"}}}}}
     config = Config.model_validate(listed)
     assert resolve(config, "fast") == ModelRef("groq", "x")
@@ -198,18 +196,18 @@ def test_people_may_say_less_than_the_whole_name() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "/", "openai/", "/gpt"])
-def test_half_a_name_is_no_name(text: str) -> None:
+def test_resolve_model_incomplete_name_raises(text: str) -> None:
     with pytest.raises(UserError, match="is not a model"):
         resolve(Config(), text)
 
 
-def test_a_missing_demo_model_names_the_command_that_fetches_it(tmp_path: Path) -> None:
+def test_missing_demo_model_error_names_pull_command(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         first_of("local/demo", home=tmp_path)
     assert caught.value.fix == "homarus models pull demo"
 
 
-def test_a_file_of_ones_own_is_opened_by_its_path(tmp_path: Path) -> None:
+def test_local_file_opened_by_path(tmp_path: Path) -> None:
     file = tmp_path / "Mine.gguf"
     file.write_bytes(b"GGUF")
     told = providers(local={"models": [{"id": str(file), "contextWindow": 9000, "maxTokens": 99}]})
@@ -228,14 +226,14 @@ def test_a_file_of_ones_own_is_opened_by_its_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["mine.gguf", "../mine.gguf", "Demo2"])
-def test_a_local_model_is_the_demo_or_a_whole_path(name: str) -> None:
+def test_local_model_must_be_demo_or_full_path(name: str) -> None:
     with pytest.raises(UnknownName) as caught:
         first_of(f"local/{name}")
     assert "local/demo" in caught.value.fix
 
 
 @pytest.mark.model
-def test_the_demo_model_is_connected_and_answers(demo_weights: Path, tmp_path: Path) -> None:
+def test_demo_model_connects_and_answers(demo_weights: Path, tmp_path: Path) -> None:
     cache = Paths.find({}, tmp_path).models_cache
     cache.mkdir(parents=True)
     (cache / demo.DEMO.file).symlink_to(demo_weights)

@@ -80,7 +80,7 @@ def pick(credentials: Credentials, id_: str, model: str = "") -> Candidate:
     return next(each for each in found if each.profile_id == id_)
 
 
-def test_nothing_there_is_nothing_offered_and_the_error_says_what_to_do(home: Home) -> None:
+def test_no_credentials_offers_none_and_error_says_fix(home: Home) -> None:
     credentials = home.open()
     assert credentials.candidates("openai") == ()
     error = credentials.none_for("openai")
@@ -88,7 +88,7 @@ def test_nothing_there_is_nothing_offered_and_the_error_says_what_to_do(home: Ho
     assert not home.paths.state.exists(), "looking makes no file"
 
 
-def test_kinds_come_in_order_and_after_them_the_configuration_and_the_environment(
+def test_candidates_ordered_by_kind_then_config_then_env(
     home: Home,
 ) -> None:
     far = home.clock.now_ms() + HOUR_MS
@@ -111,26 +111,26 @@ def test_kinds_come_in_order_and_after_them_the_configuration_and_the_environmen
     assert "sk-k" not in repr(found)
 
 
-def test_the_same_key_in_two_places_is_offered_once(home: Home) -> None:
+def test_candidate_same_key_in_two_places_offered_once(home: Home) -> None:
     home.put(profiles={"a": key("${OPENAI_API_KEY}")})
     home.env["OPENAI_API_KEY"] = "sk-same"
     home.config["models"] = {"providers": {"openai": {"apiKey": "sk-same"}}}
     assert offered(home.open()) == ["a"]
 
 
-def test_a_server_of_ones_own_may_have_a_variable_of_its_name(home: Home) -> None:
+def test_own_server_may_have_variable_of_its_name(home: Home) -> None:
     home.env |= {"MY_LLM_API_KEY": "k-123456", "GOOGLE_API_KEY": "g2", "GEMINI_API_KEY": "g1"}
     assert offered(home.open(), "my-llm") == ["env:MY_LLM_API_KEY"]
     assert offered(home.open(), "google") == ["env:GEMINI_API_KEY", "env:GOOGLE_API_KEY"]
 
 
-def test_the_last_good_one_is_first_and_then_the_longest_unused(home: Home) -> None:
+def test_candidates_last_good_first_then_longest_unused(home: Home) -> None:
     usage = {"a": {"lastUsed": 3}, "b": {"lastUsed": 1}, "c": {"lastUsed": 2}}
     home.keys("a", "b", "c", usageStats=usage, lastGood={"openai": "c"})
     assert offered(home.open()) == ["c", "b", "a"]
 
 
-def test_an_order_that_was_set_is_all_there_is(home: Home) -> None:
+def test_configured_order_is_exclusive(home: Home) -> None:
     home.config["auth"] = {"order": {"OpenAI": ["b", "gone", "env:OPENAI_API_KEY"]}}
     home.env["OPENAI_API_KEY"] = "sk-env"
     home.keys("a", "b", "c", lastGood={"openai": "a"})
@@ -139,7 +139,7 @@ def test_an_order_that_was_set_is_all_there_is(home: Home) -> None:
     assert offered(home.open()) == ["c", "a"], "the agent's own order wins"
 
 
-def test_a_resting_one_comes_last_and_says_until_when(home: Home) -> None:
+def test_candidate_in_cooldown_comes_last_with_time(home: Home) -> None:
     now = home.clock.now_ms()
     usage = {"a": {"cooldownUntil": now + 9000}, "b": {"disabledUntil": now + 5000}}
     home.keys("a", "b", "c", usageStats=usage, order={"openai": ["a", "b", "c"]})
@@ -149,7 +149,7 @@ def test_a_resting_one_comes_last_and_says_until_when(home: Home) -> None:
     assert found[0].rests_until_ms == 0
 
 
-def test_a_pinned_profile_is_the_only_one_resting_or_not(home: Home) -> None:
+def test_pinned_profile_is_the_only_candidate(home: Home) -> None:
     home.keys("a", "b", usageStats={"b": {"cooldownUntil": home.clock.now_ms() + 9000}})
     credentials = home.open()
     assert offered(credentials, locked="b") == ["b"]
@@ -159,20 +159,20 @@ def test_a_pinned_profile_is_the_only_one_resting_or_not(home: Home) -> None:
         credentials.candidates("openai", locked="zzz")
 
 
-def test_a_pin_of_another_provider_does_not_bind(home: Home) -> None:
+def test_pin_of_other_provider_is_ignored(home: Home) -> None:
     home.put(profiles={"a": key("sk"), "g": key("gk", "groq")})
     assert offered(home.open(), locked="g") == ["a"]
     assert offered(home.open(), "groq", locked="g") == ["g"]
 
 
-def test_a_pinned_profile_that_cannot_be_used_says_why(home: Home) -> None:
+def test_pinned_unusable_profile_error_says_why(home: Home) -> None:
     home.put(profiles={"a": key("sk"), "t": {"type": "token", "provider": "openai"}})
     (only,) = home.open().candidates("openai", locked="t")
     with pytest.raises(AuthFailed, match="t cannot be used: it holds no key"):
         secret(only)
 
 
-def test_what_cannot_be_used_is_not_offered_and_is_explained(home: Home) -> None:
+def test_unusable_profiles_are_explained_not_offered(home: Home) -> None:
     past = home.clock.now_ms() - 1
     home.config["auth"] = {
         "profiles": {
@@ -202,7 +202,7 @@ def test_what_cannot_be_used_is_not_offered_and_is_explained(home: Home) -> None
         assert f"{id_}: {problem}" in told
 
 
-def test_another_agent_has_its_own_and_the_main_agents(home: Home) -> None:
+def test_second_agent_has_own_and_main_credentials(home: Home) -> None:
     home.keys("shared", "mine", order={"openai": ["mine"]})
     home.put("ops", profiles={"mine": key("sk-ops"), "own": key("sk-own")})
     credentials = home.open("ops")
@@ -213,7 +213,7 @@ def test_another_agent_has_its_own_and_the_main_agents(home: Home) -> None:
     assert sorted(offered(home.open("main"))) == ["mine", "shared"]
 
 
-def test_what_is_learnt_is_written_where_the_profile_came_from(home: Home) -> None:
+def test_usage_is_saved_where_profile_came_from(home: Home) -> None:
     home.keys("shared")
     home.keys("own", agent="ops")
     credentials = home.open("ops")
@@ -228,7 +228,7 @@ def test_what_is_learnt_is_written_where_the_profile_came_from(home: Home) -> No
     assert list(home.stored("ops")["profiles"]) == ["own"], "nothing is copied"
 
 
-def test_an_agent_without_a_file_gets_none_from_using_the_main_agents(home: Home) -> None:
+def test_agent_without_file_gets_none_from_main_usage(home: Home) -> None:
     home.keys("shared")
     credentials = home.open("ops")
     credentials.mark(pick(credentials, "shared"))
@@ -236,7 +236,7 @@ def test_an_agent_without_a_file_gets_none_from_using_the_main_agents(home: Home
     assert not home.file("ops").exists()
 
 
-def test_four_failures_rest_one_five_twentyfive_and_sixty_minutes(home: Home) -> None:
+def test_four_failures_cool_down_1_5_25_60_minutes(home: Home) -> None:
     home.keys("a")
     credentials = home.open()
     rests = []
@@ -251,7 +251,7 @@ def test_four_failures_rest_one_five_twentyfive_and_sixty_minutes(home: Home) ->
 
 
 @pytest.mark.parametrize("error", [BadRequest, ContextOverflow, ContentFiltered, ImageTooLarge])
-def test_a_400_never_rests_a_credential(home: Home, error: type[ProviderError]) -> None:
+def test_bad_request_never_cools_down_credential(home: Home, error: type[ProviderError]) -> None:
     home.keys("a")
     home.env["OPENAI_API_KEY"] = "sk-env"
     credentials = home.open()
@@ -265,7 +265,7 @@ def test_a_400_never_rests_a_credential(home: Home, error: type[ProviderError]) 
     assert home.file().read_bytes() == before
 
 
-def test_billing_hours_are_the_configurations(home: Home) -> None:
+def test_billing_cooldown_hours_come_from_config(home: Home) -> None:
     home.config["auth"] = {
         "cooldowns": {
             "billingBackoffHours": 2,
@@ -285,7 +285,7 @@ def test_billing_hours_are_the_configurations(home: Home) -> None:
     assert home.stored()["usageStats"]["a"]["disabledReason"] == "billing"
 
 
-def test_a_limit_of_one_model_leaves_the_credential_to_the_others(home: Home) -> None:
+def test_model_rate_limit_leaves_credential_to_other_models(home: Home) -> None:
     home.keys("a")
     credentials = home.open()
     credentials.mark(pick(credentials, "a", "big"), RateLimited("x", after_s=90))
@@ -296,7 +296,7 @@ def test_a_limit_of_one_model_leaves_the_credential_to_the_others(home: Home) ->
     assert pick(credentials, "a", "third").rests_until_ms
 
 
-def test_a_key_from_the_environment_rests_for_this_process_and_no_file_is_made(home: Home) -> None:
+def test_environment_key_cooldown_stays_in_process(home: Home) -> None:
     home.env["OPENAI_API_KEY"] = "sk-env"
     credentials = home.open()
     (candidate,) = credentials.candidates("openai")
@@ -308,7 +308,7 @@ def test_a_key_from_the_environment_rests_for_this_process_and_no_file_is_made(h
     assert not home.paths.state.exists()
 
 
-def test_a_thousand_requests_that_fail_together_are_one_failure_and_one_write(home: Home) -> None:
+def test_thousand_concurrent_failures_are_one_failure_and_write(home: Home) -> None:
     home.keys("a")
     credentials = home.open()
     asked = [pick(credentials, "a") for _ in range(1000)]
@@ -321,7 +321,7 @@ def test_a_thousand_requests_that_fail_together_are_one_failure_and_one_write(ho
     assert len(writes) == 1
 
 
-def test_a_success_costs_at_most_one_write_a_minute(home: Home) -> None:
+def test_success_writes_at_most_once_a_minute(home: Home) -> None:
     home.keys("a", "b")
     credentials = home.open()
     inodes = []
@@ -337,7 +337,7 @@ def test_a_success_costs_at_most_one_write_a_minute(home: Home) -> None:
     assert home.stored()["usageStats"]["a"]["lastUsed"] == last
 
 
-def test_a_recovery_is_written_at_once(home: Home) -> None:
+def test_recovery_is_written_at_once(home: Home) -> None:
     home.keys("a", lastGood={"openai": "a"})
     credentials = home.open()
     credentials.mark(pick(credentials, "a"))
@@ -347,7 +347,7 @@ def test_a_recovery_is_written_at_once(home: Home) -> None:
     assert home.stored()["usageStats"]["a"] == {"lastUsed": home.clock.now_ms(), "errorCount": 0}
 
 
-def test_inside_a_loop_marks_are_written_behind_and_all_arrive(home: Home) -> None:
+def test_results_inside_loop_are_written_behind(home: Home) -> None:
     home.keys("a", "b")
 
     async def main() -> None:
@@ -364,7 +364,7 @@ def test_inside_a_loop_marks_are_written_behind_and_all_arrive(home: Home) -> No
     }
 
 
-def test_marks_that_cannot_be_written_hold_all_the_same_and_are_written_later(
+def test_results_that_cannot_be_written_apply_and_are_retried(
     home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     home.keys("a")
@@ -381,7 +381,7 @@ def test_marks_that_cannot_be_written_hold_all_the_same_and_are_written_later(
     assert home.stored()["usageStats"]["a"]["errorCount"] == 1
 
 
-def test_a_profile_that_is_taken_away_meanwhile_stays_away(home: Home) -> None:
+def test_profile_removed_meanwhile_stays_removed(home: Home) -> None:
     home.keys("a", "b")
     credentials = home.open()
     candidate = pick(credentials, "a")
@@ -393,7 +393,7 @@ def test_a_profile_that_is_taken_away_meanwhile_stays_away(home: Home) -> None:
         secret(candidate)
 
 
-def test_a_change_of_the_file_is_seen_at_once(home: Home) -> None:
+def test_file_change_is_seen_at_once(home: Home) -> None:
     home.keys("a")
     credentials = home.open()
     assert offered(credentials) == ["a"]
@@ -402,7 +402,7 @@ def test_a_change_of_the_file_is_seen_at_once(home: Home) -> None:
     assert secret(pick(credentials, "b")) == "sk-b"
 
 
-def test_a_key_kept_in_a_file_is_read_each_time(home: Home) -> None:
+def test_key_in_file_is_read_each_time(home: Home) -> None:
     (home.paths.home / "k").write_text("sk-file\n")
     home.put(profiles={"a": {**key(""), "keyFrom": {"source": "file", "path": "~/k"}}})
     credentials = home.open()
@@ -412,7 +412,7 @@ def test_a_key_kept_in_a_file_is_read_each_time(home: Home) -> None:
         secret(pick(credentials, "a"))
 
 
-def test_a_command_of_the_configuration_is_run_once_in_a_while(home: Home) -> None:
+def test_configured_command_result_is_cached(home: Home) -> None:
     log = home.paths.home / "runs"
     code = f"open({str(log)!r}, 'a').write('x'); print('sk-printed')"
     words = [sys.executable, "-I", "-S", "-c", code]
@@ -437,7 +437,7 @@ def test_a_command_of_the_configuration_is_run_once_in_a_while(home: Home) -> No
     asyncio.run(main())
 
 
-def test_the_files_of_the_original_of_long_ago_are_used(home: Home) -> None:
+def test_legacy_openclaw_files_are_used(home: Home) -> None:
     folder = home.paths.state / "credentials"
     folder.mkdir(parents=True)
     far = home.clock.now_ms() + HOUR_MS
@@ -450,7 +450,7 @@ def test_the_files_of_the_original_of_long_ago_are_used(home: Home) -> None:
     assert offered(home.open()) == []
 
 
-def test_what_is_wrong_with_the_files_is_told(home: Home) -> None:
+def test_file_problems_are_reported(home: Home) -> None:
     home.keys("a")
     home.file().chmod(0o640)
     home.file("ops").parent.mkdir(parents=True)
@@ -461,6 +461,6 @@ def test_what_is_wrong_with_the_files_is_told(home: Home) -> None:
     assert "not a JSON object" in told[0] and "chmod 600" in told[1]
 
 
-def test_a_candidate_made_by_hand_has_no_secret() -> None:
+def test_candidate_built_directly_has_no_secret() -> None:
     with pytest.raises(AuthFailed, match="nobody's"):
         secret(Candidate("x", "openai", "api_key"))

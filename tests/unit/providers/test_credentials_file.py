@@ -89,7 +89,7 @@ def stored(file: ProfileFile) -> Any:
     return json.loads(file.path.read_bytes())
 
 
-def test_every_field_of_the_original_is_read() -> None:
+def test_profile_file_reads_every_openclaw_field() -> None:
     read = parse(ORIGINAL)
     assert read.warnings == ()
     key, token, login = read.profiles.values()
@@ -103,13 +103,13 @@ def test_every_field_of_the_original_is_read() -> None:
     assert read.usage == {("openai:default", ""): Usage(5, 6, 7, "billing", 8, counts, 10)}
 
 
-def test_no_secret_is_in_what_is_printed_of_a_profile() -> None:
+def test_profile_repr_contains_no_secret() -> None:
     shown = repr(parse(ORIGINAL))
     for secret in ("sk-1", "tok-1", "acc-1", "ref-1"):
         assert secret not in shown
 
 
-def test_a_change_keeps_what_nobody_here_knows(file: ProfileFile) -> None:
+def test_profile_update_keeps_unknown_fields(file: ProfileFile) -> None:
     put(file, ORIGINAL)
     usage = Usage(last_used_ms=50)
 
@@ -126,7 +126,7 @@ def test_a_change_keeps_what_nobody_here_knows(file: ProfileFile) -> None:
         assert now[key] == ORIGINAL[key]
 
 
-def test_a_profile_keeps_its_other_fields_until_its_type_changes() -> None:
+def test_profile_keeps_other_fields_until_type_changes() -> None:
     raw = json.loads(json.dumps(ORIGINAL))
     put_profile(raw, "openai:default", {"key": "sk-2"})
     assert raw["profiles"]["openai:default"]["metadata"] == {"region": "eu"}
@@ -135,7 +135,7 @@ def test_a_profile_keeps_its_other_fields_until_its_type_changes() -> None:
     assert raw["profiles"]["openai:default"] == entry
 
 
-def test_what_is_known_of_a_model_stands_under_its_credential_and_goes_when_it_is_nothing() -> None:
+def test_model_usage_stored_under_credential_and_removed_when_empty() -> None:
     raw = json.loads(json.dumps(ORIGINAL))
     put_usage(raw, ("openai:default", "gpt"), Usage(error_count=1, cooldown_until_ms=99))
     read = parse(raw).usage
@@ -145,14 +145,14 @@ def test_what_is_known_of_a_model_stands_under_its_credential_and_goes_when_it_i
     assert ("openai:default", "gpt") not in parse(raw).usage
 
 
-def test_usage_of_a_profile_that_is_gone_is_not_written() -> None:
+def test_usage_of_removed_profile_is_not_written() -> None:
     raw: Raw = {"version": 1, "profiles": {}}
     put_usage(raw, ("gone", ""), Usage(error_count=1))
     put_last_good(raw, "openai", "gone")
     assert raw == {"version": 1, "profiles": {}}
 
 
-def test_an_order_is_set_and_forgotten_under_every_spelling() -> None:
+def test_order_set_and_cleared_under_every_spelling() -> None:
     raw = json.loads(json.dumps(ORIGINAL))
     put_order(raw, "zai", ["b", "a"])
     assert raw["order"] == {"openai": ["openai:default"], "zai": ["b", "a"]}
@@ -161,7 +161,7 @@ def test_an_order_is_set_and_forgotten_under_every_spelling() -> None:
     assert "order" not in raw
 
 
-def test_a_new_secret_begins_afresh() -> None:
+def test_new_secret_resets_usage() -> None:
     raw = json.loads(json.dumps(ORIGINAL))
     forget_usage(raw, "openai:default")
     forget_usage(raw, "never there")
@@ -179,9 +179,7 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("entry", "told"), WRONG)
-def test_a_profile_of_the_wrong_shape_is_told_of_and_left_alone(
-    file: ProfileFile, entry: Any, told: str
-) -> None:
+def test_malformed_profile_is_reported_and_kept(file: ProfileFile, entry: Any, told: str) -> None:
     put(file, {"version": 1, "profiles": {"bad": entry, "good": {**add_fields()}}})
     read = file.read()
     assert list(read.profiles) == ["good"]
@@ -210,7 +208,7 @@ hostile = st.dictionaries(
 
 
 @given(hostile)
-def test_whatever_stands_in_the_file_reading_and_marking_never_fail(raw: Raw) -> None:
+def test_any_file_content_never_fails_reading_or_recording(raw: Raw) -> None:
     parse(raw)
     put_usage(raw, ("a", ""), Usage(error_count=1))
     put_usage(raw, ("a", "m"), Usage(error_count=1))
@@ -225,9 +223,7 @@ BROKEN = ["", "{", '{"a":1}}', "[]", "null", '"x"', "\x00", "[" * 100_000, '{"a"
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
-def test_a_damaged_file_is_told_of_and_set_aside_only_by_a_write(
-    file: ProfileFile, text: str
-) -> None:
+def test_damaged_file_is_reported_and_archived_only_on_write(file: ProfileFile, text: str) -> None:
     put(file, text)
     assert file.read().profiles == {}
     assert "is not a JSON object" in file.read().warnings[0]
@@ -242,7 +238,7 @@ def test_a_damaged_file_is_told_of_and_set_aside_only_by_a_write(
     assert file.path.with_name(f"{FILE}.corrupt.2").read_text() == text
 
 
-def test_profiles_that_are_no_object_are_damage_too(file: ProfileFile) -> None:
+def test_profiles_that_are_no_object_count_as_damage(file: ProfileFile) -> None:
     put(file, {"version": 1, "profiles": ["x"], "kept": 1})
     assert "profiles is not an object" in file.read().warnings[0]
     file.update(add("a"))
@@ -250,19 +246,19 @@ def test_profiles_that_are_no_object_are_damage_too(file: ProfileFile) -> None:
     assert json.loads(file.path.with_name(f"{FILE}.corrupt").read_text())["profiles"] == ["x"]
 
 
-def test_bytes_that_are_no_text_are_damage(file: ProfileFile) -> None:
+def test_undecodable_bytes_count_as_damage(file: ProfileFile) -> None:
     put(file, "")
     file.path.write_bytes(b'{"a": "\xff"}')
     assert "is not a JSON object" in file.read().warnings[0]
 
 
-def test_half_a_surrogate_pair_goes_out_as_it_came_in(file: ProfileFile) -> None:
+def test_lone_surrogates_round_trip(file: ProfileFile) -> None:
     put(file, '{"version": 1, "profiles": {}, "odd": "\\ud800"}')
     file.update(add("a"))
     assert b"\\ud800" in file.path.read_bytes()
 
 
-def test_what_is_nested_deeper_than_can_be_written_leaves_the_file_alone(
+def test_too_deep_nesting_leaves_file_unchanged(
     file: ProfileFile,
 ) -> None:
     def nest(raw: Raw) -> None:
@@ -277,7 +273,7 @@ def test_what_is_nested_deeper_than_can_be_written_leaves_the_file_alone(
     assert stored(file) == ORIGINAL
 
 
-def test_a_file_of_a_newer_version_is_read_and_not_written(file: ProfileFile) -> None:
+def test_newer_version_file_is_read_and_not_written(file: ProfileFile) -> None:
     put(file, {**ORIGINAL, "version": 2})
     assert len(file.read().profiles) == 3
     assert "version" in file.read().warnings[0]
@@ -285,14 +281,14 @@ def test_a_file_of_a_newer_version_is_read_and_not_written(file: ProfileFile) ->
         file.update(add("a"))
 
 
-def test_a_file_without_a_version_gets_one(file: ProfileFile) -> None:
+def test_file_without_version_gets_one(file: ProfileFile) -> None:
     put(file, {"profiles": {}})
     assert file.read().warnings == ()
     file.update(add("a"))
     assert stored(file)["version"] == 1
 
 
-def test_what_is_written_is_its_owners_alone(file: ProfileFile) -> None:
+def test_written_file_is_private(file: ProfileFile) -> None:
     old = os.umask(0)
     try:
         file.update(add("a"))
@@ -304,7 +300,7 @@ def test_what_is_written_is_its_owners_alone(file: ProfileFile) -> None:
         os.umask(old)
 
 
-def test_a_file_others_can_read_is_told_of_until_it_is_written_again(file: ProfileFile) -> None:
+def test_readable_by_others_is_reported_until_rewritten(file: ProfileFile) -> None:
     put(file, ORIGINAL)
     file.path.chmod(0o644)
     assert "chmod 600" in file.read().warnings[0]
@@ -314,7 +310,7 @@ def test_a_file_others_can_read_is_told_of_until_it_is_written_again(file: Profi
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
 
 
-def test_a_linked_file_is_read_and_stays_linked(file: ProfileFile, tmp_path: Path) -> None:
+def test_linked_file_is_read_and_stays_linked(file: ProfileFile, tmp_path: Path) -> None:
     target = tmp_path / "elsewhere" / "keys.json"
     target.parent.mkdir()
     target.write_text(json.dumps(ORIGINAL))
@@ -329,9 +325,7 @@ def test_a_linked_file_is_read_and_stays_linked(file: ProfileFile, tmp_path: Pat
 
 
 @pytest.mark.parametrize("what", ["pipe", "device", "folder", "loop"])
-def test_what_is_no_plain_file_is_neither_waited_for_nor_replaced(
-    file: ProfileFile, what: str
-) -> None:
+def test_special_file_is_neither_read_nor_replaced(file: ProfileFile, what: str) -> None:
     file.path.parent.mkdir(parents=True)
     match what:
         case "pipe":
@@ -348,9 +342,7 @@ def test_what_is_no_plain_file_is_neither_waited_for_nor_replaced(
         file.update(add("a"))
 
 
-def test_a_file_of_another_user_is_not_believed(
-    file: ProfileFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_of_other_user_is_ignored(file: ProfileFile, monkeypatch: pytest.MonkeyPatch) -> None:
     put(file, ORIGINAL)
     if os.geteuid() == 0:
         os.chown(file.path, 4243, -1)
@@ -359,14 +351,14 @@ def test_a_file_of_another_user_is_not_believed(
     assert "another user" in file.read().warnings[0]
 
 
-def test_a_file_too_large_to_be_one_is_not_read(file: ProfileFile) -> None:
+def test_oversized_file_is_not_read(file: ProfileFile) -> None:
     put(file, "")
     with file.path.open("r+b") as opened:
         opened.truncate(5 << 20)
     assert "too large" in file.read().warnings[0]
 
 
-def test_the_file_is_parsed_again_only_after_a_change(file: ProfileFile) -> None:
+def test_file_is_parsed_again_only_after_change(file: ProfileFile) -> None:
     assert file.read() is file.read()
     put(file, ORIGINAL)
     first = file.read()
@@ -378,7 +370,7 @@ def test_the_file_is_parsed_again_only_after_a_change(file: ProfileFile) -> None
     assert len(file.read().profiles) == 4
 
 
-def test_the_forerunners_are_read_until_there_is_a_file_and_carried_over(tmp_path: Path) -> None:
+def test_legacy_files_read_until_new_file_exists(tmp_path: Path) -> None:
     folder, shared = tmp_path / "agent", tmp_path / "credentials"
     folder.mkdir()
     shared.mkdir()
@@ -406,9 +398,7 @@ def test_the_forerunners_are_read_until_there_is_a_file_and_carried_over(tmp_pat
     assert len(file.read().profiles) == 2, "what is taken away does not come back"
 
 
-def test_a_write_that_fails_leaves_the_old_file(
-    file: ProfileFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_write_leaves_old_file(file: ProfileFile, monkeypatch: pytest.MonkeyPatch) -> None:
     put(file, ORIGINAL)
 
     def full(descriptor: int) -> None:
@@ -421,14 +411,14 @@ def test_a_write_that_fails_leaves_the_old_file(
     assert sorted(p.name for p in file.path.parent.iterdir()) == [".auth-profiles.lock", FILE]
 
 
-def test_a_temporary_file_of_a_process_that_died_is_no_hindrance(file: ProfileFile) -> None:
+def test_leftover_temporary_file_is_no_obstacle(file: ProfileFile) -> None:
     put(file, ORIGINAL)
     (file.path.parent / f".{FILE}.tmp").write_text("half")
     file.update(add("a"))
     assert not (file.path.parent / f".{FILE}.tmp").exists()
 
 
-def test_whoever_waits_too_long_for_the_lock_is_told(file: ProfileFile) -> None:
+def test_lock_timeout_is_reported(file: ProfileFile) -> None:
     with (
         file.locked(),
         pytest.raises(Conflict, match="locked"),
@@ -445,7 +435,7 @@ def _add_many(path: Path, name: str) -> None:
         file.update(add(f"{name}:{at}"))
 
 
-def test_what_several_processes_add_is_all_there(file: ProfileFile) -> None:
+def test_concurrent_processes_lose_no_profile(file: ProfileFile) -> None:
     spawn = multiprocessing.get_context("spawn")
     processes = [spawn.Process(target=_add_many, args=(file.path, n)) for n in ("a", "b", "c")]
     for each in processes:

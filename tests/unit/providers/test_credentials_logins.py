@@ -62,7 +62,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return made
 
 
-def test_a_login_made_anew_meanwhile_is_not_overwritten(stage: Stage) -> None:
+def test_refresh_does_not_overwrite_newer_login(stage: Stage) -> None:
     def renew() -> Tokens:
         stage.put(**{**ENTRY, "access": "theirs", "refresh": "r-9"})
         return Tokens("new", "r-2", START_MS + 3_600_000)
@@ -72,7 +72,7 @@ def test_a_login_made_anew_meanwhile_is_not_overwritten(stage: Stage) -> None:
     assert (stage.stored["a"]["access"], stage.stored["a"]["refresh"]) == ("theirs", "r-9")
 
 
-def test_a_login_taken_away_meanwhile_stays_away(stage: Stage) -> None:
+def test_refresh_does_not_restore_removed_login(stage: Stage) -> None:
     def renew() -> Tokens:
         stage.put()
         return Tokens("new", "r-2", START_MS + 3_600_000)
@@ -82,7 +82,7 @@ def test_a_login_taken_away_meanwhile_stays_away(stage: Stage) -> None:
     assert stage.stored == {}
 
 
-def test_a_token_is_renewed_a_minute_early_and_not_before(stage: Stage) -> None:
+def test_token_is_refreshed_a_minute_early(stage: Stage) -> None:
     stage.put(**{**ENTRY, "expires": START_MS + 61_000})
     assert stage.access() == "old"
     stage.put(**{**ENTRY, "expires": START_MS + 59_000})
@@ -91,7 +91,7 @@ def test_a_token_is_renewed_a_minute_early_and_not_before(stage: Stage) -> None:
     assert stage.access() == "old", "nobody knows that it ran out"
 
 
-def test_a_service_that_renews_to_the_same_token_is_not_asked_again_and_again(
+def test_refresh_returning_same_token_is_not_repeated(
     stage: Stage,
 ) -> None:
     stage.put(**{**ENTRY, "expires": START_MS + 3_600_000})
@@ -102,7 +102,7 @@ def test_a_service_that_renews_to_the_same_token_is_not_asked_again_and_again(
     assert stage.asked == ["r-1"]
 
 
-def test_a_failure_to_renew_leaves_the_file_as_it_is(stage: Stage) -> None:
+def test_failed_refresh_leaves_file_unchanged(stage: Stage) -> None:
     def renew() -> Tokens:
         raise Unreachable("no network")
 
@@ -112,7 +112,7 @@ def test_a_failure_to_renew_leaves_the_file_as_it_is(stage: Stage) -> None:
     assert stage.stored == {"a": ENTRY}
 
 
-def test_a_process_that_renews_for_too_long_is_not_waited_for(
+def test_refresh_lock_held_too_long_is_not_waited_for(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logins, "RENEW_WAIT_S", 0.01)
@@ -120,7 +120,7 @@ def test_a_process_that_renews_for_too_long_is_not_waited_for(
         stage.access()
 
 
-def test_where_nothing_can_be_written_nothing_is_renewed(stage: Stage) -> None:
+def test_read_only_state_is_not_refreshed(stage: Stage) -> None:
     """The lock comes first: a refresh token that cannot be kept is not used up."""
     profile = stage.file.read().profiles["a"]
     stage.file.path.unlink()
@@ -132,7 +132,7 @@ def test_where_nothing_can_be_written_nothing_is_renewed(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("missing", ["refresh", "clientId", "tokenUrl"])
-def test_what_is_missing_for_a_renewal_is_told(stage: Stage, missing: str) -> None:
+def test_refresh_missing_fields_are_reported(stage: Stage, missing: str) -> None:
     stage.put(**{**ENTRY, missing: None})
     with pytest.raises(AuthFailed, match="cannot be renewed") as caught:
         stage.access()
@@ -140,7 +140,7 @@ def test_what_is_missing_for_a_renewal_is_told(stage: Stage, missing: str) -> No
     assert stage.asked == []
 
 
-def test_the_configuration_completes_what_a_profile_lacks(stage: Stage) -> None:
+def test_config_completes_missing_profile_fields(stage: Stage) -> None:
     stage.put(**{**ENTRY, "clientId": None, "tokenUrl": None})
     client = LoginClient.model_validate({"clientId": "c", "tokenUrl": "https://example.com/t"})
     stage.logins = Logins({"Acme": client}, FakeClock())

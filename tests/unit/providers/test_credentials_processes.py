@@ -33,7 +33,7 @@ def _mark_many(home: Path, own: str) -> None:
     asyncio.run(main())
 
 
-def test_what_several_processes_mark_adds_up(tmp_path: Path) -> None:
+def test_results_of_several_processes_add_up(tmp_path: Path) -> None:
     file = Paths.find({}, tmp_path).agent_dir("main") / FILE
     file.parent.mkdir(parents=True)
     ids = ["all", "a", "b", "c", "good-a", "good-b", "good-c"]

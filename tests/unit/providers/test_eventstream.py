@@ -31,13 +31,11 @@ def read(data: bytes, cuts: list[int]) -> list[Frame]:
 
 
 @given(st.lists(frames, max_size=5).map(b"".join), st.lists(st.integers(0, 9999), max_size=20))
-def test_however_the_bytes_are_cut_the_frames_are_those_that_botocore_reads(
-    data: bytes, cuts: list[int]
-) -> None:
+def test_frames_in_any_split_match_botocore(data: bytes, cuts: list[int]) -> None:
     assert read(data, cuts) == as_botocore_reads(data)
 
 
-def test_one_byte_at_a_time_gives_the_same_frames() -> None:
+def test_frames_byte_by_byte_are_equal() -> None:
     data = event("messageStart", role="assistant") + event("contentBlockDelta", delta={"text": "é"})
     reader = FrameReader()
     got = [one for at in range(len(data)) for one in reader.feed(data[at : at + 1])]
@@ -45,7 +43,7 @@ def test_one_byte_at_a_time_gives_the_same_frames() -> None:
 
 
 @given(frames, st.integers(0, 200), st.integers(1, 255))
-def test_a_wrong_bit_is_noticed(data: bytes, place: int, bits: int) -> None:
+def test_flipped_bit_raises_frame_error(data: bytes, place: int, bits: int) -> None:
     spoiled = bytearray(data)
     spoiled[place % len(data)] ^= bits
     try:
@@ -56,7 +54,7 @@ def test_a_wrong_bit_is_noticed(data: bytes, place: int, bits: int) -> None:
 
 
 @given(st.binary(max_size=100))
-def test_any_bytes_are_frames_or_an_error(data: bytes) -> None:
+def test_any_bytes_are_frames_or_frame_error(data: bytes) -> None:
     try:
         ours: list[Frame] | None = read(data, [])
     except BadFrame:
@@ -74,7 +72,7 @@ def framed(headers: bytes, payload: bytes = b"{}") -> bytes:
     return data + struct.pack("!I", crc32(data))
 
 
-def test_headers_of_every_type_are_passed_over_and_text_is_kept() -> None:
+def test_header_types_are_skipped_and_text_kept() -> None:
     raw = b"".join(
         b"\x01%c%c%b" % (letter, kind, value)
         for letter, kind, value in [
@@ -98,19 +96,19 @@ def test_headers_of_every_type_are_passed_over_and_text_is_kept() -> None:
     "raw",
     [b"\x05ab", b"\x01a", b"\x01a\x07\0", b"\x01a\x07\0\x05hi", b"\x01a\x63", b"\x01\xff\x00"],
 )
-def test_headers_that_cannot_be_read_are_an_error(raw: bytes) -> None:
+def test_unreadable_headers_raise_frame_error(raw: bytes) -> None:
     with pytest.raises(BadFrame):
         FrameReader().feed(framed(raw))
 
 
 @pytest.mark.parametrize("size", [0, 15, MAX_FRAME_BYTES + 1, 2**32 - 1])
-def test_a_frame_of_an_impossible_size_is_refused_before_it_is_held(size: int) -> None:
+def test_impossible_frame_size_is_refused_before_buffering(size: int) -> None:
     lengths = struct.pack("!II", size, 0)
     with pytest.raises(BadFrame):
         FrameReader().feed(lengths + struct.pack("!I", crc32(lengths)))
 
 
-def test_a_large_frame_in_small_pieces_costs_no_more_than_its_size() -> None:
+def test_large_frame_in_small_pieces_costs_linear_time() -> None:
     data = frame({":event-type": "x"}, b"x" * 4_000_000)
     reader = FrameReader()
     start = time.process_time()
@@ -119,7 +117,7 @@ def test_a_large_frame_in_small_pieces_costs_no_more_than_its_size() -> None:
     assert time.process_time() - start < 1
 
 
-def test_headers_that_never_repeat_do_not_pile_up() -> None:
+def test_header_cache_is_bounded() -> None:
     reader = FrameReader()
     for n in range(1000):
         reader.feed(frame({"n": str(n)}, b""))

@@ -62,9 +62,7 @@ def told(message: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "body", [b"", b"<html><title>Oh no</title></html>", b"{}", b"\xff{", b"[]"]
 )
-def test_a_status_alone_decides_the_class(
-    status: int, kind: type[ProviderError], body: bytes
-) -> None:
+def test_status_alone_decides_class(status: int, kind: type[ProviderError], body: bytes) -> None:
     error = by_http(status, body)
     assert type(error) is kind
     assert error.status == status
@@ -159,7 +157,7 @@ OVERFLOWS = [
 
 
 @pytest.mark.parametrize(("status", "words"), OVERFLOWS, ids=[w[:40] for _, w in OVERFLOWS])
-def test_every_known_wording_of_an_overflow_is_one(status: int, words: str) -> None:
+def test_overflow_wordings_raise_context_overflow(status: int, words: str) -> None:
     for body in (told(words), {"error": words}, {"detail": words}, {"message": words}):
         assert type(by_http(status, body)) is ContextOverflow
     assert type(error_of(SUBJECT, problem_in(told(words)), midway=True)) is ContextOverflow
@@ -200,9 +198,7 @@ def test_every_known_wording_of_an_overflow_is_one(status: int, words: str) -> N
         (500, told("moderation service crashed"), Overloaded),
     ],
 )  # fmt: skip
-def test_codes_and_words_refine_the_status(
-    status: int, body: Any, kind: type[ProviderError]
-) -> None:
+def test_codes_and_words_refine_status(status: int, body: Any, kind: type[ProviderError]) -> None:
     assert type(by_http(status, body)) is kind
 
 
@@ -224,9 +220,7 @@ def test_codes_and_words_refine_the_status(
             "raw": "prompt is too long: 300000 tokens > 200000 maximum"}}}, ContextOverflow),
     ],
 )  # fmt: skip
-def test_an_error_inside_a_stream_is_classified_the_same_way(
-    body: Any, kind: type[ProviderError]
-) -> None:
+def test_stream_error_is_classified_like_response(body: Any, kind: type[ProviderError]) -> None:
     error = error_of(SUBJECT, problem_in(body), midway=True)
     assert type(error) is kind
     assert error.fix
@@ -249,7 +243,7 @@ def test_an_error_inside_a_stream_is_classified_the_same_way(
         ({}, None),
     ],
 )
-def test_how_long_to_wait_is_read_from_seconds_milliseconds_or_a_date(
+def test_retry_after_reads_seconds_milliseconds_or_date(
     headers: dict[str, str], seconds: float | None
 ) -> None:
     assert wait_s(headers, NOW_MS) == seconds
@@ -258,14 +252,14 @@ def test_how_long_to_wait_is_read_from_seconds_milliseconds_or_a_date(
     assert error.after_s == seconds
 
 
-def test_a_key_that_a_vendor_repeats_is_not_repeated_by_us() -> None:
+def test_key_in_vendor_message_is_masked() -> None:
     error = by_http(401, told("Incorrect API key provided: sk-very-secret-key. Check it."))
     assert "sk-very-secret-key" not in str(error)
     assert "***" in error.message
     assert "sk-very-secret-key" not in repr(SUBJECT)
 
 
-def test_a_message_is_one_bounded_line_without_hidden_characters() -> None:
+def test_message_is_one_bounded_visible_line() -> None:
     error = by_http(400, told("a\r\nb\x1b[31m\u202e" + "x" * 10_000))
     assert len(error.message) < 400
     assert "\n" not in error.message
@@ -273,7 +267,7 @@ def test_a_message_is_one_bounded_line_without_hidden_characters() -> None:
     assert "\u202e" not in error.message
 
 
-def test_a_web_page_is_told_by_its_title() -> None:
+def test_html_body_is_described_by_title() -> None:
     page = b"<!DOCTYPE html><html><head><title>502 Bad\nGateway</title></head>..."
     assert "a web page: 502 Bad Gateway" in by_http(502, page).message
 
@@ -295,13 +289,13 @@ json_values = st.recursive(
 
 
 @given(json_values, st.integers(400, 599))
-def test_whatever_a_body_holds_there_is_an_error_for_it(body: Any, status: int) -> None:
+def test_any_body_yields_an_error(body: Any, status: int) -> None:
     raw = json.dumps(body).encode()
     assert isinstance(refused(SUBJECT, status, raw, {}, NOW_MS), ProviderError)
     assert isinstance(error_of(SUBJECT, problem_in(body), midway=True), ProviderError)
 
 
-def test_hostile_bodies_are_classified_in_no_time() -> None:
+def test_hostile_bodies_are_classified_quickly() -> None:
     start = time.process_time()
     for word in ("exceed ", "image ", "request too large for ", "context ", "input tokens ", "a"):
         by_http(400, told(word * 10_000))
@@ -325,16 +319,14 @@ def test_hostile_bodies_are_classified_in_no_time() -> None:
         ("temperature is not supported with this model", BadRequest),
     ],
 )
-def test_a_model_that_does_not_think_like_that_says_so_in_many_ways(
-    words: str, kind: type[ProviderError]
-) -> None:
+def test_thinking_refusals_are_recognised(words: str, kind: type[ProviderError]) -> None:
     told_midway = problem_in(told(words, type="invalid_request_error"))
     assert type(by_http(400, told(words))) is kind
     assert type(error_of(SUBJECT, told_midway, midway=True)) is kind
     assert type(by_http(401, told(words))) is AuthFailed
 
 
-def test_the_minutes_limit_is_not_the_window_and_a_months_limit_is_not_the_minutes() -> None:
+def test_minute_window_and_month_limits_are_distinguished() -> None:
     words = "Number of input tokens has exceeded your per-minute rate limit"
     limit = told(words, type="rate_limit_error")
     assert type(by_http(429, limit)) is RateLimited

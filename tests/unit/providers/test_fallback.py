@@ -70,7 +70,7 @@ def retried(pieces: Iterable[Delta | Message]) -> list[tuple[str, str, float]]:
     return [(p.model, p.reason, p.wait_s) for p in pieces if isinstance(p, Retried)]
 
 
-def test_the_first_way_that_answers_is_the_only_one_asked() -> None:
+def test_fallback_first_working_target_is_the_only_one_called() -> None:
     road = Road().add("a", say("one")).add("b", say("two"))
     assert answer(road.ask()) == "one"
     assert road.providers[1].requests == [] and road.marks == [("a", "good")]
@@ -79,7 +79,7 @@ def test_the_first_way_that_answers_is_the_only_one_asked() -> None:
 @pytest.mark.parametrize(
     "error", [AuthFailed("no"), BillingFailed("no"), RateLimited("no", after_s=5)]
 )
-def test_a_refused_credential_is_marked_and_the_next_is_tried_at_once(error: ProviderError) -> None:
+def test_fallback_refused_credential_recorded_and_next_tried(error: ProviderError) -> None:
     road = Road().add("a", error).add("b", say("two"))
     pieces = road.ask()
     assert answer(pieces) == "two"
@@ -87,7 +87,7 @@ def test_a_refused_credential_is_marked_and_the_next_is_tried_at_once(error: Pro
     assert road.marks == [("a", error.code), ("b", "good")]
 
 
-def test_a_busy_service_is_tried_again_with_growing_pauses_and_then_left() -> None:
+def test_fallback_overloaded_target_backs_off_then_tries_next() -> None:
     road = Road().add("a", *[Overloaded("busy")] * 3).add("b", say("two"))
     pieces = road.ask()
     assert answer(pieces) == "two"
@@ -95,13 +95,13 @@ def test_a_busy_service_is_tried_again_with_growing_pauses_and_then_left() -> No
     assert len(road.providers[0].requests) == 3
 
 
-def test_the_last_way_waits_as_long_as_the_service_asks() -> None:
+def test_fallback_last_target_waits_as_long_as_requested() -> None:
     road = Road().add("a", RateLimited("slow down", after_s=7.0), say("late"))
     pieces = road.ask()
     assert answer(pieces) == "late" and retried(pieces) == [("a", "provider.rate_limited", 7.0)]
 
 
-def test_a_rest_longer_than_a_minute_is_reported_not_waited_for() -> None:
+def test_fallback_wait_over_a_minute_raises() -> None:
     road = Road().add("a", RateLimited("tomorrow", after_s=3600))
     with pytest.raises(RateLimited):
         road.ask()
@@ -109,26 +109,26 @@ def test_a_rest_longer_than_a_minute_is_reported_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("error", [BadRequest("bad", status=400), ContextOverflow("too long")])
-def test_what_is_wrong_everywhere_stops_at_once(error: ProviderError) -> None:
+def test_fallback_error_common_to_all_targets_stops(error: ProviderError) -> None:
     road = Road().add("a", error).add("b", say("two"))
     with pytest.raises(type(error)):
         road.ask()
     assert road.providers[1].requests == []
 
 
-def test_a_model_that_a_service_does_not_have_is_looked_for_elsewhere() -> None:
+def test_fallback_missing_model_tries_next_target() -> None:
     road = Road().add("a", BadRequest("no such model", status=404)).add("b", say("two"))
     assert answer(road.ask()) == "two"
 
 
-def test_when_every_way_fails_each_is_named() -> None:
+def test_fallback_all_failed_error_names_each() -> None:
     road = Road().add("a", AuthFailed("key a")).add("b", AuthFailed("key b", fix="mend b"))
     with pytest.raises(AllFailed, match="key a; key b") as failed:
         road.ask()
     assert failed.value.fix == "mend b" and len(failed.value.tried) == 2
 
 
-def test_words_of_a_broken_attempt_are_declared_void() -> None:
+def test_fallback_text_of_failed_attempt_is_void() -> None:
     class Torn(ScriptedProvider):
         async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
             yield TextDelta("half a sen")
@@ -147,7 +147,7 @@ def test_words_of_a_broken_attempt_are_declared_void() -> None:
     assert kinds == ["TextDelta", "Retried"] * 3 + ["TextDelta", "Message"]
 
 
-def test_thinking_is_lowered_until_the_model_takes_it() -> None:
+def test_fallback_refused_thinking_is_lowered() -> None:
     refused = ThinkingRefused("not that hard", status=400)
     road = Road().add("a", refused, refused, say("ok"))
     pieces = road.ask(Request("x", "", (user("hi"),), thinking="high"))
@@ -156,13 +156,13 @@ def test_thinking_is_lowered_until_the_model_takes_it() -> None:
     assert road.marks == [("a", "good")]
 
 
-def test_a_model_that_cannot_think_is_not_asked_to() -> None:
+def test_fallback_non_reasoning_model_gets_no_thinking() -> None:
     road = Road().add("a", say("ok"), reasoning=False)
     road.ask(Request("x", "", (user("hi"),), thinking="high"))
     assert road.providers[0].requests[0].thinking == "off"
 
 
-def test_stopping_is_never_taken_for_a_failure() -> None:
+def test_fallback_cancel_is_not_a_failure() -> None:
     road = Road().add("a", Hang()).add("b", say("two"))
 
     async def main() -> None:
@@ -179,7 +179,7 @@ def test_stopping_is_never_taken_for_a_failure() -> None:
     assert road.marks == [] and road.providers[1].requests == []
 
 
-def test_a_silent_model_has_a_deadline_of_its_own() -> None:
+def test_fallback_silent_model_has_own_deadline() -> None:
     class Silent(ScriptedProvider):
         async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
             await asyncio.Event().wait()

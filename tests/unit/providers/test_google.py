@@ -123,7 +123,7 @@ def body_of(request: Request, *models: Model, **settings: Any) -> dict[str, Any]
 # What is sent
 
 
-def test_a_request_holds_system_contents_tools_and_limits() -> None:
+def test_request_body_has_system_contents_tools_and_limits() -> None:
     body = body_of(asked(system="Be brief.", tools=(READ,), max_tokens=50))
     assert body == {
         "systemInstruction": {"parts": [{"text": "Be brief."}]},
@@ -157,14 +157,14 @@ def test_a_request_holds_system_contents_tools_and_limits() -> None:
         ("模型", "models/%E6%A8%A1%E5%9E%8B"),
     ],
 )
-def test_the_model_is_in_the_path_and_the_key_in_a_header(model: str, path: str) -> None:
+def test_request_model_in_path_and_key_in_header(model: str, path: str) -> None:
     request = received(asked(model=model))
     assert request.path == f"/v1/{path}:streamGenerateContent?alt=sse"
     assert request.headers["x-goog-api-key"] == KEY
     assert "authorization" not in request.headers
 
 
-def test_the_key_goes_where_the_configuration_says() -> None:
+def test_request_auth_header_setting_places_key() -> None:
     bearer = received(HELLO, auth_header=True).headers
     assert bearer["authorization"] == f"Bearer {KEY}"
     assert "x-goog-api-key" not in bearer
@@ -173,7 +173,7 @@ def test_the_key_goes_where_the_configuration_says() -> None:
     assert own["x-model"] == "yes"
 
 
-def test_a_query_in_the_base_url_is_kept_beside_ours() -> None:
+def test_request_query_in_base_url_is_kept() -> None:
     async def main() -> str:
         async with ModelServer() as server:
             provider = google.create(google.Settings("mock", f"{server.url}/?tenant=a"))
@@ -203,14 +203,14 @@ def test_a_query_in_the_base_url_is_kept_beside_ours() -> None:
         (Model("mock", "mine", reasoning=True), "off", None),
     ],
 )
-def test_thinking_is_asked_for_where_a_model_thinks(
+def test_request_thinking_for_reasoning_model(
     model: Model, thinking: Any, sent: dict[str, Any] | None
 ) -> None:
     body = body_of(asked(model=model.id, thinking=thinking), model)
     assert body.get("generationConfig", {}).get("thinkingConfig") == sent
 
 
-def test_params_come_last_and_null_takes_a_field_away() -> None:
+def test_request_params_override_fields_and_null_removes_them() -> None:
     safety = [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}]
     params = {
         "temperature": 0.2,
@@ -231,14 +231,14 @@ def test_params_come_last_and_null_takes_a_field_away() -> None:
     }
 
 
-def test_tools_of_the_callers_own_stand_in_for_ours() -> None:
+def test_request_own_tools_param_replaces_tools() -> None:
     search: list[Any] = [{"googleSearch": {}}]
     assert body_of(asked(tools=(READ,), params={"tools": search}))["tools"] == search
     assert "tools" not in body_of(asked(tools=(READ,), params={"tools": None}))
     assert "tools" not in body_of(asked(tools=(READ,)), Model("mock", "m", calls_tools=False))
 
 
-def test_a_large_request_arrives_whole() -> None:
+def test_large_request_arrives_complete() -> None:
     text = "🦞 " * 500_000
     body = body_of(asked(messages=(user(text),)))
     assert body["contents"][0]["parts"][0]["text"] == text
@@ -247,7 +247,7 @@ def test_a_large_request_arrives_whole() -> None:
 # What comes back
 
 
-def test_usage_and_cost_are_counted() -> None:
+def test_answer_usage_and_cost_are_counted() -> None:
     price = Price(input=1.0, output=2.0, cache_read=0.5)
     message = message_of(
         Say("x"), Tokens(1000, 100, 600, 40), models=(Model("mock", "m", price=price),)
@@ -260,13 +260,13 @@ def test_usage_and_cost_are_counted() -> None:
 
 
 @pytest.mark.parametrize("reason", ["stop", "length"])
-def test_the_stop_reason_is_kept(reason: Any) -> None:
+def test_answer_stop_reason_is_mapped(reason: Any) -> None:
     message = message_of(Say("x"), Stop(reason))
     assert message.origin is not None
     assert message.origin.stop == reason
 
 
-def test_a_signed_call_and_its_result_go_back_as_they_came() -> None:
+def test_signed_call_and_result_are_replayed() -> None:
     spec = ToolSpec("my files:read", "Read.", {"properties": {"path": {"type": "string"}}})
     request = Request("gemini-3-flash", "", (user("go"),), (spec,))
 
@@ -317,14 +317,14 @@ def test_a_signed_call_and_its_result_go_back_as_they_came() -> None:
         Shape(content_type=""),
     ],
 )
-def test_the_bytes_may_come_in_any_shape(shape: Shape) -> None:
+def test_answer_in_any_byte_split_is_read(shape: Shape) -> None:
     steps = (Think("Hmm é"), Say(["Grüße ", "🦞", "!"]), CallTools(Call("read", {"p": "ü"})))
     message = message_of(*steps, Comments(times=3), shape)
     assert (message.thinking, message.text) == ("Hmm é", "Grüße 🦞!")
     assert [c.args for c in message.calls] == [{"p": "ü"}]
 
 
-def test_a_cut_after_the_end_takes_nothing_away() -> None:
+def test_stream_cut_after_end_keeps_answer() -> None:
     chunk = (
         b'data: {"candidates":[{"content":{"parts":[{"text":"hi"}]},"finishReason":"STOP"}]}\n\n'
     )
@@ -332,14 +332,14 @@ def test_a_cut_after_the_end_takes_nothing_away() -> None:
     assert message_of(Raw(chunk), Hold(), idle_s=0.05).text == "hi"
 
 
-def test_an_empty_answer_is_an_answer() -> None:
+def test_empty_answer_is_returned() -> None:
     message = message_of()
     assert message.parts == ()
     assert message.origin is not None
     assert message.origin.stop == "stop"
 
 
-def test_the_first_text_is_passed_on_before_the_rest_is_there() -> None:
+def test_stream_first_text_yielded_before_rest_arrives() -> None:
     async def scene(provider: google.Google, server: ModelServer) -> None:
         gate = asyncio.Event()
         server.script([Say("first"), Gate(gate), Say(" second")])
@@ -389,23 +389,23 @@ def test_the_first_text_is_passed_on_before_the_rest_is_there() -> None:
         ([Say("a"), Shape(content_type="text/html")], BadRequest),
     ],
 )
-def test_each_fault_has_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
+def test_stream_fault_raises_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
     assert type(error_of(*steps)) is kind
 
 
-def test_a_rate_limit_says_how_long_to_wait() -> None:
+def test_rate_limit_error_has_retry_after() -> None:
     error = error_of(Fail(429, retry_after="2.5"))
     assert isinstance(error, RateLimited)
     assert error.after_s == 2.5
 
 
-def test_a_silent_server_is_given_up_on_before_and_after_it_began() -> None:
+def test_silent_server_times_out_before_and_after_first_byte() -> None:
     for steps in ([Hold()], [Say("a"), Hold()], [Comments(times=3), Hold()]):
         error = error_of(*steps, idle_s=0.05)
         assert type(error) is ProviderTimeout
 
 
-def test_keep_alives_hold_off_the_idle_limit_but_not_the_callers_deadline() -> None:
+def test_keep_alives_extend_idle_limit_not_deadline() -> None:
     async def scene(provider: google.Google, server: ModelServer) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
@@ -416,7 +416,7 @@ def test_keep_alives_hold_off_the_idle_limit_but_not_the_callers_deadline() -> N
     served(scene, [Comments(every_s=0.01)], idle_s=0.1)
 
 
-def test_a_line_without_end_costs_bounded_memory() -> None:
+def test_endless_line_uses_bounded_memory() -> None:
     async def scene(provider: google.Google, server: ModelServer) -> int:
         await answer(provider)  # everything is imported and connected
         server.script([LongLine(50 * 1024 * 1024)])
@@ -431,13 +431,13 @@ def test_a_line_without_end_costs_bounded_memory() -> None:
 
 
 @pytest.mark.parametrize("url", ["not a url", "", "http://[::1", "http://127.0.0.1:1/v1beta"])
-def test_a_wrong_address_is_unreachable_and_named(url: str) -> None:
+def test_invalid_address_raises_unreachable(url: str) -> None:
     with pytest.raises(Unreachable) as caught:
         asyncio.run(answer(google.create(google.Settings("mock", url, connect_s=5))))
     assert caught.value.fix
 
 
-def test_neither_key_nor_request_is_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_key_and_request_never_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     error_of(Fail(400, message=f"bad key {KEY}"))
     message_of(Say("x"), request=asked(messages=(user("a private question"),)))
@@ -447,7 +447,7 @@ def test_neither_key_nor_request_is_shown_or_logged(caplog: pytest.LogCaptureFix
         assert secret not in shown
 
 
-def test_importing_and_making_a_provider_loads_no_http_library() -> None:
+def test_provider_creation_imports_no_http_library() -> None:
     code = (
         "import sys; from homarus.providers import google;"
         "google.create(google.Settings('x', 'https://api.example/v1beta', 'k'));"
@@ -467,7 +467,7 @@ def connected(config: dict[str, Any], model: str = "google/gemini-3-flash-previe
     return first_of(model, made, {"GEMINI_API_KEY": KEY})[0]
 
 
-def test_google_speaks_its_own_wire_at_its_own_address() -> None:
+def test_google_vendor_uses_own_api_and_address() -> None:
     provider = connected({})
     assert isinstance(provider, google.Google)
     assert provider._settings.base_url == "https://generativelanguage.googleapis.com/v1beta"
@@ -478,14 +478,14 @@ def test_google_speaks_its_own_wire_at_its_own_address() -> None:
     assert bare._settings.base_url == "https://generativelanguage.googleapis.com/v1beta"
 
 
-def test_googles_openai_address_is_asked_in_openais_dialect() -> None:
+def test_google_openai_address_uses_chat_api() -> None:
     url = "https://generativelanguage.googleapis.com/v1beta/openai/"
     assert isinstance(connected({"google": {"baseUrl": url}}), openai.OpenAI)
     told = {"google": {"baseUrl": url, "api": "google-generative-ai"}}
     assert isinstance(connected(told), google.Google)
 
 
-def test_any_provider_may_say_that_it_speaks_this_wire() -> None:
+def test_any_provider_may_declare_gemini_api() -> None:
     entry = {"baseUrl": "http://10.0.0.1/v1beta", "api": "google-generative-ai"}
     provider = connected({"mine": {**entry, "models": [{"id": "x"}]}}, "mine/x")
     assert isinstance(provider, google.Google)

@@ -34,7 +34,7 @@ def parts_of(*parts: Any) -> tuple[Part, ...]:
     return together
 
 
-def test_words_are_put_together_and_reasoning_apart_in_their_order() -> None:
+def test_text_joined_and_reasoning_separated_in_order() -> None:
     got = parts_of(
         {"text": "Hm", "thought": True},
         {"text": "m.", "thought": True},
@@ -48,7 +48,7 @@ def test_words_are_put_together_and_reasoning_apart_in_their_order() -> None:
     assert deltas == [ThinkingDelta("t"), TextDelta("x")]
 
 
-def test_a_signature_stays_with_its_part_and_ends_it() -> None:
+def test_signature_stays_with_part_and_ends_it() -> None:
     assert parts_of({"text": "a"}, {"text": "b", "thoughtSignature": "s1"}, {"text": "c"}) == (
         Text("ab", "s1"),
         Text("c"),
@@ -60,7 +60,7 @@ def test_a_signature_stays_with_its_part_and_ends_it() -> None:
     )
 
 
-def test_calls_come_whole_with_id_signature_and_the_tools_own_name() -> None:
+def test_calls_have_id_signature_and_tool_name() -> None:
     call = {"functionCall": {"name": "_a_b_1", "args": {"x": 1}, "id": "i1"}}
     reply, deltas = read(
         chunk({"text": "Now "}, {**call, "thoughtSignature": "s"}, {"text": "there"}),
@@ -75,7 +75,7 @@ def test_calls_come_whole_with_id_signature_and_the_tools_own_name() -> None:
     assert reply.stop() == "toolUse"
 
 
-def test_a_call_without_an_id_or_with_anothers_gets_its_own() -> None:
+def test_call_without_or_with_repeated_id_gets_unique_id() -> None:
     one = {"functionCall": {"name": "t", "id": "same"}}
     reply, _ = read(chunk(one, one, {"functionCall": {"name": "t"}}))
     ids = [part.id for part in reply.message_parts() if isinstance(part, ToolCall)]
@@ -88,7 +88,7 @@ def test_a_call_without_an_id_or_with_anothers_gets_its_own() -> None:
     ("args", "given", "broken"),
     [(None, {}, ""), ({}, {}, ""), ("{oops", {}, "{oops"), ([1], {}, "[1]"), (0, {}, "0")],
 )
-def test_arguments_that_are_no_object_are_kept_as_broken(
+def test_arguments_not_an_object_kept_as_broken(
     args: Any, given: dict[str, Any], broken: str
 ) -> None:
     (call,) = parts_of({"functionCall": {"name": "t", "args": args}})
@@ -96,7 +96,7 @@ def test_arguments_that_are_no_object_are_kept_as_broken(
     assert (call.args, call.broken) == (given, broken)
 
 
-def test_pictures_are_kept_and_other_things_passed_over() -> None:
+def test_pictures_kept_and_other_parts_ignored() -> None:
     inline = {"mimeType": "image/png", "data": "aGk="}
     assert parts_of(
         {"inlineData": {**inline}, "thought": True},
@@ -109,7 +109,7 @@ def test_pictures_are_kept_and_other_things_passed_over() -> None:
     ) == (Image("aGk=", "image/png"),)
 
 
-def test_only_the_first_of_several_answers_is_read() -> None:
+def test_only_first_candidate_is_read() -> None:
     reply, deltas = read(chunk({"text": "b"}, index=1, finishReason="STOP"), chunk({"text": "a"}))
     assert deltas == [TextDelta("a")]
     assert reply.finish == ""
@@ -118,7 +118,7 @@ def test_only_the_first_of_several_answers_is_read() -> None:
 @pytest.mark.parametrize(
     ("finish", "stop"), [("STOP", "stop"), ("MAX_TOKENS", "length"), ("CONTINUATION", "length")]
 )
-def test_the_end_in_our_words(finish: str, stop: str) -> None:
+def test_finish_reason_maps_to_stop(finish: str, stop: str) -> None:
     reply, _ = read(chunk({"text": "a"}, finishReason=finish, finishMessage="so"))
     assert (reply.finish, reply.why, reply.stop()) == (finish, "so", stop)
 
@@ -146,14 +146,14 @@ def test_the_end_in_our_words(finish: str, stop: str) -> None:
         (None, Usage()),
     ],
 )
-def test_tokens_are_counted_apart(raw: Any, want: Usage) -> None:
+def test_usage_counts_tokens_apart(raw: Any, want: Usage) -> None:
     reply, _ = read({"usageMetadata": {"promptTokenCount": 1}}, {"usageMetadata": raw})
     if raw is None:
         want = Usage(1)  # a chunk without usage takes none away
     assert reply.usage(Price()) == want
 
 
-def test_what_it_cost() -> None:
+def test_usage_cost_follows_price() -> None:
     raw = {
         "promptTokenCount": 1000,
         "cachedContentTokenCount": 600,
@@ -177,7 +177,7 @@ def test_what_it_cost() -> None:
         chunk({"inlineData": 5}),
     ],
 )
-def test_a_chunk_that_is_none_is_malformed(bad: dict[str, Any]) -> None:
+def test_invalid_chunk_raises_malformed(bad: dict[str, Any]) -> None:
     with pytest.raises(Malformed):
         read(bad)
 

@@ -23,15 +23,21 @@ from homarus.core.message import (
 )
 from homarus.providers.base import Request, ThinkLevel, ToolSpec
 from homarus.providers.catalog import Model
-from homarus.providers.chat_request import INTERRUPTED, NO_OUTPUT, NO_TEXT, PICTURES, UNSEEN
+from homarus.providers.conversation import (
+    GO_ON,
+    INTERRUPTED,
+    NO_OUTPUT,
+    NO_TEXT,
+    PICTURES,
+    SHOWN,
+    UNSEEN,
+)
 from homarus.providers.google import _Wire
 from homarus.providers.google_request import (
     API,
     BEGAN,
-    GO_ON,
     LEFT_OUT,
     PICTURES_BELOW,
-    SHOWN,
     UNSIGNED,
     Turns,
     tool_list,
@@ -65,7 +71,7 @@ def texts(contents: list[Any]) -> list[tuple[str, list[str]]]:
     return [(turn["role"], [part.get("text", "…") for part in turn["parts"]]) for turn in contents]
 
 
-def test_a_conversation_is_rendered_turn_by_turn() -> None:
+def test_conversation_renders_turn_by_turn() -> None:
     assert rendered(
         user("read it"),
         said("Looking.", CALL),
@@ -89,7 +95,7 @@ def test_a_conversation_is_rendered_turn_by_turn() -> None:
     ]
 
 
-def test_results_follow_in_the_order_of_their_calls_and_what_was_said_meanwhile_behind() -> None:
+def test_results_follow_call_order_and_later_text() -> None:
     calls = [ToolCall(i, f"t{i}", {}) for i in "abc"]
     got = rendered(
         user("go"),
@@ -109,7 +115,7 @@ def test_results_follow_in_the_order_of_their_calls_and_what_was_said_meanwhile_
     assert got[2]["parts"][3:] == [{"text": "hurry"}, {"text": "up"}]
 
 
-def test_orphans_and_second_results_are_left_out() -> None:
+def test_orphan_and_second_results_are_dropped() -> None:
     got = rendered(
         result("fc-1", Text("too early")),
         user("hi"),
@@ -122,7 +128,7 @@ def test_orphans_and_second_results_are_left_out() -> None:
     assert found == [{"output": "first"}]
 
 
-def test_an_id_used_again_later_belongs_to_the_nearest_call() -> None:
+def test_repeated_id_result_belongs_to_nearest_call() -> None:
     got = rendered(said(CALL), result("fc-1", Text("one")), said(CALL), result("fc-1", Text("two")))
     found = [
         part["functionResponse"]["response"]["output"]
@@ -133,7 +139,7 @@ def test_an_id_used_again_later_belongs_to_the_nearest_call() -> None:
     assert found == ["one", "two"]
 
 
-def test_turns_of_one_role_become_one_and_the_user_has_the_first_and_the_last_word() -> None:
+def test_turns_alternate_and_user_is_first_and_last() -> None:
     assert texts(rendered(said("a"), said("b"), user("c"), user("d"), said("e"))) == [
         ("user", [BEGAN]),
         ("model", ["a", "b"]),
@@ -144,20 +150,20 @@ def test_turns_of_one_role_become_one_and_the_user_has_the_first_and_the_last_wo
     assert texts(rendered()) == [("user", [NO_TEXT])]
 
 
-def test_answers_that_hold_nothing_are_left_out() -> None:
+def test_empty_answers_are_dropped() -> None:
     nothing = (said(stop="error"), said(Thinking("hm", "c2ln")), said("", Text("", "c2ln")))
     assert texts(rendered(user("a"), *nothing, user("b"))) == [("user", ["a", "b"])]
     half = rendered(user("a"), said("half an", stop="aborted"), user("b"))
     assert texts(half)[1] == ("model", ["half an"])
 
 
-def test_nothing_is_sent_empty() -> None:
+def test_empty_text_is_never_sent() -> None:
     got = rendered(user(""), said(CALL), result("fc-1"))
     assert got[0]["parts"] == [{"text": NO_TEXT}]
     assert got[2]["parts"][0]["functionResponse"]["response"] == {"output": NO_OUTPUT}
 
 
-def test_signatures_go_back_in_their_parts_to_the_model_that_made_them() -> None:
+def test_signatures_replayed_in_parts_to_their_author() -> None:
     parts = (Thinking("why", "dGg="), Thinking("unsigned"), Text("So", "dHg="), CALL)
     (_, model, _) = rendered(user("x"), said(*parts))
     assert model["parts"] == [
@@ -175,7 +181,7 @@ def test_signatures_go_back_in_their_parts_to_the_model_that_made_them() -> None
         assert model["parts"][1] == {"functionCall": SIGNED}
 
 
-def test_of_calls_made_together_the_first_alone_must_be_signed() -> None:
+def test_parallel_calls_only_first_is_signed() -> None:
     more = ToolCall("fc-2", "ls", {})
     (_, model, _) = rendered(user("x"), said(more, ToolCall("fc-3", "ls", {})))
     assert [part.get("thoughtSignature") for part in model["parts"]] == [UNSIGNED, None]
@@ -184,7 +190,7 @@ def test_of_calls_made_together_the_first_alone_must_be_signed() -> None:
 
 
 @pytest.mark.parametrize("signature", ["not base64!", "reasoning_content", "a", "é", "c2ln\n", "="])
-def test_a_signature_that_is_none_of_googles_is_not_sent(signature: str) -> None:
+def test_invalid_signature_is_not_sent(signature: str) -> None:
     parts = (Thinking("t", signature), Text("x", signature), ToolCall("a", "b", {}, "", signature))
     (_, model, _) = rendered(user("x"), said(*parts))
     assert model["parts"] == [
@@ -193,7 +199,7 @@ def test_a_signature_that_is_none_of_googles_is_not_sent(signature: str) -> None
     ]
 
 
-def test_only_ids_that_google_gave_go_back() -> None:
+def test_only_google_ids_are_replayed() -> None:
     for message in (said(ToolCall("call_0123", "ls", {})), said(CALL, api="anthropic-messages")):
         got = rendered(user("x"), message, result(message.calls[0].id, Text("y")))
         assert "id" not in got[1]["parts"][0]["functionCall"]
@@ -201,12 +207,12 @@ def test_only_ids_that_google_gave_go_back() -> None:
         assert got[2]["parts"][0]["functionResponse"]["response"] == {"output": "y"}
 
 
-def test_a_call_that_stands_twice_is_made_once() -> None:
+def test_repeated_call_is_made_once() -> None:
     got = rendered(user("x"), said(CALL, ToolCall("fc-1", "ls", {})), result("fc-1", Text("y")))
     assert [len(turn["parts"]) for turn in got] == [1, 1, 1]
 
 
-def test_pictures_go_with_the_user_or_behind_the_results() -> None:
+def test_pictures_render_with_user_or_behind_results() -> None:
     got = rendered(
         user("see", PICTURE),
         said(CALL, ToolCall("b", "ls", {})),
@@ -225,7 +231,7 @@ def test_pictures_go_with_the_user_or_behind_the_results() -> None:
     ]
 
 
-def test_a_model_that_cannot_see_is_told_what_it_misses() -> None:
+def test_blind_model_gets_note_for_picture() -> None:
     got = rendered(user("see", PICTURE), said(CALL), result("fc-1", PICTURE), sees=False)
     assert got[0]["parts"] == [{"text": "see"}, {"text": UNSEEN}]
     assert got[2]["parts"][0]["functionResponse"]["response"] == {"output": UNSEEN}
@@ -249,16 +255,14 @@ def test_a_model_that_cannot_see_is_told_what_it_misses() -> None:
         (Image("é", "image/png"), None),
     ],
 )
-def test_documents_go_like_pictures_and_what_cannot_be_read_is_said(
-    image: Image, mime: str | None
-) -> None:
+def test_documents_render_like_pictures_or_as_note(image: Image, mime: str | None) -> None:
     part = rendered(Message("user", (image,)))[0]["parts"][0]
     assert part == (
         {"inlineData": {"mimeType": mime, "data": "aGk="}} if mime else {"text": LEFT_OUT}
     )
 
 
-def test_pictures_a_model_drew_go_back_to_one_that_draws() -> None:
+def test_drawn_pictures_replayed_to_drawing_model() -> None:
     (_, model, _) = rendered(user("x"), said("Here:", PICTURE))
     assert model["parts"] == [{"text": "Here:"}, {"text": SHOWN}]
     (_, model, _) = rendered(user("x"), said(PICTURE), draws=True)
@@ -270,7 +274,7 @@ def test_pictures_a_model_drew_go_back_to_one_that_draws() -> None:
 @pytest.mark.parametrize(
     "name", ["", "a b", "1st", "a" * 65, "ü", "a/b", "\ud800", "mcp:files:read"]
 )
-def test_names_that_gemini_refuses_become_others_that_never_meet(name: str) -> None:
+def test_invalid_tool_names_get_unique_valid_ones(name: str) -> None:
     made = wire_name(name)
     assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", made)
     assert made == wire_name(name)
@@ -280,12 +284,12 @@ def test_names_that_gemini_refuses_become_others_that_never_meet(name: str) -> N
     assert got[2]["parts"][0]["functionResponse"]["name"] == made
 
 
-def test_names_that_fit_stay() -> None:
+def test_valid_tool_names_are_kept() -> None:
     for name in ("read", "_x", "a.b-c", "a" * 64):
         assert wire_name(name) == name
 
 
-def test_tools_are_declared_once_each_with_their_schemas() -> None:
+def test_tools_declared_once_with_schemas() -> None:
     nothing = ToolSpec("now", "The time.", {"type": "object", "properties": {}})
     spec = ToolSpec(
         "read",
@@ -307,7 +311,7 @@ def test_tools_are_declared_once_each_with_their_schemas() -> None:
     ]
 
 
-def test_arguments_that_json_cannot_hold_do_not_spoil_a_request() -> None:
+def test_non_finite_arguments_become_null() -> None:
     args = {"n": float("nan"), "deep": [{"i": float("inf"), "ok": 1.5}], "s": "\ud800"}
     (_, model, _) = rendered(user("x"), said(ToolCall("a", "t", args)))
     assert model["parts"][0]["functionCall"]["args"] == {
@@ -359,7 +363,7 @@ messages = st.one_of(
 
 
 @given(st.lists(messages, max_size=12), st.booleans(), st.booleans(), st.booleans())
-def test_any_history_renders_to_contents_the_vendor_accepts(
+def test_any_history_renders_contents_vendor_accepts(
     history: list[Message], sees: bool, draws: bool, signs: bool
 ) -> None:
     got = rendered(*history, sees=sees, draws=draws, signs=signs)
@@ -417,7 +421,7 @@ requests = st.builds(
 
 
 @given(requests, st.booleans(), st.booleans())
-def test_any_request_is_one_the_vendor_accepts(request: Request, thinks: bool, known: bool) -> None:
+def test_any_request_is_accepted_by_vendor(request: Request, thinks: bool, known: bool) -> None:
     model = Model("p", request.model, reasoning=thinks, sees_images=True, known=known)
     body = json.loads(_Wire(model, "p").body(request))
     for content in body.pop("contents"):
@@ -430,7 +434,7 @@ def test_any_request_is_one_the_vendor_accepts(request: Request, thinks: bool, k
     assert body == {}
 
 
-def test_a_long_history_is_rendered_once() -> None:
+def test_long_history_is_rendered_once() -> None:
     history = [
         message
         for n in range(500)

@@ -138,13 +138,13 @@ def place(schema: Any, **root: Any) -> Any:
         ({"not": {"type": "string"}, "if": {}, "$schema": "x", "title": "T"}, {"type": "STRING"}),
     ],
 )  # fmt: skip
-def test_each_keyword_becomes_what_gemini_takes(schema: Any, want: Any) -> None:
+def test_schema_keyword_is_translated(schema: Any, want: Any) -> None:
     made = place(schema)
     assert made == want
     types.Schema.model_validate(made)
 
 
-def test_references_are_put_in_their_places() -> None:
+def test_schema_references_are_inlined() -> None:
     defs = {
         "Name": {"type": "string", "description": "A name."},
         "a/b~c": {"type": "integer"},
@@ -161,14 +161,14 @@ def test_references_are_put_in_their_places() -> None:
 @pytest.mark.parametrize(
     "ref", ["#/$defs/gone", "other.json#/x", "#/allOf/9", "#/allOf/x", "", "#nowhere", 5]
 )
-def test_a_reference_to_nothing_may_be_anything(ref: Any) -> None:
+def test_schema_dangling_reference_allows_anything(ref: Any) -> None:
     assert place({"$ref": ref, "description": "D."}, allOf=[]) == {
         "type": "STRING",
         "description": "D.",
     }
 
 
-def test_a_schema_that_holds_itself_is_cut_where_it_comes_again() -> None:
+def test_schema_recursion_is_cut() -> None:
     class Tree(BaseModel):
         name: str
         children: list["Tree"] = Field(description="More of them.")
@@ -189,7 +189,7 @@ def test_a_schema_that_holds_itself_is_cut_where_it_comes_again() -> None:
     assert parameters({"allOf": [{"$ref": "#/allOf/0"}]}) is None
 
 
-def test_arguments_in_several_shapes_become_one_object() -> None:
+def test_schema_alternatives_merge_into_one_object() -> None:
     made = parameters(
         {
             "description": "Do it.",
@@ -220,11 +220,11 @@ def test_arguments_in_several_shapes_become_one_object() -> None:
 @pytest.mark.parametrize(
     "schema", [{}, {"type": "object"}, {"type": "object", "properties": {}}, {"type": "array"}]
 )
-def test_a_tool_that_takes_nothing_is_told_nothing(schema: dict[str, Any]) -> None:
+def test_schema_of_tool_without_arguments_is_omitted(schema: dict[str, Any]) -> None:
     assert parameters(schema) is None
 
 
-def test_the_schema_of_a_python_signature_survives() -> None:
+def test_schema_of_python_signature_is_preserved() -> None:
     class Args(BaseModel):
         path: str = Field(description="Where.")
         limit: int | None = Field(default=None, ge=1, le=50)
@@ -248,7 +248,7 @@ def test_the_schema_of_a_python_signature_survives() -> None:
 
 
 @pytest.mark.parametrize("word", ["properties", "allOf", "anyOf"])
-def test_references_that_multiply_cost_little(word: str) -> None:
+def test_schema_multiplying_references_stay_cheap(word: str) -> None:
     def level(n: int) -> dict[str, Any]:
         refs = [{"$ref": f"#/$defs/L{n + 1}", "description": str(i)} for i in range(10)]
         return {
@@ -262,7 +262,7 @@ def test_references_that_multiply_cost_little(word: str) -> None:
     assert len(json.dumps(made)) < MAX_NODES * 100
 
 
-def test_a_deep_schema_is_left_open_below() -> None:
+def test_schema_too_deep_is_left_open() -> None:
     deep: dict[str, Any] = {"type": "string"}
     for _ in range(400):
         deep = {"type": "object", "properties": {"a": deep}}
@@ -337,7 +337,7 @@ def check(node: Any) -> None:
 
 
 @given(grown(any_schema))
-def test_any_schema_becomes_one_that_gemini_accepts(schema: dict[str, Any]) -> None:
+def test_any_schema_is_accepted_by_gemini(schema: dict[str, Any]) -> None:
     made = parameters(schema)
     assert made == parameters(schema)
     if made is not None:

@@ -26,11 +26,11 @@ from homarus.providers.google_thinking import generation, thinking_config, think
         ("", (0, 0)),
     ],
 )
-def test_the_generation_is_in_the_name(model: str, want: tuple[int, int]) -> None:
+def test_generation_is_read_from_name(model: str, want: tuple[int, int]) -> None:
     assert generation(model) == want
 
 
-def test_only_models_that_think_are_told_how_hard() -> None:
+def test_thinking_only_for_reasoning_models() -> None:
     for model in ("gemini-2.5-flash", "gemini-3-pro-preview", "gemini-pro-latest"):
         assert thinks(model)
     for model in ("gemini-2.0-flash", "gemma-3-27b-it", "gemini-3-pro-image-preview", "x"):
@@ -54,14 +54,14 @@ def test_only_models_that_think_are_told_how_hard() -> None:
         ("my-own", [None, 128, 2048, 8192, 24576, 24576]),
     ],
 )
-def test_each_model_takes_its_own_words(model: str, levels: list[Any]) -> None:
+def test_thinking_config_follows_model(model: str, levels: list[Any]) -> None:
     asked = [thinking_config(model, level) for level in get_args(ThinkLevel)]
     assert [a.get("thinkingLevel", a.get("thinkingBudget")) for a in asked] == levels
     assert [a.get("includeThoughts") for a in asked] == [None, *[True] * 5]
 
 
 @given(st.text() | st.from_regex(r"gemini-[0-9.]{1,6}-(pro|flash|lite|image)"), st.data())
-def test_any_name_gives_a_config_the_vendor_knows(model: str, data: st.DataObject) -> None:
+def test_any_model_name_yields_valid_config(model: str, data: st.DataObject) -> None:
     level = data.draw(st.sampled_from(get_args(ThinkLevel)))
     config = thinking_config(model, level)
     types.ThinkingConfig.model_validate(config)

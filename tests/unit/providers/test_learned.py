@@ -39,12 +39,12 @@ LISTS = {
 
 
 @pytest.mark.parametrize("service", LISTS)
-def test_each_service_says_it_in_its_own_words(service: str) -> None:
+def test_parse_model_list_reads_each_dialect(service: str) -> None:
     (told,) = read_list(json.dumps(LISTS[service]).encode())
     assert told.id in {"big", "maker/big"} and told.window == 131072
 
 
-def test_prices_and_abilities_are_taken_where_they_are_told() -> None:
+def test_parse_model_list_reads_prices_and_abilities() -> None:
     (told,) = read_list(json.dumps(LISTS["openrouter"]).encode())
     assert (told.input, told.output, told.max_tokens) == (1.0, 4.0, 8000)
     assert told.sees_images and told.reasoning
@@ -55,12 +55,12 @@ def test_prices_and_abilities_are_taken_where_they_are_told() -> None:
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["data", "id", "pricing",
         "context_length", "architecture", "top_provider", "input_modalities"]), inner),
 ).map(lambda tree: json.dumps(tree).encode()))  # fmt: skip
-def test_whatever_a_service_answers_is_read_or_refused(body: bytes) -> None:
+def test_parse_model_list_any_answer_is_read_or_refused(body: bytes) -> None:
     with suppress(HomarusError):
         assert len(read_list(body)) < 200
 
 
-def test_only_what_the_table_does_not_know_is_completed(tmp_path: Path) -> None:
+def test_discovered_models_complete_only_unknown_ones(tmp_path: Path) -> None:
     learned = Learned(tmp_path)
     learned.keep("p", [Told("m", window=5_000, max_tokens=100, input=2.0), Told("silent")])
     guess = Model("p", "m", known=False, note="guessed")
@@ -71,7 +71,7 @@ def test_only_what_the_table_does_not_know_is_completed(tmp_path: Path) -> None:
     assert not learned.complete(Model("p", "silent", known=False)).known
 
 
-def test_a_kept_list_is_read_again_and_a_broken_one_ignored(tmp_path: Path) -> None:
+def test_saved_list_is_loaded_and_broken_one_ignored(tmp_path: Path) -> None:
     Learned(tmp_path).keep("p/../q", [Told("m", window=5)])
     assert list(tmp_path.iterdir()) == [tmp_path / "p_.._q.json"]
     assert Learned(tmp_path).of("p/../q")["m"].window == 5
@@ -79,7 +79,25 @@ def test_a_kept_list_is_read_again_and_a_broken_one_ignored(tmp_path: Path) -> N
     assert Learned(tmp_path).of("p/../q") == {}
 
 
-def test_refresh_asks_the_service_itself(tmp_path: Path) -> None:
+def test_model_list_full_entry_matches_stored_json(tmp_path: Path) -> None:
+    full = Told("m", "Model", 5_000, 100, 2.0, 3.0, 0.5, True, False)
+    Learned(tmp_path).keep("p", [full])
+    stored = {
+        "id": "m",
+        "name": "Model",
+        "window": 5_000,
+        "max_tokens": 100,
+        "input": 2.0,
+        "output": 3.0,
+        "cache_read": 0.5,
+        "sees_images": True,
+    }  # a false value is not stored
+    text = (tmp_path / "p.json").read_text(encoding="utf-8")
+    assert text == json.dumps({"version": 1, "models": [stored]})
+    assert Learned(tmp_path).of("p")["m"] == Told("m", "Model", 5_000, 100, 2.0, 3.0, 0.5, True)
+
+
+def test_refresh_fetches_from_the_service(tmp_path: Path) -> None:
     async def main() -> int:
         async with ModelServer() as server:
             provider = {"baseUrl": server.url, "apiKey": "sk-x"}
@@ -96,7 +114,7 @@ def test_refresh_asks_the_service_itself(tmp_path: Path) -> None:
     assert asyncio.run(main()) >= 1
 
 
-def test_a_service_that_is_down_is_told_of(tmp_path: Path) -> None:
+def test_refresh_unreachable_service_is_reported(tmp_path: Path) -> None:
     config = Config.model_validate(
         {"models": {"providers": {"own": {"baseUrl": "http://127.0.0.1:9"}}}}
     )

@@ -7,7 +7,7 @@ from homarus.providers.limiter import WIDEST, Limiter
 from homarus.testing.clock import FakeClock
 
 
-def test_until_a_refusal_everything_goes_through() -> None:
+def test_limiter_without_refusal_admits_all() -> None:
     async def main() -> None:
         limiter = Limiter(FakeClock())
         async with asyncio.TaskGroup() as group:
@@ -23,7 +23,7 @@ def test_until_a_refusal_everything_goes_through() -> None:
     asyncio.run(main())
 
 
-def test_a_refusal_closes_the_gate_for_as_long_as_was_asked() -> None:
+def test_limiter_refusal_blocks_for_requested_time() -> None:
     async def main() -> None:
         clock = FakeClock(patient=False)
         limiter = Limiter(clock)
@@ -34,7 +34,7 @@ def test_a_refusal_closes_the_gate_for_as_long_as_was_asked() -> None:
     asyncio.run(main())
 
 
-def test_a_storm_comes_back_a_few_at_a_time() -> None:
+def test_limiter_after_burst_admits_few_at_a_time() -> None:
     """A service that allows ten at once: no more than that after it has said no."""
 
     async def main() -> None:
@@ -68,7 +68,7 @@ def test_a_storm_comes_back_a_few_at_a_time() -> None:
     asyncio.run(main())
 
 
-def test_success_opens_the_gate_again_little_by_little() -> None:
+def test_limiter_success_raises_limit_gradually() -> None:
     limiter = Limiter(FakeClock())
     limiter.refused(0.0)
     assert limiter.width == 1
@@ -81,7 +81,7 @@ def test_success_opens_the_gate_again_little_by_little() -> None:
 
 
 @given(st.lists(st.sampled_from(["enter", "leave", "cancel", "refuse", "well"]), max_size=60))
-def test_places_are_never_lost_or_doubled(steps: list[str]) -> None:
+def test_limiter_never_loses_or_doubles_places(steps: list[str]) -> None:
     async def main() -> None:
         clock = FakeClock(patient=False)
         limiter = Limiter(clock)

@@ -98,7 +98,7 @@ def answer_of(engine: Engine, request: Request, **settings: int) -> tuple[list[D
     return asyncio.run(main())
 
 
-def test_an_answer_streams_and_ends_in_one_message() -> None:
+def test_local_answer_streams_and_ends_in_one_message() -> None:
     deltas, message = answer_of(Engine(plays(*says("He", "llo.", prompt=9, cached=4))), ask())
     assert deltas == [TextDelta("He"), TextDelta("llo.")]
     assert message.text == "Hello."
@@ -111,13 +111,13 @@ def test_an_answer_streams_and_ends_in_one_message() -> None:
     assert message.origin.usage == Usage(input=5, output=2, cache_read=4)
 
 
-def test_an_answer_cut_by_its_limit_says_so() -> None:
+def test_local_answer_cut_by_limit_has_stop_length() -> None:
     _, message = answer_of(Engine(plays(*says("And then", finish="length"))), ask())
     assert message.origin is not None
     assert message.origin.stop == "length"
 
 
-def test_reasoning_is_told_apart_from_text() -> None:
+def test_local_reasoning_separated_from_text() -> None:
     thought: Chunk = {"choices": [{"delta": {"reasoning_content": "Hm."}}]}
     deltas, message = answer_of(Engine(plays(thought, *says("Yes."))), ask())
     assert deltas == [ThinkingDelta("Hm."), TextDelta("Yes.")]
@@ -125,7 +125,7 @@ def test_reasoning_is_told_apart_from_text() -> None:
     assert message.text == "Yes."
 
 
-def test_what_the_engine_is_asked() -> None:
+def test_local_engine_gets_expected_request() -> None:
     engine = Engine(plays(*says("Yes.")))
     request = Request(
         "demo",
@@ -146,7 +146,7 @@ def test_what_the_engine_is_asked() -> None:
     assert body["return_progress"]
 
 
-def test_the_caller_may_ask_for_less_but_not_for_more() -> None:
+def test_local_limits_can_be_lowered_not_raised() -> None:
     engine = Engine(plays(*says("Yes.")))
     answer_of(engine, ask(max_tokens=12))
     answer_of(engine, ask(max_tokens=100_000), max_tokens=64)
@@ -174,7 +174,7 @@ WORD: Chunk = {"choices": [{"delta": {"content": "la "}}]}
 READING: Chunk = {"choices": [{"delta": {}}], "prompt_progress": {"processed": 64}}
 
 
-def test_leaving_an_answer_stops_the_engine_and_the_next_is_answered() -> None:
+def test_local_stream_closed_stops_engine_and_next_is_answered() -> None:
     stopped = threading.Event()
 
     async def main() -> Message:
@@ -190,7 +190,7 @@ def test_leaving_an_answer_stops_the_engine_and_the_next_is_answered() -> None:
     assert stopped.is_set()
 
 
-def test_cancelling_while_the_prompt_is_read_stops_the_engine() -> None:
+def test_local_cancel_while_reading_prompt_stops_engine() -> None:
     stopped = threading.Event()
 
     async def main() -> None:
@@ -206,7 +206,7 @@ def test_cancelling_while_the_prompt_is_read_stops_the_engine() -> None:
     assert stopped.is_set()
 
 
-def test_questions_are_answered_one_at_a_time_in_order() -> None:
+def test_local_requests_answered_in_order() -> None:
     busy = threading.Lock()
 
     def answer(body: Chunk, see: See) -> None:
@@ -228,7 +228,7 @@ def test_questions_are_answered_one_at_a_time_in_order() -> None:
     assert asyncio.run(main()) == list("01234")
 
 
-def test_a_question_cancelled_while_it_waits_never_reaches_the_engine() -> None:
+def test_local_request_cancelled_in_queue_never_reaches_engine() -> None:
     begun, stopped = threading.Event(), threading.Event()
 
     def answer(body: Chunk, see: See) -> None:
@@ -271,7 +271,7 @@ def long_talk(turns: int) -> tuple[Message, ...]:
     return (*talk, user("the last question"))
 
 
-def test_a_long_history_is_trimmed_to_the_window_oldest_first() -> None:
+def test_local_long_history_trimmed_oldest_first() -> None:
     engine = Engine(refuses_over(900, local.CHARS_PER_TOKEN))
     request = Request("demo", "Be brief.", long_talk(40))
     _, message = answer_of(engine, request, window=1000, max_tokens=100)
@@ -284,7 +284,7 @@ def test_a_long_history_is_trimmed_to_the_window_oldest_first() -> None:
     assert not any(content.startswith("question 0 ") for content in contents)
 
 
-def test_text_with_more_tokens_than_estimated_is_trimmed_harder_and_asked_again() -> None:
+def test_local_underestimated_text_trimmed_harder_and_retried() -> None:
     engine = Engine(refuses_over(900, 1.5))  # far fewer characters per token than in English
     request = Request("demo", "Be brief.", long_talk(40))
     _, message = answer_of(engine, request, window=1000, max_tokens=100)
@@ -294,7 +294,7 @@ def test_text_with_more_tokens_than_estimated_is_trimmed_harder_and_asked_again(
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_one_message_that_does_not_fit_is_an_overflow() -> None:
+def test_local_message_too_long_raises_context_overflow() -> None:
     engine = Engine(refuses_over(900, local.CHARS_PER_TOKEN))
     with pytest.raises(ContextOverflow, match="1000 tokens"):
         answer_of(engine, ask("x" * 100_000), window=1000)
@@ -308,7 +308,7 @@ def test_one_message_that_does_not_fit_is_an_overflow() -> None:
         ({}, StreamBroken),
     ],
 )
-def test_what_the_engine_refuses_is_a_provider_error(
+def test_local_engine_refusal_raises_provider_error(
     error: Chunk, kind: type[ProviderError]
 ) -> None:
     with pytest.raises(ProviderError) as caught:
@@ -316,7 +316,7 @@ def test_what_the_engine_refuses_is_a_provider_error(
     assert type(caught.value) is kind
 
 
-def test_an_engine_that_throws_is_a_provider_error() -> None:
+def test_local_engine_exception_raises_provider_error() -> None:
     def answer(_body: Chunk, _see: See) -> None:
         raise RuntimeError("parse error")
 
@@ -324,22 +324,22 @@ def test_an_engine_that_throws_is_a_provider_error() -> None:
         answer_of(Engine(answer), ask())
 
 
-def test_nonsense_from_the_engine_is_a_broken_stream() -> None:
+def test_local_invalid_engine_output_raises_stream_error() -> None:
     with pytest.raises(StreamBroken):
         answer_of(Engine(plays({"choices": ["?"]})), ask())
 
 
-def test_an_answer_without_an_end_is_a_broken_stream() -> None:
+def test_local_answer_without_end_raises_stream_error() -> None:
     with pytest.raises(StreamBroken):
         answer_of(Engine(plays(WORD, WORD)), ask())
 
 
-def test_there_must_be_something_to_answer() -> None:
+def test_local_empty_request_is_refused() -> None:
     with pytest.raises(BadRequest):
         answer_of(Engine(plays(*says("?"))), Request("demo", "Be brief.", ()))
 
 
-def test_weights_that_could_not_be_loaded_are_tried_again_at_the_next_question() -> None:
+def test_local_failed_load_is_retried_at_next_request() -> None:
     engine = Engine(plays(*says("Now.")))
     attempts: Iterator[Engine | None] = iter([None, engine])
 
@@ -360,7 +360,7 @@ def test_weights_that_could_not_be_loaded_are_tried_again_at_the_next_question()
     asyncio.run(main())
 
 
-def test_closing_ends_the_answer_under_way_and_may_be_done_twice() -> None:
+def test_local_close_ends_answer_and_is_idempotent() -> None:
     stopped = threading.Event()
 
     async def main() -> None:
@@ -378,7 +378,7 @@ def test_closing_ends_the_answer_under_way_and_may_be_done_twice() -> None:
     asyncio.run(main())
 
 
-def test_tools_are_left_out_and_the_sides_alternate() -> None:
+def test_local_turns_omit_tools_and_alternate() -> None:
     call = ToolCall("1", "read", {"path": "x"})
     request = Request(
         "demo",
@@ -410,7 +410,7 @@ talks = st.lists(
 
 
 @given(talks, st.integers(10, 2000), st.sampled_from([1.0, 3.3]))
-def test_what_is_kept_is_the_end_of_the_talk_and_fits(
+def test_local_fit_keeps_the_end_that_fits(
     talk: list[tuple[str, str]], room: int, chars_per_token: float
 ) -> None:
     kept = fit("system", talk, room, chars_per_token)
@@ -422,7 +422,7 @@ def test_what_is_kept_is_the_end_of_the_talk_and_fits(
         assert tokens + 6 / chars_per_token + local.TURN_TOKENS <= room + 1e-6
 
 
-def test_a_growing_talk_keeps_its_beginning_for_many_turns() -> None:
+def test_local_growing_history_keeps_prefix_for_many_turns() -> None:
     talk: list[tuple[str, str]] = []
     beginnings: list[str] = []
     for n in range(200):
@@ -432,7 +432,7 @@ def test_a_growing_talk_keeps_its_beginning_for_many_turns() -> None:
     assert 0 < changes <= 20
 
 
-def test_a_missing_package_is_named_with_the_command_that_installs_it(
+def test_local_missing_package_error_names_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
@@ -442,14 +442,14 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
 
 
 @pytest.mark.parametrize("content", [b"", b"GGU", b"{}", b"PK\x03\x04"])
-def test_a_file_of_another_kind_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_local_wrong_file_kind_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(content)
     with pytest.raises(UserError, match="not a GGUF model"):
         local.create(Settings(path))
 
 
-def test_a_missing_file_and_a_directory_are_refused(tmp_path: Path) -> None:
+def test_local_missing_file_and_directory_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no model file"):
         local.create(Settings(tmp_path / "none.gguf"))
     with pytest.raises(UserError, match="cannot read"):
@@ -457,7 +457,7 @@ def test_a_missing_file_and_a_directory_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rest", [b"", b"\x03\0\0\0" + b"\xff" * 500, bytes(range(256)) * 40])
-def test_a_damaged_model_is_an_error_and_llama_cpp_prints_nothing(
+def test_local_damaged_model_is_an_error_without_output(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], rest: bytes
 ) -> None:
     path = tmp_path / "model.gguf"
@@ -477,7 +477,7 @@ def test_a_damaged_model_is_an_error_and_llama_cpp_prints_nothing(
 
 
 @pytest.mark.model
-def test_the_demo_model_answers_and_says_nothing_beside(
+def test_demo_model_answers_without_other_output(
     demo_weights: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async def main() -> None:
@@ -499,7 +499,7 @@ def test_the_demo_model_answers_and_says_nothing_beside(
 
 
 @pytest.mark.model
-def test_the_demo_model_stops_while_it_writes_and_while_it_reads(demo_weights: Path) -> None:
+def test_demo_model_stops_while_writing_and_reading(demo_weights: Path) -> None:
     async def main() -> None:
         model = local.create(Settings(demo_weights))
         stream = model.stream(ask("Tell me a very long story."))
@@ -518,7 +518,7 @@ def test_the_demo_model_stops_while_it_writes_and_while_it_reads(demo_weights: P
 
 
 @pytest.mark.model
-def test_the_demo_model_counts_and_the_talk_is_cut_to_it(demo_weights: Path) -> None:
+def test_demo_model_counts_tokens_and_history_fits(demo_weights: Path) -> None:
     request = Request("demo", "Be brief.", long_talk(60), max_tokens=4)
 
     async def main() -> None:
@@ -535,7 +535,7 @@ def test_the_demo_model_counts_and_the_talk_is_cut_to_it(demo_weights: Path) -> 
 
 @pytest.mark.model
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
-def test_nobody_can_reach_the_engine_from_outside(demo_weights: Path) -> None:
+def test_local_engine_is_not_reachable_from_outside(demo_weights: Path) -> None:
     async def main() -> tuple[set[str], set[str]]:
         before = listening()
         model = local.create(Settings(demo_weights, max_tokens=2))
@@ -585,7 +585,7 @@ ENDS = {
 
 @pytest.mark.model
 @pytest.mark.parametrize("end", ENDS)
-def test_the_program_ends_without_a_hang_or_a_crash(demo_weights: Path, end: str) -> None:
+def test_local_process_exits_cleanly(demo_weights: Path, end: str) -> None:
     script = f"""
 import asyncio, sys
 from pathlib import Path

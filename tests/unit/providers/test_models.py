@@ -45,7 +45,7 @@ def configured(primary: str = "a/m", **defaults: Any) -> dict[str, Any]:
     }
 
 
-def test_wished_then_fallbacks_then_primary_each_once(tmp_path: Path) -> None:
+def test_connect_tries_selected_fallbacks_then_primary_once(tmp_path: Path) -> None:
     models = make(tmp_path, configured("a/m"))
     assert ways(models, Wish("main", "b/m", ("c/m", "b/m"))) == [
         ("b/m", ""),
@@ -54,7 +54,7 @@ def test_wished_then_fallbacks_then_primary_each_once(tmp_path: Path) -> None:
     ]
 
 
-def test_every_credential_of_a_model_is_a_way(tmp_path: Path) -> None:
+def test_connect_each_credential_is_a_target(tmp_path: Path) -> None:
     config = configured("openai/gpt-5.2")
     config["models"]["providers"]["openai"] = {"apiKey": "sk-config"}
     models = make(tmp_path, config, OPENAI_API_KEY="sk-env")
@@ -64,7 +64,7 @@ def test_every_credential_of_a_model_is_a_way(tmp_path: Path) -> None:
     ]
 
 
-def test_a_resting_credential_waits_until_nothing_else_is_left(tmp_path: Path) -> None:
+def test_connect_cooling_credential_used_last(tmp_path: Path) -> None:
     models = make(tmp_path, configured("openai/gpt-5.2"), OPENAI_API_KEY="sk-env")
 
     async def main() -> None:
@@ -76,7 +76,7 @@ def test_a_resting_credential_waits_until_nothing_else_is_left(tmp_path: Path) -
     assert ways(models, Wish("main")) == [("openai/gpt-5.2", "env:OPENAI_API_KEY")]
 
 
-def test_a_bad_request_never_rests_a_credential(tmp_path: Path) -> None:
+def test_connect_bad_request_never_cools_credential(tmp_path: Path) -> None:
     models = make(tmp_path, configured("openai/gpt-5.2"), OPENAI_API_KEY="sk-env")
     credentials = models.credentials("main")
     (candidate,) = credentials.candidates("openai")
@@ -87,7 +87,7 @@ def test_a_bad_request_never_rests_a_credential(tmp_path: Path) -> None:
     assert credentials.candidates("openai")[0].rests_until_ms
 
 
-def test_the_list_of_models_is_the_list_of_what_is_allowed(tmp_path: Path) -> None:
+def test_connect_allowed_models_limit_selection(tmp_path: Path) -> None:
     models = make(tmp_path, configured("a/m", models={"b/m": {}}))
     assert ways(models, Wish("main", "b/m", ("c/m",))) == [("b/m", ""), ("a/m", "")]
     with pytest.raises(UserError, match="not among the allowed") as refused:
@@ -97,20 +97,20 @@ def test_the_list_of_models_is_the_list_of_what_is_allowed(tmp_path: Path) -> No
         models.check("c/m")
 
 
-def test_no_key_is_the_users_to_mend(tmp_path: Path) -> None:
+def test_connect_without_key_raises_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError) as missing:
         ways(make(tmp_path, configured("openai/gpt-5.2")), Wish("main"))
     assert "OPENAI_API_KEY" in missing.value.fix
 
 
-def test_missing_weights_are_told_unless_they_are_a_fallback(tmp_path: Path) -> None:
+def test_connect_missing_weights_reported_unless_fallback(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="demo model"):
         ways(make(tmp_path, {}), Wish("main", "local/demo"))
     models = make(tmp_path, configured("a/m"))
     assert ways(models, Wish("main", None, ("local/demo",))) == [("a/m", "")]
 
 
-def test_a_pinned_credential_is_the_only_one(tmp_path: Path) -> None:
+def test_connect_pinned_credential_is_the_only_target(tmp_path: Path) -> None:
     config = configured("openai/gpt-5.2")
     config["models"]["providers"]["openai"] = {"apiKey": "sk-config"}
     models = make(tmp_path, config, OPENAI_API_KEY="sk-env")
@@ -120,7 +120,7 @@ def test_a_pinned_credential_is_the_only_one(tmp_path: Path) -> None:
     assert ways(models, preferred)[0] == ("openai/gpt-5.2", "env:OPENAI_API_KEY")
 
 
-def test_a_stored_credential_makes_its_provider_the_choice(tmp_path: Path) -> None:
+def test_default_model_follows_stored_credential(tmp_path: Path) -> None:
     file = Paths.find({"HOME": str(tmp_path)}).agent_dir("main") / "auth-profiles.json"
     file.parent.mkdir(parents=True)
     profile = {"type": "api_key", "provider": "anthropic", "key": "sk-ant-x"}
@@ -132,7 +132,7 @@ def test_a_stored_credential_makes_its_provider_the_choice(tmp_path: Path) -> No
     assert ways(models, Wish("main"))[0][1] == "anthropic:default"
 
 
-def test_what_nobody_named_is_not_held_against_the_list(tmp_path: Path) -> None:
+def test_default_model_is_exempt_from_allowed_models(tmp_path: Path) -> None:
     config = {"agents": {"defaults": {"models": {"groq/some": {"alias": "fast"}}}}}
     models = make(tmp_path, config, OPENAI_API_KEY="k")
     assert ways(models, Wish("main"))[0][0].startswith("openai/")

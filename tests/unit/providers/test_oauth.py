@@ -86,7 +86,7 @@ def endpoint() -> Iterator[Endpoint]:
     thread.join()
 
 
-def test_tokens_are_taken_as_services_write_them(endpoint: Endpoint) -> None:
+def test_tokens_parsed_as_services_send_them(endpoint: Endpoint) -> None:
     endpoint.will({"access_token": " a ", "expires_in": "60"})
     assert refresh(endpoint.client, SECRET, START_MS) == Tokens("a", SECRET, START_MS + 60_000)
     endpoint.will({"access_token": "a", "refresh_token": "new"})
@@ -99,7 +99,7 @@ def test_tokens_are_taken_as_services_write_them(endpoint: Endpoint) -> None:
     assert "Authorization" not in endpoint.headers[0]
 
 
-def test_a_client_with_a_secret_signs_with_it_and_does_not_tell_it(endpoint: Endpoint) -> None:
+def test_client_secret_is_sent_and_never_shown(endpoint: Endpoint) -> None:
     endpoint.will({"error": "invalid_client", "error_description": "no: s:e&cret!!"}, 401)
     client = OAuthClient("acme", "c l", f"{endpoint.url}/token", client_secret="s:e&cret!!")
     with pytest.raises(AuthFailed) as caught:
@@ -131,7 +131,7 @@ def test_a_client_with_a_secret_signs_with_it_and_does_not_tell_it(endpoint: End
         (400, {"error": "x\x1b[31m" * 500}, AuthFailed),
     ],
 )
-def test_each_answer_is_the_error_that_says_what_to_do(
+def test_token_error_response_raises_its_class(
     endpoint: Endpoint, status: int, content: Any, kind: type[ProviderError]
 ) -> None:
     endpoint.will(content, status, Retry_After="7", Location="http://127.0.0.1:9/elsewhere")
@@ -142,9 +142,7 @@ def test_each_answer_is_the_error_that_says_what_to_do(
         assert error.after_s == 7.0
 
 
-def test_an_endpoint_that_drips_is_not_waited_for(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_token_endpoint_times_out(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oauth, "REQUEST_S", -1.0)
     monkeypatch.setattr("httpx2.Client", _unhurried(__import__("httpx2").Client))
     endpoint.will({"access_token": "a"})
@@ -155,7 +153,7 @@ def _unhurried(kind: Any) -> Callable[..., Any]:
     return lambda **how: kind(**{**how, "timeout": 20.0})
 
 
-def test_nobody_there_is_unreachable(endpoint: Endpoint) -> None:
+def test_closed_port_raises_unreachable(endpoint: Endpoint) -> None:
     client = OAuthClient("acme", "cli", "http://127.0.0.1:1/token")
     with pytest.raises(Unreachable):
         refresh(client, SECRET, START_MS)
@@ -165,7 +163,7 @@ def test_nobody_there_is_unreachable(endpoint: Endpoint) -> None:
     "url",
     ["", "x", "ftp://a/b", "http://example.com/token", "http://127.0.0.1.evil.com/", "https://:x/"],
 )
-def test_tokens_go_only_over_https_or_to_this_machine(url: str) -> None:
+def test_tokens_sent_only_over_https_or_loopback(url: str) -> None:
     with pytest.raises(UserError):
         refresh(OAuthClient("acme", "cli", url), SECRET, START_MS)
 
@@ -190,9 +188,7 @@ def token_with(claims: Any) -> str:
         (5, ""),
     ],
 )
-def test_the_name_of_a_login_is_a_plain_address_or_nothing(
-    endpoint: Endpoint, id_token: Any, email: str
-) -> None:
+def test_login_name_is_an_address_or_empty(endpoint: Endpoint, id_token: Any, email: str) -> None:
     endpoint.will({"access_token": "a", "id_token": id_token})
     assert refresh(endpoint.client, SECRET, START_MS).email == email
 
@@ -214,7 +210,7 @@ def by_device(endpoint: Endpoint, clock: FakeClock) -> tuple[Tokens, DeviceCode]
     return tokens, shown[0]
 
 
-def test_the_pace_follows_what_the_service_answers(endpoint: Endpoint) -> None:
+def test_device_poll_interval_follows_service(endpoint: Endpoint) -> None:
     clock = FakeClock(patient=False)
     endpoint.will(BEGUN)
     endpoint.will({"error": "authorization_pending"}, 400)
@@ -237,7 +233,7 @@ def test_the_pace_follows_what_the_service_answers(endpoint: Endpoint) -> None:
         ({"verification_uri": None, "verification_url": "https://e.com"}, 5.0),
     ],
 )
-def test_the_beginning_is_read_with_patience(
+def test_device_start_response_is_read_leniently(
     endpoint: Endpoint, changes: Any, slept: float
 ) -> None:
     clock = FakeClock(patient=False)
@@ -256,13 +252,13 @@ def test_the_beginning_is_read_with_patience(
         {"verification_uri": None},
     ],
 )
-def test_a_beginning_that_cannot_be_shown_is_refused(endpoint: Endpoint, changes: Any) -> None:
+def test_device_start_response_invalid_is_refused(endpoint: Endpoint, changes: Any) -> None:
     endpoint.will({**BEGUN, **changes})
     with pytest.raises(StreamBroken):
         by_device(endpoint, FakeClock(patient=False))
 
 
-def test_what_a_person_is_shown_cannot_play_with_the_terminal(endpoint: Endpoint) -> None:
+def test_device_text_cannot_control_terminal(endpoint: Endpoint) -> None:
     endpoint.will({**BEGUN, "user_code": "A\x1b[2J", "verification_uri_complete": "https://e\r/x"})
     endpoint.will({"access_token": "a"})
     _, shown = by_device(endpoint, FakeClock(patient=False))
@@ -270,7 +266,7 @@ def test_what_a_person_is_shown_cannot_play_with_the_terminal(endpoint: Endpoint
     assert "\r" not in shown.whole_url
 
 
-def test_an_expired_code_ends_the_login_and_the_code_is_not_told(endpoint: Endpoint) -> None:
+def test_device_code_expiry_ends_login_without_showing_code(endpoint: Endpoint) -> None:
     endpoint.will(BEGUN)
     told = {"error": "expired_token", "error_description": "dev-code-0123456789"}
     endpoint.will(told, 400)
@@ -293,7 +289,7 @@ def test_an_expired_code_ends_the_login_and_the_code_is_not_told(endpoint: Endpo
         "\0",
     ],
 )
-def test_what_does_not_belong_to_this_login_is_refused(endpoint: Endpoint, pasted: str) -> None:
+def test_foreign_redirect_is_refused(endpoint: Endpoint, pasted: str) -> None:
     async def paste() -> str:
         return pasted
 
@@ -304,7 +300,7 @@ def test_what_does_not_belong_to_this_login_is_refused(endpoint: Endpoint, paste
     assert endpoint.forms == []
 
 
-def test_nobody_comes_and_the_login_is_given_up(endpoint: Endpoint) -> None:
+def test_login_without_redirect_times_out(endpoint: Endpoint) -> None:
     async def paste() -> str:
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         return await never

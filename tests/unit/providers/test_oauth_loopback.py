@@ -39,7 +39,7 @@ def meet(steps: Callable[[Redirect], Awaitable[None]], url: str = "") -> None:
 GOOD = f"/callback?code=c-1&state={STATE}"
 
 
-def test_the_right_request_brings_the_code_and_a_page_without_it() -> None:
+def test_redirect_valid_request_returns_code_and_page() -> None:
     async def steps(redirect: Redirect) -> None:
         page = await request(redirect, get(GOOD))
         assert page.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -69,7 +69,7 @@ STRAY = [
 
 
 @pytest.mark.parametrize(("data", "status"), STRAY, ids=range(len(STRAY)))
-def test_a_stray_request_changes_nothing_and_the_login_goes_on(data: bytes, status: bytes) -> None:
+def test_redirect_stray_request_is_ignored(data: bytes, status: bytes) -> None:
     async def steps(redirect: Redirect) -> None:
         page = await request(redirect, data)
         assert page.split(b" ")[1] == status
@@ -80,14 +80,14 @@ def test_a_stray_request_changes_nothing_and_the_login_goes_on(data: bytes, stat
     meet(steps)
 
 
-def test_a_head_without_an_end_is_cut_off() -> None:
+def test_redirect_endless_head_is_cut_off() -> None:
     async def steps(redirect: Redirect) -> None:
         assert await request(redirect, b"GET / HTTP/1.1\r\n" + b"x" * 100_000) == b""
 
     meet(steps)
 
 
-def test_whoever_connects_and_says_nothing_does_not_hold_the_login_up(
+def test_redirect_silent_client_does_not_block(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def steps(redirect: Redirect) -> None:
@@ -100,7 +100,7 @@ def test_whoever_connects_and_says_nothing_does_not_hold_the_login_up(
     meet(steps)
 
 
-def test_only_the_first_answer_counts() -> None:
+def test_redirect_only_first_answer_counts() -> None:
     async def steps(redirect: Redirect) -> None:
         await request(redirect, get(GOOD))
         await request(redirect, get(f"/callback?code=c-2&state={STATE}"))
@@ -109,7 +109,7 @@ def test_only_the_first_answer_counts() -> None:
     meet(steps)
 
 
-def test_an_error_is_an_answer_too() -> None:
+def test_redirect_error_is_returned() -> None:
     async def steps(redirect: Redirect) -> None:
         page = await request(redirect, get(f"/callback?error=access_denied&state={STATE}"))
         assert b"not granted" in page
@@ -118,7 +118,7 @@ def test_an_error_is_an_answer_too() -> None:
     meet(steps)
 
 
-def test_a_service_may_want_a_name_and_a_path() -> None:
+def test_redirect_host_and_path_are_configurable() -> None:
     async def steps(redirect: Redirect) -> None:
         assert redirect.url.startswith("http://localhost:")
         assert redirect.url.endswith("/auth/callback")
@@ -132,7 +132,7 @@ def test_a_service_may_want_a_name_and_a_path() -> None:
     "url",
     ["https://127.0.0.1/x", "http://example.com/x", "http://0.0.0.0/x", "http://[", "http://a:b/"],
 )
-def test_an_address_elsewhere_is_refused(url: str) -> None:
+def test_redirect_foreign_address_is_refused(url: str) -> None:
     with pytest.raises(UserError, match="does not lead to this machine"):
         meet(_nothing, url)
 
@@ -141,7 +141,7 @@ async def _nothing(redirect: Redirect) -> None:
     """Nothing to do."""
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_redirect_port_in_use_is_reported() -> None:
     async def main() -> None:
         async with listening("", STATE) as first, listening(first.url, STATE):
             pass
@@ -150,7 +150,7 @@ def test_a_port_that_is_taken_is_told() -> None:
         asyncio.run(main())
 
 
-def test_it_listens_for_this_machine_alone() -> None:
+def test_redirect_server_listens_on_loopback_only() -> None:
     assert loopback.HOST == "127.0.0.1"
 
 
@@ -168,5 +168,5 @@ def test_it_listens_for_this_machine_alone() -> None:
         ("\ud800#\ud800", None),
     ],
 )
-def test_a_redirect_is_read_and_its_state_compared(pasted: str, answer: Answer | None) -> None:
+def test_redirect_url_is_parsed_and_state_compared(pasted: str, answer: Answer | None) -> None:
     assert read_redirect(pasted, STATE) == answer

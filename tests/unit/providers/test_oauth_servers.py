@@ -102,7 +102,7 @@ def grant_oidc(browser: httpx2.Client, url: str) -> Any:
     return browser.post(url, data={"sub": "ann@example.com"})
 
 
-def test_a_login_in_a_browser_gives_tokens_and_a_name(oidc: str) -> None:
+def test_browser_login_returns_tokens_and_name(oidc: str) -> None:
     tokens = browse(oidc_client(oidc), grant_oidc)
     assert tokens.email == "ann@example.com"
     assert tokens.expires_ms == START_MS + 3_600_000
@@ -115,13 +115,13 @@ def test_a_login_in_a_browser_gives_tokens_and_a_name(oidc: str) -> None:
     assert tokens.access not in repr(tokens) and tokens.refresh not in repr(tokens)
 
 
-def test_a_server_that_requires_pkce_is_satisfied(authlib: str) -> None:
+def test_browser_login_satisfies_required_pkce(authlib: str) -> None:
     tokens = browse(authlib_client(authlib), lambda browser, url: browser.get(url))
     assert tokens.access and tokens.refresh
     assert tokens.email == ""
 
 
-def test_a_service_with_an_address_of_its_own_gets_it(authlib: str) -> None:
+def test_browser_login_custom_redirect_is_used(authlib: str) -> None:
     client = authlib_client(authlib, redirect_url="http://127.0.0.1:0/auth/done?")
     seen: list[str] = []
 
@@ -133,7 +133,7 @@ def test_a_service_with_an_address_of_its_own_gets_it(authlib: str) -> None:
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/auth/done", seen[0])
 
 
-def test_a_denied_login_is_told(oidc: str) -> None:
+def test_browser_login_denied_is_reported(oidc: str) -> None:
     def deny(browser: httpx2.Client, url: str) -> Any:
         state = parse_qs(urlsplit(url).query)["state"][0]
         done = browser.post(url, data={"action": "deny"}, follow_redirects=False)
@@ -144,7 +144,7 @@ def test_a_denied_login_is_told(oidc: str) -> None:
         browse(oidc_client(oidc), deny)
 
 
-def test_where_no_browser_can_come_back_its_address_is_pasted(authlib: str) -> None:
+def test_browser_login_accepts_pasted_address(authlib: str) -> None:
     pasted: list[str] = []
 
     def show(url: str) -> None:
@@ -158,7 +158,7 @@ def test_where_no_browser_can_come_back_its_address_is_pasted(authlib: str) -> N
     assert asyncio.run(login).access
 
 
-def test_a_code_that_was_taken_by_somebody_else_is_of_no_use_to_them(authlib: str) -> None:
+def test_stolen_code_is_useless(authlib: str) -> None:
     """What PKCE is for: the code without the verifier buys nothing."""
     stolen: list[httpx2.Response] = []
 
@@ -178,7 +178,7 @@ def test_a_code_that_was_taken_by_somebody_else_is_of_no_use_to_them(authlib: st
     assert stolen[0].status_code == 400
 
 
-def test_the_challenge_is_the_verifiers_hash_and_the_verifier_stays_here(authlib: str) -> None:
+def test_pkce_challenge_is_verifier_hash_and_verifier_is_private(authlib: str) -> None:
     seen: list[str] = []
 
     def walk(browser: httpx2.Client, url: str) -> Any:
@@ -192,7 +192,7 @@ def test_the_challenge_is_the_verifiers_hash_and_the_verifier_stays_here(authlib
     assert "code_verifier" not in asked
 
 
-def test_a_refresh_token_that_was_used_is_refused_and_told_without_it(authlib: str) -> None:
+def test_used_refresh_token_is_refused_without_showing_it(authlib: str) -> None:
     client = authlib_client(authlib)
     tokens = browse(client, lambda browser, url: browser.get(url))
     renewed = refresh(client, tokens.refresh, START_MS)
@@ -224,20 +224,20 @@ class Person(FakeClock):
                 await web.post(f"{self.url}/approve", data=form)
 
 
-def test_a_code_typed_on_another_device_logs_in(authlib: str) -> None:
+def test_device_code_login_returns_tokens(authlib: str) -> None:
     person = Person(authlib, "yes")
     tokens = asyncio.run(log_in_by_device(authlib_client(authlib), person, person.read))
     assert tokens.access and tokens.refresh
     assert person.slept == [2.0, 7.0, 7.0], "the server's pace, and slower when it asks for that"
 
 
-def test_a_code_that_was_denied_ends_the_login(authlib: str) -> None:
+def test_device_code_denied_ends_login(authlib: str) -> None:
     person = Person(authlib, "no")
     with pytest.raises(AuthFailed, match="access_denied"):
         asyncio.run(log_in_by_device(authlib_client(authlib), person, person.read))
 
 
-def test_a_code_nobody_types_runs_out(authlib: str) -> None:
+def test_device_code_unused_expires(authlib: str) -> None:
     person = Person(authlib, "")
     with pytest.raises(AuthFailed, match="ran out"):
         asyncio.run(log_in_by_device(authlib_client(authlib), person, person.read))
@@ -287,9 +287,7 @@ def refreshes(url: str) -> int:
         return int(web.get(f"{url}/log").json().count("refresh_token"))
 
 
-def test_a_login_that_ran_out_is_renewed_once_however_many_ask(
-    authlib: str, tmp_path: Path
-) -> None:
+def test_expired_login_refreshed_once_for_concurrent_callers(authlib: str, tmp_path: Path) -> None:
     tokens = browse(authlib_client(authlib), lambda browser, url: browser.get(url))
     paths = put_login(tmp_path, authlib, tokens)
     before = refreshes(authlib)
@@ -309,7 +307,7 @@ def _renew_in_a_process(path: Path, results: "multiprocessing.Queue[list[str]]")
     results.put(renew(path))
 
 
-def test_two_processes_renew_a_login_once(authlib: str, tmp_path: Path) -> None:
+def test_two_processes_refresh_login_once(authlib: str, tmp_path: Path) -> None:
     tokens = browse(authlib_client(authlib), lambda browser, url: browser.get(url))
     put_login(tmp_path, authlib, tokens)
     before = refreshes(authlib)
@@ -327,7 +325,7 @@ def test_two_processes_renew_a_login_once(authlib: str, tmp_path: Path) -> None:
     assert refreshes(authlib) == before + 1
 
 
-def test_the_client_may_stand_in_the_configuration(authlib: str, tmp_path: Path) -> None:
+def test_oauth_client_may_come_from_config(authlib: str, tmp_path: Path) -> None:
     tokens = browse(authlib_client(authlib), lambda browser, url: browser.get(url))
     put_login(tmp_path, authlib, tokens, clientId="", tokenUrl="")
     with pytest.raises(ExceptionGroup) as caught:
@@ -339,9 +337,7 @@ def test_the_client_may_stand_in_the_configuration(authlib: str, tmp_path: Path)
     assert "old" not in renew(tmp_path, clients={"Acme": client})
 
 
-def test_a_caller_who_stops_waiting_does_not_lose_the_new_refresh_token(
-    authlib: str, tmp_path: Path
-) -> None:
+def test_cancelled_caller_does_not_lose_new_refresh_token(authlib: str, tmp_path: Path) -> None:
     tokens = browse(authlib_client(authlib), lambda browser, url: browser.get(url))
     paths = put_login(tmp_path, authlib, tokens)
     config = check({}).config
@@ -360,9 +356,7 @@ def test_a_caller_who_stops_waiting_does_not_lose_the_new_refresh_token(
     assert refresh(authlib_client(authlib), entry["refresh"], 0).access
 
 
-def test_tokens_that_cannot_be_saved_are_used_and_saved_with_the_next(
-    authlib: str, tmp_path: Path
-) -> None:
+def test_unsaved_tokens_are_used_and_saved_later(authlib: str, tmp_path: Path) -> None:
     tokens = browse(authlib_client(authlib), lambda browser, url: browser.get(url))
     paths = put_login(tmp_path, authlib, tokens)
     file = paths.agent_dir("main") / FILE
@@ -388,9 +382,7 @@ def test_tokens_that_cannot_be_saved_are_used_and_saved_with_the_next(
     asyncio.run(main())
 
 
-def test_a_token_that_a_service_refused_is_renewed_though_it_has_not_run_out(
-    authlib: str, tmp_path: Path
-) -> None:
+def test_refused_token_is_refreshed_before_expiry(authlib: str, tmp_path: Path) -> None:
     tokens = browse(authlib_client(authlib), lambda browser, url: browser.get(url))
     far = SystemClock().now_ms() + 3_600_000
     paths = put_login(tmp_path, authlib, tokens, expires=far)

@@ -115,7 +115,7 @@ def body_of(request: Request, *models: Model, **settings: Any) -> dict[str, Any]
 # What is sent
 
 
-def test_a_request_holds_system_messages_tools_and_asks_for_usage() -> None:
+def test_request_body_has_system_messages_tools_and_usage_option() -> None:
     spec = ToolSpec("read", "Read.", {"type": "object", "properties": {}})
     body = body_of(asked(system="Be brief.", tools=(spec,), max_tokens=50))
     assert body == {
@@ -140,7 +140,7 @@ def test_a_request_holds_system_messages_tools_and_asks_for_usage() -> None:
     }
 
 
-def test_flags_change_role_limit_and_options() -> None:
+def test_compat_flags_change_role_limit_and_options() -> None:
     model = Model("mock", "m", reasoning=True, compat={"maxTokensField": "max_completion_tokens"})
     flags = {
         "supportsDeveloperRole": True,
@@ -168,7 +168,7 @@ def test_flags_change_role_limit_and_options() -> None:
         ({"thinkingFormat": "qwen"}, "off", {"enable_thinking": False}),
     ],
 )
-def test_thinking_is_asked_for_in_the_services_own_way(
+def test_request_thinking_follows_compat_format(
     compat: dict[str, Any], thinking: Any, sent: dict[str, Any]
 ) -> None:
     model = Model("mock", "m", reasoning=True, compat=compat)
@@ -181,7 +181,7 @@ def test_thinking_is_asked_for_in_the_services_own_way(
     assert not {"reasoning_effort", "thinking", "enable_thinking"} & set(plain)
 
 
-def test_params_come_last_and_null_takes_a_field_away() -> None:
+def test_request_params_override_fields_and_null_removes_them() -> None:
     params = {"temperature": 0.2, "max_tokens": 7, "stream_options": None, "messages": "no"}
     body = body_of(asked(max_tokens=50, params=params))
     assert (body["temperature"], body["max_tokens"]) == (0.2, 7)
@@ -189,12 +189,12 @@ def test_params_come_last_and_null_takes_a_field_away() -> None:
     assert body["messages"] == [{"role": "user", "content": "hi"}]
 
 
-def test_a_model_without_tools_is_offered_none() -> None:
+def test_request_tools_omitted_for_model_without_tools() -> None:
     spec = ToolSpec("read", "Read.", {"type": "object"})
     assert "tools" not in body_of(asked(tools=(spec,)), Model("mock", "m", calls_tools=False))
 
 
-def test_headers_carry_the_key_and_the_configured_ones() -> None:
+def test_request_headers_have_key_and_configured_ones() -> None:
     async def scene(provider: openai.OpenAI, server: ModelServer) -> Any:
         await answer(provider)
         return server.requests[0].headers
@@ -208,7 +208,7 @@ def test_headers_carry_the_key_and_the_configured_ones() -> None:
     assert without["api-key"] == "k"
 
 
-def test_a_query_in_the_base_url_is_kept_behind_the_path() -> None:
+def test_request_query_in_base_url_is_kept() -> None:
     async def main() -> str:
         async with ModelServer() as server:
             settings = openai.Settings("mock", f"{server.url}/?api-version=2026-01-01")
@@ -220,7 +220,7 @@ def test_a_query_in_the_base_url_is_kept_behind_the_path() -> None:
     assert asyncio.run(main()) == "/v1/chat/completions?api-version=2026-01-01"
 
 
-def test_a_large_request_arrives_whole() -> None:
+def test_large_request_arrives_complete() -> None:
     text = "🦞 " * 500_000
     body = body_of(asked(messages=(user(text),)))
     assert body["messages"][0]["content"] == text
@@ -229,7 +229,7 @@ def test_a_large_request_arrives_whole() -> None:
 # What comes back
 
 
-def test_usage_and_cost_are_counted() -> None:
+def test_answer_usage_and_cost_are_counted() -> None:
     price = Price(input=1.0, output=2.0, cache_read=0.5)
     message = message_of(
         Say("x"), Tokens(1000, 100, 600, 40), models=(Model("mock", "m", price=price),)
@@ -243,13 +243,13 @@ def test_usage_and_cost_are_counted() -> None:
 
 
 @pytest.mark.parametrize("reason", ["stop", "length"])
-def test_the_stop_reason_is_kept(reason: Any) -> None:
+def test_answer_stop_reason_is_mapped(reason: Any) -> None:
     message = message_of(Say("x"), Stop(reason))
     assert message.origin is not None
     assert message.origin.stop == reason
 
 
-def test_arguments_that_are_not_json_are_kept_as_broken() -> None:
+def test_answer_invalid_arguments_kept_as_broken() -> None:
     message = message_of(CallTools(Call("read", '{"path": "a'), Call("ls", {"a": "é" * 50})))
     assert [(c.name, c.args, c.broken) for c in message.calls] == [
         ("read", {}, '{"path": "a'),
@@ -272,14 +272,14 @@ def test_arguments_that_are_not_json_are_kept_as_broken() -> None:
         Shape(content_type=""),
     ],
 )
-def test_the_bytes_may_come_in_any_shape(shape: Shape) -> None:
+def test_answer_in_any_byte_split_is_read(shape: Shape) -> None:
     steps = (Think("Hmm é"), Say(["Grüße ", "🦞", "!"]), CallTools(Call("read", {"p": "ü"})))
     message = message_of(*steps, Comments(times=3), shape)
     assert (message.thinking, message.text) == ("Hmm é", "Grüße 🦞!")
     assert [c.args for c in message.calls] == [{"p": "ü"}]
 
 
-def test_an_answer_that_is_not_streamed_works_too() -> None:
+def test_answer_not_streamed_is_read() -> None:
     request = asked(params={"stream": False})
     steps = (Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1})), Tokens(9, 3))
     message = message_of(*steps, request=request)
@@ -300,7 +300,7 @@ def test_an_answer_that_is_not_streamed_works_too() -> None:
         b": bye\n\ndata: \n\n",
     ],
 )
-def test_an_end_is_a_finish_reason_or_done(tail: bytes) -> None:
+def test_stream_end_is_finish_reason_or_done(tail: bytes) -> None:
     chunk = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\n'
     assert message_of(Replay(chunk + tail)).text == "hi"
     if b"DONE" in tail:
@@ -308,13 +308,13 @@ def test_an_end_is_a_finish_reason_or_done(tail: bytes) -> None:
         assert message_of(Replay(unfinished + tail)).text == "hi"
 
 
-def test_a_cut_after_the_end_takes_nothing_away() -> None:
+def test_stream_cut_after_end_keeps_answer() -> None:
     chunk = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\n'
     assert message_of(Raw(chunk), Cut()).text == "hi"
     assert message_of(Raw(chunk), Hold(), idle_s=0.05).text == "hi"
 
 
-def test_an_empty_answer_is_an_answer() -> None:
+def test_empty_answer_is_returned() -> None:
     message = message_of()
     assert message.parts == ()
     assert message.origin is not None
@@ -355,24 +355,24 @@ def test_an_empty_answer_is_an_answer() -> None:
         ([Say("a"), Shape(content_type="text/html")], BadRequest),
     ],
 )
-def test_each_fault_has_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
+def test_stream_fault_raises_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
     assert type(error_of(*steps)) is kind
 
 
-def test_a_rate_limit_says_how_long_to_wait() -> None:
+def test_rate_limit_error_has_retry_after() -> None:
     error = error_of(Fail(429, retry_after="2.5"))
     assert isinstance(error, RateLimited)
     assert error.after_s == 2.5
 
 
-def test_a_silent_server_is_given_up_on_before_and_after_it_began() -> None:
+def test_silent_server_times_out_before_and_after_first_byte() -> None:
     for steps in ([Hold()], [Say("a"), Hold()], [Comments(times=3), Hold()]):
         error = error_of(*steps, idle_s=0.05)
         assert type(error) is ProviderTimeout
         assert "0.05 s" in error.message
 
 
-def test_keep_alives_hold_off_the_idle_limit_but_not_the_callers_deadline() -> None:
+def test_keep_alives_extend_idle_limit_not_deadline() -> None:
     async def scene(provider: openai.OpenAI, server: ModelServer) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
@@ -383,7 +383,7 @@ def test_keep_alives_hold_off_the_idle_limit_but_not_the_callers_deadline() -> N
     served(scene, [Comments(every_s=0.01)], idle_s=0.1)
 
 
-def test_the_first_text_is_passed_on_before_the_rest_is_there() -> None:
+def test_stream_first_text_yielded_before_rest_arrives() -> None:
     async def scene(provider: openai.OpenAI, server: ModelServer) -> None:
         gate = asyncio.Event()
         server.script([Say("first"), Gate(gate), Say(" second")])
@@ -397,7 +397,7 @@ def test_the_first_text_is_passed_on_before_the_rest_is_there() -> None:
     served(scene)
 
 
-def test_a_line_without_end_costs_bounded_memory() -> None:
+def test_endless_line_uses_bounded_memory() -> None:
     async def scene(provider: openai.OpenAI, server: ModelServer) -> int:
         await answer(provider)  # everything is imported and connected
         server.script([LongLine(50 * 1024 * 1024)])
@@ -411,7 +411,7 @@ def test_a_line_without_end_costs_bounded_memory() -> None:
     assert served(scene) < 48 * 1024 * 1024
 
 
-def test_connections_are_kept_after_answers_and_errors() -> None:
+def test_connections_reused_after_answers_and_errors() -> None:
     async def scene(provider: openai.OpenAI, server: ModelServer) -> int:
         await answer(provider)
         with pytest.raises(RateLimited):
@@ -438,14 +438,14 @@ def test_connections_are_kept_after_answers_and_errors() -> None:
         "http://127.0.0.1:0/v1",
     ],
 )
-def test_a_wrong_address_is_unreachable_and_named(url: str) -> None:
+def test_invalid_address_raises_unreachable(url: str) -> None:
     provider = openai.create(openai.Settings("mock", url, connect_s=5))
     with pytest.raises(Unreachable) as caught:
         asyncio.run(answer(provider))
     assert caught.value.fix
 
 
-def test_a_server_that_is_not_running_is_unreachable() -> None:
+def test_closed_port_raises_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     url = f"http://user:hunter2secret@127.0.0.1:{port}/v1?key=topsecret"
@@ -454,7 +454,7 @@ def test_a_server_that_is_not_running_is_unreachable() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_a_server_that_hangs_up_at_once_is_unreachable() -> None:
+def test_immediate_disconnect_raises_unreachable() -> None:
     async def main() -> None:
         def hang_up(_reader: Any, writer: asyncio.StreamWriter) -> None:
             writer.close()
@@ -471,20 +471,20 @@ def test_a_server_that_hangs_up_at_once_is_unreachable() -> None:
 
 
 @pytest.mark.parametrize("key", ["sk-\u2026cut", "sk-a\nX-Evil: 1", "sk-\x00"])
-def test_a_key_that_no_header_can_carry_is_refused_here(key: str) -> None:
+def test_unsendable_key_is_refused(key: str) -> None:
     provider = openai.create(openai.Settings("mock", "http://127.0.0.1:1/v1", key))
     with pytest.raises(AuthFailed) as caught:
         asyncio.run(answer(provider))
     assert key not in str(caught.value)
 
 
-def test_a_header_that_cannot_be_sent_is_named() -> None:
+def test_unsendable_header_is_named() -> None:
     settings = openai.Settings("mock", "http://127.0.0.1:1/v1", headers={"X-Bad": "a\r\nb"})
     with pytest.raises(BadRequest, match="X-Bad"):
         asyncio.run(answer(openai.create(settings)))
 
 
-def test_neither_key_nor_request_is_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_key_and_request_never_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     error_of(Fail(401, message=f"bad key {KEY}"))
     message_of(Say("x"), request=asked(messages=(user("a private question"),)))
@@ -494,7 +494,7 @@ def test_neither_key_nor_request_is_shown_or_logged(caplog: pytest.LogCaptureFix
         assert secret not in shown
 
 
-def test_a_proxy_in_the_environment_is_not_asked_for_this_machines_own_servers(
+def test_proxy_is_not_used_for_loopback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
@@ -502,7 +502,7 @@ def test_a_proxy_in_the_environment_is_not_asked_for_this_machines_own_servers(
     assert message_of(Say("direct")).text == "direct"
 
 
-def test_importing_and_making_a_provider_loads_no_http_library() -> None:
+def test_provider_creation_imports_no_http_library() -> None:
     code = (
         "import sys; from homarus.providers import openai;"
         "openai.create(openai.Settings('x', 'https://api.example/v1', 'k'));"
@@ -513,6 +513,6 @@ def test_importing_and_making_a_provider_loads_no_http_library() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_the_request_body_is_json_whatever_the_model_is_called() -> None:
+def test_request_body_is_json_for_any_model_name() -> None:
     body = body_of(asked(model='we"ird\n模型'))
     assert json.loads(json.dumps(body))["model"] == 'we"ird\n模型'

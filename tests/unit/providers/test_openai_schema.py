@@ -16,16 +16,16 @@ def closed(**properties: Any) -> dict[str, Any]:
     return {**CLOSED, "properties": properties, "required": sorted(properties)}
 
 
-def test_a_plain_schema_is_sent_as_it_is() -> None:
+def test_plain_schema_is_unchanged() -> None:
     assert parameters(closed(path=TEXT)) == closed(path=TEXT)
 
 
 @pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"type": None, "properties": None}])
-def test_what_is_missing_at_the_top_is_added(schema: dict[str, Any]) -> None:
+def test_schema_missing_top_fields_are_added(schema: dict[str, Any]) -> None:
     assert parameters(schema) == {"type": "object", "properties": {}}
 
 
-def test_alternatives_at_the_top_become_properties() -> None:
+def test_schema_top_alternatives_become_properties() -> None:
     variants = [
         {"properties": {"a": {"type": "integer"}, "b": TEXT}},
         {"properties": {"c": TEXT}},
@@ -45,7 +45,7 @@ def test_alternatives_at_the_top_become_properties() -> None:
         {**closed(a={"$ref": "#/$defs/n"}), "$defs": {"n": {"type": "number"}}},
     ],
 )
-def test_closed_objects_whose_properties_are_all_required_are_strict(
+def test_schema_closed_with_all_required_is_strict(
     schema: dict[str, Any],
 ) -> None:
     assert fits_strict(schema)
@@ -71,11 +71,11 @@ def test_closed_objects_whose_properties_are_all_required_are_strict(
         None,
     ],
 )
-def test_any_other_is_not(schema: Any) -> None:
+def test_schema_other_is_not_strict(schema: Any) -> None:
     assert not fits_strict(schema)
 
 
-def test_a_schema_deeper_than_the_service_reads_is_not_strict() -> None:
+def test_schema_too_deep_is_not_strict() -> None:
     deep: dict[str, Any] = TEXT
     for _ in range(2000):
         deep = closed(a=deep)
@@ -96,7 +96,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["type", "properties", "anyOf", "allOf", "x"]), json_values))
-def test_any_schema_has_an_object_at_its_top_and_a_verdict(schema: dict[str, Any]) -> None:
+def test_any_schema_gets_object_top_and_strict_verdict(schema: dict[str, Any]) -> None:
     made = parameters(schema)
     assert made["type"] == "object"
     assert isinstance(made["properties"], dict)

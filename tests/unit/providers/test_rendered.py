@@ -6,7 +6,7 @@ from homarus.core.message import Message, ToolCall, user
 from homarus.providers.rendered import MAX_KEPT, Beginnings, Rendered
 
 
-def test_a_message_is_rendered_once() -> None:
+def test_render_cache_renders_message_once() -> None:
     seen: list[Message] = []
 
     def render(message: Message) -> str:
@@ -19,14 +19,14 @@ def test_a_message_is_rendered_once() -> None:
     assert len(seen) == 1
 
 
-def test_equal_messages_are_told_apart_and_unhashable_ones_are_taken() -> None:
+def test_render_cache_separates_equal_unhashable_messages() -> None:
     rendered = Rendered(id)
     one, two = (Message("assistant", (ToolCall("c", "n", {"a": []}),)) for _ in range(2))
     assert one == two
     assert rendered[one] != rendered[two]
 
 
-def test_what_was_made_of_a_message_goes_with_it() -> None:
+def test_render_cache_entry_dies_with_message() -> None:
     rendered = Rendered(lambda message: message.text)
     kept = user("kept")
     for n in range(50):
@@ -36,7 +36,7 @@ def test_what_was_made_of_a_message_goes_with_it() -> None:
     assert len(rendered) == 1
 
 
-def test_a_beginning_is_found_by_the_messages_it_was_made_of() -> None:
+def test_prefix_cache_found_by_its_messages() -> None:
     begun = Beginnings[str](least=2)
     history = tuple(user(str(n)) for n in range(6))
     assert begun.find(history) is None
@@ -48,7 +48,7 @@ def test_a_beginning_is_found_by_the_messages_it_was_made_of() -> None:
     assert begun.find(history[:1]) is None
 
 
-def test_few_beginnings_are_kept() -> None:
+def test_prefix_cache_is_bounded() -> None:
     begun = Beginnings[int](least=1)
     histories = [(user(str(n)), user("b")) for n in range(MAX_KEPT + 1)]
     for number, history in enumerate(histories):

@@ -123,7 +123,7 @@ def event(kind: str, **fields: Any) -> Raw:
 # What is sent
 
 
-def test_a_request_holds_instructions_input_and_tools_and_nothing_is_stored() -> None:
+def test_request_body_has_instructions_input_tools_and_no_store() -> None:
     spec = ToolSpec("read", "Read.", {"type": "object", "properties": {}})
     body = body_of(asked(system="Be brief.", tools=(spec,), max_tokens=50))
     assert body == {
@@ -148,7 +148,7 @@ def test_a_request_holds_instructions_input_and_tools_and_nothing_is_stored() ->
 
 
 @pytest.mark.parametrize("thinking", ["minimal", "low", "medium", "high", "xhigh"])
-def test_thinking_is_asked_for_with_a_summary(thinking: Any) -> None:
+def test_request_thinking_asks_for_summary(thinking: Any) -> None:
     body = body_of(asked(thinking=thinking), THINKER)
     assert body["reasoning"] == {"effort": thinking, "summary": "auto"}
     assert body["include"] == ["reasoning.encrypted_content"]
@@ -156,7 +156,7 @@ def test_thinking_is_asked_for_with_a_summary(thinking: Any) -> None:
     assert not {"reasoning", "include"} & set(plain), "a model that does not think refuses both"
 
 
-def test_a_model_that_thinks_anyway_is_asked_for_what_it_wants_back() -> None:
+def test_request_reasoning_model_includes_encrypted_content() -> None:
     body = body_of(asked(), THINKER)
     assert "reasoning" not in body
     assert body["include"] == ["reasoning.encrypted_content"]
@@ -164,11 +164,11 @@ def test_a_model_that_thinks_anyway_is_asked_for_what_it_wants_back() -> None:
     assert "reasoning" not in body_of(asked(thinking="high"), quirky)
 
 
-def test_a_limit_below_what_the_service_takes_is_raised_to_it() -> None:
+def test_request_max_tokens_raised_to_service_minimum() -> None:
     assert body_of(asked(max_tokens=1))["max_output_tokens"] == responses.MIN_OUTPUT_TOKENS
 
 
-def test_params_come_last_and_null_takes_a_field_away() -> None:
+def test_request_params_override_fields_and_null_removes_them() -> None:
     params = {"temperature": 0.2, "max_output_tokens": 70, "store": None, "input": "no"}
     body = body_of(asked(max_tokens=50, params=params))
     assert (body["temperature"], body["max_output_tokens"]) == (0.2, 70)
@@ -179,12 +179,12 @@ def test_params_come_last_and_null_takes_a_field_away() -> None:
     assert body_of(asked(tools=(spec,), params={"tools": hosted}))["tools"] == hosted
 
 
-def test_a_model_without_tools_is_offered_none() -> None:
+def test_request_tools_omitted_for_model_without_tools() -> None:
     spec = ToolSpec("read", "Read.", {"type": "object"})
     assert "tools" not in body_of(asked(tools=(spec,)), Model("mock", "m", calls_tools=False))
 
 
-def test_strict_tools_are_a_quirk_of_the_service() -> None:
+def test_request_strict_tools_follow_compat() -> None:
     closed = {"type": "object", "properties": {}, "additionalProperties": False}
     request = asked(tools=(ToolSpec("read", "Read.", closed),))
     for said, sent in ((True, True), (False, None)):
@@ -197,7 +197,7 @@ def test_strict_tools_are_a_quirk_of_the_service() -> None:
         assert served(scene, models=(model,)) is sent
 
 
-def test_reasoning_comes_back_with_the_results_of_the_calls_it_led_to() -> None:
+def test_reasoning_replayed_with_results_of_its_calls() -> None:
     async def scene(provider: responses.Responses, server: ModelServer) -> Any:
         server.script([Think("Look first."), CallTools(Call("read", {"p": 1}, id="call_9"))])
         server.script([Say("Done.")])
@@ -234,7 +234,7 @@ FOREIGN = (
         "Item 'rs_68' of type 'reasoning' was provided without its required following item.",
     ],
 )
-def test_reasoning_that_is_refused_is_left_out_from_then_on(words: str) -> None:
+def test_refused_reasoning_is_omitted_afterwards(words: str) -> None:
     async def scene(provider: responses.Responses, server: ModelServer) -> Any:
         server.script([Think("hm"), Say("a")], [Fail(400, words)], [Think("so"), Say("b")], [])
         first = await answer(provider)
@@ -250,11 +250,11 @@ def test_reasoning_that_is_refused_is_left_out_from_then_on(words: str) -> None:
     assert served(scene, models=(THINKER,)) == [1, 0, 1]
 
 
-def test_a_refusal_that_leaving_out_cannot_mend_is_reported_as_it_is() -> None:
+def test_refusal_unrelated_to_reasoning_is_raised() -> None:
     assert type(error_of(Fail(400, FOREIGN))) is BadRequest
 
 
-def test_a_level_of_thinking_that_is_refused_has_a_class_of_its_own() -> None:
+def test_refused_thinking_level_raises_its_class() -> None:
     for words, param in (
         ("Unsupported value: 'xhigh' is not supported with this model.", "reasoning.effort"),
         ("Your organization must be verified for that.", "reasoning.summary"),
@@ -264,7 +264,7 @@ def test_a_level_of_thinking_that_is_refused_has_a_class_of_its_own() -> None:
         assert type(error_of(step)) is ThinkingRefused
 
 
-def test_headers_carry_the_key_and_the_path_is_that_of_the_method() -> None:
+def test_request_headers_have_key_and_path_is_method() -> None:
     async def scene(provider: responses.Responses, server: ModelServer) -> Any:
         await answer(provider)
         return server.requests[0]
@@ -278,7 +278,7 @@ def test_headers_carry_the_key_and_the_path_is_that_of_the_method() -> None:
 # What comes back
 
 
-def test_usage_and_cost_are_counted() -> None:
+def test_answer_usage_and_cost_are_counted() -> None:
     price = Price(input=1.0, output=2.0, cache_read=0.5)
     message = message_of(
         Say("x"), Tokens(1000, 100, 600, 40), models=(Model("mock", "m", price=price),)
@@ -291,13 +291,13 @@ def test_usage_and_cost_are_counted() -> None:
 
 
 @pytest.mark.parametrize("reason", ["stop", "length"])
-def test_the_stop_reason_is_kept(reason: Any) -> None:
+def test_answer_stop_reason_is_mapped(reason: Any) -> None:
     message = message_of(Say("x"), Stop(reason))
     assert message.origin is not None
     assert message.origin.stop == reason
 
 
-def test_arguments_that_are_not_json_are_kept_as_broken() -> None:
+def test_answer_invalid_arguments_kept_as_broken() -> None:
     message = message_of(CallTools(Call("read", '{"path": "a'), Call("ls", {"a": "é" * 50})))
     assert [(c.name, c.args, c.broken) for c in message.calls] == [
         ("read", {}, '{"path": "a'),
@@ -316,14 +316,14 @@ def test_arguments_that_are_not_json_are_kept_as_broken() -> None:
         Shape(content_type=""),
     ],
 )
-def test_the_bytes_may_come_in_any_shape(shape: Shape) -> None:
+def test_answer_in_any_byte_split_is_read(shape: Shape) -> None:
     steps = (Think("Hmm é"), Say(["Grüße ", "🦞", "!"]), CallTools(Call("read", {"p": "ü"})))
     message = message_of(*steps, Comments(times=3), shape)
     assert (message.thinking, message.text) == ("Hmm é", "Grüße 🦞!")
     assert [c.args for c in message.calls] == [{"p": "ü"}]
 
 
-def test_an_answer_that_is_not_streamed_works_too() -> None:
+def test_answer_not_streamed_is_read() -> None:
     request = asked(params={"stream": False})
     steps = (Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1})), Tokens(9, 3))
     message = message_of(*steps, request=request)
@@ -338,16 +338,16 @@ END = event("response.completed", response={"output": []}).data
 
 
 @pytest.mark.parametrize("tail", [END, END + b"data: {oops\n\n", b"data: [DONE]\n\n", END[:-2]])
-def test_an_end_is_the_whole_response_or_done(tail: bytes) -> None:
+def test_stream_end_is_full_response_or_done(tail: bytes) -> None:
     assert message_of(Replay(DELTA + tail)).text == "hi"
 
 
-def test_a_cut_after_the_end_takes_nothing_away() -> None:
+def test_stream_cut_after_end_keeps_answer() -> None:
     assert message_of(Raw(DELTA), Raw(END), Cut()).text == "hi"
     assert message_of(Raw(DELTA), Raw(END), Hold(), idle_s=0.05).text == "hi"
 
 
-def test_an_empty_answer_is_an_answer() -> None:
+def test_empty_answer_is_returned() -> None:
     message = message_of()
     assert message.parts == ()
     assert message.origin is not None
@@ -404,22 +404,22 @@ def failed(code: str, message: str = "It broke.") -> Raw:
         ([Say("a"), Shape(content_type="text/html")], BadRequest),
     ],
 )  # fmt: skip
-def test_each_fault_has_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
+def test_stream_fault_raises_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
     assert type(error_of(*steps)) is kind
 
 
-def test_a_rate_limit_says_how_long_to_wait() -> None:
+def test_rate_limit_error_has_retry_after() -> None:
     error = error_of(Fail(429, retry_after="2.5"))
     assert isinstance(error, RateLimited)
     assert error.after_s == 2.5
 
 
-def test_a_silent_server_is_given_up_on_before_and_after_it_began() -> None:
+def test_silent_server_times_out_before_and_after_first_byte() -> None:
     for steps in ([Hold()], [Say("a"), Hold()], [Comments(times=3), Hold()]):
         assert type(error_of(*steps, idle_s=0.05)) is ProviderTimeout
 
 
-def test_the_first_text_is_passed_on_before_the_rest_is_there() -> None:
+def test_stream_first_text_yielded_before_rest_arrives() -> None:
     async def scene(provider: responses.Responses, server: ModelServer) -> None:
         gate = asyncio.Event()
         server.script([Say("first"), Gate(gate), Say(" second")])
@@ -433,7 +433,7 @@ def test_the_first_text_is_passed_on_before_the_rest_is_there() -> None:
     served(scene)
 
 
-def test_connections_are_kept_after_answers_and_errors() -> None:
+def test_connections_reused_after_answers_and_errors() -> None:
     async def scene(provider: responses.Responses, server: ModelServer) -> int:
         await answer(provider)
         with pytest.raises(RateLimited):
@@ -444,7 +444,7 @@ def test_connections_are_kept_after_answers_and_errors() -> None:
     assert served(scene, [Say("a")], [Fail(429)], [Say("b")]) == 1
 
 
-def test_importing_and_making_a_provider_loads_no_http_library() -> None:
+def test_provider_creation_imports_no_http_library() -> None:
     code = (
         "import sys; from homarus.providers import responses;"
         "responses.create(responses.Settings('x', 'https://api.example/v1', 'k'));"

@@ -36,7 +36,7 @@ def said_whole(words: str) -> dict[str, Any]:
     return {"type": "message", "content": [{"type": "output_text", "text": words}]}
 
 
-def test_pieces_without_any_announcement_are_an_answer() -> None:
+def test_deltas_without_item_event_form_an_answer() -> None:
     reply, said = read(
         text("Hel"),
         text("lo"),
@@ -51,7 +51,7 @@ def test_pieces_without_any_announcement_are_an_answer() -> None:
     assert (call.args, reply.stop(), reply.status) == ({"a": 1}, "toolUse", "completed")
 
 
-def test_pieces_without_a_number_belong_together() -> None:
+def test_deltas_without_index_belong_together() -> None:
     reply, _ = read(
         ("output_text.delta", {"delta": "a"}),
         ("output_text.delta", {"delta": "b"}),
@@ -60,7 +60,7 @@ def test_pieces_without_a_number_belong_together() -> None:
     assert reply.message_parts() == (Text("abc"),)
 
 
-def test_what_is_told_whole_wins_and_what_it_lacks_is_kept() -> None:
+def test_complete_item_replaces_deltas_and_keeps_what_it_lacks() -> None:
     reply, _ = read(
         begun(0, type="function_call", call_id="c1", name="read", arguments="{half"),
         ("function_call_arguments.delta", {"output_index": 0, "delta": '{"a":'}),
@@ -71,7 +71,7 @@ def test_what_is_told_whole_wins_and_what_it_lacks_is_kept() -> None:
 
 
 @pytest.mark.parametrize("names", [{"id": "fc_2"}, {"call_id": "c2"}])
-def test_an_item_told_again_is_found_by_its_id_wherever_it_stands(names: dict[str, str]) -> None:
+def test_repeated_item_found_by_id_at_any_index(names: dict[str, str]) -> None:
     again = {"type": "function_call", "arguments": '{"b":2}', **names}
     reply, _ = read(
         begun(0, type="function_call", id="fc_1", call_id="c1", name="one"),
@@ -85,12 +85,12 @@ def test_an_item_told_again_is_found_by_its_id_wherever_it_stands(names: dict[st
     )
 
 
-def test_arguments_may_come_as_an_object() -> None:
+def test_arguments_may_be_an_object() -> None:
     reply, _ = read(item(0, type="function_call", call_id="c", name="n", arguments={"a": 1}))
     assert reply.message_parts() == (ToolCall("c", "n", {"a": 1}),)
 
 
-def test_calls_without_an_id_of_their_own_get_one() -> None:
+def test_calls_without_id_get_unique_ids() -> None:
     same = {"type": "function_call", "name": "n", "arguments": "{}"}
     reply, _ = read(item(0, **same, call_id="c"), item(1, **same, call_id="c"), item(2, **same))
     ids = [part.id for part in reply.message_parts() if isinstance(part, ToolCall)]
@@ -99,7 +99,7 @@ def test_calls_without_an_id_of_their_own_get_one() -> None:
     assert all(ids)
 
 
-def test_words_that_were_not_streamed_are_said_when_they_are_told() -> None:
+def test_unstreamed_text_is_yielded_when_item_completes() -> None:
     _, said = read(
         text("Hel"),
         item(0, **said_whole("Hello")),
@@ -109,7 +109,7 @@ def test_words_that_were_not_streamed_are_said_when_they_are_told() -> None:
     assert said == [TextDelta("Hel"), TextDelta("lo"), ThinkingDelta("a\n\nb"), TextDelta(", you")]
 
 
-def test_sections_of_reasoning_are_paragraphs() -> None:
+def test_reasoning_sections_become_paragraphs() -> None:
     def thought(delta: str, number: int) -> tuple[str, dict[str, Any]]:
         fields = {"output_index": 0, "summary_index": number, "delta": delta}
         return "reasoning_summary_text.delta", fields
@@ -122,12 +122,12 @@ def test_sections_of_reasoning_are_paragraphs() -> None:
 
 
 @pytest.mark.parametrize("status", ["incomplete", "in_progress"])
-def test_reasoning_that_was_cut_short_is_not_kept_for_later(status: str) -> None:
+def test_incomplete_reasoning_is_not_kept(status: str) -> None:
     cut = {"type": "reasoning", "id": "rs", "summary": [{"text": "a"}], "status": status}
     assert read(item(0, **cut))[0].message_parts() == (Thinking("a"),)
 
 
-def test_a_whole_reasoning_item_is_its_own_signature() -> None:
+def test_complete_reasoning_item_is_its_signature() -> None:
     given = {
         "type": "reasoning",
         "id": "rs_1",
@@ -143,13 +143,13 @@ def test_a_whole_reasoning_item_is_its_own_signature() -> None:
     assert json.loads(thought.signature) == {k: v for k, v in given.items() if k != "status"}
 
 
-def test_the_phase_of_a_message_is_kept() -> None:
+def test_message_phase_is_kept() -> None:
     (words,) = read(item(0, **said_whole("Hm."), id="msg_1", phase="commentary"))[0].message_parts()
     assert isinstance(words, Text)
     assert json.loads(words.signature) == {"v": 1, "id": "msg_1", "phase": "commentary"}
 
 
-def test_tokens_read_and_written_by_the_cache_are_counted_apart() -> None:
+def test_usage_counts_cache_tokens_apart() -> None:
     usage = {
         "input_tokens": 100,
         "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 30},
@@ -165,17 +165,17 @@ def test_tokens_read_and_written_by_the_cache_are_counted_apart() -> None:
 @pytest.mark.parametrize(
     "event", [{}, {"type": None}, {"type": []}, {"output": 5}, {"output": [], "status": "queued"}]
 )
-def test_what_is_no_event_is_malformed(event: dict[str, Any]) -> None:
+def test_invalid_event_raises_malformed(event: dict[str, Any]) -> None:
     with pytest.raises(Malformed):
         Reply().add(event)
 
 
-def test_events_that_are_not_known_say_nothing() -> None:
+def test_unknown_events_are_ignored() -> None:
     reply, said = read(("new.thing", {"delta": "x"}), ("audio.delta", {"delta": "x"}))
     assert (said, reply.message_parts()) == ([], ())
 
 
-def test_an_item_nested_deeper_than_can_be_written_is_not_kept() -> None:
+def test_too_deep_item_is_not_kept() -> None:
     deep: Any = "x"
     for _ in range(100_000):
         deep = [deep]

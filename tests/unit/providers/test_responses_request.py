@@ -32,7 +32,7 @@ from homarus.core.message import (
     user,
 )
 from homarus.providers.base import ToolSpec
-from homarus.providers.chat_request import INTERRUPTED, NO_OUTPUT, NO_TEXT, SHOWN, UNSEEN
+from homarus.providers.conversation import INTERRUPTED, NO_OUTPUT, NO_TEXT, SHOWN, UNSEEN
 from homarus.providers.responses_request import Items, tool_list
 
 PICTURE = Image("aGk=", "image/png")
@@ -67,7 +67,7 @@ def kinds(items: Iterable[Any]) -> list[str]:
     return [item.get("role") or item["type"] for item in items]
 
 
-def test_a_conversation_is_rendered_item_by_item() -> None:
+def test_conversation_renders_item_by_item() -> None:
     assert rendered(
         user("read it"),
         said(signed(), "Looking.", CALL),
@@ -92,19 +92,19 @@ def test_a_conversation_is_rendered_item_by_item() -> None:
     ]
 
 
-def test_a_call_without_a_result_gets_one_that_says_so() -> None:
+def test_call_without_result_gets_interrupted_result() -> None:
     got = rendered(said(CALL), user("go on"))
     assert kinds(got) == ["function_call", "function_call_output", "user"]
     assert got[1]["output"] == INTERRUPTED
 
 
-def test_a_late_result_still_follows_its_call() -> None:
+def test_late_result_follows_its_call() -> None:
     got = rendered(said(CALL), user("hey"), said("Hm."), result("call_1", Text("x")))
     assert kinds(got) == ["function_call", "function_call_output", "user", "assistant"]
     assert got[1]["output"] == "x"
 
 
-def test_orphans_and_second_results_are_left_out() -> None:
+def test_orphan_and_second_results_are_dropped() -> None:
     got = rendered(
         result("call_1", Text("too early")),
         said(CALL),
@@ -116,7 +116,7 @@ def test_orphans_and_second_results_are_left_out() -> None:
     assert [item.get("output") for item in got] == [None, "first"]
 
 
-def test_an_id_used_again_is_another_call() -> None:
+def test_repeated_id_is_another_call() -> None:
     got = rendered(
         said(CALL),
         said(CALL, ToolCall("call_1", "ls", {})),
@@ -129,7 +129,7 @@ def test_an_id_used_again_is_another_call() -> None:
     assert outputs == [("call_1", INTERRUPTED), ("call_1-2", "one"), ("call_1-3", "two")]
 
 
-def test_the_same_history_gives_the_same_bytes() -> None:
+def test_same_history_renders_same_bytes() -> None:
     history = [said(CALL), said(CALL), result("call_1", Text("x")), user("go")]
     items = Items(provider="p", model="m", sees_images=True)
     first = items.render(history)
@@ -140,7 +140,7 @@ def test_the_same_history_gives_the_same_bytes() -> None:
 @pytest.mark.parametrize(
     "call_id", ["", "a" * 65, "call_1|fc_" + "x" * 400, "call_1|fc_2", "a b", "ü", "\ud800"]
 )
-def test_foreign_ids_are_replaced_the_same_in_call_and_result(call_id: str) -> None:
+def test_foreign_id_replaced_same_in_call_and_result(call_id: str) -> None:
     got = rendered(said(ToolCall(call_id, "read", {})), result(call_id, Text("x")))
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", got[0]["call_id"])
     assert got[1] == {
@@ -152,30 +152,30 @@ def test_foreign_ids_are_replaced_the_same_in_call_and_result(call_id: str) -> N
         assert got[0]["call_id"] == "call_1", "the original keeps two ids in one"
 
 
-def test_nothing_is_sent_empty() -> None:
+def test_empty_text_is_never_sent() -> None:
     assert rendered()[0]["content"] == [{"type": "input_text", "text": NO_TEXT}]
     got = rendered(user(""), said("", stop="aborted"), said(Thinking("hm")), said(stop="error"))
     assert [item["content"] for item in got] == [[{"type": "input_text", "text": NO_TEXT}]]
     assert rendered(said(CALL), result("call_1"))[1]["output"] == NO_OUTPUT
 
 
-def test_pictures_stand_in_messages_and_in_results() -> None:
+def test_pictures_render_in_messages_and_results() -> None:
     got = rendered(user("see", PICTURE), said(CALL), result("call_1", Text("shot"), PICTURE))
     assert got[0]["content"] == [{"type": "input_text", "text": "see"}, SHOWN_PICTURE]
     assert got[2]["output"] == [{"type": "input_text", "text": "shot"}, SHOWN_PICTURE]
 
 
-def test_a_model_that_cannot_see_is_told_what_it_misses() -> None:
+def test_blind_model_gets_note_for_picture() -> None:
     got = rendered(user("", PICTURE), said(CALL), result("call_1", PICTURE), sees=False)
     assert got[0]["content"] == [{"type": "input_text", "text": UNSEEN}]
     assert got[2]["output"] == UNSEEN
 
 
-def test_a_picture_of_the_models_own_becomes_a_note() -> None:
+def test_model_made_picture_becomes_note() -> None:
     assert rendered(said("Look:", PICTURE))[0]["content"] == f"Look:{SHOWN}"
 
 
-def test_reasoning_stands_before_what_it_led_to() -> None:
+def test_reasoning_rendered_before_what_it_led_to() -> None:
     got = rendered(
         said(signed("rs_1"), CALL, signed("rs_2"), "So.", "And.", signed("rs_3")),
     )
@@ -189,14 +189,14 @@ def test_reasoning_stands_before_what_it_led_to() -> None:
     assert got[3]["content"] == "So.And.", "what no reasoning parts is one message"
 
 
-def test_reasoning_between_two_texts_parts_them() -> None:
+def test_reasoning_between_texts_separates_them() -> None:
     got = rendered(said("One.", signed("rs_1"), "Two."))
     assert [item.get("content") for item in got] == ["One.", None, "Two."]
     unsigned = rendered(said("One.", Thinking("hm"), "Two."))
     assert [item["content"] for item in unsigned] == ["One.Two."]
 
 
-def test_reasoning_goes_back_to_the_model_that_wrote_it_and_to_no_other() -> None:
+def test_reasoning_replayed_only_to_its_author() -> None:
     for message in (
         said(signed(), "Yes", model="other"),
         said(signed(), "Yes", stop="aborted"),
@@ -224,11 +224,11 @@ def test_reasoning_goes_back_to_the_model_that_wrote_it_and_to_no_other() -> Non
         signed(type="message"),
     ],
 )
-def test_what_cannot_be_sent_back_is_left_out(thought: Thinking) -> None:
+def test_reasoning_that_cannot_be_replayed_is_dropped(thought: Thinking) -> None:
     assert kinds(rendered(said(thought, "Yes"))) == ["assistant"]
 
 
-def test_only_the_fields_of_a_reasoning_item_are_sent_back() -> None:
+def test_reasoning_item_only_known_fields_are_sent() -> None:
     summary = [{"type": "summary_text", "text": "short", "x": 1}, {"type": "y"}, "z"]
     content = [{"type": "reasoning_text", "text": "long"}]
     got = rendered(said(signed(summary=summary, content=content, status="x", more=1), "Yes"))[0]
@@ -242,7 +242,7 @@ def test_only_the_fields_of_a_reasoning_item_are_sent_back() -> None:
     assert open_["content"] == content, "a service that does not encrypt wants the words"
 
 
-def test_reasoning_stands_once_even_if_the_history_holds_it_twice() -> None:
+def test_reasoning_item_in_history_twice_is_sent_once() -> None:
     assert kinds(rendered(said(signed(), "a"), said(signed(), "b"))) == [
         "reasoning",
         "assistant",
@@ -250,7 +250,7 @@ def test_reasoning_stands_once_even_if_the_history_holds_it_twice() -> None:
     ]
 
 
-def test_the_phase_of_a_text_is_told_to_the_model_that_set_it() -> None:
+def test_text_phase_replayed_to_its_author() -> None:
     parts = (
         Text("Let me see.", '{"v":1,"id":"msg_1","phase":"commentary"}'),
         Text("It is so.", '{"v":1,"id":"msg_2","phase":"final_answer"}'),
@@ -262,11 +262,11 @@ def test_the_phase_of_a_text_is_told_to_the_model_that_set_it() -> None:
     assert not any("phase" in item for item in rendered(said(*parts, model="other")))
 
 
-def test_broken_arguments_are_not_sent_on() -> None:
+def test_broken_arguments_are_not_replayed() -> None:
     assert rendered(said(ToolCall("c", "read", {}, broken='{"pa')))[0]["arguments"] == "{}"
 
 
-def test_names_fit_what_the_wire_takes() -> None:
+def test_tool_name_is_made_valid() -> None:
     for name, want in (("", "unknown"), ("a.b c", "a_b_c"), ("x" * 99, "x" * 64)):
         assert rendered(said(ToolCall("c", name, {})))[0]["name"] == want
 
@@ -274,9 +274,7 @@ def test_names_fit_what_the_wire_takes() -> None:
 @pytest.mark.parametrize(
     ("strict", "sent"), [(None, [False, False]), (True, [True, False]), (False, [None, None])]
 )
-def test_tools_are_listed_flat_and_say_whether_they_are_strict(
-    strict: bool | None, sent: list[bool | None]
-) -> None:
+def test_tools_listed_flat_with_strict_flag(strict: bool | None, sent: list[bool | None]) -> None:
     closed = {"type": "object", "properties": {}, "additionalProperties": False}
     specs = [ToolSpec("read", "Read.", closed), ToolSpec("ls", "List.", {"type": "object"})]
     tools = json.loads(tool_list(specs, strict=strict))
@@ -363,9 +361,7 @@ messages = st.one_of(
 
 
 @given(st.lists(messages, max_size=12), st.booleans())
-def test_any_history_renders_to_items_the_vendor_accepts(
-    history: list[Message], sees: bool
-) -> None:
+def test_any_history_renders_items_vendor_accepts(history: list[Message], sees: bool) -> None:
     history += history[:3]  # the same messages may stand there twice
     got = rendered(*history, sees=sees)
     body = {"model": "m", "stream": True, "input": got}
@@ -397,7 +393,7 @@ def test_any_history_renders_to_items_the_vendor_accepts(
     assert got
 
 
-def test_a_long_history_is_rendered_once() -> None:
+def test_long_history_is_rendered_once() -> None:
     history = [
         message
         for n in range(500)

@@ -16,19 +16,19 @@ def events(*pieces: bytes) -> list[str]:
     return [event for piece in pieces for event in reader.feed(piece)] + reader.end()
 
 
-def test_events_end_with_a_blank_line() -> None:
+def test_event_ends_with_blank_line() -> None:
     assert events(b"data: a\n\ndata: b\n\n") == ["a", "b"]
 
 
-def test_only_one_space_after_the_colon_is_dropped() -> None:
+def test_event_data_drops_one_space_after_colon() -> None:
     assert events(b"data:a\n\ndata:  b\n\ndata:\n\n") == ["a", " b", ""]
 
 
-def test_data_over_several_lines_is_joined() -> None:
+def test_event_data_of_several_lines_is_joined() -> None:
     assert events(b"data: {\ndata: }\n\n") == ["{\n}"]
 
 
-def test_comments_and_other_fields_are_passed_over() -> None:
+def test_comments_and_other_fields_are_ignored() -> None:
     stream = b": hello\n\nevent: ping\nid: 1\nretry: 5\n\n: x\ndata: a\n: y\n\ndatax: no\n\n"
     assert events(stream) == ["a"]
 
@@ -51,44 +51,42 @@ def test_comments_and_other_fields_are_passed_over() -> None:
         (b"data: \n\n", [""]),
     ],
 )
-def test_a_piece_that_looks_like_one_event_is_read_like_any_other(
-    piece: bytes, read: list[str]
-) -> None:
+def test_piece_that_looks_like_one_event_is_read_normally(piece: bytes, read: list[str]) -> None:
     assert events(b": begun\n\n", piece) == read
     assert events(b": begun\n\n", *(piece[i : i + 1] for i in range(len(piece)))) == read
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_every_kind_of_line_end_works_even_split(end: bytes) -> None:
+def test_line_ends_of_every_kind_work_when_split(end: bytes) -> None:
     stream = b"data: a\n\n: c\n\ndata: b\ndata: c\n\n".replace(b"\n", end)
     assert events(stream) == ["a", "b\nc"]
     assert events(*(stream[i : i + 1] for i in range(len(stream)))) == ["a", "b\nc"]
 
 
-def test_a_byte_order_mark_is_dropped_at_the_start_only() -> None:
+def test_byte_order_mark_dropped_only_at_start() -> None:
     mark = "\ufeff".encode()
     assert events(mark + b"data: a\n\ndata: " + mark + b"\n\n") == ["a", "\ufeff"]
     assert events(mark[:1], mark[1:] + b"data: a", b"\n\n") == ["a"]
 
 
-def test_split_utf8_is_put_together_and_broken_utf8_replaced() -> None:
+def test_split_utf8_is_joined_and_broken_utf8_replaced() -> None:
     data = "data: 🦞 é\n\n".encode()
     for cut in range(len(data)):
         assert events(data[:cut], data[cut:]) == ["🦞 é"]
     assert events(b"data: \xff\xfe!\n\n") == ["\ufffd\ufffd!"]
 
 
-def test_an_event_without_its_end_is_given_at_the_end() -> None:
+def test_unfinished_event_is_returned_at_end() -> None:
     assert events(b"data: [DONE]") == ["[DONE]"]
     assert events(b"data: a\n") == ["a"]
 
 
-def test_llama_cpps_own_error_field_reads_as_an_error() -> None:
+def test_llama_cpp_error_field_is_read_as_error() -> None:
     assert events(b'error: {"code":500}\n\n') == ['{"error": {"code":500}}']
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-def test_a_failure_in_bare_json_over_several_lines_reads_as_an_event(end: bytes) -> None:
+def test_bare_json_error_over_lines_is_read_as_event(end: bytes) -> None:
     failure = b'[{\n  "error": {\n    "code": 500\n  }\n}\n]'
     for bare in (failure, failure[1:-2]):
         stream = (b"data: a\n\n" + bare).replace(b"\n", end or b"\n") + end
@@ -99,7 +97,7 @@ def test_a_failure_in_bare_json_over_several_lines_reads_as_an_event(end: bytes)
 
 
 @pytest.mark.parametrize("piece", [b"x" * 7, b"data: xxxx\n"])
-def test_an_event_that_never_ends_is_refused_and_let_go(piece: bytes) -> None:
+def test_endless_event_is_refused_and_released(piece: bytes) -> None:
     reader = EventReader(max_bytes=1000)
     with pytest.raises(EventTooLong, match="1000 bytes"):
         deque(map(reader.feed, repeat(piece, 1000)))
@@ -107,7 +105,7 @@ def test_an_event_that_never_ends_is_refused_and_let_go(piece: bytes) -> None:
     assert reader._data == []
 
 
-def test_many_short_events_never_reach_the_bound() -> None:
+def test_many_short_events_never_reach_limit() -> None:
     reader = EventReader(max_bytes=20)
     assert sum(len(reader.feed(b"data: 0123456789\n\n")) for _ in range(100)) == 100
 
@@ -121,7 +119,7 @@ lines = st.sampled_from(
     st.lists(st.tuples(lines, st.sampled_from([b"\n", b"\r\n", b"\r"]))),
     st.lists(st.integers(0, 200)),
 )
-def test_any_stream_in_any_split_reads_as_the_sdk_reads_it(
+def test_any_stream_in_any_split_matches_sdk(
     stream: list[tuple[bytes, bytes]], cuts: list[int]
 ) -> None:
     data = b"".join(line + end for line, end in stream) + b"\n\n"

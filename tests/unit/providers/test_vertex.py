@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -152,7 +152,9 @@ def played(
             account = account_file(folder, tokens.url, **file)
             settings = vertex.Settings("v", server.url + path, key)
             request_ = request or ask()
-            provider = vertex.create(settings, request_.model, env={**account, **(env or {})})
+            provider = vertex.create(
+                replace(settings, model_id=request_.model, env={**account, **(env or {})})
+            )
             try:
                 for _ in range(times):
                     server.script(list(steps) or [Say("ok")])
@@ -171,7 +173,7 @@ def failed(folder: Path, *steps: Step, **told: Any) -> ProviderError:
     return caught.value
 
 
-def test_gemini_is_asked_with_a_token_that_the_account_signed_for(tmp_path: Path) -> None:
+def test_gemini_request_has_token_of_account(tmp_path: Path) -> None:
     scene = played(tmp_path, Think("hm"), Say("Fine."))
     [got], [claims] = scene.requests, scene.claims
     place = "/v1/projects/filed-project/locations/global/publishers/google/models"
@@ -185,20 +187,20 @@ def test_gemini_is_asked_with_a_token_that_the_account_signed_for(tmp_path: Path
     assert (scene.message.origin.api, scene.message.origin.provider) == ("google-vertex", "v")
 
 
-def test_a_token_is_used_until_it_runs_out(tmp_path: Path) -> None:
+def test_token_is_reused_until_expiry(tmp_path: Path) -> None:
     assert len(played(tmp_path, times=3).claims) == 1
     scene = played(tmp_path, times=3, lasts_s=1)
     assert len(scene.claims) == 3
     assert scene.requests[2].headers["authorization"] == "Bearer ya29.token-3"
 
 
-def test_project_and_location_come_from_the_environment_before_the_file(tmp_path: Path) -> None:
+def test_project_and_location_from_environment_before_file(tmp_path: Path) -> None:
     env = {"GOOGLE_CLOUD_PROJECT": "mine", "GOOGLE_CLOUD_LOCATION": "europe-west4"}
     path = played(tmp_path, env=env).requests[0].path
     assert path.startswith("/v1/projects/mine/locations/europe-west4/publishers/google/")
 
 
-def test_the_address_may_name_the_project(tmp_path: Path) -> None:
+def test_base_url_may_name_project(tmp_path: Path) -> None:
     place = "/projects/p/locations/l"
     for ending in ("", "/", "/publishers/google"):
         scene = played(tmp_path, path=place + ending, env={"GOOGLE_CLOUD_PROJECT": "other"})
@@ -214,16 +216,16 @@ def test_the_address_may_name_the_project(tmp_path: Path) -> None:
         ("us-central1", "https://us-central1-aiplatform.googleapis.com/v1"),
     ],
 )
-def test_each_location_has_its_own_address(location: str, url: str) -> None:
+def test_location_decides_host(location: str, url: str) -> None:
     assert vertex.Account("", {"GOOGLE_CLOUD_LOCATION": location}).base_url == url
 
 
-def test_an_account_that_is_billed_elsewhere_says_so(tmp_path: Path) -> None:
+def test_quota_project_header_is_sent(tmp_path: Path) -> None:
     got = played(tmp_path, env={"GOOGLE_CLOUD_QUOTA_PROJECT": "payer"}).requests[0]
     assert got.headers["x-goog-user-project"] == "payer"
 
 
-def test_with_a_key_nobody_signs_in(tmp_path: Path) -> None:
+def test_api_key_needs_no_sign_in(tmp_path: Path) -> None:
     scene = played(tmp_path, key="AQ.express")
     [got] = scene.requests
     assert scene.claims == []
@@ -232,7 +234,7 @@ def test_with_a_key_nobody_signs_in(tmp_path: Path) -> None:
     assert got.path.startswith(f"/v1/publishers/google/models/{GEMINI}")
 
 
-def test_claude_is_asked_over_its_own_wire(tmp_path: Path) -> None:
+def test_claude_request_uses_messages_api(tmp_path: Path) -> None:
     request = ask(CLAUDE)
     scene = played(tmp_path, Think("hm"), Say("Fine."), request=request, key="AQ.express")
     [got] = scene.requests
@@ -248,7 +250,7 @@ def test_claude_is_asked_over_its_own_wire(tmp_path: Path) -> None:
     assert scene.message.origin.model == CLAUDE
 
 
-def test_claudes_reasoning_goes_back_to_it(tmp_path: Path) -> None:
+def test_claude_reasoning_is_replayed(tmp_path: Path) -> None:
     thought = (Thinking("hm", "c2ln"), Text("x"))
     origin = Origin("anthropic-messages", "v", CLAUDE)
     history = (user("a"), Message("assistant", thought, origin=origin), user("b"))
@@ -256,7 +258,7 @@ def test_claudes_reasoning_goes_back_to_it(tmp_path: Path) -> None:
     assert got.body["messages"][1]["content"][0]["type"] == "thinking"
 
 
-def test_googles_own_client_asks_at_the_same_place(tmp_path: Path) -> None:
+def test_google_client_calls_same_address(tmp_path: Path) -> None:
     ours = played(tmp_path, env={"GOOGLE_CLOUD_LOCATION": "europe-west4"}).requests[0]
 
     token: Any = Credentials
@@ -279,7 +281,7 @@ def test_googles_own_client_asks_at_the_same_place(tmp_path: Path) -> None:
     assert asyncio.run(main()).path == ours.path
 
 
-def test_anthropics_own_client_asks_at_the_same_place(tmp_path: Path) -> None:
+def test_anthropic_client_calls_same_address(tmp_path: Path) -> None:
     ours = played(tmp_path, request=ask(CLAUDE)).requests[0]
 
     async def main() -> Received:
@@ -307,7 +309,7 @@ def test_anthropics_own_client_asks_at_the_same_place(tmp_path: Path) -> None:
     assert "model" not in {*theirs.body, *ours.body}
 
 
-def test_a_refused_account_is_told_how_to_sign_in(tmp_path: Path) -> None:
+def test_refused_account_error_says_how_to_sign_in(tmp_path: Path) -> None:
     refusal = b'{"error":"invalid_grant","error_description":"Invalid JWT Signature."}'
     error = failed(tmp_path, refuse=refusal)
     assert isinstance(error, AuthFailed)
@@ -315,9 +317,9 @@ def test_a_refused_account_is_told_how_to_sign_in(tmp_path: Path) -> None:
     assert "gcloud auth application-default login" in error.fix
 
 
-def test_without_an_account_it_says_how_to_get_one() -> None:
+def test_missing_account_error_says_how_to_get_one() -> None:
     async def main() -> None:
-        provider = vertex.create(vertex.Settings("v", ""), GEMINI, env={})
+        provider = vertex.create(vertex.Settings("v", "", model_id=GEMINI, env={}))
         try:
             async for _ in provider.stream(ask()):
                 pass
@@ -333,13 +335,13 @@ def test_without_an_account_it_says_how_to_get_one() -> None:
     "changes",
     [{"private_key": "not a key"}, {"client_email": None}, {"type": "nonsense"}],
 )
-def test_a_spoiled_file_is_an_account_that_failed(tmp_path: Path, changes: Any) -> None:
+def test_spoiled_credentials_file_raises_auth_error(tmp_path: Path, changes: Any) -> None:
     error = failed(tmp_path, **changes)
     assert isinstance(error, AuthFailed)
     assert PEM[30:60] not in error.message
 
 
-def test_a_file_that_is_not_there_or_not_json_is_named(tmp_path: Path) -> None:
+def test_missing_or_invalid_credentials_file_is_named(tmp_path: Path) -> None:
     for content in (None, "{"):
         file = tmp_path / "other.json"
         if content:
@@ -349,25 +351,23 @@ def test_a_file_that_is_not_there_or_not_json_is_named(tmp_path: Path) -> None:
         assert "other.json" in error.message
 
 
-def test_a_token_service_that_is_away_is_unreachable(tmp_path: Path) -> None:
+def test_unavailable_token_service_raises_unreachable(tmp_path: Path) -> None:
     error = failed(tmp_path, token_uri="http://127.0.0.1:1/token")
     assert isinstance(error, Unreachable)
 
 
-def test_an_account_without_a_project_is_asked_for_one(tmp_path: Path) -> None:
+def test_account_without_project_error_asks_for_one(tmp_path: Path) -> None:
     error = failed(tmp_path, project_id=None)
     assert isinstance(error, AuthFailed)
     assert error.fix == "set GOOGLE_CLOUD_PROJECT"
 
 
-def test_a_refusal_of_the_service_has_its_class(tmp_path: Path) -> None:
+def test_service_refusal_raises_its_class(tmp_path: Path) -> None:
     assert type(failed(tmp_path, Fail(401))) is AuthFailed
     assert type(failed(tmp_path, Fail(401), request=ask(CLAUDE))) is AuthFailed
 
 
-def test_a_token_service_that_says_nothing_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_silent_token_service_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vertex, "TOKEN_S", 0.2)
 
     async def main() -> None:
@@ -378,7 +378,7 @@ def test_a_token_service_that_says_nothing_is_given_up(
         service = await asyncio.start_server(silent, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{service.sockets[0].getsockname()[1]}/token"
         account = account_file(tmp_path, url)
-        provider = vertex.create(vertex.Settings("v", ""), GEMINI, env=account)
+        provider = vertex.create(vertex.Settings("v", "", model_id=GEMINI, env=account))
         try:
             async for _ in provider.stream(ask()):
                 pass
@@ -390,7 +390,7 @@ def test_a_token_service_that_says_nothing_is_given_up(
         asyncio.run(main())
 
 
-def test_many_at_once_sign_in_once(tmp_path: Path) -> None:
+def test_concurrent_requests_sign_in_once(tmp_path: Path) -> None:
     async def main() -> int:
         async with token_service() as tokens:
             account = vertex.Account("", account_file(tmp_path, tokens.url))
@@ -402,7 +402,7 @@ def test_many_at_once_sign_in_once(tmp_path: Path) -> None:
     assert asyncio.run(main()) == 1
 
 
-def test_it_is_chosen_by_its_name() -> None:
+def test_connect_selects_vertex_by_name() -> None:
     provider, model = first_of("google-vertex/gemini-3-flash-preview")
     assert isinstance(provider, vertex.Gemini)
     assert model.known
@@ -416,10 +416,10 @@ def test_it_is_chosen_by_its_name() -> None:
     assert provider._keyed
 
 
-def test_a_missing_library_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_error_names_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google.auth", None)
     with pytest.raises(UserError) as caught:
-        vertex.create(vertex.Settings("v", ""), GEMINI)
+        vertex.create(vertex.Settings("v", "", model_id=GEMINI))
     assert caught.value.fix == "pip install 'homarus[vertex]'"
     keyed = vertex.Settings("v", "", "AQ.express")
-    assert vertex.create(keyed, GEMINI, models=[Model("v", GEMINI)]).name == "v"
+    assert vertex.create(replace(keyed, model_id=GEMINI), models=[Model("v", GEMINI)]).name == "v"

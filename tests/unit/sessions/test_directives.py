@@ -1,4 +1,4 @@
-"""Inline directives: found where they stand, and nothing else taken."""
+"""Parse inline directives of a message."""
 
 import time
 
@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.agent.commands.catalog import is_command_name
 from homarus.sessions.directives import (
     Directives,
     ExecSetting,
@@ -38,7 +39,7 @@ ASKED = st.sampled_from(
 GAPS = st.sampled_from([" ", "\n", "\n\n", "  ", "\t"])
 
 
-def test_lines_of_the_message_stay_lines() -> None:
+def test_directives_removed_from_lines_keep_line_breaks() -> None:
     found = parse_directives(
         "look at this:\n\ndef f():\n    return 1\n\n/think high\n\nis it right?"
     )
@@ -46,45 +47,48 @@ def test_lines_of_the_message_stay_lines() -> None:
     assert found.think == Setting("high", "high")
 
 
-def test_a_word_that_is_no_level_stays_in_the_sentence() -> None:
+def test_directive_with_unknown_level_leaves_word_in_text() -> None:
     assert extract_think("/think about it") == ("about it", Setting(None, "about"))
     assert extract_think("please /verbose") == ("please /verbose", None)
 
 
-def test_a_wrong_level_alone_is_kept_for_the_answer() -> None:
+def test_directive_alone_with_unknown_level_keeps_raw_word() -> None:
     assert extract_think("/think hgih") == ("", Setting(None, "hgih"))
 
 
-def test_code_is_left_alone() -> None:
+def test_directive_inside_code_fence_is_ignored() -> None:
     text = "run\n```sh\nls /status\n/think high\n```\nok"
     assert parse_directives(text) == Directives(text)
     assert parse_directives(f"{text} /status") == Directives(text, status=True)
 
 
-def test_an_alias_that_is_a_command_is_no_model() -> None:
-    assert extract_model("/status x", ["status", "Opus"]) == ("/status x", None)
-    assert extract_model("/opus: x", ["status", "Opus"]) == ("x", ModelSetting("opus"))
+def test_model_alias_named_like_a_command_is_no_directive() -> None:
+    assert extract_model("/status x", ["status", "Opus"], is_command_name) == ("/status x", None)
+    assert extract_model("/opus: x", ["status", "Opus"], is_command_name) == (
+        "x",
+        ModelSetting("opus"),
+    )
 
 
-def test_an_alias_is_plain_text_whatever_it_holds() -> None:
+def test_model_alias_with_regex_characters_matches_literally() -> None:
     assert extract_model("/anything", [".*", "", " "]) == ("/anything", None)
     assert extract_model("/.* x", [".*"]) == ("x", ModelSetting(".*"))
 
 
-def test_exec_options_end_at_the_first_other_word() -> None:
+def test_exec_directive_ends_at_first_other_word() -> None:
     text, setting = extract_exec("/exec: HOST=Gateway node= ls ask=off")
     assert text == "ls ask=off"
     assert setting == ExecSetting(host=Setting("gateway", "Gateway"), node=Setting(None, ""))
 
 
-def test_one_queue_mode_is_enough() -> None:
+def test_queue_directive_takes_only_one_mode() -> None:
     text, setting = extract_queue("/queue collect interrupt me")
     assert text == "interrupt me"
     assert setting == QueueSetting(mode=Setting("collect", "collect"))
 
 
 @pytest.mark.parametrize("word", ["debounce:soon", "debounce:" + "9" * 400, "cap:-1", "cap:1e9"])
-def test_a_queue_option_nobody_understands_has_no_value(word: str) -> None:
+def test_queue_directive_with_invalid_option_has_no_value(word: str) -> None:
     text, setting = extract_queue(f"/queue {word} drop=new x")
     assert text == "x"
     assert setting and setting.drop == Setting("new", "new")
@@ -92,14 +96,14 @@ def test_a_queue_option_nobody_understands_has_no_value(word: str) -> None:
     assert option == Setting(None, word.partition(":")[2])
 
 
-def test_elevated_and_status_can_be_left_in_the_text() -> None:
+def test_directives_not_allowed_stay_in_the_text() -> None:
     text = "/elevated on /status x"
     found = parse_directives(text, allow_elevated=False, allow_status=False)
     assert found == Directives(text)
 
 
 @given(st.lists(st.tuples(WORDS, GAPS), max_size=8), st.data())
-def test_what_is_no_directive_stays_in_order(
+def test_directives_removed_keep_order_of_other_words(
     words: list[tuple[str, str]], data: st.DataObject
 ) -> None:
     said = [word for word, _ in words]
@@ -113,7 +117,7 @@ def test_what_is_no_directive_stays_in_order(
 
 
 @given(st.text(st.sampled_from("/think high:v on\n\t`~=queue"), max_size=80))
-def test_any_text_keeps_every_word_that_is_no_part_of_a_directive(text: str) -> None:
+def test_directives_of_any_text_keep_all_other_words(text: str) -> None:
     found = parse_directives(text)
     kept = iter(text.split())
     assert all(word in kept for word in found.text.split())
@@ -134,7 +138,7 @@ def test_any_text_keeps_every_word_that_is_no_part_of_a_directive(text: str) -> 
         "```\n/t high\n" * 80_000,
     ],
 )
-def test_a_megabyte_takes_no_time(text: str) -> None:
+def test_directives_of_a_megabyte_parse_quickly(text: str) -> None:
     started = time.process_time()
     parse_directives(text, model_aliases=["gpt", "opus"])
     assert time.process_time() - started < 5

@@ -1,4 +1,4 @@
-"""A conversation as a page: everything in it, and nothing that runs."""
+"""Export a session as HTML and Markdown."""
 
 import re
 from html.parser import HTMLParser
@@ -35,7 +35,7 @@ def talk(said: str, made: str) -> list[Message]:
 
 
 @given(texts, texts)
-def test_html_shows_the_words_and_makes_no_tag_of_them(said: str, made: str) -> None:
+def test_html_export_escapes_text(said: str, made: str) -> None:
     page = Tags()
     page.feed(render(HEAD, talk(said, made), "html"))
     page.close()
@@ -46,20 +46,20 @@ def test_html_shows_the_words_and_makes_no_tag_of_them(said: str, made: str) -> 
     assert said in page.text and made in page.text
 
 
-def test_html_loads_nothing_and_shows_only_pictures_it_knows() -> None:
+def test_html_export_loads_nothing_and_shows_known_images() -> None:
     page = render(HEAD, talk("hi", "hello"), "html")
     assert "default-src 'none'" in page and 'src="data:image/png;base64,QUJD"' in page
     assert "svg" in page and "<script" not in page and "A &lt;title&gt;" in page
 
 
 @given(texts, texts)
-def test_markdown_keeps_what_a_tool_said_in_its_fence(said: str, made: str) -> None:
+def test_markdown_export_fences_tool_output(said: str, made: str) -> None:
     page = render(HEAD, [Message("tool", (ToolReturn("1", "t", (Text(made + said),)),), 1)], "md")
     marks = re.findall(r"^(`{3,})$", page, re.MULTILINE)
     assert marks and marks[0] == marks[-1] and marks[0] not in made + said
 
 
-def test_markdown_tells_who_and_when() -> None:
+def test_markdown_export_shows_sender_and_time() -> None:
     page = render(HEAD, talk("[Fri 2027-01-15 08:00 UTC] hi", "hello"), "md")
     assert "## You · 1970-01-01 00:00 UTC\n\nhi\n" in page
     assert "## Tool · at no time" in page and "[a picture: image/png]" in page

@@ -1,4 +1,4 @@
-"""The inbox: every message is answered by one run, or given up once, and whoever waits is told."""
+"""The run queue: every message is answered by one run, or settled once without one."""
 
 import asyncio
 from collections import Counter
@@ -34,7 +34,7 @@ def ids(rows: Sequence[Accepted]) -> list[str]:
 
 @dataclass(slots=True)
 class Run:
-    """One run: it ends when told, and looks for news when told."""
+    """A run that ends, and checks for steering, when the test says so."""
 
     session: str
     rows: Sequence[Accepted]
@@ -54,7 +54,7 @@ class Run:
 
 
 class World:
-    """An inbox, the runs it started, and what it gave up."""
+    """A run queue, the runs it started, and the messages it settled."""
 
     def __init__(self, group: asyncio.TaskGroup, rule: QueueSettings = AT_ONCE) -> None:
         self.clock = FakeClock()
@@ -137,7 +137,7 @@ def in_world(body: Callable[[World], Awaitable[None]], rule: QueueSettings = AT_
     asyncio.run(main())
 
 
-def test_a_message_starts_a_run_and_is_told_its_outcome() -> None:
+def test_submit_to_idle_session_starts_run_and_resolves() -> None:
     async def body(world: World) -> None:
         promise = world.put("one")
         await world.finish()
@@ -147,7 +147,7 @@ def test_a_message_starts_a_run_and_is_told_its_outcome() -> None:
     in_world(body)
 
 
-def test_two_sessions_run_side_by_side() -> None:
+def test_submit_to_two_sessions_runs_both_at_once() -> None:
     async def body(world: World) -> None:
         first, second = world.inbox.put("a", row("one")), world.inbox.put("b", row("two"))
         await settle()
@@ -159,7 +159,7 @@ def test_two_sessions_run_side_by_side() -> None:
     in_world(body)
 
 
-def test_a_live_run_takes_what_steers_it_and_answers_for_it() -> None:
+def test_steer_gives_message_to_active_run() -> None:
     async def body(world: World) -> None:
         first, second = world.put("one"), world.put("two", "steer")
         await settle()
@@ -172,7 +172,7 @@ def test_a_live_run_takes_what_steers_it_and_answers_for_it() -> None:
     in_world(body)
 
 
-def test_nothing_steers_a_session_that_is_idle() -> None:
+def test_take_steering_of_idle_session_is_empty() -> None:
     async def body(world: World) -> None:
         assert world.inbox.take("s") == []
 
@@ -180,7 +180,7 @@ def test_nothing_steers_a_session_that_is_idle() -> None:
 
 
 @pytest.mark.parametrize("mode", ["steer", "followup"])
-def test_what_comes_after_the_last_look_gets_a_run_of_its_own_in_order(mode: QueueMode) -> None:
+def test_steer_after_last_check_gets_own_runs_in_order(mode: QueueMode) -> None:
     async def body(world: World) -> None:
         promises = [world.put(text, mode) for text in ("one", "two", "three")]
         for _ in promises:
@@ -191,7 +191,7 @@ def test_what_comes_after_the_last_look_gets_a_run_of_its_own_in_order(mode: Que
     in_world(body)
 
 
-def test_a_message_from_another_chat_does_not_steer() -> None:
+def test_steer_from_another_chat_waits() -> None:
     async def body(world: World) -> None:
         world.put("one")
         other = world.put("two", "steer", chat="2")
@@ -204,7 +204,7 @@ def test_a_message_from_another_chat_does_not_steer() -> None:
     in_world(body)
 
 
-def test_a_backlog_steers_and_is_answered_by_its_own_run() -> None:
+def test_steer_backlog_steers_and_gets_own_run() -> None:
     async def body(world: World) -> None:
         first, second = world.put("one"), world.put("two", "steer-backlog")
         await settle()
@@ -219,7 +219,7 @@ def test_a_backlog_steers_and_is_answered_by_its_own_run() -> None:
     in_world(body)
 
 
-def test_what_is_collected_is_one_question_after_a_while_of_quiet() -> None:
+def test_collect_after_debounce_merges_messages() -> None:
     async def body(world: World) -> None:
         first = world.put("one")
         later = [world.put("two", images=1), world.put("three")]
@@ -246,7 +246,7 @@ def test_what_is_collected_is_one_question_after_a_while_of_quiet() -> None:
     in_world(body, ONE_SECOND)
 
 
-def test_what_several_people_say_is_told_with_their_names() -> None:
+def test_collect_of_several_senders_names_each() -> None:
     async def body(world: World) -> None:
         world.put("hold")
         await settle()
@@ -271,7 +271,7 @@ def test_what_several_people_say_is_told_with_their_names() -> None:
     in_world(body, ONE_SECOND)
 
 
-def test_one_message_alone_is_not_dressed_up_as_a_collection() -> None:
+def test_collect_of_one_message_keeps_its_text() -> None:
     async def body(world: World) -> None:
         world.put("one")
         world.put("two")
@@ -283,7 +283,7 @@ def test_one_message_alone_is_not_dressed_up_as_a_collection() -> None:
     in_world(body, ONE_SECOND)
 
 
-def test_what_goes_to_different_places_is_not_merged_and_stays_in_order() -> None:
+def test_collect_of_different_chats_is_not_merged() -> None:
     async def body(world: World) -> None:
         world.put("one")
         for text, chat in (("a", "1"), ("b", "1"), ("x", "2"), ("c", "1")):
@@ -295,7 +295,7 @@ def test_what_goes_to_different_places_is_not_merged_and_stays_in_order() -> Non
     in_world(body, ONE_SECOND)
 
 
-def test_there_is_no_waiting_for_quiet_when_there_is_no_more_room() -> None:
+def test_debounce_ends_when_cap_is_reached() -> None:
     async def body(world: World) -> None:
         for text in ("one", "two", "three"):
             world.put(text)
@@ -310,7 +310,7 @@ def test_there_is_no_waiting_for_quiet_when_there_is_no_more_room() -> None:
     ("drop", "gone", "stay"),
     [("old", ["two"], ["three", "four"]), ("new", ["four"], ["two", "three"])],
 )
-def test_what_has_no_room_is_settled_with_the_reason(
+def test_submit_over_cap_settles_dropped_message(
     drop: QueueDrop, gone: list[str], stay: list[str]
 ) -> None:
     rule = replace(AT_ONCE, cap=2, drop=drop)
@@ -327,7 +327,7 @@ def test_what_has_no_room_is_settled_with_the_reason(
     in_world(body, rule)
 
 
-def test_of_what_has_no_room_a_line_goes_with_the_next_question_and_is_answered_with_it() -> None:
+def test_summarize_drop_adds_line_to_next_question() -> None:
     rule = replace(ONE_SECOND, cap=2)
 
     async def body(world: World) -> None:
@@ -351,7 +351,7 @@ def test_of_what_has_no_room_a_line_goes_with_the_next_question_and_is_answered_
     in_world(body, rule)
 
 
-def test_a_summary_goes_before_a_single_question_and_stands_alone_when_that_is_dropped() -> None:
+def test_summary_precedes_question_or_stands_alone() -> None:
     rule = replace(AT_ONCE, cap=1, drop="summarize")
 
     async def body(world: World) -> None:
@@ -371,7 +371,7 @@ def test_a_summary_goes_before_a_single_question_and_stands_alone_when_that_is_d
     in_world(body, rule)
 
 
-def test_one_chat_cannot_push_out_what_another_said() -> None:
+def test_cap_counts_messages_per_chat() -> None:
     async def body(world: World) -> None:
         world.put("one")
         world.put("quiet", chat="2")
@@ -384,7 +384,7 @@ def test_one_chat_cannot_push_out_what_another_said() -> None:
     in_world(body, replace(AT_ONCE, cap=1, drop="old"))
 
 
-def test_an_interrupt_stops_the_run_and_goes_first_instead_of_what_its_chat_asked_before() -> None:
+def test_interrupt_stops_run_and_supersedes_its_chat() -> None:
     async def body(world: World) -> None:
         first = world.put("one")
         await settle()
@@ -401,7 +401,7 @@ def test_an_interrupt_stops_the_run_and_goes_first_instead_of_what_its_chat_aske
     in_world(body, ONE_SECOND)
 
 
-def test_an_interrupt_before_the_run_has_begun_takes_its_place() -> None:
+def test_interrupt_before_run_start_replaces_it() -> None:
     async def body(world: World) -> None:
         first, second = world.put("one"), world.put("two", "interrupt")
         third = world.put("three", "interrupt")
@@ -413,7 +413,7 @@ def test_an_interrupt_before_the_run_has_begun_takes_its_place() -> None:
     in_world(body)
 
 
-def test_an_interrupt_does_not_wait_for_quiet() -> None:
+def test_interrupt_does_not_debounce() -> None:
     async def body(world: World) -> None:
         world.put("one")
         world.put("two")
@@ -428,7 +428,7 @@ def test_an_interrupt_does_not_wait_for_quiet() -> None:
     in_world(body, ONE_SECOND)
 
 
-def test_what_cannot_be_settled_is_logged_and_stays_open(caplog: pytest.LogCaptureFixture) -> None:
+def test_settle_failure_is_logged_and_message_stays_open(caplog: pytest.LogCaptureFixture) -> None:
     async def body(world: World) -> None:
         world.settle_fails = True
         world.put("one")
@@ -441,7 +441,7 @@ def test_what_cannot_be_settled_is_logged_and_stays_open(caplog: pytest.LogCaptu
     assert "settling failed" in caplog.text
 
 
-def test_a_bug_in_one_run_reaches_its_sender_and_leaves_the_others_alone() -> None:
+def test_run_that_raises_fails_only_its_future() -> None:
     async def body(world: World) -> None:
         bad, next_one = world.inbox.put("a", row("bad")), world.inbox.put("a", row("next"))
         good = world.inbox.put("b", row("good"))
@@ -457,7 +457,7 @@ def test_a_bug_in_one_run_reaches_its_sender_and_leaves_the_others_alone() -> No
     in_world(body)
 
 
-def test_a_cancellation_from_within_ends_that_run_only() -> None:
+def test_run_cancelled_from_within_ends_only_itself() -> None:
     async def main() -> None:
         async def start(_session: str, rows: Sequence[Accepted], _text: str) -> str:
             if rows[0].id == "bad":
@@ -481,7 +481,7 @@ def test_a_cancellation_from_within_ends_that_run_only() -> None:
     asyncio.run(main())
 
 
-def test_what_waits_can_be_given_up_whole_or_by_its_run() -> None:
+def test_cancel_pending_all_or_one_by_run_id() -> None:
     async def body(world: World) -> None:
         first = world.put("first")
         await settle()
@@ -498,7 +498,7 @@ def test_what_waits_can_be_given_up_whole_or_by_its_run() -> None:
     in_world(body)
 
 
-def test_a_run_that_has_not_begun_can_be_given_up() -> None:
+def test_cancel_pending_run_before_its_start() -> None:
     async def body(world: World) -> None:
         first, second = world.put("one"), world.put("two")
         assert ids(world.inbox.drop("s", "one")) == ["one"]
@@ -510,7 +510,7 @@ def test_a_run_that_has_not_begun_can_be_given_up() -> None:
     in_world(body)
 
 
-def test_rows_of_an_earlier_run_are_taken_up_together_and_never_pushed_out() -> None:
+def test_resumed_messages_share_a_run_and_ignore_cap() -> None:
     async def body(world: World) -> None:
         begun = world.inbox.begin("s", [row("one"), row("along")])
         later = world.inbox.begin("s", [row("two"), row("with it")])
@@ -528,7 +528,7 @@ def test_rows_of_an_earlier_run_are_taken_up_together_and_never_pushed_out() -> 
     in_world(body, replace(AT_ONCE, cap=1, drop="old"))
 
 
-def test_a_closed_inbox_lets_the_live_run_end_and_begins_nothing_more() -> None:
+def test_close_lets_active_run_end_and_starts_no_other() -> None:
     async def body(world: World) -> None:
         live, waits = world.put("one"), world.put("two")
         await settle()
@@ -543,7 +543,7 @@ def test_a_closed_inbox_lets_the_live_run_end_and_begins_nothing_more() -> None:
 
 
 @pytest.mark.parametrize("turns", [0, 1, 5])
-def test_when_the_program_ends_every_promise_is_cancelled_and_nothing_new_begins(
+def test_program_end_cancels_every_future(
     turns: int,
 ) -> None:
     async def main() -> None:
@@ -590,7 +590,7 @@ steps = st.lists(
 
 
 class Story:
-    """What a list of steps does to a world, and what must be true at its end."""
+    """Apply a list of steps to a queue, and check the invariants at the end."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -633,7 +633,7 @@ class Story:
                 await asyncio.sleep(0)
 
     def check(self) -> None:
-        """Each message met one fate, and its promise says which."""
+        """Check that each message has one outcome, and its future matches."""
         fates: Counter[str] = Counter(self.dropped)
         fates.update(name for name, _ in self.world.settled)
         answered: dict[str, Run] = {}
@@ -657,7 +657,7 @@ class Story:
 
 @settings(max_examples=400, deadline=None)
 @given(steps)
-def test_no_order_of_events_loses_a_message_or_answers_it_twice(
+def test_any_event_order_answers_each_message_once(
     played: list[tuple[object, ...]],
 ) -> None:
     async def main() -> None:
@@ -677,9 +677,7 @@ def test_no_order_of_events_loses_a_message_or_answers_it_twice(
     st.sampled_from(["steer", "followup", "collect"]),
     st.lists(st.sampled_from(["put", "put", "put", "look", "end", "turn", "time"]), max_size=40),
 )
-def test_messages_of_one_mode_are_told_in_the_order_they_came(
-    mode: QueueMode, played: list[str]
-) -> None:
+def test_messages_of_one_mode_keep_arrival_order(mode: QueueMode, played: list[str]) -> None:
     rule = QueueSettings(mode, debounce_ms=500, cap=100)
 
     async def main() -> None:
@@ -695,7 +693,7 @@ def test_messages_of_one_mode_are_told_in_the_order_they_came(
 
 
 @pytest.mark.parametrize("mode", ["followup", "collect", "steer", "interrupt"])
-def test_a_person_may_go_on_writing_and_is_answered_once(mode: QueueMode) -> None:
+def test_inbound_debounce_merges_messages_of_a_person(mode: QueueMode) -> None:
     async def body(world: World) -> None:
         world.rule = QueueSettings(mode=mode, debounce_ms=0)
         first = world.inbox.put("s", row("one"), pause_ms=1_500)
@@ -712,7 +710,7 @@ def test_a_person_may_go_on_writing_and_is_answered_once(mode: QueueMode) -> Non
     in_world(body)
 
 
-def test_pictures_of_one_album_are_one_question_with_the_words_of_one_of_them() -> None:
+def test_album_images_become_one_question() -> None:
     async def body(world: World) -> None:
         for name, text in (("1", ""), ("2", "compare these"), ("3", "")):
             said = row(name)
@@ -727,7 +725,7 @@ def test_pictures_of_one_album_are_one_question_with_the_words_of_one_of_them() 
     in_world(body)
 
 
-def test_what_comes_after_the_pause_goes_by_the_queue_mode() -> None:
+def test_message_after_debounce_follows_queue_mode() -> None:
     async def body(world: World) -> None:
         world.inbox.put("s", row("one"), pause_ms=1_000)
         await world.clock.advance(1.1)
@@ -741,7 +739,7 @@ def test_what_comes_after_the_pause_goes_by_the_queue_mode() -> None:
     in_world(body)
 
 
-def test_a_pause_can_be_given_up_and_ends_with_the_program() -> None:
+def test_debounce_can_be_cancelled_or_ended_by_close() -> None:
     async def body(world: World) -> None:
         promise = world.inbox.put("s", row("one"), pause_ms=1_000)
         assert ids(world.inbox.drop("s")) == ["one"] and promise.cancelled()

@@ -1,4 +1,4 @@
-"""What a session's record says about the way a message came."""
+"""The last route in a session's record."""
 
 import json
 from pathlib import Path
@@ -12,18 +12,18 @@ SAMPLE = Path(__file__).parents[2] / "data" / "samples" / "sessions.json"
 WEB = Address("webchat", "agent:main:main")
 
 
-def test_a_message_from_a_page_leaves_what_the_original_stores() -> None:
+def test_webchat_message_stores_same_route_as_openclaw() -> None:
     theirs = json.loads(SAMPLE.read_text(encoding="utf-8"))["agent:main:cap-chat"]
     ours = {k: v for k, v in route_fields({"chatType": "direct"}, WEB).items() if v is not None}
     assert ours == {name: theirs[name] for name in ("origin", "deliveryContext", "lastChannel")}
 
 
 @pytest.mark.parametrize("channel", ["agent", "cli", "wake"])
-def test_what_came_by_no_way_back_changes_nothing(channel: str) -> None:
+def test_message_without_return_route_changes_nothing(channel: str) -> None:
     assert route_fields({"lastChannel": "telegram"}, Address(channel, "x")) == {}
 
 
-def test_a_chat_elsewhere_is_told_whole() -> None:
+def test_channel_message_stores_full_route() -> None:
     fields = route_fields({}, Address("telegram", "42", "work", "7"))
     assert fields["deliveryContext"] == {
         "channel": "telegram", "to": "42", "accountId": "work", "threadId": "7",
@@ -35,7 +35,7 @@ def test_a_chat_elsewhere_is_told_whole() -> None:
     )
 
 
-def test_another_way_forgets_the_first_and_the_same_one_keeps_its_label() -> None:
+def test_route_of_other_channel_drops_origin_label() -> None:
     there = {"origin": {"provider": "telegram", "label": "Ann", "to": "42", "from": "ann"}}
     again = route_fields(there, Address("telegram", "43"))["origin"]
     assert (again["label"], again["from"], again["to"]) == ("Ann", "ann", "43")
@@ -44,7 +44,7 @@ def test_another_way_forgets_the_first_and_the_same_one_keeps_its_label() -> Non
     assert page["lastTo"] is None  # taken away
 
 
-def test_a_page_does_not_take_a_groups_conversation_from_the_group() -> None:
+def test_webchat_message_keeps_route_of_group_session() -> None:
     key, there = "agent:main:telegram:group:-100", {"lastChannel": "telegram", "lastTo": "-100"}
     assert route_fields(there, WEB, key=key) == {}
     assert route_fields({}, WEB, key=key)["lastChannel"] == "webchat"  # nobody was there before
@@ -53,12 +53,12 @@ def test_a_page_does_not_take_a_groups_conversation_from_the_group() -> None:
 
 
 @pytest.mark.parametrize("origin", [None, 5, "x", [], {"provider": 5}])
-def test_a_damaged_record_is_no_hindrance(origin: object) -> None:
+def test_route_fields_of_damaged_record_are_valid(origin: object) -> None:
     fields = route_fields({"origin": origin, "chatType": 5}, WEB)
     assert fields["origin"] == {"provider": "webchat", "surface": "webchat"}
 
 
-def test_where_a_session_was_last_spoken_to() -> None:
+def test_last_address_is_read_from_record() -> None:
     entry = {"lastChannel": "irc", "lastTo": "#room", "lastThreadId": 5}
     assert last_chat(entry) == Address("irc", "#room")
     written = route_fields({}, Address("telegram", "42", "work", "7"))

@@ -1,4 +1,4 @@
-"""Words for levels and modes."""
+"""Parse levels and modes."""
 
 from collections.abc import Callable
 
@@ -21,31 +21,29 @@ READERS: list[Callable[[str | None], str | None]] = [
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_nothing_and_nonsense_mean_nothing(read: Callable[[str | None], str | None]) -> None:
+def test_level_of_empty_or_unknown_word_is_none(read: Callable[[str | None], str | None]) -> None:
     for word in (None, "", "  ", "bogus", "on off", "0x0", "x" * 10_000):
         assert read(word) is None
 
 
 @given(st.sampled_from(READERS), st.text(max_size=12))
-def test_a_level_means_itself_in_any_case(
-    read: Callable[[str | None], str | None], word: str
-) -> None:
+def test_level_is_parsed_in_any_case(read: Callable[[str | None], str | None], word: str) -> None:
     level = read(word)
     if level is not None:
         assert read(level) == level
         assert read(f" {level.upper()} ") == level
 
 
-def test_queue_means_followup() -> None:
+def test_queue_mode_queue_is_followup() -> None:
     assert levels.queue_mode("queue") == "followup"
 
 
-def test_on_still_asks_and_nothing_is_off() -> None:
+def test_elevated_mode_on_asks_and_none_is_off() -> None:
     assert levels.elevated_mode("on") == "ask"
     assert levels.elevated_mode(None) == "off"
 
 
-def test_only_some_models_think_that_hard() -> None:
+def test_think_level_xhigh_is_limited_to_some_models() -> None:
     assert "xhigh" in levels.think_levels("GitHub-Copilot", "gpt-5.2")
     assert "xhigh" not in levels.think_levels("openai", "gpt-5.2-codex")
     assert "xhigh" not in levels.think_levels(None, None)

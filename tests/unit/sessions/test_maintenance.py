@@ -1,10 +1,9 @@
-"""Old sessions are put aside, with their files kept in bounds."""
+"""Prune old sessions and bound archived files."""
 
 import asyncio
 import json
 import logging
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from homarus.sessions.maintenance import (
     EVERY_S,
     FIRST_S,
     KEPT_MS,
+    MaintenanceServices,
     Rules,
     Upkeep,
     over_budget,
@@ -50,7 +50,9 @@ def never(_record: SessionRecord) -> bool:
 
 
 @given(records, st.integers(1, 20))
-def test_what_stays_is_new_enough_and_not_too_many(found: list[SessionRecord], most: int) -> None:
+def test_pruning_plan_keeps_recent_sessions_within_maximum(
+    found: list[SessionRecord], most: int
+) -> None:
     rules, now_ms = Rules(max_entries=most), 100 * DAY_MS
     made = plan(found, now_ms, rules, never)
     gone = {record.key for record in (*made.old, *made.over)}
@@ -65,12 +67,12 @@ def test_what_stays_is_new_enough_and_not_too_many(found: list[SessionRecord], m
 
 
 @given(records)
-def test_what_must_stay_does(found: list[SessionRecord]) -> None:
+def test_pruning_plan_keeps_protected_sessions(found: list[SessionRecord]) -> None:
     assert plan(found, 200 * DAY_MS, Rules(max_entries=1), lambda _one: True).old == ()
 
 
 @given(st.lists(st.tuples(st.text(), st.integers(0, 100), st.floats(0, 10))), st.integers(0, 500))
-def test_the_oldest_files_go_first_and_no_more_than_must(
+def test_over_budget_removes_oldest_files_only(
     files: list[tuple[str, int, float]], budget: int
 ) -> None:
     gone = over_budget(files, budget)
@@ -81,7 +83,7 @@ def test_the_oldest_files_go_first_and_no_more_than_must(
         assert sum(size for _, size, _ in in_order[len(gone) - 1 :]) > budget
 
 
-def test_the_config_is_read_in_every_form() -> None:
+def test_retention_rules_parse_every_config_form() -> None:
     assert rules_of(Maintenance()) == Rules()
     given = {"mode": "enforce", "pruneAfter": 7, "maxEntries": 3, "rotateBytes": "1kb"}
     assert rules_of(Maintenance.model_validate(given)) == Rules("enforce", 7 * DAY_MS, 3, 1024)
@@ -90,7 +92,7 @@ def test_the_config_is_read_in_every_form() -> None:
 
 
 class Program:
-    """A program with a store, whose clock stands still."""
+    """A store with maintenance services and a fake clock."""
 
     def __init__(self, folder: Path, store: SqliteStore, **rules: Any) -> None:
         env = {"HOME": str(folder), "OPENCLAW_STATE_DIR": str(folder)}
@@ -104,14 +106,19 @@ class Program:
         self.lanes, self.sessions = Lanes(), Sessions(store, self.time)
         self.busy = set[str]()
 
-    def live_runs(self, key: str | None = None) -> Sequence[str]:
-        return ["run"] if key in self.busy else []
-
-    def waiting(self, _key: str) -> int:
-        return 0
+    def services(self) -> MaintenanceServices:
+        return MaintenanceServices(
+            get_config=lambda: self.loaded.config,
+            paths=self.paths,
+            store=self.store,
+            repository=self.sessions,
+            clock=self.clock,
+            lanes=self.lanes,
+            is_busy=self.busy.__contains__,
+        )
 
     async def put(self, name: str, days: int) -> None:
-        """A session that was used so many days ago, with something said in it."""
+        """Store a session with a message, last used so many days ago."""
         at_ms = START_MS - days * DAY_MS
         session = await Session.load(self.store, FakeClock(at_ms), f"agent:main:{name}", "main")
         await session.append(user("hello", at_ms=at_ms))
@@ -128,27 +135,27 @@ def played(folder: Path, body: Any, **rules: Any) -> None:
     asyncio.run(main())
 
 
-def test_warning_changes_nothing_and_says_so(
+def test_maintenance_in_warn_mode_only_logs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def body(program: Program) -> None:
         await program.put("old", 40)
         with caplog.at_level(logging.WARNING):
-            await Upkeep(program).once()
+            await Upkeep(program.services()).once()
         assert await program.names() == {"old"}
         assert "1 sessions unused for long" in caplog.text and "enforce" in caplog.text
 
     played(tmp_path, body)
 
 
-def test_enforcing_puts_old_sessions_aside_and_keeps_their_transcripts(tmp_path: Path) -> None:
+def test_maintenance_enforced_prunes_and_keeps_transcripts(tmp_path: Path) -> None:
     async def body(program: Program) -> None:
         for name, days in {"main": 90, "old": 40, "busy": 40, "new": 1}.items():
             await program.put(name, days)
         program.busy = {"agent:main:busy"}
         old = await program.store.session("agent:main:old")
         assert old is not None
-        await Upkeep(program).once()
+        await Upkeep(program.services()).once()
         assert await program.names() == {"main", "busy", "new"}
         assert len(await program.store.entries(old.session_id)) == 1
         await program.files.flush()
@@ -158,23 +165,23 @@ def test_enforcing_puts_old_sessions_aside_and_keeps_their_transcripts(tmp_path:
     played(tmp_path, body, mode="enforce")
 
 
-def test_the_newest_are_kept_when_there_are_too_many(tmp_path: Path) -> None:
+def test_maintenance_over_maximum_keeps_newest(tmp_path: Path) -> None:
     async def body(program: Program) -> None:
         for number in range(6):
             await program.put(f"s{number}", number)
-        await Upkeep(program).once()
+        await Upkeep(program.services()).once()
         assert await program.names() == {"s0", "s1"}
 
     played(tmp_path, body, mode="enforce", maxEntries=2)
 
 
-def test_a_session_that_was_used_meanwhile_stays(tmp_path: Path) -> None:
+def test_maintenance_keeps_session_used_meanwhile(tmp_path: Path) -> None:
     lane = "session:agent:main:old"
 
     async def body(program: Program) -> None:
         await program.put("old", 40)
         async with asyncio.timeout(60), asyncio.TaskGroup() as group, program.lanes.enter(lane):
-            group.create_task(Upkeep(program).once())
+            group.create_task(Upkeep(program.services()).once())
             while not program.lanes.depth(lane):  # noqa: ASYNC110 - nobody rings
                 await asyncio.sleep(0.001)
             session = await program.sessions.load("agent:main:old", "main")
@@ -184,7 +191,7 @@ def test_a_session_that_was_used_meanwhile_stays(tmp_path: Path) -> None:
     played(tmp_path, body, mode="enforce")
 
 
-def test_old_transcripts_go_when_they_are_too_many(tmp_path: Path) -> None:
+def test_maintenance_removes_archived_files_over_budget(tmp_path: Path) -> None:
     async def body(program: Program) -> None:
         folder = program.paths.sessions_dir("main")
         folder.mkdir(parents=True)
@@ -193,13 +200,13 @@ def test_old_transcripts_go_when_they_are_too_many(tmp_path: Path) -> None:
             (folder / name).write_bytes(b"x" * 100)
             os.utime(folder / name, (1_000 + age, 1_000 + age))
         (folder / "live.jsonl").write_bytes(b"x" * 1_000)
-        await Upkeep(program, archive_bytes=200).once()
+        await Upkeep(program.services(), archive_bytes=200).once()
         assert sorted(file.name for file in folder.glob("*.jsonl*")) == [*names[1:], "live.jsonl"]
 
     played(tmp_path, body, mode="enforce")
 
 
-def test_a_large_index_is_copied_and_only_the_last_copies_stay(tmp_path: Path) -> None:
+def test_maintenance_rotates_large_index(tmp_path: Path) -> None:
     async def body(program: Program) -> None:
         await program.put("a", 0)
         await program.files.flush()
@@ -207,7 +214,7 @@ def test_a_large_index_is_copied_and_only_the_last_copies_stay(tmp_path: Path) -
         text = index.read_text()
         for _ in range(BACKUPS + 2):
             await program.time.advance(1)
-            await Upkeep(program).once()
+            await Upkeep(program.services()).once()
         copies = list(index.parent.glob("sessions.json.bak.*"))
         assert len(copies) == BACKUPS and all(copy.read_text() == text for copy in copies)
         assert await program.names() == {"a"} and index.read_text() == text
@@ -215,10 +222,10 @@ def test_a_large_index_is_copied_and_only_the_last_copies_stay(tmp_path: Path) -
     played(tmp_path, body, mode="enforce", rotateBytes=10)
 
 
-def test_it_runs_a_while_after_the_start_and_then_each_day(tmp_path: Path) -> None:
+def test_maintenance_runs_after_start_then_daily(tmp_path: Path) -> None:
     async def body(program: Program) -> None:
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(Upkeep(program).run())
+            running = group.create_task(Upkeep(program.services()).run())
             await asyncio.sleep(0)
             assert program.time.slept == [FIRST_S]
             await program.time.advance(FIRST_S)
@@ -231,7 +238,7 @@ def test_it_runs_a_while_after_the_start_and_then_each_day(tmp_path: Path) -> No
     played(tmp_path, body)
 
 
-def test_what_was_settled_long_ago_is_forgotten_and_what_was_not_stays(tmp_path: Path) -> None:
+def test_maintenance_prunes_old_settled_messages_only(tmp_path: Path) -> None:
     async def body(program: Program) -> None:
         journal, now_ms = program.store.journal, program.clock.now_ms()
         for name, at_ms in (("old", now_ms - KEPT_MS - 1), ("new", now_ms)):
@@ -239,7 +246,7 @@ def test_what_was_settled_long_ago_is_forgotten_and_what_was_not_stays(tmp_path:
             await journal.accept("agent:main:main", inbound, at_ms=0)
             async with journal.lease("x") as lease, journal.commit() as unit:
                 unit.settle([name], lease, "answered", at_ms=at_ms)
-        await Upkeep(program).once()
+        await Upkeep(program.services()).once()
         assert await journal.accepted("old") is None
         assert await journal.accepted("new") is not None
 

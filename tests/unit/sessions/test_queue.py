@@ -1,4 +1,4 @@
-"""Queue rules: which settings hold, who goes when there is no room, what a model is told."""
+"""Resolve queue settings, apply the cap, and format queue prompts."""
 
 import math
 from typing import get_args
@@ -41,17 +41,16 @@ CONFIG = Queue.model_validate(
 )
 
 
-def test_where_nothing_is_said_the_defaults_hold() -> None:
+def test_queue_settings_default_without_config() -> None:
     assert resolve(Queue()) == QueueSettings("collect", 1_000, 20, "summarize")
 
 
-def test_the_nearest_word_wins() -> None:
+def test_queue_settings_most_specific_value_wins() -> None:
     inline = extract_queue("/queue interrupt debounce:2s cap:1 drop:summarize")[1]
     entry = {"queueMode": "collect", "queueDebounceMs": 30, "queueCap": 7, "queueDrop": "old"}
     assert resolve(CONFIG) == QueueSettings("followup", 10, 5, "new")
     assert resolve(CONFIG, channel=" Telegram ").mode == "steer-backlog"
-    assert resolve(CONFIG, channel="telegram", usual_debounce_ms=15).debounce_ms == 20
-    assert resolve(CONFIG, channel="irc", usual_debounce_ms=15).debounce_ms == 15
+    assert resolve(CONFIG, channel="telegram").debounce_ms == 20
     assert resolve(CONFIG, channel="matrix").mode == "followup"
     assert resolve(CONFIG, channel="telegram", entry=entry) == QueueSettings(
         "collect", 30, 7, "old"
@@ -60,7 +59,7 @@ def test_the_nearest_word_wins() -> None:
     assert both == QueueSettings("interrupt", 2_000, 1, "summarize")
 
 
-def test_nothing_is_a_debounce_and_not_an_absence_of_one() -> None:
+def test_queue_debounce_of_zero_is_kept() -> None:
     assert resolve(CONFIG, entry={"queueDebounceMs": 0}).debounce_ms == 0
     inline = extract_queue("/queue debounce:0")[1]
     assert inline and inline == QueueSetting(debounce_ms=inline.debounce_ms)
@@ -68,18 +67,18 @@ def test_nothing_is_a_debounce_and_not_an_absence_of_one() -> None:
 
 
 @pytest.mark.parametrize("value", [None, True, "3", -1, math.nan, math.inf, [], {}, 0.5])
-def test_what_no_number_is_in_a_session_entry_is_passed_over(value: object) -> None:
+def test_queue_settings_ignore_invalid_entry_numbers(value: object) -> None:
     entry = {"queueMode": value, "queueCap": value, "queueDrop": value}
     assert resolve(CONFIG, entry=entry) == resolve(CONFIG)
 
 
 @pytest.mark.parametrize("text", ["/queue bogus", "/queue cap:0 drop:some debounce:soon"])
-def test_words_that_mean_nothing_leave_the_settings(text: str) -> None:
+def test_queue_settings_ignore_unknown_words(text: str) -> None:
     assert resolve(CONFIG, inline=extract_queue(text)[1]) == resolve(CONFIG)
 
 
 @given(st.lists(st.integers()), st.integers(1, 30), st.sampled_from(get_args(QueueDrop)))
-def test_after_making_room_there_is_room(waiting: list[int], cap: int, drop: QueueDrop) -> None:
+def test_apply_cap_leaves_room_for_one_more(waiting: list[int], cap: int, drop: QueueDrop) -> None:
     room = make_room(waiting, cap, drop)
     assert [*room.gone, *room.kept] == waiting
     assert len(room.kept) < cap or not room.takes
@@ -87,12 +86,12 @@ def test_after_making_room_there_is_room(waiting: list[int], cap: int, drop: Que
 
 
 @given(st.text())
-def test_a_summary_line_is_one_short_line(text: str) -> None:
+def test_summary_line_is_single_and_short(text: str) -> None:
     line = summary_line(text)
     assert len(line) <= MAX_LINE_CHARS and len(line.splitlines()) <= 1
 
 
-def test_the_prompts_read_as_documented() -> None:
+def test_queue_prompts_match_documentation() -> None:
     assert summary_prompt(0, []) == ""
     lost = summary_prompt(2, ["a", "b"])
     assert lost == "[Queue overflow] Dropped 2 messages due to cap.\nSummary:\n- a\n- b"
@@ -100,7 +99,7 @@ def test_the_prompts_read_as_documented() -> None:
     assert asked == f"{COLLECTED}\n\n{lost}\n\n---\nQueued #1\none\n\n---\nQueued #2\ntwo"
 
 
-def test_settings_are_described_in_the_words_that_set_them() -> None:
+def test_format_queue_settings_can_be_parsed_again() -> None:
     settings = QueueSettings("steer", 1_500, 3, "old")
     text, found = extract_queue(f"/queue {describe(settings)}")
     assert text == ""
@@ -108,7 +107,7 @@ def test_settings_are_described_in_the_words_that_set_them() -> None:
 
 
 def changed(*lines: str) -> tuple[list[str], dict[str, object]]:
-    """What a session answers to `/queue` said several times, and what its entry says then."""
+    """Return the last reply to several `/queue` commands, and the entry afterwards."""
 
     entry = dict[str, object]()
     told = list[str]()
@@ -119,7 +118,7 @@ def changed(*lines: str) -> tuple[list[str], dict[str, object]]:
     return told, entry
 
 
-def test_a_session_is_told_its_settings_and_keeps_those_it_is_given() -> None:
+def test_queue_command_shows_and_stores_settings() -> None:
     told, kept = changed("", "collect debounce:2s", "cap:3", "")
     assert told[0] == "Queue: followup debounce:10ms cap:5 drop:new"
     assert told[1] == "Queue: collect debounce:2000ms cap:5 drop:new (set for this session)"
@@ -128,7 +127,7 @@ def test_a_session_is_told_its_settings_and_keeps_those_it_is_given() -> None:
 
 
 @pytest.mark.parametrize("word", ["reset", "default", "CLEAR"])
-def test_a_session_forgets_its_settings(word: str) -> None:
+def test_queue_command_reset_removes_settings(word: str) -> None:
     told, kept = changed("steer debounce:1s cap:2 drop:old", word)
     assert told[1] == "Queue: followup debounce:10ms cap:5 drop:new"
     assert kept == {}
@@ -137,7 +136,7 @@ def test_a_session_forgets_its_settings(word: str) -> None:
 @pytest.mark.parametrize(
     "args", ["bogus", "collect and tell me", "collect cap:0", "drop:some", "debounce:soon"]
 )
-def test_a_word_that_means_nothing_is_an_error_and_changes_nothing(args: str) -> None:
+def test_queue_command_with_unknown_word_raises(args: str) -> None:
     with pytest.raises(UserError, match="/queue does not understand") as caught:
         changed(args)
     assert "steer-backlog" in caught.value.fix
@@ -155,7 +154,7 @@ def test_a_word_that_means_nothing_is_an_error_and_changes_nothing(args: str) ->
         ({"debounceMs": 9_000}, "webchat", "7", 0),
     ],
 )
-def test_how_long_a_message_waits_for_more_of_its_kind(
+def test_inbound_debounce_by_channel_and_album(
     rules: dict[str, object], channel: str, album: str, waits_ms: int
 ) -> None:
     said = Inbound("1", Address(channel, "c"), "ann", "", occasion=Occasion(album=album))

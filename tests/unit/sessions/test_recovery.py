@@ -1,4 +1,4 @@
-"""What a start does about messages that an earlier process left."""
+"""Recover messages that an earlier process left."""
 
 import asyncio
 import logging
@@ -27,32 +27,32 @@ def ids(runs: Sequence[Sequence[Accepted]]) -> list[list[str]]:
     return [[one.id for one in rows] for rows in runs]
 
 
-def test_messages_are_taken_up_in_the_order_they_came() -> None:
+def test_recovery_plan_keeps_arrival_order() -> None:
     assert ids(plan([row("a"), row("b")], 0).runs) == [["a"], ["b"]]
 
 
-def test_messages_that_shared_a_run_share_it_again_and_its_own_comes_first() -> None:
+def test_recovery_plan_groups_messages_by_run() -> None:
     rows = [row("steered", run="main"), row("main", run="main"), row("other")]
     assert ids(plan(rows, 0).runs) == [["main", "steered"], ["other"]]
 
 
-def test_what_was_begun_goes_before_what_was_not() -> None:
+def test_recovery_plan_puts_started_runs_first() -> None:
     rows = [row("new"), row("begun", entry="e1")]
     assert ids(plan(rows, 0).runs) == [["begun"], ["new"]]
 
 
-def test_a_message_that_may_be_what_kills_the_program_is_parked() -> None:
+def test_recovery_plan_parks_message_started_too_often() -> None:
     found = plan([row("a", attempts=MAX_ATTEMPTS), row("b", attempts=MAX_ATTEMPTS - 1)], 0)
     assert ids(found.runs) == [["b"]] and [one.id for one, _ in found.parked] == ["a"]
 
 
-def test_a_message_that_waited_a_day_is_parked_unless_it_was_begun() -> None:
+def test_recovery_plan_parks_unstarted_day_old_message() -> None:
     rows = [row("old"), row("begun", attempts=1)]
     found = plan(rows, MAX_AGE_MS + 1)
     assert ids(found.runs) == [["begun"]] and found.parked[0][0].id == "old"
 
 
-def test_a_start_says_in_one_line_what_it_did(caplog: pytest.LogCaptureFixture) -> None:
+def test_recover_logs_one_summary_line(caplog: pytest.LogCaptureFixture) -> None:
     clock, begun = FakeClock(), list[list[str]]()
 
     def begin(_key: str, rows: Sequence[Accepted]) -> int:

@@ -1,4 +1,4 @@
-"""When a conversation begins anew."""
+"""Reset policies, freshness and triggers."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -40,7 +40,7 @@ def at(text: str) -> int:
 
 
 @given(times_ms, st.integers(0, 23), st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kolkata"]))
-def test_a_day_began_at_its_hour_within_the_last_day(now_ms: int, hour: int, name: str) -> None:
+def test_last_daily_reset_is_at_hour_within_last_day(now_ms: int, hour: int, name: str) -> None:
     zone = ZoneInfo(name)
     began_ms = day_began_ms(now_ms, hour, zone)
     assert 0 <= now_ms - began_ms <= DAY_MS + 3_600_000  # a day of 25 hours is one, too
@@ -50,19 +50,19 @@ def test_a_day_began_at_its_hour_within_the_last_day(now_ms: int, hour: int, nam
 
 
 @given(times_ms, policies)
-def test_what_was_used_just_now_goes_on(now_ms: int, policy: ResetPolicy) -> None:
+def test_freshness_just_used_is_fresh(now_ms: int, policy: ResetPolicy) -> None:
     assert freshness(now_ms, now_ms, policy, UTC).is_fresh
 
 
 @given(times_ms, st.integers(0, 3 * DAY_MS), st.integers(0, 3 * DAY_MS), policies)
-def test_what_is_over_stays_over(
+def test_freshness_once_stale_never_becomes_fresh(
     used_ms: int, wait_ms: int, more_ms: int, policy: ResetPolicy
 ) -> None:
     if not freshness(used_ms, used_ms + wait_ms, policy, UTC).is_fresh:
         assert not freshness(used_ms, used_ms + wait_ms + more_ms, policy, UTC).is_fresh
 
 
-def test_one_that_was_never_used_or_belongs_to_a_program_is_not_stale() -> None:
+def test_staleness_of_new_cron_and_subagent_is_false() -> None:
     policy, now_ms = ResetPolicy("idle", 4, 1), at("2027-01-15T12:00")
     assert is_stale(record(), now_ms, policy)
     assert not is_stale(SessionRecord("agent:main:main", "main", "id", 0), now_ms, policy)
@@ -82,7 +82,7 @@ def test_one_that_was_never_used_or_belongs_to_a_program_is_not_stale() -> None:
         ("agent:main:telegram:group:1:topic:2", {}, "telegram", 50),
     ],
 )
-def test_a_channel_says_more_than_a_sort_and_that_more_than_all(
+def test_reset_policy_channel_overrides_kind_and_general(
     key: str, data: dict[str, Any], channel: str, minutes: int
 ) -> None:
     config = Session.model_validate(
@@ -99,7 +99,7 @@ def test_a_channel_says_more_than_a_sort_and_that_more_than_all(
     assert policy_of(config, record(key, **data), channel).idle_minutes == minutes
 
 
-def test_without_a_word_in_the_config_a_day_begins_at_four() -> None:
+def test_reset_policy_default_is_daily_at_four() -> None:
     assert policy_of(Session(), record()) == ResetPolicy("daily", 4, None)
     legacy = Session.model_validate({"idleMinutes": 5})
     assert policy_of(legacy, record()) == ResetPolicy("idle", 4, 5)
@@ -121,10 +121,10 @@ def test_without_a_word_in_the_config_a_day_begins_at_four() -> None:
         ("/", None),
     ],
 )
-def test_what_stands_behind_a_trigger_is_said_first(text: str, rest: str | None) -> None:
+def test_text_after_trigger_is_returned(text: str, rest: str | None) -> None:
     assert after_trigger(text, ["", "  ", "/new", "start over"]) == rest
 
 
-def test_keys_tell_their_sort() -> None:
+def test_reset_type_is_derived_from_key() -> None:
     assert reset_type("agent:main:telegram:direct:1") == "direct"
     assert reset_type("AGENT:main:Telegram:GROUP:1") == "group"

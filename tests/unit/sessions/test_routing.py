@@ -1,4 +1,4 @@
-"""Whose a message is: bindings from the most to the least specific, threads, several agents."""
+"""Route messages by bindings, threads and broadcast."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,12 +8,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.channels.roster import find_traits
 from homarus.config.schema import Config
 from homarus.core.keys import check_key
 from homarus.core.message import Address, Inbound, Occasion
 from homarus.core.text import reveal
 from homarus.sessions import routing
-from homarus.sessions.routing import Asked, Route, explain, find_routes, resolve_route, routes_of
+from homarus.sessions.routing import Asked, Known, Route
+
+
+def routes_of(
+    asked: Config, message: Inbound, known: Known = lambda _key: None
+) -> tuple[Route, ...]:
+    traits = find_traits(message.address.channel)
+    return routing.routes_of(asked, message, traits, known)
+
+
+def of_service(asked: Asked) -> Asked:
+    return replace(asked, traits=find_traits(asked.channel))
+
+
+def resolve_route(config: Config, asked: Asked) -> Route:
+    return routing.resolve_route(config, of_service(asked))
+
+
+def find_routes(config: Config, asked: Asked) -> tuple[Route, ...]:
+    return routing.find_routes(config, of_service(asked))
+
+
+def explain(config: Config, asked: Asked) -> tuple[str, ...]:
+    return routing.explain(config, of_service(asked))
+
 
 AGENTS = {"list": [{"id": "main", "default": True}, {"id": "home"}, {"id": "work"}, {"id": "ops"}]}
 # One message that every kind of binding could be for.
@@ -68,7 +93,7 @@ def one(routes: Sequence[Route]) -> Route:
 
 
 @given(st.permutations(list(BY_TIER)), st.integers(1, len(BY_TIER)))
-def test_the_most_specific_binding_wins_wherever_it_stands(order: list[str], count: int) -> None:
+def test_binding_most_specific_wins_in_any_order(order: list[str], count: int) -> None:
     there = order[:count]
     asked = config(*(binding("home", **BY_TIER[tier]) for tier in there))
     found = resolve_route(asked, EVERYTHING)
@@ -77,7 +102,7 @@ def test_the_most_specific_binding_wins_wherever_it_stands(order: list[str], cou
 
 
 @pytest.mark.parametrize("tier", BY_TIER)
-def test_of_two_equally_specific_bindings_the_first_wins(tier: str) -> None:
+def test_binding_first_of_equally_specific_wins(tier: str) -> None:
     asked = config(binding("work", **BY_TIER[tier]), binding("home", **BY_TIER[tier]))
     assert resolve_route(asked, EVERYTHING).agent == "work"
 
@@ -96,18 +121,18 @@ def test_of_two_equally_specific_bindings_the_first_wins(tier: str) -> None:
     ],
 )
 @pytest.mark.parametrize("tier", BY_TIER)
-def test_all_that_a_binding_names_must_be_so(tier: str, extra: dict[str, Any]) -> None:
+def test_binding_matches_only_if_all_fields_match(tier: str, extra: dict[str, Any]) -> None:
     asked = config(binding("home", **{**BY_TIER[tier], **extra}))
     assert resolve_route(asked, EVERYTHING).matched_by == "default"
 
 
-def test_roles_alone_need_one_of_them() -> None:
+def test_binding_with_roles_needs_one_of_them() -> None:
     asked = config(binding("home", accountId="*", roles=["r1"]))
     assert resolve_route(asked, EVERYTHING).agent == "home"
     assert resolve_route(asked, replace(EVERYTHING, roles=())).agent == "main"
 
 
-def test_the_seeds_binding_without_an_id_is_for_all_direct_chats() -> None:
+def test_binding_without_peer_id_matches_all_direct_chats() -> None:
     asked = config(binding("home", peer={"kind": "dm"}))
     assert resolve_route(asked, Asked("discord", "", "direct", "7")).agent == "home"
     assert resolve_route(asked, Asked("discord", "", "group", "7")).agent == "main"
@@ -126,7 +151,7 @@ def test_the_seeds_binding_without_an_id_is_for_all_direct_chats() -> None:
         ("slack", "C1", "C1", True),
     ],
 )
-def test_a_chat_is_itself_as_its_service_sees_it(
+def test_binding_compares_ids_as_the_service_does(
     channel: str, bound: str, asked: str, same: bool
 ) -> None:
     bindings = [
@@ -140,12 +165,12 @@ def test_a_chat_is_itself_as_its_service_sees_it(
 
 
 @pytest.mark.parametrize("kind", ["direct", "channel"])
-def test_a_chat_of_another_kind_is_another_chat(kind: Any) -> None:
+def test_binding_of_other_chat_kind_does_not_match(kind: Any) -> None:
     asked = config(binding("home", peer={"kind": "group", "id": "1"}))
     assert resolve_route(asked, Asked("discord", "", kind, "1")).agent == "main"
 
 
-def test_a_message_goes_to_an_agent_that_exists() -> None:
+def test_route_of_unknown_agent_uses_default_agent() -> None:
     unlisted = Config.model_validate({"bindings": [binding("ghost")]})
     asked = Asked("discord", "", "channel", "c1")
     assert resolve_route(unlisted, asked).agent == "ghost"  # as the original answers
@@ -179,19 +204,19 @@ def test_a_message_goes_to_an_agent_that_exists() -> None:
         ),
     ],
 )
-def test_every_chat_and_every_thread_has_a_conversation(message: Inbound, key: str) -> None:
+def test_route_gives_every_chat_and_thread_a_key(message: Inbound, key: str) -> None:
     found = one(routes_of(config(session={"dmScope": "per-channel-peer"}), message))
     assert (found.key, found.older) == (key, "")
 
 
-def test_by_default_direct_chats_meet_in_the_main_conversation() -> None:
+def test_route_default_direct_chats_share_main_session() -> None:
     found = one(routes_of(config(), inbound(kind="direct", chat="9")))
     assert found.key == found.main_key == "agent:main:main"
     threaded = one(routes_of(config(), inbound(kind="direct", chat="9", thread="7")))
     assert threaded.key == "agent:main:main:thread:7"
 
 
-def test_a_person_with_several_names_has_one_conversation() -> None:
+def test_route_identity_links_share_one_session() -> None:
     session = {"dmScope": "per-peer", "identityLinks": {"Ann": ["telegram:9", "matrix:@ann:hs"]}}
     asked = config(session=session)
     for message in (
@@ -201,7 +226,7 @@ def test_a_person_with_several_names_has_one_conversation() -> None:
         assert one(routes_of(asked, message)).key == "agent:main:direct:ann"
 
 
-def test_a_topic_can_be_bound_and_else_follows_its_group() -> None:
+def test_route_topic_binding_overrides_its_group() -> None:
     def bind(agent: str, id_: str) -> dict[str, Any]:
         return {
             "agentId": agent,
@@ -222,7 +247,7 @@ ODD = st.text(max_size=300) | st.text(
 
 
 @given(st.sampled_from(["telegram", "irc", "matrix", "signal", "slack"]), ODD, ODD, ODD, ODD)
-def test_no_id_of_a_stranger_is_an_error(
+def test_route_of_any_sender_id_does_not_raise(
     channel: str, chat: str, thread: str, sender: str, guild: str
 ) -> None:
     asked = config(binding("home", guildId="g1"), session={"dmScope": "per-account-channel-peer"})
@@ -230,11 +255,16 @@ def test_no_id_of_a_stranger_is_an_error(
         message = inbound(channel, chat, thread=thread, sender=sender, kind=kind, guild=guild)
         found = one(routes_of(asked, message))
         assert found.key.startswith("agent:main:") and check_key(found.key)
-        assert all(line == reveal(line) for line in explain(asked, routing.asked_of(message)))
+        assert all(
+            line == reveal(line)
+            for line in explain(
+                asked, routing.asked_of(message, find_traits(message.address.channel))
+            )
+        )
 
 
 @given(ODD.filter(str.strip), ODD.filter(str.strip))
-def test_two_chats_never_share_a_conversation(a: str, b: str) -> None:
+def test_route_keys_of_two_chats_differ(a: str, b: str) -> None:
     asked = config()
     keys = {one(routes_of(asked, inbound("matrix", chat))).key for chat in (a, b)}
     threads = {one(routes_of(asked, inbound("matrix", "!r", thread=t))).key for t in (a, b)}
@@ -247,7 +277,7 @@ ROOM = "!AbC:hs"
 OLDER = "agent:main:matrix:group:!abc:hs"
 
 
-def test_a_conversation_of_the_original_is_gone_on_with() -> None:
+def test_route_continues_openclaw_session() -> None:
     message = inbound("matrix", ROOM)
     new = one(routes_of(config(), message))
     assert new.key.startswith(f"{OLDER}~") and new.older == OLDER
@@ -272,12 +302,12 @@ def test_a_conversation_of_the_original_is_gone_on_with() -> None:
         {"lastTo": f"x{ROOM}"},
     ],
 )
-def test_a_conversation_that_may_be_somebody_elses_is_not(entry: dict[str, Any]) -> None:
+def test_route_ignores_ambiguous_openclaw_session(entry: dict[str, Any]) -> None:
     found = one(routes_of(config(), inbound("matrix", ROOM), {OLDER: entry}.get))
     assert found.key != OLDER
 
 
-def test_nobody_is_called_by_what_a_record_lacks() -> None:
+def test_route_ignores_record_without_matching_fields() -> None:
     message = inbound("matrix", "None")
     found = one(
         routes_of(config(), message, {"agent:main:matrix:group:none": {"lastTo": None}}.get)
@@ -285,14 +315,14 @@ def test_nobody_is_called_by_what_a_record_lacks() -> None:
     assert found.key != "agent:main:matrix:group:none"
 
 
-def test_a_conversation_of_our_own_is_kept_to() -> None:
+def test_route_prefers_our_own_session() -> None:
     message = inbound("matrix", ROOM)
     new = one(routes_of(config(), message)).key
     known = {new: {"lastTo": ROOM}, OLDER: {"lastTo": ROOM}}
     assert one(routes_of(config(), message, known.get)).key == new
 
 
-def test_a_thread_of_the_original_is_found_by_its_own_name() -> None:
+def test_route_finds_openclaw_thread_by_its_key() -> None:
     message = inbound("matrix", ROOM, thread="$EvT")
     older = f"{OLDER}:thread:$evt"
     assert one(routes_of(config(), message)).older == older
@@ -317,7 +347,7 @@ def test_a_thread_of_the_original_is_found_by_its_own_name() -> None:
         ("+1 555 1", inbound("whatsapp", "+15551", kind="direct", sender="+15551")),
     ],
 )
-def test_a_broadcast_chat_is_answered_by_all_in_order(name: str, message: Inbound) -> None:
+def test_broadcast_chat_routes_to_all_agents_in_order(name: str, message: Inbound) -> None:
     bound = {"agentId": "main", "match": {"channel": message.address.channel}}
     asked = config(bound, broadcast={name: ["work", "ghost", "Home", "work"]})
     found = routes_of(asked, message)
@@ -330,7 +360,7 @@ def test_a_broadcast_chat_is_answered_by_all_in_order(name: str, message: Inboun
     "broadcast",
     [{"-100": []}, {"-100": ["ghost"]}, {"-1001": ["work"]}, {"discord:-100": ["work"]}, {}],
 )
-def test_a_broadcast_to_nobody_leaves_the_message_to_the_bindings(broadcast: Any) -> None:
+def test_broadcast_without_agents_uses_bindings(broadcast: Any) -> None:
     bound = {"agentId": "home", "match": {"channel": "telegram"}}
     found = one(routes_of(config(bound, broadcast=broadcast), inbound()))
     assert (found.agent, found.matched_by) == ("home", "binding.account")
@@ -339,7 +369,7 @@ def test_a_broadcast_to_nobody_leaves_the_message_to_the_bindings(broadcast: Any
 # In words
 
 
-def test_the_explanation_tells_every_tier_and_every_binding() -> None:
+def test_explain_route_lists_every_tier_and_binding() -> None:
     bindings = [binding("home", **match) for match in BY_TIER.values()]
     lines = explain(config(*bindings), EVERYTHING)
     text = "\n".join(lines)
@@ -351,7 +381,7 @@ def test_the_explanation_tells_every_tier_and_every_binding() -> None:
     assert lines[-1] == "→ home answers (binding.peer), in agent:home:discord:channel:t1"
 
 
-def test_the_explanation_says_why_not() -> None:
+def test_explain_route_gives_reason_of_mismatch() -> None:
     asked = config(
         binding("home", peer={"kind": "group", "id": "t1"}, accountId="*"),
         binding("home", peer={"kind": "group", "id": "t9"}, accountId="*"),
@@ -379,7 +409,7 @@ def test_the_explanation_says_why_not() -> None:
         assert why in text
 
 
-def test_the_explanation_tells_of_broadcast_and_of_older_keys() -> None:
+def test_explain_route_mentions_broadcast_and_legacy_keys() -> None:
     asked = config(broadcast={ROOM: ["work", "ghost"]})
     lines = explain(asked, Asked("matrix", "", "group", ROOM, thread="7"))
     assert "broadcast gives this chat to work; bindings are not asked" in lines
@@ -387,26 +417,8 @@ def test_the_explanation_tells_of_broadcast_and_of_older_keys() -> None:
     assert lines[-1].startswith("  or in agent:work:matrix:group:!abc:hs:thread:7, ")
 
 
-def test_without_any_setting_the_explanation_is_the_default_agent() -> None:
+def test_explain_route_without_config_is_default_agent() -> None:
     lines = explain(Config(), Asked("telegram"))
     assert lines[0] == "telegram (default), no chat"
     assert f"{'default':<22} main: taken" in lines
     assert lines[-1] == "→ main answers (default), in agent:main:main"
-
-
-@pytest.mark.parametrize(
-    ("match", "words"),
-    [
-        ({"channel": "telegram"}, "telegram"),
-        ({"channel": "slack", "accountId": "*", "teamId": "T1"}, "slack (*), team T1"),
-        ({"channel": "x\x1b[0m"}, "x\\u{1b}[0m"),
-        (
-            {"channel": "a", "accountId": "b", "peer": {"kind": "dm", "id": "1"}, "roles": ["r"]},
-            "a (b), direct 1, role r",
-        ),
-        ({"channel": "a", "guildId": "g"}, "a, guild g"),
-    ],
-)
-def test_a_binding_is_told_in_words(match: Any, words: str) -> None:
-    found = Config.model_validate({"bindings": [{"agentId": "a", "match": match}]}).bindings[0]
-    assert routing.describe(found.match) == words

@@ -1,4 +1,4 @@
-"""Which conversations are answered."""
+"""Resolve the send policy of a session."""
 
 from typing import Any
 
@@ -37,12 +37,12 @@ def allow(**match: str) -> dict[str, Any]:
         ({"channel": "telegram", "chatType": "direct"}, False),
     ],
 )
-def test_a_rule_is_about_what_it_says(match: dict[str, str], is_about: bool) -> None:
+def test_send_policy_rule_matches_its_fields(match: dict[str, str], is_about: bool) -> None:
     found = send_policy(rules(deny(**match)), GROUP)
     assert found == ("deny" if is_about else "allow")
 
 
-def test_who_denies_wins_whatever_the_order() -> None:
+def test_send_policy_deny_wins_in_any_order() -> None:
     given = [allow(channel="telegram"), deny(chatType="group")]
     assert send_policy(rules(*given), GROUP) == "deny"
     assert send_policy(rules(*reversed(given)), GROUP) == "deny"
@@ -50,12 +50,12 @@ def test_who_denies_wins_whatever_the_order() -> None:
     assert send_policy(rules(*given, default="deny"), "agent:main:main") == "deny"
 
 
-def test_the_entry_of_a_session_says_more_than_any_rule() -> None:
+def test_send_policy_of_entry_overrides_rules() -> None:
     assert send_policy(rules(deny()), GROUP, {"sendPolicy": "allow"}) == "allow"
     assert send_policy(rules(deny()), GROUP, {"sendPolicy": ["allow"]}) == "deny"
 
 
-def test_an_entry_tells_where_a_session_is_when_its_key_does_not() -> None:
+def test_send_policy_uses_channel_of_entry() -> None:
     entry = {"lastChannel": "discord", "chatType": "direct"}
     assert send_policy(rules(deny(channel="discord")), "agent:main:main", entry) == "deny"
     found = send_policy(

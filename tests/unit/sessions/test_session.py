@@ -66,7 +66,7 @@ async def kinds(store: Store, session: Session) -> list[str]:
     return [entry.type for entry in await store.entries(session.session_id)]
 
 
-def test_a_new_session_is_stored_with_its_first_question() -> None:
+def test_new_session_is_stored_with_first_message() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Sessions(store, clock).load(KEY, "main", cwd="/w")
         assert (session.key, session.messages, session.model, session.thinking) == (
@@ -87,7 +87,7 @@ def test_a_new_session_is_stored_with_its_first_question() -> None:
     run(body)
 
 
-def test_a_turn_is_two_commits() -> None:
+def test_turn_takes_two_transactions() -> None:
     class Counted(MemoryStore):
         commits = 0
 
@@ -107,7 +107,7 @@ def test_a_turn_is_two_commits() -> None:
     asyncio.run(main())
 
 
-def test_an_answer_changes_the_records_figures() -> None:
+def test_answer_updates_usage_in_record() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, KEY, "main")
         await session.begin(user("hi"), provider="mock", model="mock-1", window=1000)
@@ -143,7 +143,7 @@ def test_an_answer_changes_the_records_figures() -> None:
     run(body)
 
 
-def test_changes_of_model_and_thinking_are_noted_when_they_happen() -> None:
+def test_start_turn_records_model_and_thinking_changes() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, KEY, "main")
         await ask(session, "1")
@@ -166,7 +166,7 @@ def test_changes_of_model_and_thinking_are_noted_when_they_happen() -> None:
     run(body)
 
 
-def test_a_snapshot_of_the_model_is_noted_when_its_api_is_known() -> None:
+def test_start_turn_with_api_records_model_snapshot() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, KEY, "main")
         await session.begin(user("hi"), provider="p", model="m", api="openai-completions")
@@ -177,7 +177,7 @@ def test_a_snapshot_of_the_model_is_noted_when_its_api_is_known() -> None:
     run(body)
 
 
-def test_a_loaded_session_is_used_again_until_somebody_else_writes() -> None:
+def test_repository_reuses_session_until_external_write() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         sessions = Sessions(store, clock)
         session = await sessions.load(KEY, "main")
@@ -198,7 +198,7 @@ def test_a_loaded_session_is_used_again_until_somebody_else_writes() -> None:
     run(body)
 
 
-def test_only_the_last_sessions_stay_loaded() -> None:
+def test_repository_evicts_least_recently_used() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         sessions = Sessions(store, clock, kept=2)
         first = await sessions.load("agent:main:a", "main")
@@ -217,7 +217,7 @@ def test_only_the_last_sessions_stay_loaded() -> None:
     run(body)
 
 
-def test_an_unanswered_question_is_left_on_its_own_branch() -> None:
+def test_start_turn_leaves_unanswered_message_on_branch() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, KEY, "main")
         await ask(session, "one")
@@ -237,7 +237,7 @@ def test_an_unanswered_question_is_left_on_its_own_branch() -> None:
     run(body)
 
 
-def test_a_call_cut_off_before_its_result_is_answered_for() -> None:
+def test_load_adds_results_to_unpaired_calls() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, KEY, "main")
         await ask(session, "go")
@@ -246,7 +246,7 @@ def test_a_call_cut_off_before_its_result_is_answered_for() -> None:
         again = await Session.load(store, clock, KEY, "main")
         await ask(session, "next")
         for loaded in (session, again):
-            assert transcript.unpaired_calls(loaded.messages) == ()
+            assert transcript.pair_calls(loaded.messages) == loaded.messages
             roles = [message.role for message in loaded.messages[:4]]
             assert roles == ["user", "assistant", "tool", "tool"]
         assert len(await store.entries(session.session_id)) == 6
@@ -254,17 +254,17 @@ def test_a_call_cut_off_before_its_result_is_answered_for() -> None:
     run(body)
 
 
-def test_overrides_are_set_and_taken_away() -> None:
+def test_session_overrides_are_set_and_removed() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Sessions(store, clock).load(KEY, "main")
         await session.set_model("openai", "gpt-5")
-        await session.set_thinking("high")
+        await session.update(thinkingLevel="high")
         await session.set_label("  My chat ")
         again = await Session.load(store, clock, KEY, "main")
         assert (again.model, again.thinking, again.label) == ("openai/gpt-5", "high", "My chat")
         assert again.record.data["providerOverride"] == "openai"
         await again.set_model(None, None)
-        await again.set_thinking(None)
+        await again.update(thinkingLevel=None)
         last = await Session.load(store, clock, KEY, "main")
         assert (last.model, last.thinking) == (None, None)
         assert "modelOverride" not in last.record.data
@@ -274,7 +274,7 @@ def test_overrides_are_set_and_taken_away() -> None:
     run(body)
 
 
-def test_a_reset_starts_over_and_keeps_the_settings() -> None:
+def test_reset_starts_new_transcript_and_keeps_settings() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         sessions = Sessions(store, clock)
         session = await sessions.load(KEY, "main")
@@ -298,7 +298,7 @@ def test_a_reset_starts_over_and_keeps_the_settings() -> None:
     run(body)
 
 
-def test_a_change_from_outside_in_the_middle_of_a_run_is_kept() -> None:
+def test_save_after_external_write_keeps_both() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         sessions = Sessions(store, clock)
         session = await sessions.load(KEY, "main")
@@ -316,7 +316,7 @@ def test_a_change_from_outside_in_the_middle_of_a_run_is_kept() -> None:
     run(body)
 
 
-def test_a_run_whose_session_was_reset_under_it_is_told() -> None:
+def test_save_after_external_reset_raises_conflict() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, KEY, "main")
         await ask(session, "one")
@@ -327,7 +327,7 @@ def test_a_run_whose_session_was_reset_under_it_is_told() -> None:
     run(body)
 
 
-def test_a_failed_save_changes_nothing_in_memory() -> None:
+def test_failed_save_leaves_memory_unchanged() -> None:
     class Full(MemoryStore):
         full = False
 
@@ -354,18 +354,6 @@ def test_a_failed_save_changes_nothing_in_memory() -> None:
     asyncio.run(main())
 
 
-def test_sessions_are_listed() -> None:
-    async def body(store: Store, clock: FakeClock) -> None:
-        sessions = Sessions(store, clock)
-        for key in ("agent:main:a", "agent:ops:b"):
-            await ask(await sessions.load(key, key.split(":")[1]), "hi")
-            await clock.advance(1)
-        assert [record.key for record in await sessions.list()] == ["agent:ops:b", "agent:main:a"]
-        assert [record.key for record in await sessions.list(agent="main")] == ["agent:main:a"]
-
-    run(body)
-
-
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
@@ -374,7 +362,7 @@ def test_sessions_are_listed() -> None:
         ("agent:main:slack:channel:c1:thread:17.1", "channel"),
     ],
 )
-def test_the_kind_of_chat_is_in_its_key(key: str, expected: str) -> None:
+def test_new_record_has_chat_type_of_key(key: str, expected: str) -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, key, "main")
         assert session.record.data["chatType"] == expected
@@ -382,7 +370,7 @@ def test_the_kind_of_chat_is_in_its_key(key: str, expected: str) -> None:
     run(body)
 
 
-def test_a_label_is_trimmed_and_neither_empty_nor_long() -> None:
+def test_label_is_stripped_and_bounded() -> None:
     assert parse_session_label("  ok ") == "ok"
     assert parse_session_label("x" * 64) == "x" * 64
     for raw, said in (
@@ -411,7 +399,7 @@ def home(state: Path) -> Path:
     return state / "agents/main/sessions"
 
 
-def test_the_originals_conversation_goes_on_in_its_format(tmp_path: Path) -> None:
+def test_openclaw_session_is_continued_in_its_format(tmp_path: Path) -> None:
     home(tmp_path).mkdir(parents=True)
     shutil.copy(SAMPLES / "sessions.json", home(tmp_path) / "sessions.json")
     file = home(tmp_path) / "8136150e-1a5d-4101-acfa-93b2c4a7b496.jsonl"
@@ -456,7 +444,7 @@ def shape(value: object) -> object:
     return type(value)
 
 
-def test_an_edit_of_the_file_is_seen_at_the_next_load(tmp_path: Path) -> None:
+def test_file_edit_is_seen_at_next_load(tmp_path: Path) -> None:
     async def body(store: SqliteStore, sessions: Sessions) -> None:
         session = await sessions.load(KEY, "main")
         await ask(session, "one")
@@ -471,7 +459,7 @@ def test_an_edit_of_the_file_is_seen_at_the_next_load(tmp_path: Path) -> None:
     with_files(tmp_path, body)
 
 
-def test_a_reset_puts_the_old_file_aside(tmp_path: Path) -> None:
+def test_reset_archives_old_file(tmp_path: Path) -> None:
     async def body(store: SqliteStore, sessions: Sessions) -> None:
         session = await sessions.load(KEY, "main")
         await ask(session, "one")
@@ -491,7 +479,7 @@ def test_a_reset_puts_the_old_file_aside(tmp_path: Path) -> None:
     with_files(tmp_path, body)
 
 
-def test_a_damaged_entry_of_the_index_gets_a_new_transcript(tmp_path: Path) -> None:
+def test_damaged_index_entry_gets_new_transcript(tmp_path: Path) -> None:
     home(tmp_path).mkdir(parents=True)
     (home(tmp_path) / "sessions.json").write_text(
         json.dumps({KEY: {"sessionId": "../../x", "updatedAt": 5, "label": "kept"}})
@@ -507,7 +495,7 @@ def test_a_damaged_entry_of_the_index_gets_a_new_transcript(tmp_path: Path) -> N
     assert not (tmp_path / "x.jsonl").exists()
 
 
-def test_a_turn_cancelled_while_it_was_saved_is_not_saved_twice(tmp_path: Path) -> None:
+def test_turn_cancelled_during_save_is_saved_once(tmp_path: Path) -> None:
     async def body(store: SqliteStore, sessions: Sessions) -> None:
         session = await sessions.load(KEY, "main")
         async with asyncio.TaskGroup() as group:
@@ -523,7 +511,7 @@ def test_a_turn_cancelled_while_it_was_saved_is_not_saved_twice(tmp_path: Path) 
     with_files(tmp_path, body)
 
 
-def test_a_record_keeps_fields_nobody_here_knows() -> None:
+def test_record_keeps_unknown_fields() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, KEY, "main")
         session.record = replace(session.record, data={**session.record.data, "odd": [1]})

@@ -1,4 +1,4 @@
-"""What people set for a session is read in one place."""
+"""Parse and check the settings of a session."""
 
 import pytest
 
@@ -21,18 +21,18 @@ from homarus.sessions.settings import check_thinking, to_field
         ("label", "anything", "anything"),
     ],
 )
-def test_a_word_becomes_what_is_stored(name: str, word: str, stored: str | None) -> None:
+def test_setting_word_maps_to_stored_value(name: str, word: str, stored: str | None) -> None:
     assert to_field(name, word) == stored
 
 
 @pytest.mark.parametrize("name", ["thinkingLevel", "responseUsage", "execAsk", "groupActivation"])
-def test_a_word_that_means_nothing_says_which_do(name: str) -> None:
+def test_setting_unknown_word_raises_with_valid_words(name: str) -> None:
     with pytest.raises(UserError, match=f"invalid {name}") as caught:
         to_field(name, "moon")
     assert caught.value.fix.startswith("use ")
 
 
-def test_the_hardest_thinking_is_for_a_few() -> None:
+def test_check_thinking_xhigh_needs_supporting_model() -> None:
     check_thinking("xhigh", "openai/gpt-5.2")
     check_thinking("high", "mock/mock-1")
     with pytest.raises(UserError, match="not supported by mock/mock-1"):

@@ -25,24 +25,39 @@ from homarus.sessions.transcript import (
     Settings,
     Tree,
     compaction,
-    linearise,
     message_draft,
-    message_entry,
     messages_of,
     model_change,
     model_snapshot,
     new_id,
-    orphaned_user,
+    orphan_of,
     pair_calls,
     read_message,
     settings_of,
     thinking_level_change,
-    unpaired_calls,
     write_message,
 )
 from homarus.store.base import Entry
 from homarus.store.line import entry_line, load, read_entry
 from homarus.store.scan import scan
+
+
+def linearise(entries: list[Entry], leaf: str | None) -> list[Message]:
+    """Return the messages from the root to `leaf`."""
+    return messages_of(Tree(entries, leaf).path())
+
+
+def unpaired_calls(messages: list[Message]) -> tuple[ToolCall, ...]:
+    """Return the tool calls that no result follows."""
+    waiting: dict[str, ToolCall] = {}
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                waiting[part.id] = part
+            elif isinstance(part, ToolReturn):
+                waiting.pop(part.call_id, None)
+    return tuple(waiting.values())
+
 
 SAMPLES = Path(__file__).parents[2] / "data/samples"
 
@@ -87,8 +102,8 @@ messages = st.one_of(
 
 
 @given(messages)
-def test_a_message_comes_back_from_its_line(message: Message) -> None:
-    entry = message_entry(message, "p", "ab12cd34", 5)
+def test_message_round_trips_through_its_line(message: Message) -> None:
+    entry = message_draft(message, 5).at("ab12cd34", "p", 5)
     line = entry_line(entry)
     row = (line, 0, entry.id, entry.parent, entry.type, entry.at_ms)
     again = read_entry(row)
@@ -107,7 +122,7 @@ def sample(name: str) -> list[Entry]:
 
 
 @pytest.mark.parametrize("name", ["agent", "chat", "tool"])
-def test_the_originals_messages_are_written_as_it_writes_them(name: str) -> None:
+def test_openclaw_messages_are_encoded_unchanged(name: str) -> None:
     for entry in sample(name):
         if entry.type != "message":
             continue
@@ -119,7 +134,7 @@ def test_the_originals_messages_are_written_as_it_writes_them(name: str) -> None
             assert list(again) == list(entry.data["message"])
 
 
-def test_signatures_stand_where_the_original_puts_them() -> None:
+def test_signatures_are_encoded_where_openclaw_puts_them() -> None:
     parts = (Thinking("hm", "t"), Text("so", "x"), ToolCall("c", "ls", {}, signature="s"))
     written = write_message(Message("assistant", parts, 5))["content"]
     assert written == [
@@ -129,7 +144,7 @@ def test_signatures_stand_where_the_original_puts_them() -> None:
     ]
 
 
-def test_the_originals_tool_call_is_understood() -> None:
+def test_openclaw_tool_call_is_decoded() -> None:
     found = linearise(sample("tool"), "0d0682d1")
     assert [message.role for message in found] == [
         "user", "assistant", "tool", "assistant", "user", "assistant", "tool", "assistant",
@@ -143,7 +158,7 @@ def test_the_originals_tool_call_is_understood() -> None:
     assert unpaired_calls(found) == ()
 
 
-def test_an_answer_no_model_wrote_is_signed_as_the_original_signs_it() -> None:
+def test_injected_message_has_openclaw_origin() -> None:
     written = write_message(Message("assistant", (Text("note"),), 5))
     assert (written["api"], written["provider"], written["model"]) == (
         "openai-responses", "openclaw", "gateway-injected",
@@ -151,7 +166,7 @@ def test_an_answer_no_model_wrote_is_signed_as_the_original_signs_it() -> None:
     assert written["usage"]["cost"]["total"] == 0 and written["stopReason"] == "stop"
 
 
-def test_a_message_without_a_time_gets_the_entrys() -> None:
+def test_message_without_time_gets_that_of_entry() -> None:
     assert write_message(user("hi"), 77)["timestamp"] == 77
     entry = Entry("a", None, "message", 77, {"message": {"role": "user", "content": "hi"}})
     assert read_message(entry) == user("hi", at_ms=77)
@@ -174,7 +189,7 @@ def message_of(value: Json) -> Message | None:
          "I ran `ls`:\n```\na\n\n```\n(exit code 2)"),
     ],
 )  # fmt: skip
-def test_what_others_said_is_read_as_the_users_words(value: Json, text: str) -> None:
+def test_custom_roles_are_decoded_as_user_messages(value: Json, text: str) -> None:
     message = message_of(value)
     assert message is not None
     assert (message.role, message.text) == ("user", text)
@@ -198,11 +213,11 @@ def test_what_others_said_is_read_as_the_users_words(value: Json, text: str) -> 
         {"role": "compactionSummary"},
     ],
 )
-def test_what_says_nothing_is_left_out(value: Json) -> None:
+def test_empty_entries_are_not_decoded(value: Json) -> None:
     assert message_of(value) is None
 
 
-def test_an_odd_tool_call_is_read_as_far_as_it_goes() -> None:
+def test_malformed_tool_call_is_decoded_partially() -> None:
     content = [
         {"type": "toolCall", "id": "1", "name": "a", "arguments": '{"x": 1}'},
         {"type": "toolCall", "id": "2", "name": "b", "arguments": "{not json"},
@@ -239,18 +254,18 @@ json_values = st.recursive(
 
 
 @given(json_values, st.sampled_from(["message", "custom_message", "branch_summary", "compaction"]))
-def test_no_json_at_all_makes_the_reader_raise(value: Json, kind: str) -> None:
+def test_decode_of_any_json_never_raises(value: Json, kind: str) -> None:
     data = value if isinstance(value, dict) else {}
     read_message(Entry("a", None, kind, 5, data))
     message = message_of(value)
     if message is not None and message.at_ms < 2**53:
-        entry_line(message_entry(message, None, "a", 5))
+        entry_line(message_draft(message, 5).at("a", None, 5))
 
 
 # --- drafts ------------------------------------------------------------------------------------
 
 
-def test_drafts_carry_the_originals_fields() -> None:
+def test_new_entries_have_openclaw_fields() -> None:
     for draft, entry in zip(
         (
             model_change("mock", "mock-1"),
@@ -263,7 +278,7 @@ def test_drafts_carry_the_originals_fields() -> None:
         assert (draft.type, draft.data) == (entry.type, entry.data)
 
 
-def test_new_ids_are_eight_hex_digits_nobody_has() -> None:
+def test_new_id_is_eight_unused_hex_digits() -> None:
     taken: set[str] = set()
     for _ in range(100):
         made = new_id(taken)
@@ -294,9 +309,7 @@ def trees(draw: st.DrawFn) -> list[Entry]:
 
 
 @given(trees(), st.data())
-def test_a_path_leads_from_a_root_to_the_leaf_by_parents(
-    entries: list[Entry], data: st.DataObject
-) -> None:
+def test_path_leads_from_root_to_leaf(entries: list[Entry], data: st.DataObject) -> None:
     if not entries:
         assert linearise(entries, None) == []
         return
@@ -308,27 +321,14 @@ def test_a_path_leads_from_a_root_to_the_leaf_by_parents(
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdefgh")), max_size=8))
-def test_cycles_and_missing_parents_end_a_walk(pairs: list[tuple[str, str]]) -> None:
+def test_path_ends_at_cycle_or_missing_parent(pairs: list[tuple[str, str]]) -> None:
     entries = [said(entry_id, parent) for entry_id, parent in pairs]
     for leaf in "abcdefgh":
         path = Tree(entries, leaf).path()
         assert len({entry.id for entry in path}) == len(path)
 
 
-def test_a_branch_leaves_the_other_entries_where_they_are() -> None:
-    tree = Tree([said("a", None), said("b", "a"), said("c", "b")], "c")
-    tree.branch("a")
-    tree.add(said("d", "a"))
-    assert [entry.id for entry in tree.path()] == ["a", "d"]
-    assert [entry.id for entry in tree.path("c")] == ["a", "b", "c"]
-    assert "c" in tree and "z" not in tree
-    tree.branch(None)
-    assert tree.path() == []
-    with pytest.raises(KeyError):
-        tree.branch("z")
-
-
-def test_a_compaction_stands_in_for_what_it_summarised() -> None:
+def test_compaction_replaces_summarised_messages() -> None:
     path = [
         said("a", None),
         said("b", "a"),
@@ -345,12 +345,12 @@ def test_a_compaction_stands_in_for_what_it_summarised() -> None:
     assert spoken(linearise(path, "d"))[1:] == ["a", "b", "c", "d"]
 
 
-def test_a_compaction_that_keeps_what_is_not_there_keeps_nothing_before_it() -> None:
+def test_compaction_with_unknown_first_entry_keeps_none_before() -> None:
     path = [said("a", None), compaction("sum", "zz", 1).at("s", "a", 5), said("b", "s")]
     assert spoken(messages_of(path))[1:] == ["b"]
 
 
-def test_summaries_of_branches_and_custom_messages_are_seen_and_notes_are_not() -> None:
+def test_branch_summaries_are_in_context_and_notes_are_not() -> None:
     path = [
         Entry("a", None, "branch_summary", 5, {"fromId": "x", "summary": "we tried"}),
         Entry("b", "a", "custom_message", 5, {"customType": "x", "content": "seen"}),
@@ -363,7 +363,7 @@ def test_summaries_of_branches_and_custom_messages_are_seen_and_notes_are_not() 
     assert len(found) == 2 and "we tried" in found[0] and found[1] == "seen"
 
 
-def test_settings_are_those_noted_last() -> None:
+def test_model_state_is_the_last_recorded() -> None:
     path = [
         model_change("a", "1").at("a", None, 5),
         thinking_level_change("low").at("b", "a", 5),
@@ -373,14 +373,13 @@ def test_settings_are_those_noted_last() -> None:
     assert settings_of(sample("chat")) == Settings("mock", "mock-1", "off")
 
 
-def test_an_unanswered_question_is_found_with_the_place_to_go_back_to() -> None:
+def test_orphan_is_found_with_its_parent() -> None:
     answered = [said("a", None), said("b", "a", "assistant")]
-    assert orphaned_user(answered, "b") is None
-    assert orphaned_user(answered, "a") == Orphan("a", None)
+    assert orphan_of(answered) is None
+    assert orphan_of(answered[:1]) == Orphan("a", None)
     asked = [*answered, said("c", "b"), model_change("x", "y").at("d", "c", 5)]
-    assert orphaned_user(asked, "d") == Orphan("c", "b")
-    assert orphaned_user([], None) is None
-    assert orphaned_user(asked, None) is None
+    assert orphan_of(asked) == Orphan("c", "b")
+    assert orphan_of([]) is None
 
 
 def call(*ids: str) -> Message:
@@ -391,12 +390,7 @@ def result(call_id: str) -> Message:
     return Message("tool", (ToolReturn(call_id, "t", (Text("done"),)),), 9)
 
 
-def test_calls_without_a_result_are_found() -> None:
-    talk = [user("go"), call("1", "2"), result("2"), user("x"), call("3")]
-    assert [one.id for one in unpaired_calls(talk)] == ["1", "3"]
-
-
-def test_every_call_gets_its_result_right_after_it() -> None:
+def test_pair_calls_puts_results_right_after_calls() -> None:
     talk = [user("go"), call("1", "2"), result("2"), user("x"), result("1"), call("3")]
     paired = pair_calls(talk)
     assert unpaired_calls(paired) == ()
@@ -413,7 +407,7 @@ def test_every_call_gets_its_result_right_after_it() -> None:
     st.lists(st.sampled_from("123"), max_size=3, unique=True).map(lambda ids: call(*ids)),
     st.sampled_from("123").map(result),
 ), max_size=10))  # fmt: skip
-def test_pairing_leaves_nothing_open_and_nothing_else_changed(talk: list[Message]) -> None:
+def test_pair_calls_leaves_no_open_call_and_other_messages(talk: list[Message]) -> None:
     paired = pair_calls(talk)
     assert unpaired_calls(paired) == ()
     spoken_before = [message for message in talk if message.role != "tool"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.skills.frontmatter import parse_frontmatter
+from homarus.config.frontmatter import parse_frontmatter
 from homarus.skills.skill import (
     Install,
     Invocation,
@@ -28,7 +28,7 @@ JSON = st.recursive(
 )
 
 
-def test_a_skill_file_in_yaml_is_read_whole() -> None:
+def test_skill_metadata_in_yaml_is_parsed() -> None:
     matter = parse_frontmatter(
         "---\n"
         "name: x\n"
@@ -58,7 +58,7 @@ def test_a_skill_file_in_yaml_is_read_whole() -> None:
 
 
 @pytest.mark.parametrize("name", ["openclaw", "clawdbot", "moltbot"])
-def test_older_names_and_loose_json_are_read(name: str) -> None:
+def test_skill_metadata_accepts_legacy_names_and_json5(name: str) -> None:
     matter = {"metadata": f"{{ {name}: {{ emoji: 'x', }}, // why\n }}"}
     assert read_metadata(matter) == Metadata(emoji="x")
 
@@ -66,16 +66,16 @@ def test_older_names_and_loose_json_are_read(name: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "null", "[]", "3", "{", '{"openclaw": 1}', "[" * 5_000, "\0", '{"a": "\ud800"}']
 )
-def test_metadata_nobody_can_read_is_none(text: str) -> None:
+def test_skill_metadata_invalid_is_none(text: str) -> None:
     assert read_metadata({"metadata": text}) is None
 
 
 @given(JSON)
-def test_metadata_of_any_shape_is_no_error(tree: object) -> None:
+def test_skill_metadata_any_tree_is_no_error(tree: object) -> None:
     found = read_metadata({"metadata": json.dumps({"openclaw": tree})})
     assert (found is not None) == isinstance(tree, dict)
 
 
-def test_a_word_that_is_neither_yes_nor_no_changes_nothing() -> None:
+def test_skill_flag_unknown_word_keeps_default() -> None:
     matter = {"user-invocable": "maybe", "disable-model-invocation": ""}
     assert read_invocation(matter) == Invocation()

@@ -91,30 +91,92 @@ def inbounds(text: st.SearchStrategy[str]) -> st.SearchStrategy[Inbound]:
     return st.builds(Inbound, **made)
 
 
+# Every field set, written once as it is stored. This text never changes: it is on users' disks.
+FULL_MEDIA = Media("voice", "audio/ogg", "note.ogg", 7, "file-9", "/media/note.ogg", "too large")
+FULL_MEDIA_JSON = (
+    '{"kind":"voice","mime":"audio/ogg","name":"note.ogg","size":7,"ref":"file-9",'
+    '"path":"/media/note.ogg","problem":"too large"}'
+)
+FULL_INBOUND = Inbound(
+    "m1",
+    Address("telegram", "42", "work", "7"),
+    "ann",
+    "hello",
+    (Image("AAAA", "image/png"),),
+    1_000,
+    Wishes("openai/gpt-5", "high", 2.5, "on", "off"),
+    "run-1",
+    "owner",
+    Occasion(
+        *("group", "Team", "Ann", "@ann", True, True, True, True, False, "m0", True),
+        *("before", "Bob", "41", "album-1", "guild-1", "team-1", ("admin", "dev")),
+    ),
+    (FULL_MEDIA,),
+    "earlier words",
+    "main",
+)
+FULL_INBOUND_JSON = (
+    '{"id":"m1","channel":"telegram","account":"work","chat":"42","sender":"ann","text":"hello",'
+    '"at":1000,"thread":"7","images":[{"mime":"image/png","data":"AAAA"}],'
+    '"wishes":{"model":"openai/gpt-5","thinking":"high","timeout":2.5,"verbose":"on",'
+    '"reasoning":"off"},"run":"run-1","authority":"owner",'
+    '"occasion":{"kind":"group","title":"Team","name":"Ann","handle":"@ann","is_bot":true,'
+    '"is_edit":true,"mentioned":true,"elsewhere":true,"detects":false,"reply_to":"m0",'
+    '"answers_us":true,"quoted":"before","forwarded":"Bob","parent":"41","album":"album-1",'
+    '"guild":"guild-1","team":"team-1","roles":["admin","dev"]},'
+    f'"media":[{FULL_MEDIA_JSON}],"before":"earlier words","copyFor":"main"}}'
+)
+FULL_INBOUND_DIGEST = "42fbf4fa0ef84095649ab3543af958f5f860df6dc0e18ff0c13e1cf8472f5f21"
+FULL_EXTRAS = Extras("m1", "m0", (FULL_MEDIA,), True, ((Button("Yes", "y"),),), True)
+FULL_EXTRAS_JSON = (
+    f'{{"reply_to":"m1","replaces":"m0","media":[{FULL_MEDIA_JSON}],"as_voice":true,'
+    '"buttons":[[["Yes","y"]]],"silent":true}'
+)
+
+
+def test_codec_full_inbound_matches_stored_json() -> None:
+    assert dump(inbound_json(FULL_INBOUND)) == FULL_INBOUND_JSON
+    assert read_inbound(load(FULL_INBOUND_JSON)) == FULL_INBOUND
+    assert digest_of("agent:main:main", FULL_INBOUND) == FULL_INBOUND_DIGEST
+
+
+def test_codec_full_extras_matches_stored_json() -> None:
+    assert extras_text(FULL_EXTRAS) == FULL_EXTRAS_JSON
+    assert read_extras(FULL_EXTRAS_JSON) == FULL_EXTRAS
+
+
+def test_codec_golden_values_set_every_field() -> None:
+    for value in (FULL_INBOUND, FULL_INBOUND.occasion, FULL_INBOUND.wishes, FULL_MEDIA):
+        unset = [
+            field.name for field in fields(value) if getattr(value, field.name) == field.default
+        ]
+        assert unset == []
+
+
 HELLO = Inbound("m1", Address("telegram", "42"), "ann", "hello")
 
 
 @given(inbounds(words))
-def test_a_message_comes_back_from_its_json_as_it_was(inbound: Inbound) -> None:
+def test_inbound_json_any_message_round_trips(inbound: Inbound) -> None:
     assert read_inbound(inbound_json(inbound)) == inbound
 
 
 @given(extras(words))
-def test_what_a_parcel_carries_comes_back_as_it_was(carried: Extras) -> None:
+def test_extras_any_value_round_trips(carried: Extras) -> None:
     assert read_extras(extras_text(carried)) == carried
 
 
-def test_a_parcel_that_carries_words_alone_has_an_empty_column() -> None:
+def test_extras_default_value_is_empty_column() -> None:
     assert extras_text(Extras()) == ""
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"colour": "red"}', '{"buttons": [[["a"]]]}', "7"])
-def test_what_nobody_wrote_is_no_parcel(text: str) -> None:
+def test_read_extras_foreign_text_raises_corrupt(text: str) -> None:
     with pytest.raises(Corrupt):
         read_extras(text)
 
 
-def test_a_file_is_the_same_whether_it_could_be_had_or_not() -> None:
+def test_digest_media_downloaded_or_not_is_equal() -> None:
     offered = replace(HELLO, media=(Media("image", ref="f1"),))
     had = replace(offered, images=(Image("a", "image/png"),), before="context")
     assert digest_of("s", had) == digest_of("s", offered)
@@ -122,13 +184,13 @@ def test_a_file_is_the_same_whether_it_could_be_had_or_not() -> None:
 
 
 @given(inbounds(whole_words))
-def test_it_comes_back_from_text_too(inbound: Inbound) -> None:
+def test_inbound_json_as_text_round_trips(inbound: Inbound) -> None:
     assert read_body(dump(inbound_json(inbound))) == inbound
     assert read_inbound(json.loads(json.dumps(inbound_json(inbound)))) == inbound
 
 
 @given(inbounds(words))
-def test_whatever_arrives_can_be_stored(inbound: Inbound) -> None:
+def test_new_record_any_message_is_storable(inbound: Inbound) -> None:
     arrival = arrive("agent:main:main", inbound, 7)
     row = arrival.row
     for text in (row.id, row.message_id, row.sender, row.preview, row.channel):
@@ -145,7 +207,7 @@ def test_whatever_arrives_can_be_stored(inbound: Inbound) -> None:
 
 
 @given(inbounds(words), words, st.integers(), words)
-def test_the_same_words_are_the_same_whenever_they_come(
+def test_digest_same_text_at_another_time_is_equal(
     inbound: Inbound, session: str, at_ms: int, sender: str
 ) -> None:
     other = replace(inbound, at_ms=at_ms, sender=sender, run_id="r", id="i")
@@ -164,12 +226,12 @@ def test_the_same_words_are_the_same_whenever_they_come(
         replace(HELLO, wishes=Wishes(timeout_s=1.0)),
     ],
 )
-def test_other_words_are_told_apart(other: Inbound) -> None:
+def test_digest_different_content_differs(other: Inbound) -> None:
     assert digest_of("s", other) != digest_of("s", HELLO)
     assert digest_of("s2", HELLO) != digest_of("s", HELLO)
 
 
-def test_parts_of_a_message_cannot_be_moved_into_each_other() -> None:
+def test_digest_parts_moved_between_fields_differs() -> None:
     one = Inbound("m", Address("t", "a"), "x", "bc")
     other = Inbound("m", Address("t", "ab"), "x", "c")
     assert digest_of("s", one) != digest_of("s", other)
@@ -181,18 +243,18 @@ def test_parts_of_a_message_cannot_be_moved_into_each_other() -> None:
     [None, [], "x", 7, {}, {"id": "m"}, {**inbound_json(HELLO), "images": [7]},
      {**inbound_json(HELLO), "wishes": "x"}],
 )  # fmt: skip
-def test_what_was_not_written_here_is_corrupt(bad: object) -> None:
+def test_read_inbound_foreign_json_raises_corrupt(bad: object) -> None:
     with pytest.raises(Corrupt):
         read_inbound(bad)
     assert read_body(json.dumps(bad)) is None
 
 
-def test_a_body_that_is_no_json_reads_as_nothing() -> None:
+def test_read_body_invalid_json_returns_none() -> None:
     assert read_body("{") is None
     assert read_body(None) is None
 
 
-def test_a_preview_is_one_short_line() -> None:
+def test_preview_long_text_is_one_short_line() -> None:
     assert preview_of("  hello\n\n world ") == "hello world"
     assert preview_of("") == "" and preview_of(" \n" * 500) == ""
     long = preview_of("word " * 10_000)
@@ -201,7 +263,7 @@ def test_a_preview_is_one_short_line() -> None:
 
 
 @given(words)
-def test_text_is_changed_only_where_it_cannot_be_stored(text: str) -> None:
+def test_storable_text_changes_only_unstorable_characters(text: str) -> None:
     assert storable(storable(text)) == storable(text)
     assert len(storable(text)) == len(text)
     assert [new for old, new in zip(text, storable(text), strict=True) if old != new] == [
@@ -209,12 +271,12 @@ def test_text_is_changed_only_where_it_cannot_be_stored(text: str) -> None:
     ]
 
 
-def test_ids_come_once_each_in_order() -> None:
+def test_storable_ids_keeps_order_without_repeats() -> None:
     assert storable_ids(["b", "a\0", "b", "a\ufffd"]) == ("b", "a\ufffd")
     assert load(dump({"a": "b"})) == {"a": "b"}
 
 
-def test_copies_for_several_agents_are_several_messages_of_one_id() -> None:
+def test_new_record_copies_for_agents_have_distinct_ids() -> None:
     first, other = arrive("s", HELLO, 7).row, arrive("s2", replace(HELLO, copy_for="ops"), 7).row
     assert (first.message_id, other.message_id) == ("m1", "m1@ops")
     assert other.inbound is not None and other.inbound.id == "m1"

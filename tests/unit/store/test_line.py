@@ -29,7 +29,7 @@ json_values = st.recursive(
 
 
 @given(json_values, st.booleans())
-def test_any_json_value_comes_back_from_its_text(value: Json, pretty: bool) -> None:
+def test_json_any_value_round_trips(value: Json, pretty: bool) -> None:
     text = dump(value, pretty=pretty)
     assert load(text) == value
     assert json.loads(text) == value
@@ -37,7 +37,7 @@ def test_any_json_value_comes_back_from_its_text(value: Json, pretty: bool) -> N
 
 
 @given(st.text(st.characters(categories=["Cs", "L"]), max_size=5))
-def test_half_surrogates_are_written_as_escapes_and_read_as_replacements(text: str) -> None:
+def test_json_half_surrogates_are_escaped_and_read_as_replacements(text: str) -> None:
     written = dump({"a": text})
     assert json.loads(written) == {"a": text}
     written.encode()
@@ -46,17 +46,17 @@ def test_half_surrogates_are_written_as_escapes_and_read_as_replacements(text: s
     read.encode()
 
 
-def test_a_pair_of_escaped_surrogates_is_one_character() -> None:
+def test_json_escaped_surrogate_pair_is_one_character() -> None:
     assert load('{"a":"\\ud83d\\ude00 \\uDE00"}') == {"a": "😀 \ufffd"}
 
 
-def test_numbers_json_cannot_say_become_null() -> None:
+def test_json_infinite_numbers_become_null() -> None:
     assert dump({"a": float("nan"), "b": [float("-inf")]}) == '{"a":null,"b":[null]}'
     assert load('{"a":NaN,"b":-Infinity}') == {"a": None, "b": None}
     assert dump({"a": float("nan"), "b": "\ud800"}) == '{"a":null,"b":"\\ud800"}'
 
 
-def test_what_is_not_json_is_written_as_text() -> None:
+def test_json_unencodable_value_is_written_as_text() -> None:
     class Odd:
         def __str__(self) -> str:
             return "odd"
@@ -66,7 +66,7 @@ def test_what_is_not_json_is_written_as_text() -> None:
     assert dump({"a": Odd(), "b": frozen, "c": "\ud800"}).startswith('{"a":"odd","b":{"x":[1,2]}')
 
 
-def test_deep_nesting_is_cut_when_written_and_refused_when_read() -> None:
+def test_json_deep_nesting_is_cut_on_write_and_refused_on_read() -> None:
     deep: Json = []
     for _ in range(900):
         deep = [deep]
@@ -78,21 +78,21 @@ def test_deep_nesting_is_cut_when_written_and_refused_when_read() -> None:
         load("[" * 200_000)
 
 
-def test_a_number_of_ten_thousand_digits_does_not_stop_the_reader() -> None:
+def test_json_number_of_ten_thousand_digits_is_read() -> None:
     try:
         assert isinstance(load("1" * 10_000), int)
     except ValueError:
         return
 
 
-def test_times_are_written_as_the_original_writes_them() -> None:
+def test_format_time_matches_openclaw() -> None:
     assert iso(1794724639496) == "2026-11-15T06:37:19.496Z"
     assert iso(0) == "1970-01-01T00:00:00.000Z"
     assert iso(10**18) == "1970-01-01T00:00:00.000Z"
 
 
 @given(st.integers(0, 4_102_444_800_000))
-def test_a_time_comes_back(at_ms: int) -> None:
+def test_time_any_value_round_trips(at_ms: int) -> None:
     assert read_ms(iso(at_ms)) == at_ms
 
 
@@ -113,15 +113,15 @@ def test_a_time_comes_back(at_ms: int) -> None:
         (12.9, 12),
     ],
 )
-def test_any_value_is_a_time_or_nothing(value: Json, expected: int) -> None:
+def test_parse_time_any_value_is_time_or_zero(value: Json, expected: int) -> None:
     assert read_ms(value) == expected
 
 
-def test_a_whole_number_fits_a_column_or_is_zero() -> None:
+def test_read_int_any_value_fits_column_or_is_zero() -> None:
     assert [read_int(value) for value in (5, -5, True, "5", 2**63, None)] == [5, -5, 0, 0, 0, 0]
 
 
-def test_a_header_line_is_the_originals() -> None:
+def test_header_line_matches_openclaw() -> None:
     header = Header("60942b18", "main", 1794724639496, "/home/user/w")
     line = (
         '{"type":"session","version":3,"id":"60942b18",'
@@ -131,12 +131,12 @@ def test_a_header_line_is_the_originals() -> None:
     assert read_header(line, "60942b18", "main") == header
 
 
-def test_a_header_of_any_shape_is_read() -> None:
+def test_read_header_any_shape_is_accepted() -> None:
     assert read_header('{"cwd":5,"version":"x"}', "s", "main") == Header("s", "main", 0, "", 1)
 
 
 @given(st.dictionaries(st.text(min_size=5), json_values, max_size=4))
-def test_an_entry_comes_back_from_its_line(data: dict[str, Json]) -> None:
+def test_entry_line_any_entry_round_trips(data: dict[str, Json]) -> None:
     data = {key: value for key, value in data.items() if key not in {"parentId", "timestamp"}}
     entry = Entry("ab12", "cd34", "custom", 1794724639496, data, 3)
     line = entry_line(entry)

@@ -54,7 +54,7 @@ async def fields(store: SqliteStore, key: str, name: str) -> Json:
     return record.data.get(name) if record else "gone"
 
 
-def test_the_file_is_the_originals_map_pretty_and_private(tmp_path: Path) -> None:
+def test_index_file_written_is_openclaws_map_pretty_and_private(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         await put(store, "agent:main:b", 7, label="é", nested={"a": [1]})
         await put(store, "agent:main:a", 8)
@@ -80,7 +80,7 @@ def test_the_file_is_the_originals_map_pretty_and_private(tmp_path: Path) -> Non
     assert [path.name for path in index(tmp_path).parent.iterdir()] == ["sessions.json"]
 
 
-def test_the_originals_file_is_taken_whole_and_written_back_with_every_field(
+def test_index_file_of_openclaw_is_imported_and_keeps_every_field(
     tmp_path: Path,
 ) -> None:
     index(tmp_path).parent.mkdir(parents=True)
@@ -108,7 +108,7 @@ def test_the_originals_file_is_taken_whole_and_written_back_with_every_field(
     assert after == before
 
 
-def test_a_file_we_only_read_is_left_as_it_is(tmp_path: Path) -> None:
+def test_index_file_only_read_is_not_rewritten(tmp_path: Path) -> None:
     theirs(tmp_path, '{"agent:main:x":{"sessionId":"x","updatedAt":3}}')
     before = index(tmp_path).stat()
 
@@ -120,7 +120,7 @@ def test_a_file_we_only_read_is_left_as_it_is(tmp_path: Path) -> None:
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
 
 
-def test_new_and_newer_entries_are_taken_and_older_ones_are_not(tmp_path: Path) -> None:
+def test_index_import_takes_new_and_newer_entries_only(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         for name in ("older", "newer", "same", "edited"):
             await put(store, f"agent:main:{name}", 100, label="ours")
@@ -144,7 +144,7 @@ def test_new_and_newer_entries_are_taken_and_older_ones_are_not(tmp_path: Path) 
     with_store(tmp_path, body)
 
 
-def test_ours_that_is_not_written_yet_wins_a_tie(tmp_path: Path) -> None:
+def test_index_import_tie_keeps_unwritten_own_entry(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         await put(store, "agent:main:a", 100, label="old")
         await store.flush()
@@ -157,7 +157,7 @@ def test_ours_that_is_not_written_yet_wins_a_tie(tmp_path: Path) -> None:
     assert read(tmp_path)["agent:main:a"]["label"] == "ours"
 
 
-def test_an_entry_taken_out_is_deleted_unless_ours_changed_since(tmp_path: Path) -> None:
+def test_index_import_removed_entry_is_deleted_unless_changed(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         for name in ("a", "b", "c"):
             await put(store, f"agent:main:{name}")
@@ -173,7 +173,7 @@ def test_an_entry_taken_out_is_deleted_unless_ours_changed_since(tmp_path: Path)
     assert sorted(read(tmp_path)) == ["agent:main:b", "agent:main:c", "agent:main:d"]
 
 
-def test_a_file_that_is_gone_is_written_anew(tmp_path: Path) -> None:
+def test_index_file_missing_is_written_again(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         await put(store, "agent:main:a")
         await store.flush()
@@ -184,7 +184,7 @@ def test_a_file_that_is_gone_is_written_anew(tmp_path: Path) -> None:
     assert list(read(tmp_path)) == ["agent:main:a"]
 
 
-def test_an_edit_between_two_runs_is_noticed(tmp_path: Path) -> None:
+def test_index_file_edited_between_runs_is_imported(tmp_path: Path) -> None:
     async def first(store: SqliteStore) -> None:
         await put(store, "agent:main:a")
         await put(store, "agent:main:b")
@@ -199,7 +199,7 @@ def test_an_edit_between_two_runs_is_noticed(tmp_path: Path) -> None:
     with_store(tmp_path, second)
 
 
-def test_a_deleted_session_leaves_the_file_and_does_not_come_back(tmp_path: Path) -> None:
+def test_index_file_deleted_session_is_removed_and_stays_away(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         await put(store, "agent:main:a")
         await put(store, "agent:main:b")
@@ -220,7 +220,7 @@ def test_a_deleted_session_leaves_the_file_and_does_not_come_back(tmp_path: Path
     with_store(tmp_path, again)
 
 
-def test_what_a_crash_left_unwritten_is_written_at_the_next_start(tmp_path: Path) -> None:
+def test_index_file_unwritten_after_crash_is_written_at_start(tmp_path: Path) -> None:
     async def first(store: SqliteStore) -> None:
         await put(store, "agent:main:a")
         await put(store, "agent:main:b")
@@ -244,7 +244,7 @@ def test_what_a_crash_left_unwritten_is_written_at_the_next_start(tmp_path: Path
 
 
 @pytest.mark.parametrize("broken", ["{", "[", "", "null", "5", '{"a": {"sessionId"', "\0\0\0"])
-def test_a_broken_file_costs_no_session_and_a_copy_is_kept(
+def test_index_file_broken_keeps_sessions_and_a_copy(
     tmp_path: Path, broken: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def body(store: SqliteStore) -> None:
@@ -264,7 +264,7 @@ def test_a_broken_file_costs_no_session_and_a_copy_is_kept(
         assert not copies
 
 
-def test_a_broken_file_that_was_never_ours_is_left_alone(tmp_path: Path) -> None:
+def test_index_file_broken_and_foreign_is_not_touched(tmp_path: Path) -> None:
     theirs(tmp_path, "{broken")
 
     async def body(store: SqliteStore) -> None:
@@ -277,7 +277,7 @@ def test_a_broken_file_that_was_never_ours_is_left_alone(tmp_path: Path) -> None
     assert len(list(index(tmp_path).parent.glob("*.corrupt.*"))) == 1
 
 
-def test_comments_and_trailing_commas_are_read(tmp_path: Path) -> None:
+def test_index_file_with_comments_and_trailing_commas_is_read(tmp_path: Path) -> None:
     theirs(tmp_path, "{ // mine\n 'agent:main:x': {sessionId: 'x', updatedAt: 3,}, }")
 
     async def body(store: SqliteStore) -> None:
@@ -286,7 +286,7 @@ def test_comments_and_trailing_commas_are_read(tmp_path: Path) -> None:
     with_store(tmp_path, body)
 
 
-def test_odd_entries_are_kept_or_copied_and_never_raise(tmp_path: Path) -> None:
+def test_index_import_odd_entries_are_kept_or_copied(tmp_path: Path) -> None:
     odd: dict[str, Json] = {
         "agent:main:text": "text",
         "agent:main:none": {},
@@ -311,7 +311,7 @@ def test_odd_entries_are_kept_or_copied_and_never_raise(tmp_path: Path) -> None:
     assert json.loads(copy.read_text())["agent:main:text"] == "text"
 
 
-def test_each_agent_has_its_own_file(tmp_path: Path) -> None:
+def test_index_file_is_separate_for_each_agent(tmp_path: Path) -> None:
     theirs(tmp_path, {"agent:ops:x": {"sessionId": "x", "updatedAt": 3}}, "ops")
 
     async def body(store: SqliteStore) -> None:
@@ -324,7 +324,7 @@ def test_each_agent_has_its_own_file(tmp_path: Path) -> None:
     assert list(read(tmp_path, "ops")) == ["agent:ops:x"]
 
 
-def test_a_folder_that_cannot_be_written_does_not_fail_a_turn(
+def test_index_file_unwritable_directory_does_not_fail_a_turn(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -343,7 +343,7 @@ def test_a_folder_that_cannot_be_written_does_not_fail_a_turn(
     assert list(read(tmp_path)) == ["agent:main:a"]
 
 
-def test_a_hundred_sessions_are_written_once_not_a_hundred_times(
+def test_index_file_hundred_sessions_are_written_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes = 0
@@ -365,7 +365,7 @@ def test_a_hundred_sessions_are_written_once_not_a_hundred_times(
     assert len(read(tmp_path)) == 100
 
 
-def test_a_reader_that_is_cancelled_leaves_the_files_thread_at_work(tmp_path: Path) -> None:
+def test_index_read_cancelled_keeps_file_thread_working(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         mirror = store._mirror
         assert mirror is not None

@@ -66,7 +66,7 @@ async def ids(store: SqliteStore, session_id: str = "s1") -> list[str]:
     return [one.id for one in await store.entries(session_id)]
 
 
-def test_a_transcript_is_written_in_the_originals_format(tmp_path: Path) -> None:
+def test_transcript_file_is_written_in_openclaws_format(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         await write(store, entry("a", text="héllo"), entry("b", "a"))
 
@@ -80,7 +80,7 @@ def test_a_transcript_is_written_in_the_originals_format(tmp_path: Path) -> None
     )
 
 
-def test_entries_are_appended_as_they_come_and_at_close(tmp_path: Path) -> None:
+def test_transcript_file_entries_are_appended_as_added_and_at_close(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         await write(store, entry("a"))
         await write(store, entry("b", "a"))
@@ -92,7 +92,7 @@ def test_entries_are_appended_as_they_come_and_at_close(tmp_path: Path) -> None:
     assert [json.loads(line)["id"] for line in lines] == ["s1", "a", "b", "c"]
 
 
-def test_the_originals_session_loads_continues_and_keeps_its_first_bytes(tmp_path: Path) -> None:
+def test_transcript_of_openclaw_is_continued_and_keeps_first_bytes(tmp_path: Path) -> None:
     file = put_sample(tmp_path)
     before = file.read_bytes()
 
@@ -116,7 +116,7 @@ def test_the_originals_session_loads_continues_and_keeps_its_first_bytes(tmp_pat
     assert not list(home(tmp_path).glob("*.corrupt"))
 
 
-def test_an_unchanged_file_is_not_read_again(
+def test_transcript_file_unchanged_is_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_sample(tmp_path)
@@ -138,7 +138,7 @@ def test_an_unchanged_file_is_not_read_again(
     with_store(tmp_path, again)
 
 
-def test_what_another_program_appends_is_taken_in(tmp_path: Path) -> None:
+def test_transcript_file_foreign_append_is_imported(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         await write(store, entry("a"))
         before = await store.session("agent:main:main")
@@ -156,7 +156,7 @@ def test_what_another_program_appends_is_taken_in(tmp_path: Path) -> None:
     assert json.loads(lines[3])["extra"] == 1
 
 
-def test_ours_that_is_not_written_yet_follows_theirs(tmp_path: Path) -> None:
+def test_transcript_file_own_unwritten_entries_follow_foreign_ones(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         await write(store, entry("a"))
         with (home(tmp_path) / "s1.jsonl").open("a") as file:
@@ -171,7 +171,7 @@ def test_ours_that_is_not_written_yet_follows_theirs(tmp_path: Path) -> None:
     assert [json.loads(line)["id"] for line in lines] == ["s1", "a", "x", "b"]
 
 
-def test_a_line_edited_by_hand_is_taken_in(tmp_path: Path) -> None:
+def test_transcript_file_edited_line_is_imported(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         await write(store, entry("a", text="my password is hunter2"), entry("b", "a"))
         file = home(tmp_path) / "s1.jsonl"
@@ -185,7 +185,7 @@ def test_a_line_edited_by_hand_is_taken_in(tmp_path: Path) -> None:
     assert "hunter2" not in (home(tmp_path) / "s1.jsonl").read_text()
 
 
-def test_a_file_that_is_gone_is_written_anew(tmp_path: Path) -> None:
+def test_transcript_file_missing_is_written_again(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         await write(store, entry("a"), entry("b", "a"))
         file = home(tmp_path) / "s1.jsonl"
@@ -199,7 +199,7 @@ def test_a_file_that_is_gone_is_written_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", [1, 2, *range(20, 500, 37)])
-def test_a_file_that_lost_its_end_gets_it_back(tmp_path: Path, lost: int) -> None:
+def test_transcript_file_truncated_gets_its_end_back(tmp_path: Path, lost: int) -> None:
     file = home(tmp_path) / "s1.jsonl"
 
     async def fill(store: SqliteStore) -> None:
@@ -227,7 +227,7 @@ LAST_THREE = sum(len(line) for line in TOOL.splitlines(keepends=True)[-3:])
 
 
 @pytest.mark.parametrize("lost", [1, 2, *range(40, LAST_THREE, 41), LAST_THREE])
-def test_a_foreign_file_cut_in_its_last_three_lines_opens(tmp_path: Path, lost: int) -> None:
+def test_transcript_file_cut_in_last_three_lines_opens(tmp_path: Path, lost: int) -> None:
     data = TOOL[:-lost]
     whole = [json.loads(line)["id"] for line in TOOL.splitlines()[1:]]
     torn = data.rpartition(b"\n")[2] if lost > 1 else b""  # a missing newline costs nothing
@@ -259,7 +259,7 @@ def test_a_foreign_file_cut_in_its_last_three_lines_opens(tmp_path: Path, lost: 
     assert not torn or aside.read_bytes() == torn + b"\n"
 
 
-def test_bad_lines_are_put_aside_once_and_said_once(
+def test_transcript_file_bad_lines_are_quarantined_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = (SAMPLES / "transcript-tool.jsonl").read_bytes().splitlines(keepends=True)
@@ -287,7 +287,7 @@ def test_bad_lines_are_put_aside_once_and_said_once(
     assert aside.read_bytes() == b"".join(bad) + b"also bad\n"
 
 
-def test_a_line_that_another_program_was_still_writing_is_read_when_it_is_whole(
+def test_transcript_file_partial_foreign_line_is_read_when_complete(
     tmp_path: Path,
 ) -> None:
     async def body(store: SqliteStore) -> None:
@@ -303,7 +303,7 @@ def test_a_line_that_another_program_was_still_writing_is_read_when_it_is_whole(
     with_store(tmp_path, body)
 
 
-def test_a_write_that_the_disk_cut_short_is_made_good(
+def test_transcript_file_short_write_is_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = os.write
@@ -329,7 +329,7 @@ def test_a_write_that_the_disk_cut_short_is_made_good(
     assert [json.loads(line)["id"] for line in lines] == ["s1", "a", "b"]
 
 
-def test_half_a_line_of_ours_from_a_crash_is_completed(tmp_path: Path) -> None:
+def test_transcript_file_own_half_line_after_crash_is_completed(tmp_path: Path) -> None:
     file = home(tmp_path) / "s1.jsonl"
 
     async def fill(store: SqliteStore) -> None:
@@ -356,7 +356,7 @@ def test_half_a_line_of_ours_from_a_crash_is_completed(tmp_path: Path) -> None:
     assert not file.with_name(file.name + ".corrupt").exists()
 
 
-def test_a_link_in_place_of_a_transcript_is_neither_read_nor_written(
+def test_transcript_file_link_is_neither_read_nor_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     secret = tmp_path / "secret"
@@ -373,7 +373,7 @@ def test_a_link_in_place_of_a_transcript_is_neither_read_nor_written(
     assert "is behind" in caplog.text
 
 
-def test_a_pipe_in_place_of_a_transcript_does_not_hang(tmp_path: Path) -> None:
+def test_transcript_file_pipe_does_not_hang(tmp_path: Path) -> None:
     home(tmp_path).mkdir(parents=True)
     os.mkfifo(home(tmp_path) / "s1.jsonl")
 
@@ -384,7 +384,7 @@ def test_a_pipe_in_place_of_a_transcript_does_not_hang(tmp_path: Path) -> None:
     with_store(tmp_path, body)
 
 
-def test_a_session_file_elsewhere_is_not_touched(tmp_path: Path) -> None:
+def test_session_file_outside_sessions_directory_is_not_touched(tmp_path: Path) -> None:
     outside = tmp_path / "outside.jsonl"
     outside.write_text("mine\n")
     home(tmp_path).mkdir(parents=True)
@@ -403,7 +403,7 @@ def test_a_session_file_elsewhere_is_not_touched(tmp_path: Path) -> None:
     assert (home(tmp_path) / "s1.jsonl").exists()
 
 
-def test_a_topic_file_is_continued_under_its_name(tmp_path: Path) -> None:
+def test_transcript_file_of_topic_is_continued_under_its_name(tmp_path: Path) -> None:
     home(tmp_path).mkdir(parents=True)
     topic = home(tmp_path) / "s1-topic-42.jsonl"
     topic.write_text('{"type":"session","version":3,"id":"s1"}\n' + foreign("a", None))
@@ -427,7 +427,7 @@ def test_a_topic_file_is_continued_under_its_name(tmp_path: Path) -> None:
     assert index["agent:main:main"]["sessionFile"] == str(topic)
 
 
-def test_an_archived_transcript_is_put_aside_with_all_its_entries(tmp_path: Path) -> None:
+def test_transcript_archived_file_is_renamed_with_all_entries(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         await write(store, entry("a"))
         async with store.commit() as unit:
@@ -449,7 +449,7 @@ def test_an_archived_transcript_is_put_aside_with_all_its_entries(tmp_path: Path
     assert sorted(path.name for path in home(tmp_path).glob("s1*")) == names
 
 
-def test_bare_role_rows_are_read_and_continued(tmp_path: Path) -> None:
+def test_transcript_file_bare_role_rows_are_read_and_continued(tmp_path: Path) -> None:
     home(tmp_path).mkdir(parents=True)
     at = "2026-04-15T10:01:00Z"
     rows = [{"role": role, "content": role, "timestamp": at} for role in ("user", "assistant")]
@@ -475,7 +475,7 @@ def test_bare_role_rows_are_read_and_continued(tmp_path: Path) -> None:
     with_store(tmp_path, again)
 
 
-def test_a_scope_that_is_not_the_owners_has_no_files(tmp_path: Path) -> None:
+def test_transcript_of_other_principal_has_no_files(tmp_path: Path) -> None:
     from homarus.core.principal import Principal
 
     async def body(store: SqliteStore) -> None:
@@ -489,7 +489,7 @@ def test_a_scope_that_is_not_the_owners_has_no_files(tmp_path: Path) -> None:
     assert not home(tmp_path).exists()
 
 
-def test_what_is_known_of_a_file_can_be_forgotten(
+def test_transcript_file_known_state_can_be_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("homarus.store.transcript_file._KEPT_VIEWS", 1)

@@ -17,7 +17,7 @@ from homarus.store.place import Places, is_session_id, stamp_of, transcript_file
         ("abc", "\ud800", "abc-topic-%3F.jsonl"),
     ],
 )
-def test_a_transcript_is_named_after_its_session(
+def test_transcript_path_is_named_after_session(
     session_id: str, topic: str | int | None, expected: str
 ) -> None:
     assert transcript_file_name(session_id, topic) == expected
@@ -26,19 +26,19 @@ def test_a_transcript_is_named_after_its_session(
 @pytest.mark.parametrize(
     "session_id", ["../x", "", ".hidden", "a/b", "a\\b", "a\0b", "x" * 129, "a\n", "-a", "é"]
 )
-def test_an_id_that_is_no_file_name_is_refused(session_id: str) -> None:
+def test_session_id_unsafe_as_file_name_is_refused(session_id: str) -> None:
     assert not is_session_id(session_id)
     with pytest.raises(UserError, match="Invalid session ID"):
         transcript_file_name(session_id)
 
 
-def test_an_agent_id_cannot_leave_the_state_directory(tmp_path: Path) -> None:
+def test_agent_id_outside_state_directory_is_refused(tmp_path: Path) -> None:
     for agent in ("../x", "", "A", "a/b", ".."):
         with pytest.raises(StoreError):
             Places(tmp_path).sessions_dir(agent)
 
 
-def test_a_session_file_is_trusted_only_inside_a_sessions_directory(tmp_path: Path) -> None:
+def test_session_file_outside_sessions_directory_is_ignored(tmp_path: Path) -> None:
     places = Places(tmp_path)
     home = tmp_path / "agents/main/sessions"
     home.mkdir(parents=True)
@@ -65,7 +65,7 @@ def test_a_session_file_is_trusted_only_inside_a_sessions_directory(tmp_path: Pa
         assert places.transcript("main", "abc", refused) == default
 
 
-def test_a_session_file_written_by_another_name_of_the_directory_is_the_same(
+def test_session_file_by_directory_alias_is_accepted(
     tmp_path: Path,
 ) -> None:
     real = tmp_path / "real"
@@ -77,7 +77,7 @@ def test_a_session_file_written_by_another_name_of_the_directory_is_the_same(
     assert places.transcript("main", "abc", given) == expected
 
 
-def test_only_a_regular_file_has_a_stamp(tmp_path: Path) -> None:
+def test_stamp_of_irregular_file_is_none(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_text("x")
     link = tmp_path / "b"

@@ -38,7 +38,7 @@ def parents(result: Scan) -> list[str | None]:
 
 
 @pytest.mark.parametrize("name", ["transcript-agent", "transcript-chat", "transcript-tool"])
-def test_the_originals_files_are_read_whole(name: str) -> None:
+def test_scan_openclaws_files_keeps_every_entry(name: str) -> None:
     data = (SAMPLES / f"{name}.jsonl").read_bytes()
     result = read(data)
     raw = data.decode().splitlines()
@@ -49,7 +49,7 @@ def test_the_originals_files_are_read_whole(name: str) -> None:
     assert all(found.entry.at_ms > 1_794_000_000_000 for found in result.found)
 
 
-def test_a_file_cut_anywhere_in_its_last_three_lines_keeps_what_is_whole() -> None:
+def test_scan_file_cut_in_last_three_lines_keeps_complete_lines() -> None:
     data = (SAMPLES / "transcript-tool.jsonl").read_bytes()
     whole = ids(read(data))
     starts = [0]
@@ -89,19 +89,19 @@ def test_a_file_cut_anywhere_in_its_last_three_lines_keeps_what_is_whole() -> No
         b'{"type":"session","id":"another"}',
     ],
 )
-def test_a_bad_line_is_handed_back_and_the_rest_is_kept(bad: bytes) -> None:
+def test_scan_bad_line_is_returned_and_rest_is_kept(bad: bytes) -> None:
     result = read(lines(HEADER, entry("a"), bad, entry("b", "a")))
     assert ids(result) == ["a", "b"]
     assert parents(result) == [None, "a"]
     assert result.bad == [bad]
 
 
-def test_a_lost_line_is_bridged() -> None:
+def test_scan_lost_line_is_bridged() -> None:
     result = read(lines(HEADER, entry("a"), b"lost", entry("c", "b"), entry("d", "c")))
     assert parents(result) == [None, "a", "c"]
 
 
-def test_blank_lines_nuls_and_line_ends_of_windows_cost_nothing() -> None:
+def test_scan_blank_lines_nuls_and_crlf_are_ignored() -> None:
     one, two = json.dumps(entry("a")).encode(), json.dumps(entry("b", "a")).encode()
     data = b"\xef\xbb\xbf" + lines(HEADER) + b"\n\0\0\0" + one + b"\r\n  \n" + b"\0" * 50 + two
     result = read(data + b"\n" + b"\0" * 100)
@@ -109,12 +109,12 @@ def test_blank_lines_nuls_and_line_ends_of_windows_cost_nothing() -> None:
     assert result.bad == []
 
 
-def test_a_bad_header_is_a_bad_line() -> None:
+def test_scan_bad_header_is_bad_line() -> None:
     result = read(lines(b'{"type":"session","vers', entry("a")))
     assert (result.header, ids(result), len(result.bad)) == ("", ["a"], 1)
 
 
-def test_half_surrogates_are_kept_in_the_line_and_replaced_in_the_value() -> None:
+def test_scan_half_surrogates_stay_in_line_and_are_replaced_in_value() -> None:
     raw = (
         b'{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"\\ud83d"}}'
     )
@@ -123,29 +123,29 @@ def test_half_surrogates_are_kept_in_the_line_and_replaced_in_the_value() -> Non
     assert result.found[0].entry.data["message"]["content"] == "\ufffd"
 
 
-def test_an_id_used_twice_is_a_bad_line_unless_the_line_is_the_same() -> None:
+def test_scan_repeated_id_is_bad_line_unless_line_is_same() -> None:
     again = json.dumps(entry("a", None, x=2)).encode()
     result = read(lines(HEADER, entry("a"), entry("a"), again, entry("b", "a")))
     assert ids(result) == ["a", "b"]
     assert result.bad == [again]
 
 
-def test_cycles_and_missing_parents_are_untied() -> None:
+def test_scan_cycles_and_missing_parents_are_relinked() -> None:
     result = read(lines(HEADER, entry("a", "c"), entry("b", "b"), entry("c", "b"), entry("d", 7)))
     assert parents(result) == [None, "a", "b", "c"]
 
 
-def test_a_second_root_stays_a_root() -> None:
+def test_scan_second_root_stays_root() -> None:
     assert parents(read(lines(HEADER, entry("a"), entry("b", None)))) == [None, None]
 
 
-def test_a_line_of_ten_megabytes_is_read() -> None:
+def test_scan_line_of_ten_megabytes_is_read() -> None:
     big = entry("a", None, message={"role": "user", "content": "x" * 10_000_000})
     result = read(lines(HEADER, big, entry("b", "a")))
     assert ids(result) == ["a", "b"]
 
 
-def test_a_line_that_is_too_long_is_not_read() -> None:
+def test_scan_line_over_limit_is_not_read() -> None:
     big = json.dumps(entry("a", None, x="y" * 5_000)).encode()
     data = lines(HEADER, big, entry("b"))
     result = read(data, max_line_bytes=1_000)
@@ -154,7 +154,7 @@ def test_a_line_that_is_too_long_is_not_read() -> None:
     assert result.end == len(data)
 
 
-def test_a_version_1_file_gets_ids_that_stay() -> None:
+def test_scan_version_1_file_gets_stable_ids() -> None:
     at = "2026-01-01T00:00:01.000Z"
     old = lines(
         {"type": "session", "id": "s1", "timestamp": at, "cwd": "/w"},
@@ -172,11 +172,11 @@ def test_a_version_1_file_gets_ids_that_stay() -> None:
     assert ids(longer) == [*ids(result), "new"]
 
 
-def test_a_version_2_header_is_a_header() -> None:
+def test_scan_version_2_header_is_accepted() -> None:
     assert read(lines({**HEADER, "version": 2}, entry("a"))).header
 
 
-def test_bare_role_rows_become_messages() -> None:
+def test_scan_bare_role_rows_become_messages() -> None:
     at = "2026-04-15T10:01:00Z"
     rows = [
         {"role": "user", "content": "How?", "timestamp": at},
@@ -200,7 +200,7 @@ def test_bare_role_rows_become_messages() -> None:
 
 
 @given(st.lists(st.binary(max_size=30) | st.just(json.dumps(entry("a")).encode()), max_size=6))
-def test_no_bytes_at_all_make_it_raise(pieces: list[bytes]) -> None:
+def test_scan_any_bytes_never_raises(pieces: list[bytes]) -> None:
     data = b"\n".join(pieces)
     result = read(data)
     assert 0 <= result.end <= len(data)
@@ -213,5 +213,5 @@ def test_no_bytes_at_all_make_it_raise(pieces: list[bytes]) -> None:
         st.sampled_from(["type", "id", "parentId", "role", "timestamp", "message", "name"]), inner
     ),
 ))  # fmt: skip
-def test_no_json_at_all_makes_it_raise(value: Json) -> None:
+def test_scan_any_json_never_raises(value: Json) -> None:
     read(lines(HEADER, value, entry("a")))

@@ -36,7 +36,7 @@ def downgrade(state: Path) -> None:
     change(state, "UPDATE meta SET value = 2 WHERE key = 'schema'")
 
 
-def test_the_journal_comes_to_a_database_that_had_none(tmp_path: Path) -> None:
+def test_journal_database_without_tables_is_migrated(tmp_path: Path) -> None:
     async def first(store: SqliteStore) -> None:
         async with store.commit() as unit:
             unit.put_record("job", "1", {"a": 1})
@@ -58,7 +58,7 @@ def with_store(state: Path, body: Any, **options: bool) -> None:
     asyncio.run(main())
 
 
-def test_a_look_at_an_older_database_brings_it_up_to_date_unless_somebody_has_it(
+def test_read_only_open_migrates_older_database_unless_in_use(
     tmp_path: Path,
 ) -> None:
     async def nothing(store: SqliteStore) -> None:
@@ -81,7 +81,7 @@ def test_a_look_at_an_older_database_brings_it_up_to_date_unless_somebody_has_it
     with_store(tmp_path, held)
 
 
-def test_a_look_sees_what_the_gateway_accepts_and_cannot_change_it(tmp_path: Path) -> None:
+def test_read_only_open_sees_accepted_messages_and_cannot_write(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         async with open_store(tmp_path, read_only=True) as looking:
             row = (await store.journal.accept("s", says("hi"), at_ms=1)).row
@@ -94,7 +94,7 @@ def test_a_look_sees_what_the_gateway_accepts_and_cannot_change_it(tmp_path: Pat
     with_store(tmp_path, body)
 
 
-def test_a_message_that_cannot_be_read_any_more_hides_no_other(tmp_path: Path) -> None:
+def test_journal_unreadable_body_hides_no_other_record(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         for n in range(3):
             await store.journal.accept("s", says(str(n), f"m{n}"), at_ms=n)
@@ -119,7 +119,7 @@ def test_a_message_that_cannot_be_read_any_more_hides_no_other(tmp_path: Path) -
         (lambda journal: journal.parcel("x"), "sqlite_autoindex_parcels_1"),
     ],
 )
-def test_the_few_that_matter_are_found_without_a_look_at_the_many(asked: Any, index: str) -> None:
+def test_journal_queries_use_partial_indexes(asked: Any, index: str) -> None:
     db = apsw.Connection(":memory:")
     schema.migrate(db, Path("state.sqlite"))
     plans: list[str] = []
@@ -135,7 +135,7 @@ def test_the_few_that_matter_are_found_without_a_look_at_the_many(asked: Any, in
     assert not any(plan.startswith("SCAN") for plan in plans), plans
 
 
-def test_a_full_disk_refuses_a_message_and_takes_it_when_there_is_room(
+def test_journal_full_disk_refuses_message_until_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def body(store: SqliteStore) -> None:
@@ -148,7 +148,7 @@ def test_a_full_disk_refuses_a_message_and_takes_it_when_there_is_room(
     with_store(tmp_path, body)
 
 
-def test_a_disk_that_fails_ends_the_taking_and_the_next_start_knows_what_was_kept(
+def test_journal_disk_failure_stops_accepting_and_restart_knows_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def first(store: SqliteStore) -> None:

@@ -35,12 +35,12 @@ def label(state: Path, *, read_only: bool = False) -> object:
     return asyncio.run(main())
 
 
-def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_store_committed_data_is_there_after_restart(tmp_path: Path) -> None:
     fill(tmp_path)
     assert label(tmp_path) == "kept"
 
 
-def test_files_are_private(tmp_path: Path) -> None:
+def test_store_files_are_private(tmp_path: Path) -> None:
     state = tmp_path / "new" / "state"
     fill(state)
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
@@ -48,7 +48,7 @@ def test_files_are_private(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
 
-def test_a_second_opener_is_told_who_has_it(tmp_path: Path) -> None:
+def test_store_second_open_raises_with_holder(tmp_path: Path) -> None:
     async def main() -> None:
         async with open_store(tmp_path):
             with pytest.raises(InUse, match=f"process {os.getpid()} uses") as caught:
@@ -60,7 +60,7 @@ def test_a_second_opener_is_told_who_has_it(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
+def test_store_lock_is_released_when_process_dies(tmp_path: Path) -> None:
     hold = (
         "import sys, time; from pathlib import Path; from homarus.store.lock import StateLock;"
         "lock = StateLock(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
@@ -75,7 +75,7 @@ def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
     fill(tmp_path)
 
 
-def test_a_killed_process_loses_nothing_it_was_told_is_stored(tmp_path: Path) -> None:
+def test_store_killed_process_loses_no_committed_data(tmp_path: Path) -> None:
     write = """
 import asyncio, os, signal, sys
 from pathlib import Path
@@ -104,14 +104,14 @@ asyncio.run(main())
     asyncio.run(main())
 
 
-def test_a_state_directory_that_cannot_be_written_is_an_error_with_a_fix(tmp_path: Path) -> None:
+def test_store_unwritable_directory_raises_with_fix(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="state directory") as caught:
         open_store(tmp_path / "file" / "state")
     assert caught.value.fix
 
 
-def test_a_link_in_place_of_the_database_or_the_lock_is_not_followed(tmp_path: Path) -> None:
+def test_store_link_as_database_or_lock_is_not_followed(tmp_path: Path) -> None:
     for name in ("state.sqlite", "state.lock"):
         state = tmp_path / name.replace(".", "-")
         state.mkdir()
@@ -123,7 +123,7 @@ def test_a_link_in_place_of_the_database_or_the_lock_is_not_followed(tmp_path: P
         assert target.read_text() == "mine"
 
 
-def test_a_damaged_database_is_said_and_lets_go_of_the_lock(tmp_path: Path) -> None:
+def test_store_damaged_database_raises_and_releases_lock(tmp_path: Path) -> None:
     (tmp_path / "state.sqlite").write_bytes(b"this is not a database" * 500)
     for _ in range(2):
         with pytest.raises(Corrupt, match=r"state\.sqlite is damaged") as caught:
@@ -135,7 +135,7 @@ def test_a_damaged_database_is_said_and_lets_go_of_the_lock(tmp_path: Path) -> N
         check_database(tmp_path / "state.sqlite")
 
 
-def test_damage_inside_is_found_by_the_check_and_by_a_read(tmp_path: Path) -> None:
+def test_store_damaged_page_is_found_by_check_and_by_read(tmp_path: Path) -> None:
     async def many() -> None:
         async with open_store(tmp_path, mirror=False) as store, store.commit() as unit:
             unit.open_transcript(Header("s1", "main", 5))
@@ -159,7 +159,7 @@ def test_damage_inside_is_found_by_the_check_and_by_a_read(tmp_path: Path) -> No
     asyncio.run(read())
 
 
-def test_the_schema_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+def test_store_newer_schema_is_refused(tmp_path: Path) -> None:
     fill(tmp_path)
     with apsw.Connection(str(tmp_path / "state.sqlite")) as db:
         db.execute("UPDATE meta SET value = 99 WHERE key = 'schema'")
@@ -169,7 +169,7 @@ def test_the_schema_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         assert "upgrade" in caught.value.fix
 
 
-def test_a_migration_is_applied_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_store_failed_migration_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "x.sqlite"
     db = apsw.Connection(str(path))
     schema.migrate(db, path, ("CREATE TABLE a (x)",))
@@ -183,7 +183,7 @@ def test_a_migration_is_applied_whole_or_not_at_all(tmp_path: Path) -> None:
     assert schema.check_version(db, path, bad) == 2
 
 
-def test_reading_only_needs_no_lock_and_makes_nothing(tmp_path: Path) -> None:
+def test_store_read_only_takes_no_lock_and_creates_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         state = tmp_path / "state"
         async with open_store(state, read_only=True) as empty:
@@ -202,14 +202,14 @@ def test_reading_only_needs_no_lock_and_makes_nothing(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_an_empty_file_is_a_database_without_a_row(tmp_path: Path) -> None:
+def test_store_empty_file_is_empty_database(tmp_path: Path) -> None:
     (tmp_path / "state.sqlite").touch()
     assert label(tmp_path, read_only=True) is None
     assert (tmp_path / "state.sqlite").stat().st_size == 0
     assert label(tmp_path) is None
 
 
-def test_reading_only_shows_what_another_program_left(tmp_path: Path) -> None:
+def test_store_read_only_without_database_shows_files(tmp_path: Path) -> None:
     home = tmp_path / "agents/main/sessions"
     home.mkdir(parents=True)
     (home / "sessions.json").write_text(
@@ -218,7 +218,7 @@ def test_reading_only_shows_what_another_program_left(tmp_path: Path) -> None:
     assert label(tmp_path, read_only=True) == "theirs"
 
 
-def test_a_closed_store_says_so(tmp_path: Path) -> None:
+def test_store_closed_raises(tmp_path: Path) -> None:
     async def main() -> None:
         async with open_store(tmp_path) as store:
             pass
@@ -234,7 +234,7 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_full_disk_refuses_new_work_and_keeps_the_old(tmp_path: Path) -> None:
+def test_store_full_disk_refuses_writes_and_keeps_data(tmp_path: Path) -> None:
     async def main() -> None:
         async with open_store(tmp_path, mirror=False) as store:
             async with store.commit() as unit:
@@ -253,7 +253,7 @@ def test_a_full_disk_refuses_new_work_and_keeps_the_old(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_ids_that_are_no_names_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_store_invalid_ids_are_refused_before_writing(tmp_path: Path) -> None:
     async def main() -> None:
         async with open_store(tmp_path) as store:
             for bad in (
@@ -270,7 +270,7 @@ def test_ids_that_are_no_names_are_refused_before_anything_is_written(tmp_path: 
     asyncio.run(main())
 
 
-def test_tokens_grow_over_restarts(tmp_path: Path) -> None:
+def test_store_tokens_grow_across_restarts(tmp_path: Path) -> None:
     async def token() -> int:
         async with open_store(tmp_path) as store, store.lease("x") as lease:
             return lease.token
@@ -279,7 +279,7 @@ def test_tokens_grow_over_restarts(tmp_path: Path) -> None:
     assert second > first
 
 
-def test_commits_are_synced_to_disk(tmp_path: Path) -> None:
+def test_store_commit_is_synced_to_disk(tmp_path: Path) -> None:
     def settings(db: apsw.Connection) -> list[object]:
         return [db.execute(f"PRAGMA {name}").get for name in ("journal_mode", "synchronous")]
 

@@ -21,7 +21,7 @@ from homarus.store.failure import Translated, store_error
         (apsw.IOError, StoreError, "x"),
     ],
 )
-def test_sqlites_errors_are_said_in_our_words(
+def test_sqlite_errors_become_store_errors(
     raised: type[apsw.Error], expected: type[StoreError], said: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "state.sqlite"
@@ -31,14 +31,14 @@ def test_sqlites_errors_are_said_in_our_words(
     assert error.fix or expected is Conflict
 
 
-def test_a_failed_write_where_there_is_no_room_is_a_full_disk(
+def test_failed_write_without_free_space_is_disk_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("homarus.store.failure._room", lambda _path: 0)
     assert isinstance(store_error(apsw.IOError("x"), tmp_path / "a"), DiskFull)
 
 
-def test_other_errors_pass_as_they_are(tmp_path: Path) -> None:
+def test_other_errors_pass_unchanged(tmp_path: Path) -> None:
     with pytest.raises(KeyError), Translated(tmp_path):
         raise KeyError("a")
     with pytest.raises(DiskFull), Translated(tmp_path):

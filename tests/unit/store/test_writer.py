@@ -56,7 +56,7 @@ class Gate:
         assert self.opened.wait(10)
 
 
-def test_a_job_is_on_disk_when_it_returns(writer: Writer, database: Path) -> None:
+def test_writer_job_is_on_disk_when_it_returns(writer: Writer, database: Path) -> None:
     async def main() -> None:
         assert await writer.run(insert(1)) == 1
         assert rows(database) == [1]
@@ -64,7 +64,7 @@ def test_a_job_is_on_disk_when_it_returns(writer: Writer, database: Path) -> Non
     asyncio.run(main())
 
 
-def test_what_waits_is_committed_together_and_wakes_the_loop_once(
+def test_writer_queued_jobs_share_commit_and_wake_loop_once(
     writer: Writer, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -94,7 +94,7 @@ def test_what_waits_is_committed_together_and_wakes_the_loop_once(
     asyncio.run(main())
 
 
-def test_a_failing_job_takes_back_its_own_writes_only(writer: Writer, database: Path) -> None:
+def test_writer_failing_job_rolls_back_only_its_writes(writer: Writer, database: Path) -> None:
     def half(db: apsw.Connection) -> None:
         db.execute("INSERT INTO t VALUES (50, '')")
         raise Conflict("no")
@@ -115,7 +115,7 @@ def test_a_failing_job_takes_back_its_own_writes_only(writer: Writer, database: 
     assert rows(database) == [1, 2, 3]
 
 
-def test_a_commit_that_fails_fails_everyone_in_it(writer: Writer, database: Path) -> None:
+def test_writer_failing_commit_fails_every_job(writer: Writer, database: Path) -> None:
     def pretend(db: apsw.Connection) -> None:
         db.set_commit_hook(lambda: True)  # turns the next COMMIT into a failure
 
@@ -134,7 +134,7 @@ def test_a_commit_that_fails_fails_everyone_in_it(writer: Writer, database: Path
     assert rows(database) == [3]
 
 
-def test_a_full_disk_is_said_and_passes(writer: Writer, database: Path) -> None:
+def test_writer_full_disk_raises_and_recovers(writer: Writer, database: Path) -> None:
     def limit(db: apsw.Connection) -> None:
         db.execute("PRAGMA max_page_count = 3").fetchall()
 
@@ -151,9 +151,7 @@ def test_a_full_disk_is_said_and_passes(writer: Writer, database: Path) -> None:
     assert rows(database) == [1, 2]
 
 
-def test_later_waits_for_a_batch_and_the_last_of_a_name_counts(
-    writer: Writer, database: Path
-) -> None:
+def test_writer_later_joins_batch_and_last_of_a_name_runs(writer: Writer, database: Path) -> None:
     writer.later("a", insert(1))
     writer.later("a", insert(2))
     writer.later("b", lambda db: db.execute("INSERT INTO nowhere VALUES (1)"))
@@ -161,7 +159,7 @@ def test_later_waits_for_a_batch_and_the_last_of_a_name_counts(
     assert rows(database) == [2, 3]
 
 
-def test_close_finishes_what_was_submitted_then_refuses(writer: Writer, database: Path) -> None:
+def test_writer_close_finishes_jobs_then_refuses(writer: Writer, database: Path) -> None:
     gate = Gate()
     writer.submit(gate)
     gate.reached.wait(10)
@@ -176,7 +174,7 @@ def test_close_finishes_what_was_submitted_then_refuses(writer: Writer, database
         writer.submit(insert(5))
 
 
-def test_a_cancelled_wait_ends_when_the_outcome_is_known(writer: Writer, database: Path) -> None:
+def test_writer_cancelled_wait_ends_when_outcome_is_known(writer: Writer, database: Path) -> None:
     def fail(db: apsw.Connection) -> None:
         raise Conflict("no")
 
@@ -198,9 +196,7 @@ def test_a_cancelled_wait_ends_when_the_outcome_is_known(writer: Writer, databas
     asyncio.run(main())
 
 
-def test_a_wait_cancelled_after_the_answer_was_sent_ends_at_once(
-    writer: Writer, database: Path
-) -> None:
+def test_writer_wait_cancelled_after_answer_ends_at_once(writer: Writer, database: Path) -> None:
     async def main() -> None:
         async with asyncio.timeout(10), asyncio.TaskGroup() as group:
             waiting = group.create_task(writer.run(insert(1)))
@@ -213,7 +209,7 @@ def test_a_wait_cancelled_after_the_answer_was_sent_ends_at_once(
     assert rows(database) == [1, 2, 3]
 
 
-def test_a_loop_that_closes_before_its_answer_harms_nobody(writer: Writer, database: Path) -> None:
+def test_writer_closed_loop_is_ignored(writer: Writer, database: Path) -> None:
     gate = Gate()
     writer.submit(gate)
     gate.reached.wait(10)
@@ -231,7 +227,7 @@ def test_a_loop_that_closes_before_its_answer_harms_nobody(writer: Writer, datab
     task._log_destroy_pending = False  # type: ignore[attr-defined] # left behind on purpose
 
 
-def test_nobody_waits_for_ever_when_the_thread_dies(
+def test_writer_dead_thread_leaves_no_waiter(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     died: list[object] = []
@@ -262,7 +258,7 @@ def submit_together(writer: Writer, *jobs: Insert) -> list[BaseException | None]
     return [one.exception(10) for one in waiting]
 
 
-def test_no_room_at_the_commit_fails_everyone_in_it_and_passes(
+def test_writer_no_space_at_commit_fails_batch_and_recovers(
     writer: Writer, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inject(monkeypatch, "store.commit:enospc:2")
@@ -279,7 +275,7 @@ def test_no_room_at_the_commit_fails_everyone_in_it_and_passes(
     ("fault", "kept"),
     [("store.commit:eio:2", []), ("store.sync:eio:2", [1, 2]), ("store.sync:enospc:2", [1, 2])],
 )
-def test_a_disk_that_fails_in_a_commit_ends_the_writing(
+def test_writer_disk_failure_at_commit_breaks_writer(
     writer: Writer, database: Path, monkeypatch: pytest.MonkeyPatch, fault: str, kept: list[int]
 ) -> None:
     inject(monkeypatch, fault)
@@ -293,7 +289,7 @@ def test_a_disk_that_fails_in_a_commit_ends_the_writing(
     assert rows(database) == kept
 
 
-def test_what_waits_behind_a_broken_commit_is_refused_too(
+def test_writer_jobs_behind_broken_commit_are_refused(
     writer: Writer, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inject(monkeypatch, "store.commit:eio:2")
@@ -329,7 +325,7 @@ class File(apsw.VFSFile):
         super().xSync(flags)
 
 
-def test_a_flush_that_fails_is_never_tried_again(
+def test_writer_failed_fsync_is_never_retried(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk("failing")
@@ -351,7 +347,7 @@ def test_a_flush_that_fails_is_never_tried_again(
     assert rows(database)[:1] == [1] and 4 not in rows(database)
 
 
-def test_a_bug_in_the_commit_breaks_the_writer_openly(
+def test_writer_bug_in_commit_breaks_writer(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     died: list[object] = []

@@ -54,7 +54,7 @@ def finish_of(chunk: types.GenerateContentResponse) -> str:
     return chunk.candidates[0].finish_reason.value
 
 
-def test_the_sdk_reads_streamed_text_reasoning_and_usage() -> None:
+def test_google_sdk_reads_streamed_text_reasoning_and_usage() -> None:
     steps: list[Step] = [Think("Hm"), Say(["Hé", "llo ", "🦞"]), Tokens(20, 3, 5, 1)]
     chunks = played(lambda models, _: stream(models), steps)
     parts = parts_of(chunks)
@@ -67,7 +67,7 @@ def test_the_sdk_reads_streamed_text_reasoning_and_usage() -> None:
     assert usage.cached_content_token_count == 5
 
 
-def test_the_sdk_reads_calls_with_ids_and_signatures() -> None:
+def test_google_sdk_reads_calls_with_ids_and_signatures() -> None:
     steps = [CallTools(Call("read", {"path": "é"}, id="c1"), Call("ls", '{"all": true}'))]
     chunks = played(lambda models, _: stream(models), steps)
     calls = [part for part in parts_of(chunks) if part.function_call]
@@ -80,7 +80,7 @@ def test_the_sdk_reads_calls_with_ids_and_signatures() -> None:
     assert calls[1].thought_signature is None
 
 
-def test_the_sdk_reads_an_answer_in_one_piece() -> None:
+def test_google_sdk_reads_complete_answer() -> None:
     async def scene(models: Any, server: ModelServer) -> Any:
         return await models.generate_content(model="m", contents="hi"), server.requests[0]
 
@@ -108,7 +108,7 @@ def test_the_sdk_reads_an_answer_in_one_piece() -> None:
         (Fail(503), errors.ServerError, 503, "UNAVAILABLE"),
     ],
 )
-def test_the_sdk_reads_refusals(
+def test_google_sdk_reads_errors(
     step: Any, kind: type[errors.APIError], code: int, status: str
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -117,7 +117,7 @@ def test_the_sdk_reads_refusals(
 
 
 @pytest.mark.parametrize("shape", [Shape(), Shape(newline=b"\r\n")])
-def test_the_sdk_reads_trouble_midway(shape: Shape) -> None:
+def test_google_sdk_reads_error_midway(shape: Shape) -> None:
     async def scene(models: Any, _server: ModelServer) -> None:
         chunks = await models.generate_content_stream(model="m", contents="hi")
         assert (await anext(chunks)).text == "so far"
@@ -128,7 +128,7 @@ def test_the_sdk_reads_trouble_midway(shape: Shape) -> None:
     played(scene, [Say("so far"), Trouble("oops"), shape])
 
 
-def test_markers_find_the_question_among_results() -> None:
+def test_google_markers_find_question_among_results() -> None:
     call = types.Part.from_function_call(name="read", args={})
     back = types.Part.from_function_response(name="read", response={"output": "x"})
     asking = "MOCK:tool:read:{}§ MOCK:next MOCK:say:after§"
@@ -148,7 +148,7 @@ def test_markers_find_the_question_among_results() -> None:
     played(scene)
 
 
-def test_models_and_token_counts_are_told() -> None:
+def test_google_models_and_token_counts_are_served() -> None:
     async def scene(models: Any, _server: ModelServer) -> Any:
         listed = [model.name async for model in await models.list()]
         counted = await models.count_tokens(model="m", contents="hello there")

@@ -31,6 +31,8 @@ from homarus.testing.model_server import (
     Tokens,
     Trouble,
 )
+from homarus.testing.model_server.dialect import Ask, Said
+from homarus.testing.model_server.markers import Markers
 from homarus.testing.model_server.openai import embedding
 
 
@@ -75,7 +77,7 @@ def asked(*messages: tuple[str, str]) -> list[Any]:
 # What the official client understands
 
 
-def test_the_sdk_reads_streamed_text_and_usage() -> None:
+def test_openai_sdk_reads_streamed_text_and_usage() -> None:
     chunks = played(
         lambda client, _: stream(client), [Say(["Hé", "llo ", "🦞"]), Tokens(20, 3, 5, 1)]
     )
@@ -87,7 +89,7 @@ def test_the_sdk_reads_streamed_text_and_usage() -> None:
     assert usage.completion_tokens_details.reasoning_tokens == 1
 
 
-def test_the_sdk_reads_interleaved_tool_calls() -> None:
+def test_openai_sdk_reads_interleaved_tool_calls() -> None:
     steps = [CallTools(Call("read", {"path": "a" * 30}, id="c1"), Call("ls", {"all": True}))]
     chunks = played(lambda client, _: stream(client), steps)
     names: dict[int, str] = {}
@@ -104,7 +106,7 @@ def test_the_sdk_reads_interleaved_tool_calls() -> None:
     assert finish_of(chunks) == "tool_calls"
 
 
-def test_the_sdk_reads_an_answer_in_one_piece() -> None:
+def test_openai_sdk_reads_complete_answer() -> None:
     async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
         return await client.chat.completions.create(model="m", messages=asked(("user", "hi")))
 
@@ -130,7 +132,7 @@ def test_the_sdk_reads_an_answer_in_one_piece() -> None:
         (Overflow(), openai.BadRequestError),
     ],
 )
-def test_the_sdk_raises_the_right_error(step: Any, error: type[openai.APIStatusError]) -> None:
+def test_openai_sdk_raises_matching_error(step: Any, error: type[openai.APIStatusError]) -> None:
     async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> openai.APIStatusError:
         with pytest.raises(error) as caught:
             await stream(client)
@@ -153,7 +155,7 @@ def test_the_sdk_raises_the_right_error(step: Any, error: type[openai.APIStatusE
         ([Raw(b"data: {oops\n\n")], json.JSONDecodeError),
     ],
 )
-def test_the_sdk_notices_what_goes_wrong_midway(steps: Answer, error: type[Exception]) -> None:
+def test_openai_sdk_notices_faults_midway(steps: Answer, error: type[Exception]) -> None:
     async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> None:
         with pytest.raises(error):
             await stream(client)
@@ -165,12 +167,12 @@ def test_the_sdk_notices_what_goes_wrong_midway(steps: Answer, error: type[Excep
     "shape",
     [Shape(piece_bytes=1), Shape(newline=b"\r\n"), Shape(framing="close"), Shape(piece_bytes=5)],
 )
-def test_the_sdk_reads_every_shape(shape: Shape) -> None:
+def test_openai_sdk_reads_every_framing(shape: Shape) -> None:
     chunks = played(lambda client, _: stream(client), [Say(["é🦞", "x"]), Comments(times=2), shape])
     assert text_of(chunks) == "é🦞x"
 
 
-def test_the_sdk_lists_models_and_gets_embeddings() -> None:
+def test_openai_sdk_lists_models_and_gets_embeddings() -> None:
     async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
         models = [model.id async for model in await client.models.list()]
         made = await client.embeddings.create(model="e", input=["red lobster", "blue sky"])
@@ -185,7 +187,7 @@ def test_the_sdk_lists_models_and_gets_embeddings() -> None:
     assert plain[0].embedding == pytest.approx(embedding("red lobster"))
 
 
-def test_embeddings_are_near_when_words_are_shared() -> None:
+def test_embeddings_of_shared_words_are_near() -> None:
     def near(a: str, b: str) -> float:
         return sum(x * y for x, y in zip(embedding(a), embedding(b), strict=True))
 
@@ -197,7 +199,7 @@ def test_embeddings_are_near_when_words_are_shared() -> None:
 # What it keeps
 
 
-def test_requests_are_recorded_with_headers_body_and_times() -> None:
+def test_server_records_headers_body_and_times() -> None:
     async def scene(client: openai.AsyncOpenAI, server: ModelServer) -> Any:
         await stream(client, "one")
         await stream(client, "two")
@@ -211,7 +213,7 @@ def test_requests_are_recorded_with_headers_body_and_times() -> None:
     assert one.outcome == "answered"
 
 
-def test_the_peak_of_requests_at_once_is_known() -> None:
+def test_server_counts_peak_of_concurrent_requests() -> None:
     async def scene(client: openai.AsyncOpenAI, server: ModelServer) -> int:
         gate = asyncio.Event()
         answer: Answer = [Gate(gate), Say("x")]
@@ -227,7 +229,7 @@ def test_the_peak_of_requests_at_once_is_known() -> None:
     assert played(scene) == 5
 
 
-def test_a_client_that_leaves_is_noticed() -> None:
+def test_server_notices_client_disconnect() -> None:
     async def scene(client: openai.AsyncOpenAI, server: ModelServer) -> list[str]:
         server.script([Say("a"), Hold()], [Say(["word "] * 100_000)], [Comments()])
         for _ in range(3):
@@ -243,7 +245,7 @@ def test_a_client_that_leaves_is_noticed() -> None:
     assert played(scene) == ["client left"] * 3
 
 
-def test_the_tests_own_failure_comes_out_as_it_is() -> None:
+def test_server_passes_test_failure_unchanged() -> None:
     async def main() -> None:
         async with ModelServer():
             raise KeyError("mine")
@@ -252,7 +254,7 @@ def test_the_tests_own_failure_comes_out_as_it_is() -> None:
         asyncio.run(main())
 
 
-def test_leaving_ends_connections_that_still_wait() -> None:
+def test_server_exit_ends_waiting_connections() -> None:
     async def main() -> None:
         async with asyncio.timeout(10), ModelServer() as server:
             server.script([Hold()])
@@ -271,7 +273,7 @@ def test_leaving_ends_connections_that_still_wait() -> None:
 @pytest.mark.parametrize(
     "sent", [b"\r\n", b"nonsense\r\n\r\n", b"GET /nowhere HTTP/1.1\r\n\r\n", b"\xff" * 10]
 )
-def test_a_client_that_speaks_no_http_does_no_harm(sent: bytes) -> None:
+def test_server_ignores_client_without_http(sent: bytes) -> None:
     async def main() -> None:
         async with asyncio.timeout(10), ModelServer() as server:
             port = int(server.url.split(":")[2].partition("/")[0])
@@ -296,11 +298,11 @@ def marked(text: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("text", ["hello", "MOCK:short", "Hi MOCK:short T#a-1"])
-def test_without_a_marker_or_with_short_the_reply_is_short(text: str) -> None:
+def test_markers_none_or_short_give_short_reply(text: str) -> None:
     assert text_of(marked(text)) == "Hello from the mock model."
 
 
-def test_markers_steer_what_is_said() -> None:
+def test_markers_select_reply_content() -> None:
     assert text_of(marked("MOCK:long:3")) == "word0000 word0001 word0002 "
     assert text_of(marked("MOCK:long:2:1")) == "word0000 word0001 "
     assert text_of(marked("MOCK:say:Grüß: dich§ please")) == "Grüß: dich"
@@ -312,7 +314,7 @@ def test_markers_steer_what_is_said() -> None:
     assert text_of(marked("MOCK:bytes:2 MOCK:crlf MOCK:say:é§")) == "é"
 
 
-def test_tool_markers_call_together_and_then_the_reply_is_short() -> None:
+def test_markers_tools_are_called_together_then_short_reply() -> None:
     text = 'Run MOCK:tool:exec:{"command":"echo {a}"}§ MOCK:tool:ls:{}§ T#x'
     calls = [
         call
@@ -337,7 +339,7 @@ def test_tool_markers_call_together_and_then_the_reply_is_short() -> None:
     assert played(scene).choices[0].message.content == "Hello from the mock model."
 
 
-def test_next_separates_the_rounds_of_one_message() -> None:
+def test_markers_next_separates_requests_of_one_message() -> None:
     text = "MOCK:tool:a:{}§ MOCK:next MOCK:tool:b:{}§ MOCK:next MOCK:say:end§"
 
     async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> list[Any]:
@@ -356,7 +358,7 @@ def test_next_separates_the_rounds_of_one_message() -> None:
     assert played(scene) == ["a", "b", "end", "Hello from the mock model."]
 
 
-def test_a_message_a_gateway_adds_does_not_hide_the_marker() -> None:
+def test_markers_are_found_before_messages_a_gateway_adds() -> None:
     async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
         history = asked(("user", "MOCK:say:yes§"), ("user", "[context: it is Tuesday]"))
         whole = await client.chat.completions.create(model="m", messages=history)
@@ -367,7 +369,7 @@ def test_a_message_a_gateway_adds_does_not_hide_the_marker() -> None:
     assert played(scene) == ("yes", "Hello from the mock model.")
 
 
-def test_fail_markers_refuse_as_often_as_they_say() -> None:
+def test_markers_fail_refuses_given_number_of_times() -> None:
     async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> list[Any]:
         got: list[Any] = []
         for text in ("MOCK:fail:429:2:0.5",) * 3 + ("MOCK:overflow:1",) * 2 + ("MOCK:fail:401",):
@@ -382,7 +384,7 @@ def test_fail_markers_refuse_as_often_as_they_say() -> None:
     assert played(scene) == [limited, limited, short, overflow, short, (401, None)]
 
 
-def test_fault_markers_break_the_stream() -> None:
+def test_markers_faults_break_stream() -> None:
     async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> None:
         with pytest.raises(openai.APIConnectionError):
             await stream(client, "MOCK:cut:100")
@@ -392,12 +394,12 @@ def test_fault_markers_break_the_stream() -> None:
     played(scene)
 
 
-def test_delays_and_stops_are_steps_too() -> None:
+def test_server_delays_and_stops_are_steps() -> None:
     chunks = played(lambda client, _: stream(client), [Delay(0.001), Say("x"), Stop("filtered")])
     assert finish_of(chunks) == "content_filter"
 
 
-def test_it_runs_as_a_process_of_its_own_and_tells_statistics() -> None:
+def test_server_process_serves_and_reports_statistics() -> None:
     command = [sys.executable, "-m", "homarus.testing.model_server"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -418,3 +420,11 @@ def test_it_runs_as_a_process_of_its_own_and_tells_statistics() -> None:
                 assert json.load(answer) == []
         finally:
             process.terminate()
+
+
+def test_markers_delay_with_times_delays_only_first_requests() -> None:
+    markers = Markers()
+    ask = Ask("m", True, [Said("user", "MOCK:delay:5000:1 MOCK:short")], 0, 1, {})
+    first, second = markers.steps(ask), markers.steps(ask)
+    assert [type(step) for step in first] == [Delay, Say]
+    assert [type(step) for step in second] == [Say]

@@ -57,7 +57,7 @@ def content(message: anthropic.types.Message) -> list[Any]:
     return [block.model_dump(exclude_none=True) for block in message.content]
 
 
-def test_the_sdk_reads_streamed_text_and_usage() -> None:
+def test_anthropic_sdk_reads_streamed_text_and_usage() -> None:
     steps: Answer = [Say(["Hé", "llo ", "🦞"]), Tokens(20, 3, 5, 1)]
     message = played(lambda client, _: stream(client), steps)
     assert content(message) == [{"type": "text", "text": "Héllo 🦞"}]
@@ -68,7 +68,7 @@ def test_the_sdk_reads_streamed_text_and_usage() -> None:
     assert usage.output_tokens_details.thinking_tokens == 1
 
 
-def test_the_sdk_reads_reasoning_text_and_calls_as_blocks_in_their_order() -> None:
+def test_anthropic_sdk_reads_reasoning_text_and_calls_in_order() -> None:
     calls = CallTools(Call("read", {"path": "a" * 30}, id="c1"), Call("ls", {}))
     message = played(
         lambda client, _: stream(client), [Think(["Hm", "m"]), Say("a"), Say("b"), calls]
@@ -83,7 +83,7 @@ def test_the_sdk_reads_reasoning_text_and_calls_as_blocks_in_their_order() -> No
     assert message.stop_reason == "tool_use"
 
 
-def test_the_sdk_sees_every_event_in_the_order_of_the_real_service() -> None:
+def test_anthropic_sdk_sees_events_in_service_order() -> None:
     async def scene(client: anthropic.AsyncAnthropic, _server: ModelServer) -> list[str]:
         events = await client.messages.create(
             model="m", max_tokens=9, messages=asked(("user", "hi")), stream=True
@@ -105,7 +105,7 @@ def test_the_sdk_sees_every_event_in_the_order_of_the_real_service() -> None:
     ]
 
 
-def test_the_sdk_reads_an_answer_in_one_piece_and_a_count() -> None:
+def test_anthropic_sdk_reads_complete_answer_and_token_count() -> None:
     async def scene(client: anthropic.AsyncAnthropic, _server: ModelServer) -> Any:
         messages = asked(("user", "hi"))
         counted = await client.messages.count_tokens(model="m", messages=messages)
@@ -122,7 +122,7 @@ def test_the_sdk_reads_an_answer_in_one_piece_and_a_count() -> None:
     ("reason", "stop"),
     [("stop", "end_turn"), ("length", "max_tokens"), ("filtered", "refusal")],
 )
-def test_the_sdk_reads_how_it_ended(reason: Any, stop: str) -> None:
+def test_anthropic_sdk_reads_stop_reason(reason: Any, stop: str) -> None:
     assert played(lambda client, _: stream(client), [Say("a"), Stop(reason)]).stop_reason == stop
 
 
@@ -140,7 +140,7 @@ def test_the_sdk_reads_how_it_ended(reason: Any, stop: str) -> None:
         (Overflow(), anthropic.BadRequestError, "invalid_request_error"),
     ],
 )
-def test_the_sdk_raises_the_right_error(
+def test_anthropic_sdk_raises_matching_error(
     step: Any, error: type[anthropic.APIStatusError], kind: str
 ) -> None:
     async def scene(client: anthropic.AsyncAnthropic, _: ModelServer) -> anthropic.APIStatusError:
@@ -165,7 +165,7 @@ def test_the_sdk_raises_the_right_error(
         ([Say("a"), Raw(b"event: message_delta\ndata: {oops\n\n")], json.JSONDecodeError),
     ],
 )
-def test_the_sdk_notices_what_breaks_midway(steps: Answer, error: type[Exception]) -> None:
+def test_anthropic_sdk_notices_faults_midway(steps: Answer, error: type[Exception]) -> None:
     async def scene(client: anthropic.AsyncAnthropic, _server: ModelServer) -> None:
         with pytest.raises(error):
             await stream(client)
@@ -173,7 +173,7 @@ def test_the_sdk_notices_what_breaks_midway(steps: Answer, error: type[Exception
     played(scene, steps)
 
 
-def test_markers_steer_it_through_a_tool_call() -> None:
+def test_anthropic_markers_lead_through_tool_call() -> None:
     async def scene(client: anthropic.AsyncAnthropic, server: ModelServer) -> Any:
         turns = asked(("user", 'T#7 MOCK:tool:read:{"p":1}§ MOCK:next MOCK:say:done§'))
         first = await stream(client, turns)

@@ -80,7 +80,7 @@ def test_boto3_reads_streamed_text_and_usage() -> None:
     }
 
 
-def test_boto3_reads_reasoning_text_and_calls_as_blocks_in_their_order() -> None:
+def test_boto3_reads_reasoning_text_and_calls_in_order() -> None:
     calls = CallTools(Call("read", {"path": "a" * 30}, id="c1"), Call("ls", {}))
     events = played([Think(["Hm", "m"]), Say("a"), Say("b"), calls])
     starts = [event["contentBlockStart"] for event in events if "contentBlockStart" in event]
@@ -100,7 +100,7 @@ def test_boto3_reads_reasoning_text_and_calls_as_blocks_in_their_order() -> None
     assert events[-2]["messageStop"]["stopReason"] == "tool_use"
 
 
-def test_boto3_reads_an_answer_in_one_piece() -> None:
+def test_boto3_reads_complete_answer() -> None:
     async def main() -> Any:
         async with ModelServer() as server:
             server.script([Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1}))])
@@ -126,26 +126,26 @@ def test_boto3_reads_an_answer_in_one_piece() -> None:
         (503, "ServiceUnavailableException"),
     ],
 )
-def test_boto3_knows_a_refusal_by_its_name(status: int, code: str) -> None:
+def test_boto3_knows_error_by_its_name(status: int, code: str) -> None:
     with pytest.raises(ClientError) as caught:
         played([Fail(status)])
     assert caught.value.response["Error"]["Code"] == code
     assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == status
 
 
-def test_boto3_reads_an_overflow_and_a_limit() -> None:
+def test_boto3_reads_overflow_and_length_stop() -> None:
     with pytest.raises(ClientError, match="Input is too long"):
         played([Overflow()])
     events = played([Say("a"), Stop("length")])
     assert events[-2]["messageStop"]["stopReason"] == "max_tokens"
 
 
-def test_boto3_raises_an_exception_inside_a_stream() -> None:
+def test_boto3_raises_exception_inside_stream() -> None:
     with pytest.raises(EventStreamError, match=r"throttlingException.*slow down"):
         played([Say("a"), Trouble("slow down", "throttlingException")])
 
 
-def test_boto3_notices_a_cut() -> None:
+def test_boto3_notices_cut() -> None:
     with pytest.raises(ProtocolError):
         played([Say("a"), Cut("reset")])
 
@@ -154,7 +154,7 @@ def test_boto3_reads_one_byte_at_a_time() -> None:
     assert len(played([Say("a"), Shape(piece_bytes=1)])) == 5
 
 
-def test_markers_steer_it_and_results_count_as_the_tools_own() -> None:
+def test_bedrock_markers_count_results_as_tool_messages() -> None:
     turns = [
         {"role": "user", "content": [{"text": "MOCK:tool:read:{}§MOCK:next MOCK:say:done§"}]},
         {

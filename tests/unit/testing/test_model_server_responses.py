@@ -62,7 +62,7 @@ STEPS = (
 )
 
 
-def test_the_sdk_reads_reasoning_text_calls_and_usage() -> None:
+def test_responses_sdk_reads_reasoning_text_calls_and_usage() -> None:
     events = streamed(*STEPS)
     assert [event.sequence_number for event in events] == list(range(len(events)))
     text = [e.delta for e in events if e.type == "response.output_text.delta"]
@@ -85,7 +85,7 @@ def test_the_sdk_reads_reasoning_text_calls_and_usage() -> None:
     assert final.usage.output_tokens_details.reasoning_tokens == 1
 
 
-def test_the_pieces_add_up_to_what_the_items_and_the_end_say() -> None:
+def test_responses_pieces_add_up_to_items_and_final_event() -> None:
     events = streamed(*STEPS)
     pieces: dict[int, str] = {}
     done: dict[int, Any] = {}
@@ -103,7 +103,7 @@ def test_the_pieces_add_up_to_what_the_items_and_the_end_say() -> None:
     assert order[5:9] == [2, 3, 2, 3], "the pieces of calls come in turns"
 
 
-def test_the_sdks_own_gathering_of_a_stream_gives_the_same() -> None:
+def test_responses_sdk_accumulated_stream_is_equal() -> None:
     async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
         async with client.responses.stream(model="m", input="hi") as events:
             return await events.get_final_response()
@@ -111,7 +111,7 @@ def test_the_sdks_own_gathering_of_a_stream_gives_the_same() -> None:
     assert played(scene, STEPS).output_text == "Héllo 🦞"
 
 
-def test_the_sdk_reads_an_answer_in_one_piece() -> None:
+def test_responses_sdk_reads_complete_answer() -> None:
     async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
         return await client.responses.create(model="m", input="hi")
 
@@ -124,7 +124,7 @@ def test_the_sdk_reads_an_answer_in_one_piece() -> None:
 @pytest.mark.parametrize(
     ("reason", "told"), [("length", "max_output_tokens"), ("filtered", "content_filter")]
 )
-def test_an_answer_that_is_cut_says_why(reason: Any, told: str) -> None:
+def test_responses_cut_answer_gives_reason(reason: Any, told: str) -> None:
     last = streamed(Say("a"), Stop(reason))[-1]
     assert last.type == "response.incomplete"
     assert last.response.incomplete_details.reason == told
@@ -140,27 +140,27 @@ def test_an_answer_that_is_cut_says_why(reason: Any, told: str) -> None:
         (Overflow(), openai.BadRequestError),
     ],
 )
-def test_the_sdk_raises_the_right_error(step: Any, error: type[openai.APIStatusError]) -> None:
+def test_responses_sdk_raises_matching_error(step: Any, error: type[openai.APIStatusError]) -> None:
     with pytest.raises(error):
         streamed(step)
 
 
-def test_trouble_midway_is_an_event_of_its_own() -> None:
+def test_responses_error_midway_is_own_event() -> None:
     trouble = next(event for event in streamed(Say("a"), Trouble()) if event.type == "error")
     assert trouble.code == "server_error"
 
 
 @pytest.mark.parametrize("steps", [[Say("a"), Cut()], [Raw(b"data: {oops\n\n")]])
-def test_what_breaks_a_stream_breaks_the_sdks_too(steps: Answer) -> None:
+def test_responses_sdk_notices_broken_stream(steps: Answer) -> None:
     with pytest.raises((openai.APIConnectionError, json.JSONDecodeError)):
         streamed(*steps)
 
 
-def test_bytes_in_any_shape_are_understood() -> None:
+def test_responses_any_framing_is_read() -> None:
     assert streamed(*STEPS, Shape(piece_bytes=1, newline=b"\r\n"))[-1].type == "response.completed"
 
 
-def test_markers_are_found_in_items_and_calls_of_one_turn_count_once() -> None:
+def test_responses_markers_count_calls_of_one_turn_once() -> None:
     question = {
         "role": "user",
         "content": "T#x MOCK:tool:ls:{}§MOCK:tool:ls:{}§ MOCK:next MOCK:echo",

@@ -61,7 +61,7 @@ def play(script: Callable[[TelegramServer, Ask], Awaitable[None]], **made: Any) 
         ("a > b", "a > b", []),
     ],
 )
-def test_html_is_read_as_telegram_reads_it(
+def test_html_is_parsed_as_telegram_does(
     source: str, text: str, entities: list[tuple[str, int, int]]
 ) -> None:
     found, marked = parse(source)
@@ -87,14 +87,14 @@ def test_html_is_read_as_telegram_reads_it(
         ("<b x>y</b>", "Expected equal sign in declaration of an attribute"),
     ],
 )
-def test_html_is_refused_in_telegrams_words(source: str, words: str) -> None:
+def test_html_invalid_is_refused_with_telegrams_text(source: str, words: str) -> None:
     with pytest.raises(BadMarkup) as caught:
         parse(source)
     assert str(caught.value).startswith(words)
 
 
 @given(st.text(alphabet="<>/&;#\"'=ab iu🦞x\n", max_size=60))
-def test_any_html_is_read_or_refused(source: str) -> None:
+def test_html_any_text_is_parsed_or_refused(source: str) -> None:
     try:
         text, entities = trimmed(*parse(source))
     except BadMarkup:
@@ -130,7 +130,7 @@ def test_any_html_is_read_or_refused(source: str) -> None:
         ({"text": "x", "reply_markup": {"inline_keyboard": [[{"text": "a"}]]}}, "can't parse"),
     ],
 )
-def test_a_message_is_refused_as_telegram_refuses_it(params: dict[str, Json], words: str) -> None:
+def test_message_invalid_is_refused_as_telegram_does(params: dict[str, Json], words: str) -> None:
     async def script(telegram: TelegramServer, ask: Ask) -> None:
         answer = await ask("sendMessage", **{"chat_id": ADA, **params})
         assert answer.status == answer.data["error_code"] == 400
@@ -140,7 +140,7 @@ def test_a_message_is_refused_as_telegram_refuses_it(params: dict[str, Json], wo
     play(script)
 
 
-def test_the_limit_is_for_what_is_shown_in_utf16_units() -> None:
+def test_message_limit_counts_shown_utf16_units() -> None:
     async def script(telegram: TelegramServer, ask: Ask) -> None:
         markup = "<b>" + "🦞" * 2048 + "</b>"
         answer = await ask("sendMessage", chat_id=ADA, text=markup, parse_mode="HTML")
@@ -149,7 +149,7 @@ def test_the_limit_is_for_what_is_shown_in_utf16_units() -> None:
     play(script)
 
 
-def test_a_caption_has_a_limit_of_its_own() -> None:
+def test_caption_has_its_own_limit() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             telegram.say("hello")
@@ -169,7 +169,7 @@ def test_a_caption_has_a_limit_of_its_own() -> None:
 # Who may ask, and what it knows
 
 
-def test_a_wrong_token_and_a_wrong_method_are_told_apart() -> None:
+def test_wrong_token_and_wrong_method_differ() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             api = Api("Telegram", telegram.url)
@@ -193,7 +193,7 @@ def test_a_wrong_token_and_a_wrong_method_are_told_apart() -> None:
 # Updates
 
 
-def test_updates_stay_until_an_offset_confirms_them() -> None:
+def test_updates_stay_until_offset_confirms_them() -> None:
     async def script(telegram: TelegramServer, ask: Ask) -> None:
         telegram.say("again")
         numbers = [one["update_id"] for one in (await ask("getUpdates")).data["result"]]
@@ -207,7 +207,7 @@ def test_updates_stay_until_an_offset_confirms_them() -> None:
     play(script)
 
 
-def test_a_second_poll_ends_the_first() -> None:
+def test_second_poll_ends_the_first() -> None:
     async def script(telegram: TelegramServer, ask: Ask) -> None:
         (update,) = (await ask("getUpdates")).data["result"]
         after = update["update_id"] + 1
@@ -227,7 +227,7 @@ def test_a_second_poll_ends_the_first() -> None:
     play(script)
 
 
-def test_only_what_is_wanted_is_delivered() -> None:
+def test_updates_of_unwanted_kinds_are_not_delivered() -> None:
     async def script(telegram: TelegramServer, ask: Ask) -> None:
         await ask("getUpdates", allowed_updates=["message_reaction"])
         telegram.say("not wanted")
@@ -238,7 +238,7 @@ def test_only_what_is_wanted_is_delivered() -> None:
     play(script)
 
 
-def test_while_there_is_a_webhook_nobody_polls() -> None:
+def test_poll_with_webhook_set_is_refused() -> None:
     async def script(telegram: TelegramServer, ask: Ask) -> None:
         refused = await ask("setWebhook", url="http://x.example")
         assert "HTTPS" in refused.data["description"]
@@ -256,7 +256,7 @@ def test_while_there_is_a_webhook_nobody_polls() -> None:
 # Trouble
 
 
-def test_trouble_befalls_the_calls_it_was_meant_for() -> None:
+def test_fault_hits_only_its_calls() -> None:
     async def script(telegram: TelegramServer, ask: Ask) -> None:
         telegram.trouble("sendMessage", status=429, retry_after=3)
         telegram.trouble("sendMessage", status=502, taken=True)
@@ -274,7 +274,7 @@ def test_trouble_befalls_the_calls_it_was_meant_for() -> None:
 # As a process
 
 
-def test_as_a_process_it_is_told_what_people_do_over_http() -> None:
+def test_server_process_accepts_user_actions_over_http() -> None:
     command = [sys.executable, "-m", "homarus.testing.telegram_server", "--token", "1:abc"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:

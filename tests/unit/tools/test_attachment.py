@@ -44,7 +44,7 @@ def stage(tmp_path: Path) -> Stage:
         ("a.svg", b"<svg/>", "document", "image/svg+xml"),
     ],
 )
-def test_a_file_is_known_by_its_bytes_then_by_its_name(
+def test_attachment_type_comes_from_bytes_then_name(
     stage: Stage, name: str, content: bytes, kind: str, mime: str
 ) -> None:
     (stage.workspace / name).write_bytes(content)
@@ -53,7 +53,7 @@ def test_a_file_is_known_by_its_bytes_then_by_its_name(
     assert (found.size, found.problem) == (len(content), "")
 
 
-def test_what_is_sent_is_what_was_looked_at(stage: Stage) -> None:
+def test_attachment_replaced_after_lookup_keeps_copied_bytes(stage: Stage) -> None:
     file = stage.workspace / "note.txt"
     file.write_text("as it was")
     (found,) = stage("note.txt")
@@ -64,13 +64,13 @@ def test_what_is_sent_is_what_was_looked_at(stage: Stage) -> None:
     assert kept.stat().st_mode & 0o077 == 0
 
 
-def test_the_same_file_is_kept_once(stage: Stage) -> None:
+def test_attachment_same_file_is_copied_once(stage: Stage) -> None:
     (stage.workspace / "a.txt").write_text("same")
     one, two = stage("a.txt", str(stage.workspace / "a.txt"))
     assert one == two and len(list((stage.media / "outbound").iterdir())) == 1
 
 
-def test_a_file_that_came_in_may_go_out(stage: Stage) -> None:
+def test_attachment_received_file_can_be_sent(stage: Stage) -> None:
     came = stage.media / "inbound" / "x.png"
     came.write_bytes(PNG)
     (found,) = stage(str(came))
@@ -99,7 +99,9 @@ def test_a_file_that_came_in_may_go_out(stage: Stage) -> None:
         "{media}/../openclaw.json",
     ],
 )
-def test_nothing_else_is_had(stage: Stage, tmp_path: Path, name: str) -> None:
+def test_attachment_outside_allowed_directories_is_refused(
+    stage: Stage, tmp_path: Path, name: str
+) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("secret")
     (tmp_path / "state" / "openclaw.json").write_text("secret")
@@ -119,7 +121,9 @@ def test_nothing_else_is_had(stage: Stage, tmp_path: Path, name: str) -> None:
     assert "secret" not in str(list((stage.media).rglob("*secret*")))
 
 
-def test_too_many_and_too_large_are_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attachments_too_many_or_too_large_give_reason(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (stage.workspace / "a.txt").write_text("12345")
     found = stage(*["a.txt"] * (MAX_FILES + 2))
     assert [bool(one.problem) for one in found] == [False] * MAX_FILES + [True] * 2
@@ -128,7 +132,7 @@ def test_too_many_and_too_large_are_said(stage: Stage, monkeypatch: pytest.Monke
     assert "larger" in big.problem
 
 
-def test_what_was_kept_long_ago_is_forgotten(stage: Stage) -> None:
+def test_attachment_old_copies_are_deleted(stage: Stage) -> None:
     (stage.workspace / "a.txt").write_text("old")
     (stage.workspace / "b.txt").write_text("new")
     (old,) = stage("a.txt")

@@ -4,38 +4,38 @@ from homarus.core.message import Text, ToolCall, ToolReturn
 from homarus.tools.caption import describe_call, tool_line, tool_output
 
 
-def test_a_call_is_described_by_what_matters_most() -> None:
+def test_describe_call_shows_main_argument() -> None:
     assert describe_call(ToolCall("1", "exec", {"command": "ls\n-la"})) == "exec ls -la"
     assert describe_call(ToolCall("1", "odd", {"a": 1, "b": [2]})) == "odd a=1 b=[2]"
     assert len(describe_call(ToolCall("1", "exec", {"command": "x" * 500}))) == 80
 
 
-def test_a_chat_gets_the_name_and_what_it_is_about() -> None:
+def test_call_line_shows_name_and_main_argument() -> None:
     assert tool_line(ToolCall("1", "read", {"path": "notes/a.md"})) == "🔧 read · notes/a.md"
     assert tool_line(ToolCall("1", "status", {})) == "🔧 status"
 
 
-def test_a_secret_in_a_command_is_not_shown() -> None:
+def test_call_line_secret_in_command_is_redacted() -> None:
     call = ToolCall("1", "exec", {"command": "curl -H 'Authorization: Bearer abcdefgh12345678' x"})
     assert "abcdefgh" not in tool_line(call) + describe_call(call)
     leaked = ToolReturn("1", "exec", (Text("API_KEY=sk-proj-abcdefghijklmnop"),))
     assert "abcdefghijkl" not in tool_output(call, leaked)
 
 
-def test_a_secret_that_the_end_of_the_line_cuts_off_is_not_shown() -> None:
+def test_call_line_secret_cut_by_line_end_is_redacted() -> None:
     call = ToolCall(
         "1", "exec", {"command": "x" * 55 + " token=abcdefghijklmnopqrstuvwxyz0123456789"}
     )
     assert "abcdef" not in tool_line(call)
 
 
-def test_output_stands_in_a_fence_it_cannot_close() -> None:
+def test_output_block_cannot_be_closed_by_output() -> None:
     call = ToolCall("1", "read", {"path": "a.md"})
     output = ToolReturn("1", "read", (Text("````py\nx\n````"),), is_error=True)
     assert tool_output(call, output) == ("🔧 read · a.md · failed\n`````\n````py\nx\n````\n`````")
 
 
-def test_long_output_is_cut_and_none_is_a_line() -> None:
+def test_output_block_long_is_cut_and_empty_is_one_line() -> None:
     call = ToolCall("1", "read", {"path": "a.md"})
     assert len(tool_output(call, ToolReturn("1", "read", (Text("x" * 9_000),)))) < 2_200
     assert tool_output(call, ToolReturn("1", "read", (Text("\n"),))) == "🔧 read · a.md"

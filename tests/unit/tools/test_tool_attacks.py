@@ -59,7 +59,7 @@ def use(root: Path, op: str, path: str) -> ToolReturn:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if "race" not in c], ids=lambda c: c["id"])
-def test_a_path_is_treated_as_the_case_expects(world: Path, case: dict[str, Any]) -> None:
+def test_path_attack_is_handled_as_case_expects(world: Path, case: dict[str, Any]) -> None:
     path = case["path"]
     if path.startswith(("/ws", "/outside")):
         path = f"{world}{path}"

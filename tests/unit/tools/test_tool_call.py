@@ -75,18 +75,18 @@ def raising(error: BaseException) -> Tool:
     return doing(work)
 
 
-def test_text_becomes_the_result_under_the_calls_own_id_and_name() -> None:
+def test_call_text_becomes_result_with_id_and_name() -> None:
     given_back = use(giving("done"), ToolCall("7", "toil", {}))
     assert given_back == ToolReturn("7", "toil", (Text("done"),))
 
 
-def test_the_judge_sees_the_tools_own_name() -> None:
+def test_call_judge_sees_tool_name_not_alias() -> None:
     seen: list[ToolCall] = []
     use(giving("done"), ToolCall("7", " TOIL ", {"size": 1}), seen=seen)
     assert seen == [ToolCall("7", "work", {"size": 1})]
 
 
-def test_an_unknown_tool_broken_arguments_and_wrong_ones_are_news_for_the_model() -> None:
+def test_call_unknown_tool_or_bad_arguments_returns_error_result() -> None:
     for asked, said in (
         (ToolCall("1", "wrok", {}), "did you mean work"),
         (ToolCall("1", "work", {}, broken='{"size": '), "not a JSON object"),
@@ -98,7 +98,7 @@ def test_an_unknown_tool_broken_arguments_and_wrong_ones_are_news_for_the_model(
         assert not seen, "what cannot run is not judged"
 
 
-def test_a_denied_call_does_not_run() -> None:
+def test_call_denied_does_not_run() -> None:
     ran: list[int] = []
 
     async def work() -> str:
@@ -111,7 +111,7 @@ def test_a_denied_call_does_not_run() -> None:
 
 
 @pytest.mark.parametrize("answer", [True, False])
-def test_an_ask_verdict_asks_the_person_and_shows_the_arguments(answer: bool) -> None:
+def test_call_ask_verdict_asks_person_with_arguments(answer: bool) -> None:
     questions: list[Question] = []
     asked = ToolCall("1", "toil", {"size": 12})
     back = use(giving("done"), asked, action="ask", answer=answer, questions=questions)
@@ -120,7 +120,7 @@ def test_an_ask_verdict_asks_the_person_and_shows_the_arguments(answer: bool) ->
     assert '"size": 12' in questions[0].detail
 
 
-def test_a_tool_that_asks_by_itself_is_not_asked_for() -> None:
+def test_call_tool_that_asks_itself_is_not_asked_for() -> None:
     async def work() -> str:
         return "done"
 
@@ -129,7 +129,7 @@ def test_a_tool_that_asks_by_itself_is_not_asked_for() -> None:
     assert back.text == "done" and not questions
 
 
-def test_a_failing_judge_denies() -> None:
+def test_call_failing_judge_denies() -> None:
     async def broken(_call: ToolCall) -> Verdict:
         raise KeyError("rules")
 
@@ -139,7 +139,7 @@ def test_a_failing_judge_denies() -> None:
     assert back.is_error and "done" not in back.text
 
 
-def test_a_bug_is_told_shortly_and_logged_whole(caplog: pytest.LogCaptureFixture) -> None:
+def test_call_bug_returns_short_error_and_logs_traceback(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, LOGGER):
         back = use(raising(ZeroDivisionError("x" * 5000)))
     assert back.is_error and "ZeroDivisionError" in back.text
@@ -148,7 +148,7 @@ def test_a_bug_is_told_shortly_and_logged_whole(caplog: pytest.LogCaptureFixture
 
 
 @pytest.mark.parametrize("error", [ToolError("no such thing"), StoreError("the store is away")])
-def test_our_own_errors_are_told_as_they_are_and_make_no_traceback(
+def test_call_own_errors_are_returned_without_traceback(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, LOGGER):
@@ -157,7 +157,7 @@ def test_our_own_errors_are_told_as_they_are_and_make_no_traceback(
     assert not any(record.exc_info for record in caplog.records)
 
 
-def test_a_deadline_is_told_and_the_tool_is_cancelled() -> None:
+def test_call_over_deadline_returns_error_and_cancels_tool() -> None:
     ended: list[str] = []
 
     async def work() -> str:
@@ -172,13 +172,13 @@ def test_a_deadline_is_told_and_the_tool_is_cancelled() -> None:
     assert ended == ["cancelled"]
 
 
-def test_a_timeout_inside_the_tool_is_the_tools_own_fault(
+def test_call_timeout_inside_tool_is_tool_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert "TimeoutError" in use(raising(TimeoutError("upstream"))).text
 
 
-def test_cancelling_the_run_passes_through() -> None:
+def test_call_cancelled_run_passes_through() -> None:
     async def main() -> None:
         started = asyncio.Event()
 
@@ -199,7 +199,7 @@ def test_cancelling_the_run_passes_through() -> None:
     asyncio.run(main())
 
 
-def test_a_cancellation_that_nobody_asked_for_is_news_for_the_model(
+def test_call_foreign_cancellation_returns_error_result(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     back = use(raising(asyncio.CancelledError()))
@@ -207,14 +207,14 @@ def test_a_cancellation_that_nobody_asked_for_is_news_for_the_model(
 
 
 @pytest.mark.parametrize("value", [None, 7, ["x"], {"a": 1}])
-def test_a_tool_that_returns_nonsense_is_a_bug_not_a_crash(
+def test_call_invalid_return_value_is_bug_result(
     value: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert use(giving(value)).is_error
 
 
 @given(text=st.text(), max_chars=st.integers(1, 50))
-def test_text_is_bounded_and_keeps_both_ends(text: str, max_chars: int) -> None:
+def test_call_long_text_is_cut_keeping_both_ends(text: str, max_chars: int) -> None:
     back = use(giving(text), max_chars=max_chars)
     assert len(back.text) <= max_chars + 60
     assert not back.is_error
@@ -224,17 +224,17 @@ def test_text_is_bounded_and_keeps_both_ends(text: str, max_chars: int) -> None:
     back.text.encode()
 
 
-def test_several_texts_share_one_limit() -> None:
+def test_call_several_texts_share_one_limit() -> None:
     back = use(giving(Result((Text("a" * 20), Text("b" * 20)))), max_chars=10)
     assert len(back.text) < 120 and "left out" in back.text
 
 
-def test_no_output_is_said() -> None:
+def test_call_empty_output_is_mentioned() -> None:
     assert use(giving("")).text == "(no output)"
     assert use(giving(Result(()))).text == "(no output)"
 
 
-def test_images_pass_untouched_within_their_limits() -> None:
+def test_call_images_within_limits_are_unchanged() -> None:
     small = Image("AAAA", "image/png")
     back = use(giving(Result((Text("look"), small))), max_chars=2)
     assert small in back.content
@@ -246,20 +246,20 @@ def test_images_pass_untouched_within_their_limits() -> None:
 
 
 @pytest.mark.parametrize("details", [{"x": object()}, {"x": float("nan")}, {"x": "\ud800"}])
-def test_details_that_cannot_be_stored_are_dropped(
+def test_call_details_not_storable_are_dropped(
     details: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     back = use(giving(Result((Text("ok"),), details)))
     assert (back.text, back.details, back.is_error) == ("ok", None, False)
 
 
-def test_details_and_failure_of_a_result_are_kept() -> None:
+def test_call_result_details_and_failure_are_kept() -> None:
     back = use(giving(Result((Text("bad"),), {"exitCode": 1}, is_error=True)))
     assert back.details == {"exitCode": 1} and back.is_error
 
 
 @pytest.mark.parametrize("where", ["result", "error", "name"])
-def test_half_characters_never_reach_the_transcript(where: str) -> None:
+def test_call_half_surrogates_are_replaced(where: str) -> None:
     broken = "x\udc80y"
     if where == "result":
         back = use(giving(broken))
@@ -270,7 +270,7 @@ def test_half_characters_never_reach_the_transcript(where: str) -> None:
     back.text.encode()
 
 
-def test_the_books_are_told_right_before_a_tool_runs_and_not_of_one_that_does_not() -> None:
+def test_call_start_is_recorded_right_before_run_only() -> None:
     told: list[str] = []
 
     async def work() -> str:
@@ -288,7 +288,7 @@ def test_the_books_are_told_right_before_a_tool_runs_and_not_of_one_that_does_no
     assert told == ["began work", "ran"]
 
 
-def test_a_run_that_lost_its_lease_runs_no_tool() -> None:
+def test_call_after_lost_lease_runs_no_tool() -> None:
     async def work() -> str:
         raise AssertionError("it ran")
 

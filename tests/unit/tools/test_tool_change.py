@@ -36,7 +36,7 @@ def apply(text: str, diff: str) -> str:
     return "".join(lines[:at] + new + lines[at + size :])
 
 
-def test_one_occurrence_is_replaced() -> None:
+def test_replace_once_single_occurrence_is_replaced() -> None:
     done = replace_once("one\ntwo\nthree\n", "two", "2", name="f")
     assert (done.text, done.line) == ("one\n2\nthree\n", 2)
     assert done.diff == "--- f\n+++ f\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"
@@ -55,18 +55,20 @@ def test_one_occurrence_is_replaced() -> None:
         ("a", "a", "", ""),
     ],
 )
-def test_endings_marks_and_separators_stay(text: str, old: str, new: str, result: str) -> None:
+def test_replace_once_keeps_line_endings_bom_and_separators(
+    text: str, old: str, new: str, result: str
+) -> None:
     assert change(text, old, new) == result
 
 
-def test_no_match_shows_the_nearest_lines() -> None:
+def test_replace_once_without_match_shows_nearest_lines() -> None:
     with pytest.raises(ToolError) as wrong:
         change("def first():\n    return  1\n\ndef second():\n", "return 1", "return 2")
     assert "oldText is not in the file" in str(wrong.value)
     assert "2:  return 1" in str(wrong.value) or "2: return 1" in str(wrong.value)
 
 
-def test_many_matches_say_where() -> None:
+def test_replace_once_many_matches_gives_line_numbers() -> None:
     with pytest.raises(ToolError, match=r"2 times \(lines 1, 3\)"):
         change("x\ny\nx\n", "x", "z")
     with pytest.raises(ToolError, match="2 times"):
@@ -75,14 +77,14 @@ def test_many_matches_say_where() -> None:
         change("a" * 100_000, "a", "b")
 
 
-def test_empty_and_idle_edits_are_refused() -> None:
+def test_replace_once_empty_or_equal_text_is_refused() -> None:
     with pytest.raises(ToolError, match="use write"):
         change("a", "", "b")
     with pytest.raises(ToolError, match="the same"):
         change("a\r\nb", "a\nb", "a\r\nb")
 
 
-def test_a_hopeless_search_is_quick() -> None:
+def test_replace_once_hopeless_search_is_fast() -> None:
     text = "\n".join(f"{i * 7919 % 100003:x}" * 40 for i in range(20_000))
     began = time.process_time()
     with pytest.raises(ToolError):
@@ -94,7 +96,7 @@ words = st.text(st.sampled_from("ab \n\r\u2028"), max_size=12)
 
 
 @given(before=words, old=words, after=words, new=words)
-def test_only_the_piece_changes_and_the_diff_says_so(
+def test_replace_once_changes_only_match_and_diff_shows_it(
     before: str, old: str, after: str, new: str
 ) -> None:
     assume(not (before.endswith("\r") and old.startswith("\n")))  # half of a line ending

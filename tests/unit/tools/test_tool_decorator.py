@@ -26,7 +26,7 @@ async def greet(
     return " ".join([("HELLO " if loud else "hello ") + who] * (how_often or 1))
 
 
-def test_the_schema_has_the_names_and_no_noise() -> None:
+def test_tool_schema_has_names_without_titles() -> None:
     assert greet.name == "greet"
     assert greet.spec.description == "Greet somebody."
     assert greet.spec.parameters == {
@@ -45,7 +45,7 @@ def test_the_schema_has_the_names_and_no_noise() -> None:
 @pytest.mark.parametrize(
     "args", [{"who": "you", "howOften": 2}, {"person": "you", "how_often": 2, "words": None}]
 )
-def test_arguments_are_taken_by_name_and_alias(args: dict[str, object]) -> None:
+def test_tool_parse_accepts_names_and_aliases(args: dict[str, object]) -> None:
     assert asyncio.run(greet(CTX, args)) == "hello you hello you"
 
 
@@ -59,14 +59,14 @@ def test_arguments_are_taken_by_name_and_alias(args: dict[str, object]) -> None:
         ({"who": "x", "person": "y"}, "person: Extra inputs"),
     ],
 )
-def test_wrong_arguments_are_told_with_the_right_ones(args: dict[str, object], said: str) -> None:
+def test_tool_parse_wrong_arguments_lists_valid_ones(args: dict[str, object], said: str) -> None:
     with pytest.raises(ToolError) as wrong:
         greet.parse(args)
     assert said in str(wrong.value)
     assert "arguments are {who, howOften?, words?, loud?}" in str(wrong.value)
 
 
-def test_a_tool_without_arguments_has_an_empty_schema() -> None:
+def test_tool_without_arguments_has_empty_schema() -> None:
     @tool(group="test")
     async def ping(ctx: ToolContext) -> str:
         """Answer."""

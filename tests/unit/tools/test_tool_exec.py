@@ -61,7 +61,7 @@ def open_fds() -> int:
     return len(list(Path("/dev/fd").iterdir()))
 
 
-def test_a_command_runs_and_is_told_as_the_original_tells_it(tmp_path: Path) -> None:
+def test_exec_command_result_matches_openclaw(tmp_path: Path) -> None:
     done = use(tmp_path, "echo bench-ok")
     assert text(done) == "bench-ok"
     assert not done.is_error
@@ -74,7 +74,7 @@ def test_a_command_runs_and_is_told_as_the_original_tells_it(tmp_path: Path) -> 
     }
 
 
-def test_a_failure_says_its_code_and_keeps_the_output(tmp_path: Path) -> None:
+def test_exec_failure_gives_exit_code_and_output(tmp_path: Path) -> None:
     done = use(tmp_path, "echo out; echo err >&2; exit 3")
     assert text(done) == "out\nerr\n\n[The command ended with exit code 3.]"
     assert done.is_error and done.details
@@ -84,13 +84,13 @@ def test_a_failure_says_its_code_and_keeps_the_output(tmp_path: Path) -> None:
     assert "127" in text(use(tmp_path, "no-such-program-here"))
 
 
-def test_nobody_to_ask_means_no(tmp_path: Path) -> None:
+def test_exec_without_approver_is_denied(tmp_path: Path) -> None:
     with pytest.raises(ToolDenied, match="exec denied"):
         use(tmp_path, "touch ran", nobody)
     assert not list(tmp_path.iterdir())
 
 
-def test_the_person_is_asked_for_every_command_with_its_exact_text(tmp_path: Path) -> None:
+def test_exec_asks_for_every_command_with_exact_text(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     asked: list[Question] = []
 
@@ -128,7 +128,7 @@ def test_the_person_is_asked_for_every_command_with_its_exact_text(tmp_path: Pat
         {"command": "ls", "yieldMs": 5},
     ],
 )
-def test_what_cannot_run_is_refused_before_anybody_is_asked(
+def test_exec_invalid_request_is_refused_before_asking(
     tmp_path: Path, args: dict[str, Any]
 ) -> None:
     (tmp_path / "ws").mkdir()
@@ -142,7 +142,7 @@ def test_what_cannot_run_is_refused_before_anybody_is_asked(
         asyncio.run(run(context(tmp_path / "ws", ask), **args))
 
 
-def test_a_folder_swapped_while_the_person_thinks_is_refused(tmp_path: Path) -> None:
+def test_exec_directory_swapped_while_asking_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "other").mkdir()
 
@@ -156,7 +156,7 @@ def test_a_folder_swapped_while_the_person_thinks_is_refused(tmp_path: Path) -> 
     assert not list(tmp_path.rglob("ran"))
 
 
-def test_a_command_sees_no_keys_no_input_and_no_open_files(
+def test_exec_command_gets_no_keys_input_or_open_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
@@ -168,11 +168,11 @@ def test_a_command_sees_no_keys_no_input_and_no_open_files(
     assert set(held) <= {"0", "1", "2", "3"}, "3 is the folder being listed"
 
 
-def test_pipes_end_as_in_a_shell(tmp_path: Path) -> None:
+def test_exec_broken_pipe_ends_as_in_shell(tmp_path: Path) -> None:
     assert text(use(tmp_path, "yes | head -1")) == "y"
 
 
-def test_big_and_broken_output_is_bounded(tmp_path: Path) -> None:
+def test_exec_large_or_binary_output_is_bounded(tmp_path: Path) -> None:
     done = use(tmp_path, "echo first; head -c 20000000 /dev/zero | tr '\\0' x; echo; echo last")
     assert done.details
     kept = str(done.details["aggregated"])
@@ -182,7 +182,7 @@ def test_big_and_broken_output_is_bounded(tmp_path: Path) -> None:
     assert text(use(tmp_path, "true")) == "(no output)"
 
 
-def test_output_is_shown_while_the_command_runs(tmp_path: Path) -> None:
+def test_exec_output_is_shown_while_running(tmp_path: Path) -> None:
     shown: list[str] = []
 
     def progress(said: str) -> None:
@@ -194,14 +194,14 @@ def test_output_is_shown_while_the_command_runs(tmp_path: Path) -> None:
     assert "".join(shown) == "one\ntwo\n" and len(shown) == 2
 
 
-def test_time_is_up_politely_first(tmp_path: Path) -> None:
+def test_exec_timeout_terminates_before_killing(tmp_path: Path) -> None:
     done = use(tmp_path, "trap 'echo bye; exit 5' TERM; echo hi; sleep 1000 & wait", timeout=0.3)
     assert text(done) == "hi\nbye\n\n[The command was ended: it was not done after 0.3 s.]"
     assert done.details and done.is_error
     assert (done.details["status"], done.details["exitCode"]) == ("failed", 5)
 
 
-def test_the_default_time_is_a_setting(tmp_path: Path) -> None:
+def test_exec_default_timeout_comes_from_config(tmp_path: Path) -> None:
     made = exec_tool(default_timeout_s=0.2)
     done = asyncio.run(made(context(tmp_path), {"command": "exec sleep 1000"}))
     assert isinstance(done, Result) and "not done after 0.2 s" in text(done)
@@ -243,19 +243,19 @@ def gone_after(
     assert open_fds() == before
 
 
-def test_cancelling_ends_the_whole_family_at_once(tmp_path: Path) -> None:
+def test_exec_cancelled_ends_process_tree(tmp_path: Path) -> None:
     gone_after(tmp_path, "wait; sleep 1000", lambda work: work.cancel())
 
 
-def test_nothing_lives_on_when_the_command_is_done(tmp_path: Path) -> None:
+def test_exec_finished_command_leaves_no_process(tmp_path: Path) -> None:
     gone_after(tmp_path, "echo done", lambda work: None)
 
 
-def test_time_being_up_ends_the_deaf_too(tmp_path: Path) -> None:
+def test_exec_timeout_kills_process_ignoring_sigterm(tmp_path: Path) -> None:
     gone_after(tmp_path, "wait; sleep 1000", lambda work: None, timeout=0.2)
 
 
-def test_a_command_that_kills_its_keeper_does_not_get_away(tmp_path: Path) -> None:
+def test_exec_command_killing_its_supervisor_is_ended(tmp_path: Path) -> None:
     deaf_family_in_the_group = "kill -9 $PPID; sleep 1000"
 
     async def main() -> None:
@@ -270,7 +270,7 @@ def test_a_command_that_kills_its_keeper_does_not_get_away(tmp_path: Path) -> No
     asyncio.run(main())
 
 
-def test_a_command_cancelled_before_it_begins_does_not_run(tmp_path: Path) -> None:
+def test_exec_cancelled_before_start_does_not_run(tmp_path: Path) -> None:
     async def main() -> None:
         async with asyncio.TaskGroup() as tasks:
             work = tasks.create_task(run(context(tmp_path), command="touch ran"))
@@ -292,7 +292,7 @@ asyncio.run(main())
 """
 
 
-def test_the_family_dies_with_a_gateway_that_is_killed(tmp_path: Path) -> None:
+def test_exec_process_tree_dies_with_killed_gateway(tmp_path: Path) -> None:
     async def main() -> None:
         witness = Witness(tmp_path)
         words = [sys.executable, "-c", KILLED, str(tmp_path), f"{witness.hold}wait; sleep 1000"]
@@ -305,7 +305,7 @@ def test_the_family_dies_with_a_gateway_that_is_killed(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_commands_side_by_side_do_not_mix(tmp_path: Path) -> None:
+def test_exec_parallel_commands_do_not_mix(tmp_path: Path) -> None:
     async def main() -> list[str]:
         async with asyncio.TaskGroup() as tasks:
             works = [
@@ -317,7 +317,7 @@ def test_commands_side_by_side_do_not_mix(tmp_path: Path) -> None:
     assert asyncio.run(main()) == [f"{n}\n{n}" for n in range(8)]
 
 
-def test_through_the_pipeline_an_alias_is_judged_and_run_as_exec(tmp_path: Path) -> None:
+def test_exec_by_alias_is_judged_and_run_as_exec(tmp_path: Path) -> None:
     judged: list[str] = []
 
     async def judge(asked: ToolCall) -> Verdict:

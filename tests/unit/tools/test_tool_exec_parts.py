@@ -27,13 +27,13 @@ OUTER = {
 }
 
 
-def test_only_harmless_names_are_kept() -> None:
+def test_environment_keeps_only_harmless_names() -> None:
     kept = {"PATH": "/usr/bin", "HOME": "/home/me", "LANG": "C.UTF-8", "LC_ALL": "C"}
     assert build_environment({}, OUTER) == kept
     assert build_environment({"A": "1"}, OUTER) == kept | {"A": "1"}
 
 
-def test_a_path_is_always_there() -> None:
+def test_environment_always_has_path() -> None:
     assert build_environment({}, {}) == {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
@@ -45,7 +45,7 @@ FORBIDDEN = (
 
 
 @pytest.mark.parametrize("name", FORBIDDEN.split())
-def test_names_that_change_what_runs_are_denied(name: str) -> None:
+def test_environment_dangerous_requested_names_are_denied(name: str) -> None:
     with pytest.raises(ToolDenied, match="put it in the command"):
         build_environment({name: "x"}, OUTER)
 
@@ -65,7 +65,7 @@ def test_names_that_change_what_runs_are_denied(name: str) -> None:
         {f"A{n}": "" for n in range(65)},
     ],
 )
-def test_what_is_no_variable_is_refused(asked: dict[str, str]) -> None:
+def test_environment_invalid_requested_variable_is_refused(asked: dict[str, str]) -> None:
     with pytest.raises(ToolError):
         build_environment(asked, OUTER)
 
@@ -84,11 +84,11 @@ def test_what_is_no_variable_is_refused(asked: dict[str, str]) -> None:
         ("echo é 日本 👍", "echo é 日本 👍"),
     ],
 )
-def test_nothing_hides_in_a_command(text: str, seen: str) -> None:
+def test_approval_text_shows_hidden_characters(text: str, seen: str) -> None:
     assert exact(text) == seen
 
 
-def test_a_question_says_everything_and_cannot_be_imitated() -> None:
+def test_approval_text_is_complete_and_cannot_be_imitated() -> None:
     command = "echo 1\nfolder: /safe\necho 2"
     asked = ask_to_run(command, folder="/ws/sub", env={"B": "2", "A": "1\u200b"}, timeout_s=60)
     assert asked.title == "Run this command?"
@@ -105,7 +105,7 @@ def test_a_question_says_everything_and_cannot_be_imitated() -> None:
 
 
 @given(st.text(max_size=60))
-def test_what_is_shown_is_printable_and_plain_commands_are_shown_as_they_are(text: str) -> None:
+def test_approval_text_is_printable_and_keeps_plain_commands(text: str) -> None:
     seen = exact(text)
     assert all(ch.isprintable() or ch in "\n\t" for ch in seen)
     if re.fullmatch(r"[!-~]*( [!-~]+)*", text):
@@ -116,7 +116,7 @@ def test_what_is_shown_is_printable_and_plain_commands_are_shown_as_they_are(tex
     chunks=st.lists(st.binary(max_size=30), max_size=12),
     max_chars=st.integers(min_value=2, max_value=60),
 )
-def test_output_keeps_head_and_tail_of_any_chunks(chunks: list[bytes], max_chars: int) -> None:
+def test_output_any_chunks_keep_head_and_tail(chunks: list[bytes], max_chars: int) -> None:
     output = Output(max_chars)
     told = "".join(output.add(chunk) for chunk in chunks) + output.add(b"", final=True)
     whole = b"".join(chunks).decode("utf-8", "replace")
@@ -132,7 +132,7 @@ def test_output_keeps_head_and_tail_of_any_chunks(chunks: list[bytes], max_chars
         )
 
 
-def test_output_of_any_size_takes_little_memory() -> None:
+def test_output_any_size_uses_bounded_memory() -> None:
     output = Output(200_000)
     chunk = b"0123456789abcdef" * 4096
     tracemalloc.start()
@@ -144,7 +144,7 @@ def test_output_of_any_size_takes_little_memory() -> None:
     assert len(output.text) < 200_100
 
 
-def test_progress_comes_at_once_then_not_too_often() -> None:
+def test_progress_is_immediate_then_throttled() -> None:
     shown: list[str] = []
     progress = Progress(shown.append)
     progress.add("a", 10.0)

@@ -31,13 +31,13 @@ def text(result: Result) -> str:
     return "".join(part.text for part in result.content if isinstance(part, Text))
 
 
-def test_a_file_is_read_whole(tmp_path: Path) -> None:
+def test_read_small_file_returns_all(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("one\ntwo\n")
     assert text(use(read, tmp_path, path="a.md")) == "one\ntwo"
     assert text(use(read, tmp_path, file_path="a.md")) == "one\ntwo"
 
 
-def test_a_part_says_how_to_go_on(tmp_path: Path) -> None:
+def test_read_part_gives_next_offset(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("".join(f"{n}\n" for n in range(1, 11)))
     assert (
         text(use(read, tmp_path, path="a", limit=2))
@@ -49,7 +49,7 @@ def test_a_part_says_how_to_go_on(tmp_path: Path) -> None:
         use(read, tmp_path, path="a", offset=11)
 
 
-def test_pages_join_to_the_whole_file(tmp_path: Path) -> None:
+def test_read_pages_join_to_complete_file(tmp_path: Path) -> None:
     lines = [f"line {n} " + "x" * (n % 300) for n in range(5000)]
     (tmp_path / "long").write_text("\n".join(lines) + "\n")
     got: list[str] = []
@@ -64,14 +64,14 @@ def test_pages_join_to_the_whole_file(tmp_path: Path) -> None:
     assert got == lines
 
 
-def test_a_line_that_is_too_long_is_cut_and_passed(tmp_path: Path) -> None:
+def test_read_too_long_line_is_cut_and_skippable(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("é" * 40_000 + "\nnext\n")
     page = text(use(read, tmp_path, path="a"))
     assert "[Line 1 is cut: it is longer than 50 KB.]" in page
     assert "offset=2" in page and "\ufffd" not in page
 
 
-def test_what_is_not_utf8_is_replaced_and_said(tmp_path: Path) -> None:
+def test_read_invalid_utf8_is_replaced_and_mentioned(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"caf\xe9\n")
     assert text(use(read, tmp_path, path="a")) == (
         "caf\ufffd\n\n[Some bytes are not UTF-8 and are shown as \ufffd.]"
@@ -80,12 +80,12 @@ def test_what_is_not_utf8_is_replaced_and_said(tmp_path: Path) -> None:
     assert "not UTF-8" not in text(use(read, tmp_path, path="b"))
 
 
-def test_windows_text_is_read_plainly(tmp_path: Path) -> None:
+def test_read_crlf_text_has_plain_newlines(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
     assert text(use(read, tmp_path, path="a")) == "one\ntwo"
 
 
-def test_binary_empty_and_missing_files_are_said(tmp_path: Path) -> None:
+def test_read_binary_empty_and_missing_file_gives_reason(tmp_path: Path) -> None:
     (tmp_path / "bin").write_bytes(b"\x7fELF\0\0")
     (tmp_path / "empty").touch()
     with pytest.raises(ToolError, match="binary file"):
@@ -98,19 +98,19 @@ def test_binary_empty_and_missing_files_are_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mime", IMAGES)
-def test_an_image_is_shown_by_what_it_is(tmp_path: Path, mime: str) -> None:
+def test_read_image_returns_image_by_content(tmp_path: Path, mime: str) -> None:
     (tmp_path / "pic.txt").write_bytes(IMAGES[mime])
     image = use(read, tmp_path, path="pic.txt").content[1]
     assert image == Image(base64.b64encode(IMAGES[mime]).decode(), mime)
 
 
-def test_an_image_that_is_too_big_is_refused(tmp_path: Path) -> None:
+def test_read_too_large_image_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pic").write_bytes(PNG + b"x" * 5_000_000)
     with pytest.raises(ToolError, match="the limit is 5000000"):
         use(read, tmp_path, path="pic")
 
 
-def test_a_file_is_written_with_its_folders(tmp_path: Path) -> None:
+def test_write_creates_file_and_directories(tmp_path: Path) -> None:
     assert text(use(write, tmp_path, path="x/y/z.md", content="é\r\n")) == (
         "Created x/y/z.md (4 bytes)."
     )
@@ -121,19 +121,19 @@ def test_a_file_is_written_with_its_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["folder/", "folder", "."])
-def test_a_folder_is_not_written(tmp_path: Path, path: str) -> None:
+def test_write_to_directory_is_refused(tmp_path: Path, path: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(ToolError, match="is a folder"):
         use(write, tmp_path, path=path, content="x")
 
 
-def test_a_name_with_a_slash_at_its_end_makes_nothing(tmp_path: Path) -> None:
+def test_write_name_with_trailing_slash_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ToolError):
         use(write, tmp_path, path="new/", content="x")
     assert not list(tmp_path.iterdir())
 
 
-def test_half_a_character_is_not_written(tmp_path: Path) -> None:
+def test_write_half_surrogate_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="half a character"):
         use(write, tmp_path, path="a", content="x\ud83d")
     (tmp_path / "a").write_text("old")
@@ -143,7 +143,7 @@ def test_half_a_character_is_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [("oldText", "newText"), ("old_string", "new_string")])
-def test_a_piece_is_edited(tmp_path: Path, names: tuple[str, str]) -> None:
+def test_edit_replaces_text(tmp_path: Path, names: tuple[str, str]) -> None:
     (tmp_path / "a").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
     (tmp_path / "a").chmod(0o700)
     done = use(edit, tmp_path, path="a", **{names[0]: "one\ntwo", names[1]: "1\n2\n3"})
@@ -153,7 +153,7 @@ def test_a_piece_is_edited(tmp_path: Path, names: tuple[str, str]) -> None:
     assert "-\ufeffone\r\n" in done.details["diff"]
 
 
-def test_a_file_that_is_no_text_is_not_edited(tmp_path: Path) -> None:
+def test_edit_binary_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"caf\xe9 one")
     with pytest.raises(ToolError, match="not UTF-8"):
         use(edit, tmp_path, path="a", oldText="one", newText="two")
@@ -162,7 +162,7 @@ def test_a_file_that_is_no_text_is_not_edited(tmp_path: Path) -> None:
         use(edit, tmp_path, path="b", oldText="one", newText="two")
 
 
-def test_edits_side_by_side_lose_nothing(tmp_path: Path) -> None:
+def test_edit_concurrent_edits_lose_nothing(tmp_path: Path) -> None:
     """Two runs share a workspace: each edit is in the file, or was refused."""
     (tmp_path / "a").write_text("".join(f"<{n}>\n" for n in range(40)))
 

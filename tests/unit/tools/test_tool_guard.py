@@ -64,13 +64,13 @@ def open_fds() -> int:
     "path",
     ["a.txt", "./a.txt", "sub/../a.txt", "sub//k.txt", "sub/deep/../../a.txt", "{root}/a.txt"],
 )
-def test_paths_inside_are_read(world: Path, path: str, opener: Opener) -> None:
+def test_rooted_fs_reads_paths_inside(world: Path, path: str, opener: Opener) -> None:
     root = world / "ws"
     assert read(root, path.format(root=root), opener) in (b"inside", b"k")
 
 
 @by_descriptor
-def test_links_that_stay_inside_are_followed(world: Path) -> None:
+def test_rooted_fs_follows_links_inside(world: Path) -> None:
     root = world / "ws"
     assert read(root, "link_in/k.txt") == b"k"
     assert read(root, "link_file") == b"inside"
@@ -101,7 +101,7 @@ def test_links_that_stay_inside_are_followed(world: Path) -> None:
         "a.txt/b",
     ],
 )
-def test_paths_that_are_not_a_file_inside_are_refused(
+def test_rooted_fs_refuses_paths_that_are_not_files_inside(
     world: Path, path: str, opener: Opener
 ) -> None:
     root = world / "ws"
@@ -116,7 +116,9 @@ def test_paths_that_are_not_a_file_inside_are_refused(
     assert tree(world / "outside") == before
 
 
-def test_home_is_expanded_when_it_is_the_root(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rooted_fs_expands_home_when_root_is_home(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(world / "ws"))
     assert read(world / "ws", "~/a.txt") == b"inside"
     monkeypatch.setenv("HOME", str(world / "outside"))
@@ -124,7 +126,7 @@ def test_home_is_expanded_when_it_is_the_root(world: Path, monkeypatch: pytest.M
         read(world / "ws", "~/secret")
 
 
-def test_a_root_that_is_a_link_is_known_by_both_its_names(world: Path) -> None:
+def test_rooted_fs_linked_root_is_known_by_both_names(world: Path) -> None:
     alias = world / "alias"
     alias.symlink_to(world / "ws")
     assert read(alias, f"{alias}/a.txt") == b"inside"
@@ -132,7 +134,7 @@ def test_a_root_that_is_a_link_is_known_by_both_its_names(world: Path) -> None:
 
 
 @pytest.mark.parametrize("opener", KINDS)
-def test_special_files_and_second_names_are_refused(world: Path, opener: Opener) -> None:
+def test_rooted_fs_refuses_special_files_and_hard_links(world: Path, opener: Opener) -> None:
     root = world / "ws"
     os.mkfifo(root / "fifo")
     os.link(world / "outside" / "secret", root / "hard")
@@ -145,7 +147,7 @@ def test_special_files_and_second_names_are_refused(world: Path, opener: Opener)
 
 
 @pytest.mark.parametrize("opener", KINDS)
-def test_a_write_makes_folders_and_keeps_the_mode(world: Path, opener: Opener) -> None:
+def test_rooted_fs_write_creates_directories_and_keeps_mode(world: Path, opener: Opener) -> None:
     root, beneath = world / "ws", Beneath(world / "ws", opener)
     assert beneath.write_atomic("new/er/file.sh", b"1").created
     (root / "new/er/file.sh").chmod(0o750)
@@ -156,7 +158,7 @@ def test_a_write_makes_folders_and_keeps_the_mode(world: Path, opener: Opener) -
     assert [path.name for path in (root / "new/er").iterdir()] == ["file.sh"]
 
 
-def test_a_new_file_obeys_the_umask(world: Path) -> None:
+def test_rooted_fs_new_file_obeys_umask(world: Path) -> None:
     before = os.umask(0o027)
     try:
         Beneath(world / "ws").write_atomic("fresh", b"1")
@@ -165,14 +167,14 @@ def test_a_new_file_obeys_the_umask(world: Path) -> None:
     assert stat.S_IMODE((world / "ws" / "fresh").stat().st_mode) == 0o640
 
 
-def test_a_read_only_file_is_not_replaced(world: Path) -> None:
+def test_rooted_fs_read_only_file_is_not_replaced(world: Path) -> None:
     (world / "ws" / "a.txt").chmod(0o444)
     with pytest.raises(ToolError, match="read-only"):
         Beneath(world / "ws").write_atomic("a.txt", b"x")
 
 
 @by_descriptor
-def test_a_write_through_a_link_inside_changes_its_target_and_keeps_the_link(world: Path) -> None:
+def test_rooted_fs_write_through_inner_link_changes_target(world: Path) -> None:
     done = Beneath(world / "ws").write_atomic("link_file", b"new")
     assert done.path == "a.txt"
     assert (world / "ws" / "link_file").is_symlink()
@@ -180,7 +182,7 @@ def test_a_write_through_a_link_inside_changes_its_target_and_keeps_the_link(wor
 
 
 @pytest.mark.parametrize("opener", KINDS)
-def test_a_dangling_link_to_the_outside_is_not_written_through(world: Path, opener: Opener) -> None:
+def test_rooted_fs_dangling_outer_link_is_not_written_through(world: Path, opener: Opener) -> None:
     (world / "ws" / "dangling").symlink_to(world / "outside" / "new")
     (world / "ws" / "hanging").symlink_to("../outside/new")
     for path in ("dangling", "hanging"):
@@ -189,7 +191,7 @@ def test_a_dangling_link_to_the_outside_is_not_written_through(world: Path, open
     assert not (world / "outside" / "new").exists()
 
 
-def test_a_file_changed_since_it_was_seen_is_not_overwritten(world: Path) -> None:
+def test_rooted_fs_file_changed_since_read_is_not_overwritten(world: Path) -> None:
     beneath = Beneath(world / "ws")
     with beneath.open_read("a.txt") as opened:
         seen = opened.stat
@@ -200,7 +202,7 @@ def test_a_file_changed_since_it_was_seen_is_not_overwritten(world: Path) -> Non
     assert not list((world / "ws").glob(".*.tmp"))
 
 
-def test_a_new_file_does_not_replace_one_that_somebody_made_meanwhile(world: Path) -> None:
+def test_rooted_fs_new_file_does_not_replace_concurrent_one(world: Path) -> None:
     beneath = Beneath(world / "ws")
     beneath.write_atomic("new.txt", b"theirs", new=True)
     with pytest.raises(Changed):
@@ -209,7 +211,7 @@ def test_a_new_file_does_not_replace_one_that_somebody_made_meanwhile(world: Pat
     assert not list((world / "ws").glob(".*.tmp"))
 
 
-def test_a_full_disk_is_said_and_leaves_nothing_behind(
+def test_rooted_fs_full_disk_raises_and_leaves_nothing(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_fd: int) -> None:
@@ -224,13 +226,15 @@ def test_a_full_disk_is_said_and_leaves_nothing_behind(
 
 @pytest.mark.parametrize("opener", KINDS)
 @pytest.mark.parametrize("name", [".git", ".GIT", ".gi\u200ct", "sub/.git"])
-def test_nothing_is_written_in_a_git_folder(world: Path, name: str, opener: Opener) -> None:
+def test_rooted_fs_write_in_git_directory_is_refused(
+    world: Path, name: str, opener: Opener
+) -> None:
     with pytest.raises(ToolDenied):
         Beneath(world / "ws", opener).write_atomic(f"{name}/hooks/post-commit", b"#!/bin/sh")
 
 
 @by_descriptor
-def test_a_link_does_not_hide_a_protected_folder(world: Path) -> None:
+def test_rooted_fs_link_does_not_hide_protected_directory(world: Path) -> None:
     root = world / "ws"
     (root / ".git" / "hooks").mkdir(parents=True)
     (root / ".openclaw").mkdir()
@@ -244,7 +248,7 @@ def test_a_link_does_not_hide_a_protected_folder(world: Path) -> None:
 
 
 @pytest.mark.parametrize("opener", KINDS)
-def test_the_gateways_state_is_neither_read_nor_walked(world: Path, opener: Opener) -> None:
+def test_rooted_fs_gateway_state_is_neither_read_nor_walked(world: Path, opener: Opener) -> None:
     root = world / "ws"
     (root / ".openclaw").mkdir()
     (root / ".openclaw" / "keys").write_text("k")
@@ -254,7 +258,7 @@ def test_the_gateways_state_is_neither_read_nor_walked(world: Path, opener: Open
 
 
 @pytest.mark.parametrize("opener", KINDS)
-def test_a_walk_goes_in_order_and_through_no_link(world: Path, opener: Opener) -> None:
+def test_rooted_fs_walk_is_ordered_and_follows_no_link(world: Path, opener: Opener) -> None:
     beneath = Beneath(world / "ws", opener)
     met = [(found.path, found.kind) for found in beneath.walk(".", skip={"deep"})]
     assert met == [
@@ -273,19 +277,19 @@ def test_a_walk_goes_in_order_and_through_no_link(world: Path, opener: Opener) -
     assert len(list(beneath.walk(".", max_entries=3))) == 3
 
 
-def test_a_listing_says_how_much_it_left_out(world: Path) -> None:
+def test_rooted_fs_listing_counts_omitted_entries(world: Path) -> None:
     listing = Beneath(world / "ws").listdir("sub", 2)
     assert [entry.name for entry in listing.entries] == ["deep", "k.txt"]
     assert listing.left_out == 1
 
 
-def test_a_missing_workspace_is_said_with_a_fix(tmp_path: Path) -> None:
+def test_rooted_fs_missing_root_raises_with_fix(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="homarus setup"):
         read(tmp_path / "nowhere", "x")
 
 
 @by_descriptor
-def test_no_descriptor_is_left_open(world: Path) -> None:
+def test_rooted_fs_leaves_no_descriptor_open(world: Path) -> None:
     beneath = Beneath(world / "ws")
     for _ in range(3):  # the first round may open what the interpreter keeps
         before = open_fds()
@@ -329,7 +333,7 @@ def opener(request: pytest.FixtureRequest) -> Opener:
 @given(path=hostile_paths())
 @example(path="sub/link_up/outside/secret")
 @example(path="{outside}/secret")
-def test_no_path_whatever_reaches_the_canary(world: Path, opener: Opener, path: str) -> None:
+def test_rooted_fs_no_path_reaches_file_outside(world: Path, opener: Opener, path: str) -> None:
     root, outside = world / "ws", world / "outside"
     for name, where in (("{root}", root), ("{outside}", outside), ("{world}", world)):
         path = path.replace(name, str(where))
@@ -387,7 +391,7 @@ def swapped(world: Path) -> Iterator[Path]:
 
 
 @by_descriptor
-def test_a_folder_swapped_for_a_link_leaks_nothing_to_a_reader(swapped: Path) -> None:
+def test_rooted_fs_directory_swapped_for_link_leaks_no_read(swapped: Path) -> None:
     good = refused = 0
     for _ in range(5000):
         try:
@@ -399,7 +403,7 @@ def test_a_folder_swapped_for_a_link_leaks_nothing_to_a_reader(swapped: Path) ->
 
 
 @by_descriptor
-def test_a_folder_swapped_for_a_link_takes_no_write_outside(swapped: Path) -> None:
+def test_rooted_fs_directory_swapped_for_link_takes_no_write(swapped: Path) -> None:
     beneath = Beneath(swapped)
     outside = swapped.parent / "outside"
     good = refused = 0

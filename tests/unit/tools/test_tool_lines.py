@@ -20,7 +20,7 @@ pieces = st.sampled_from([b"\n", b"a", b"bc", b"\r\n", b"d" * 7])
     max_lines=st.integers(1, 12),
     max_bytes=st.integers(1, 40),
 )
-def test_a_window_is_the_slice_of_lines_that_fits(
+def test_read_window_is_slice_of_lines_that_fits(
     data: bytes, offset: int, max_lines: int, max_bytes: int
 ) -> None:
     lines = io.BytesIO(data).readlines()
@@ -41,7 +41,7 @@ def test_a_window_is_the_slice_of_lines_that_fits(
     assert got.more == len(rest) - got.lines and got.counted
 
 
-def test_a_huge_file_takes_little_memory(tmp_path: Path) -> None:
+def test_read_window_huge_file_uses_bounded_memory(tmp_path: Path) -> None:
     path = tmp_path / "big"
     with path.open("wb") as file:
         for _ in range(64):

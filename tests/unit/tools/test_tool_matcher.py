@@ -28,7 +28,7 @@ def children() -> set[str]:
     ("pattern", "expected"),
     [("b", [2, 4]), ("^b$", [2]), ("B", []), ("b+", [2, 4]), ("[", None), (r"é", [3])],
 )
-def test_lines_are_found(pattern: str, expected: list[int] | None) -> None:
+def test_matcher_finds_lines(pattern: str, expected: list[int] | None) -> None:
     text = "a\nb\r\né\nabb\n"
     if expected is None:
         with pytest.raises(ToolError, match="not a regular expression"):
@@ -40,14 +40,14 @@ def test_lines_are_found(pattern: str, expected: list[int] | None) -> None:
     found.close()
 
 
-def test_case_is_ignored_on_request() -> None:
+def test_matcher_ignores_case_on_request() -> None:
     for pattern in ("straSSE", "straSSE.?"):
         found = matcher(pattern, ignore_case=True)
         assert found.lines("x\nStrasse\n", 10) == [2]
         found.close()
 
 
-def test_plain_text_needs_no_child() -> None:
+def test_matcher_plain_text_starts_no_child() -> None:
     assert isinstance(matcher("plain text"), Literal)
     assert isinstance(matcher("(a+)+$", literal=True), Literal)
     assert matcher("(a+)+$", literal=True).lines("x\n(a+)+$", 5) == [2]
@@ -55,7 +55,7 @@ def test_plain_text_needs_no_child() -> None:
 
 @settings(max_examples=30)
 @given(st.lists(st.text(st.sampled_from("ab\u2028\x85"), max_size=4), max_size=6))
-def test_plain_and_regular_agree(lines: list[str]) -> None:
+def test_matcher_plain_and_regex_agree(lines: list[str]) -> None:
     text = "\n".join(lines)
     plain, regular = matcher("ab"), matcher("(ab)")
     try:
@@ -65,7 +65,7 @@ def test_plain_and_regular_agree(lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize("pattern", EVIL)
-def test_a_pattern_that_explodes_is_given_up(pattern: str) -> None:
+def test_matcher_exponential_pattern_times_out(pattern: str) -> None:
     stop = threading.Event()
     found = Regex(pattern, ignore_case=False, stop=stop, per_text_s=0.2)
     began = time.monotonic()
@@ -77,7 +77,7 @@ def test_a_pattern_that_explodes_is_given_up(pattern: str) -> None:
     found.close()
 
 
-def test_a_search_nobody_waits_for_is_stopped() -> None:
+def test_matcher_stopped_search_ends() -> None:
     stop = threading.Event()
     found = Regex("(a+)+$", ignore_case=False, stop=stop, per_text_s=60)
     threading.Timer(0.1, stop.set).start()
@@ -88,14 +88,14 @@ def test_a_search_nobody_waits_for_is_stopped() -> None:
     found.close()
 
 
-def test_a_regular_expression_that_breaks_the_parser_is_told() -> None:
+def test_matcher_regex_breaking_parser_raises() -> None:
     for pattern in ("(" * 900, "a{99999999999999999999}", "(?P<x", "*"):
         with pytest.raises(ToolError, match="not a regular expression"):
             matcher(pattern)
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
-def test_closing_leaves_no_process() -> None:
+def test_matcher_close_leaves_no_process() -> None:
     before = children()
     found = matcher("a+")
     assert children() - before

@@ -104,7 +104,7 @@ def told(result: Result) -> str:
     return "".join(part.text for part in result.content if isinstance(part, Text))
 
 
-def test_without_a_target_it_writes_to_this_chat() -> None:
+def test_message_without_target_goes_to_current_chat() -> None:
     mail = FakeMail()
     result = call(mail, {"message": "hi"})
     (_, to, text, extras, key) = mail.seen[0]
@@ -116,7 +116,7 @@ def test_without_a_target_it_writes_to_this_chat() -> None:
     }  # fmt: skip
 
 
-def test_everything_that_goes_with_a_message_goes_with_it() -> None:
+def test_message_carries_all_extras() -> None:
     mail = FakeMail()
     call(
         mail,
@@ -138,7 +138,7 @@ def test_everything_that_goes_with_a_message_goes_with_it() -> None:
     )
 
 
-def test_a_reply_answers_the_message_at_hand_unless_it_names_another() -> None:
+def test_message_reply_defaults_to_current_message() -> None:
     mail = FakeMail(BOB)
     call(mail, {"action": "reply", "message": "hi"})
     call(mail, {"action": "reply", "message": "hi", "messageId": "m5"})
@@ -148,7 +148,7 @@ def test_a_reply_answers_the_message_at_hand_unless_it_names_another() -> None:
         call(mail, {"action": "reply", "message": "hi", "target": "telegram/7"})
 
 
-def test_a_reply_in_a_thread_needs_a_thread() -> None:
+def test_message_thread_reply_without_thread_is_refused() -> None:
     mail = FakeMail()
     with pytest.raises(ToolError, match="threadId"):
         call(mail, {"action": "thread-reply", "message": "hi"})
@@ -156,7 +156,7 @@ def test_a_reply_in_a_thread_needs_a_thread() -> None:
     assert mail.seen[0][1].thread == "5"
 
 
-def test_messages_are_reacted_to_changed_and_deleted() -> None:
+def test_message_react_edit_and_delete_reach_channel() -> None:
     mail = FakeMail()
     assert told(call(mail, {"action": "react", "emoji": "👍"})).startswith("Reacted to message m1")
     call(mail, {"action": "react", "remove": True, "messageId": "m3"})
@@ -184,19 +184,19 @@ def test_messages_are_reacted_to_changed_and_deleted() -> None:
         {"message": "x", "unknown": 1},
     ],
 )
-def test_what_makes_no_sense_is_said_and_nothing_is_sent(args: Mapping[str, Any]) -> None:
+def test_message_invalid_request_is_refused_and_nothing_sent(args: Mapping[str, Any]) -> None:
     mail = FakeMail()
     with pytest.raises(ToolError):
         call(mail, args)
     assert mail.seen == []
 
 
-def test_where_no_chat_can_be_reached_it_says_so() -> None:
+def test_message_without_reachable_chat_raises() -> None:
     with pytest.raises(ToolError, match="no chat service"):
         call(None, {"message": "hi"})
 
 
-def test_elsewhere_on_the_same_service_it_says_where_the_words_are_from() -> None:
+def test_message_to_other_chat_names_its_origin() -> None:
     mail = FakeMail(BOB)
     call(mail, {"message": "hi", "target": "telegram/7"})
     assert mail.seen[0][1:3] == (BOB, "[from telegram] hi")
@@ -222,7 +222,7 @@ def test_elsewhere_on_the_same_service_it_says_where_the_words_are_from() -> Non
     ],
 )
 @pytest.mark.parametrize("action", ["send", "react", "delete"])
-def test_the_rules_say_whether_it_may_write_elsewhere(
+def test_message_to_other_chat_follows_config_rules(
     target: str, rules: Mapping[str, Any], allowed: bool, action: str
 ) -> None:
     mail = FakeMail(BOB, ROOM)
@@ -236,14 +236,14 @@ def test_the_rules_say_whether_it_may_write_elsewhere(
 
 
 @pytest.mark.parametrize("here", [None, Address("webchat", "agent:main:main")])
-def test_who_speaks_from_no_chat_may_write_to_any_that_is_known(here: Address | None) -> None:
+def test_message_from_no_chat_reaches_any_known_chat(here: Address | None) -> None:
     mail = FakeMail(ROOM)
     call(mail, {"message": "hi", "target": "matrix/!r:x"}, here=here)
     assert mail.seen[0][1:3] == (ROOM, "hi")
 
 
 @pytest.mark.parametrize("here", [HERE, None])
-def test_somebody_new_is_written_to_only_after_a_person_said_yes(here: Address | None) -> None:
+def test_message_to_unknown_chat_needs_approval(here: Address | None) -> None:
     mail, nobody, owner = FakeMail(), Person(), Person(says=True)
     args = {"message": "hi\u202e", "target": "telegram/7"}
     with pytest.raises(ToolDenied, match="new to you"):
@@ -255,7 +255,7 @@ def test_somebody_new_is_written_to_only_after_a_person_said_yes(here: Address |
     assert "telegram:7" in asked.detail and "\\u{202e}" in asked.detail
 
 
-def test_a_thread_of_this_chat_is_not_elsewhere() -> None:
+def test_message_to_thread_of_current_chat_is_not_other_chat() -> None:
     mail = FakeMail()
     call(mail, {"message": "hi", "threadId": "5"})
     assert mail.seen[0][2] == "hi"
@@ -269,14 +269,14 @@ def test_a_thread_of_this_chat_is_not_elsewhere() -> None:
         (Posted("unknown", why="no answer"), "not confirmed: no answer. Do not send it again"),
     ],
 )
-def test_it_says_what_became_of_the_message(posted: Posted, says: str) -> None:
+def test_message_reports_send_result(posted: Posted, says: str) -> None:
     mail = FakeMail()
     mail.posted = posted
     assert says in told(call(mail, {"message": "hi"}))
 
 
 @pytest.mark.parametrize("trouble", [Posted("failed", why="blocked"), ChannelError("down")])
-def test_what_was_not_sent_is_an_error(trouble: Posted | Exception) -> None:
+def test_message_unsent_is_error(trouble: Posted | Exception) -> None:
     mail = FakeMail()
     mail.posted = trouble
     with pytest.raises((ToolError, ChannelError)):
@@ -290,7 +290,7 @@ def key(args: Mapping[str, Any], call_id: str = "c1") -> str:
 
 
 @given(st.text(min_size=1).filter(str.strip), st.text(max_size=10))
-def test_a_call_that_is_run_again_sends_the_same_message(text: str, call_id: str) -> None:
+def test_message_repeated_call_uses_same_key(text: str, call_id: str) -> None:
     args = {"message": text}
     assert key(args, call_id) == key(args, call_id) != key(args, call_id + "x")
     assert key(args, call_id) != key({"message": text + "."}, call_id)
@@ -299,6 +299,6 @@ def test_a_call_that_is_run_again_sends_the_same_message(text: str, call_id: str
     assert key(replies[0], call_id) != key(replies[1], call_id)
 
 
-def test_it_may_be_run_again_and_runs_alone() -> None:
+def test_message_tool_is_idempotent_and_serial() -> None:
     tool = message_tool()
     assert tool.idempotent and tool.serial and tool.group == "messaging"

@@ -35,7 +35,7 @@ def parts(path: str, home: Path = HOME) -> tuple[str, ...]:
         ("👩\u200d🚀.txt", ("👩\u200d🚀.txt",)),
     ],
 )
-def test_a_path_is_its_components(path: str, expected: tuple[str, ...]) -> None:
+def test_split_path_returns_components(path: str, expected: tuple[str, ...]) -> None:
     assert parts(path) == expected
 
 
@@ -58,7 +58,7 @@ def test_a_path_is_its_components(path: str, expected: tuple[str, ...]) -> None:
         ("x/" * (MAX_DEPTH + 1), "folders deep"),
     ],
 )
-def test_what_is_no_path_is_said_to_be_none(path: str, said: str) -> None:
+def test_split_path_invalid_text_is_refused(path: str, said: str) -> None:
     with pytest.raises(ToolError) as wrong:
         parts(path)
     assert said in str(wrong.value)
@@ -67,7 +67,7 @@ def test_what_is_no_path_is_said_to_be_none(path: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/home/me/ws-evil/x", "/etc/passwd", "~", "~/x", "~root/x"])
-def test_what_is_outside_is_denied(path: str) -> None:
+def test_split_path_outside_root_is_denied(path: str) -> None:
     with pytest.raises(ToolDenied, match="outside the workspace"):
         parts(path)
 
@@ -79,29 +79,29 @@ def test_what_is_outside_is_denied(path: str) -> None:
         *("CON", "con.txt", "lpt1", "a:b", "trailing.", "trailing "),
     ],
 )
-def test_names_that_are_not_written(name: str) -> None:
+def test_check_name_unwritable_names_are_refused(name: str) -> None:
     with pytest.raises(ToolError):
         check_name(name, writing=True)
 
 
 @pytest.mark.parametrize("name", [".openclaw", ".OpenClaw", ".clawdbot", ".moltbot"])
-def test_names_that_are_not_even_read(name: str) -> None:
+def test_check_name_unreadable_names_are_refused(name: str) -> None:
     with pytest.raises(ToolDenied):
         check_name(name, writing=False)
 
 
 @pytest.mark.parametrize("name", ["a:b", "aux.c", ".git", "..hidden", "-rf", "with space"])
-def test_names_that_are_read(name: str) -> None:
+def test_check_name_readable_names_are_accepted(name: str) -> None:
     check_name(name, writing=False)
 
 
 @pytest.mark.parametrize("name", [".gitignore", ".github", "..hidden", "-rf", "con2", "console"])
-def test_names_that_are_written(name: str) -> None:
+def test_check_name_writable_names_are_accepted(name: str) -> None:
     check_name(name, writing=True)
 
 
 @given(st.text())
-def test_components_hold_no_slash_and_no_dot(path: str) -> None:
+def test_split_path_components_have_no_slash_or_dot(path: str) -> None:
     try:
         found = parts(path)
     except ToolError as exc:

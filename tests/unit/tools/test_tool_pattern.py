@@ -28,20 +28,20 @@ from homarus.tools.pattern import compile_glob, expand
         ("{a", ["{a"], ["a"]),
     ],
 )
-def test_a_glob_matches(pattern: str, yes: list[str], no: list[str]) -> None:
+def test_glob_matches_as_expected(pattern: str, yes: list[str], no: list[str]) -> None:
     wanted = compile_glob(pattern)
     assert [path for path in yes if not wanted(path)] == []
     assert [path for path in no if wanted(path)] == []
 
 
 @given(st.lists(st.lists(st.sampled_from("abc*"), min_size=2, max_size=3), max_size=4))
-def test_braces_are_every_combination_once_in_order(groups: list[list[str]]) -> None:
+def test_expand_braces_gives_every_combination_once_in_order(groups: list[list[str]]) -> None:
     pattern = "-".join("{" + ",".join(group) + "}" for group in groups)
     assert list(expand(pattern)) == ["-".join(choice) for choice in product(*groups)]
 
 
 @given(st.text("{},ab/*[]!-?.\\", max_size=20), st.text("ab/.", max_size=10))
-def test_any_pattern_is_a_pattern(pattern: str, path: str) -> None:
+def test_glob_any_pattern_compiles(pattern: str, path: str) -> None:
     if pattern and len(list(islice(expand(pattern), 65))) <= 64:
         compile_glob(pattern)(path)
     else:
@@ -53,7 +53,7 @@ def test_any_pattern_is_a_pattern(pattern: str, path: str) -> None:
     "pattern",
     ["*a" * 200 + "b", "**/" * 150 + "x", "{" * 400, "{a,b}" * 90, "{a," * 150 + "}" * 50],
 )
-def test_a_hostile_pattern_is_quick(pattern: str) -> None:
+def test_glob_malicious_pattern_is_fast(pattern: str) -> None:
     began = time.process_time()
     try:
         wanted = compile_glob(pattern)

@@ -24,13 +24,13 @@ def make(name: str, *aliases: str) -> Tool:
     return run
 
 
-def test_every_tool_of_a_module_is_in_and_sorted() -> None:
+def test_registry_has_every_tool_of_module_sorted() -> None:
     names = [spec.name for spec in BUILTIN.specs()]
     assert names == ["edit", "exec", "find", "grep", "ls", "read", "write"]
     assert len(BUILTIN) == 7
 
 
-def test_the_order_of_modules_does_not_matter() -> None:
+def test_registry_is_independent_of_module_order() -> None:
     other = Registry.from_modules(files, search, exec_module)
     told = [json.dumps([spec.name, spec.parameters]) for spec in other.specs()]
     assert told == [json.dumps([spec.name, spec.parameters]) for spec in BUILTIN.specs()]
@@ -48,12 +48,12 @@ def test_the_order_of_modules_does_not_matter() -> None:
         ("file-read", "read"),
     ],
 )
-def test_a_name_is_found_as_models_write_it(written: str, meant: str) -> None:
+def test_registry_get_ignores_case_and_blanks(written: str, meant: str) -> None:
     assert BUILTIN.get(written).name == meant
     assert written in BUILTIN
 
 
-def test_an_unknown_name_is_told_the_nearest() -> None:
+def test_registry_get_unknown_name_suggests_closest() -> None:
     with pytest.raises(ToolError, match="did you mean read"):
         BUILTIN.get("raed")
     with pytest.raises(ToolError, match="tools: edit, exec, find"):
@@ -61,35 +61,35 @@ def test_an_unknown_name_is_told_the_nearest() -> None:
     assert "teleport" not in BUILTIN
 
 
-def test_a_tools_own_name_beats_an_alias() -> None:
+def test_registry_tool_name_beats_alias() -> None:
     first, second = make("a", "b"), make("b")
     assert Registry([first, second]).get("b") is second
 
 
-def test_two_tools_of_one_name_are_refused() -> None:
+def test_registry_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(UserError, match="two tools are named 'a'"):
         Registry([make("a"), make("a")])
 
 
-def test_one_tool_in_two_modules_is_one_tool() -> None:
+def test_registry_same_tool_in_two_modules_is_one() -> None:
     shared = make("a")
     one, two = ModuleType("one"), ModuleType("two")
     vars(one)["x"] = vars(two)["y"] = shared
     assert len(Registry.from_modules(one, two)) == 1
 
 
-def test_left_out_tools_are_unknown_by_every_name() -> None:
+def test_registry_filtered_tools_are_unknown_by_every_name() -> None:
     fewer = BUILTIN.where(lambda each: each.group != "runtime")
     assert "exec" not in fewer
     assert "bash" not in fewer
 
 
-def test_writers_run_alone_also_under_an_alias() -> None:
+def test_registry_writers_run_alone_also_by_alias() -> None:
     alone = {name: BUILTIN.alone(ToolCall("1", name, {})) for name in ("write", "bash", "read")}
     assert alone == {"write": True, "bash": True, "read": False}
     assert not BUILTIN.alone(ToolCall("1", "nothing", {}))
 
 
-def test_readers_are_idempotent_and_writers_are_not() -> None:
+def test_registry_readers_are_idempotent_and_writers_not() -> None:
     assert {each.name for each in BUILTIN if each.idempotent} == {"read", "ls", "find", "grep"}
     assert {each.name for each in BUILTIN if each.serial} == {"write", "edit", "exec"}

@@ -39,7 +39,7 @@ def use(made: Tool, root: Path, **args: Any) -> str:
     return result
 
 
-def test_a_folder_is_listed_with_what_things_are(root: Path) -> None:
+def test_ls_lists_directory_with_kinds(root: Path) -> None:
     os.mkfifo(root / "pipe")
     assert use(ls, root).split("\n") == [
         ".git/", ".hidden", "blob", "link@", "node_modules/", "notes.md", "pipe=", "src/",
@@ -55,14 +55,14 @@ def test_a_folder_is_listed_with_what_things_are(root: Path) -> None:
         use(ls, root, path="link")
 
 
-def test_hidden_characters_in_names_are_shown(root: Path) -> None:
+def test_ls_shows_hidden_characters_in_names(root: Path) -> None:
     (root / "src" / "a\nb\u202e").touch()
     assert r"a\u{a}b\u{202e}" in use(ls, root, path="src") or "\n" in use(ls, root, path="src")
     assert "\u202e" not in use(ls, root, path="src")
     assert "\u202e" not in use(find, root, pattern="a*")
 
 
-def test_files_are_found_by_name(root: Path) -> None:
+def test_find_matches_file_names(root: Path) -> None:
     assert use(find, root, pattern="*.py") == "src/deep/util.py\nsrc/main.py"
     assert use(find, root, pattern="*.py", path="src/deep") == "src/deep/util.py"
     assert use(find, root, pattern="deep/*", path="src") == "src/deep/util.py"
@@ -72,7 +72,7 @@ def test_files_are_found_by_name(root: Path) -> None:
     assert "secret" not in use(find, root, pattern="*")
 
 
-def test_contents_are_found(root: Path) -> None:
+def test_grep_matches_contents(root: Path) -> None:
     assert use(grep, root, pattern="alpha").split("\n") == [
         ".hidden:1: alpha", "notes.md:1: alpha", "src/main.py:2: print('alpha')",
     ]  # fmt: skip
@@ -83,20 +83,20 @@ def test_contents_are_found(root: Path) -> None:
     assert use(grep, root, pattern="nowhere") == "no matches"
 
 
-def test_matches_come_with_their_surroundings(root: Path) -> None:
+def test_grep_context_lines_surround_matches(root: Path) -> None:
     (root / "n").write_text("".join(f"{n}\n" for n in range(1, 21)))
     assert use(grep, root, pattern="^(2|4|15)$", path="n", context=1) == (
         "n-1- 1\nn:2: 2\nn-3- 3\nn:4: 4\nn-5- 5\n--\nn-14- 14\nn:15: 15\nn-16- 16"
     )
 
 
-def test_a_search_stops_at_its_limit_and_says_so(root: Path) -> None:
+def test_search_stops_at_limit_and_says_so(root: Path) -> None:
     (root / "n").write_text("hit\n" * 300)
     told = use(grep, root, pattern="hit", path="n", limit=5)
     assert told.count("n:") == 5 and "more may match" in told
 
 
-def test_long_lines_big_files_and_foreign_links_are_kept_short(root: Path) -> None:
+def test_search_bounds_long_lines_big_files_and_outer_links(root: Path) -> None:
     (root / "wide").write_text("hit " + "x" * 10_000)
     (root / "big").write_bytes(b"hit\n" + b"x" * 5_000_001)
     os.link(root.parent / "secret", root / "hard")
@@ -107,7 +107,7 @@ def test_long_lines_big_files_and_foreign_links_are_kept_short(root: Path) -> No
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "^(a|a)*$"])
-def test_a_pattern_that_explodes_ends_and_the_loop_goes_on(root: Path, pattern: str) -> None:
+def test_grep_exponential_pattern_ends_without_blocking_loop(root: Path, pattern: str) -> None:
     (root / "zz").write_text("a" * 60 + "!\n")
 
     lags_s: list[float] = []
@@ -128,14 +128,14 @@ def test_a_pattern_that_explodes_ends_and_the_loop_goes_on(root: Path, pattern: 
     assert max(lags_s) < 1, "the search must not hold up the event loop"
 
 
-def test_what_was_found_before_a_slow_file_is_not_lost(root: Path) -> None:
+def test_grep_keeps_matches_found_before_slow_file(root: Path) -> None:
     (root / "a").write_text("aaa\n")
     (root / "zz").write_text("a" * 60 + "!\n")
     told = use(grep, root, pattern="(a+)+$")
     assert "a:1: aaa" in told and "[stopped at zz: the pattern takes too long" in told
 
 
-def test_a_cancelled_search_ends_its_thread(root: Path) -> None:
+def test_search_cancelled_ends_its_thread(root: Path) -> None:
     (root / "zz").write_text("a" * 60 + "!\n")
     before = threading.active_count()
 
@@ -152,7 +152,7 @@ def test_a_cancelled_search_ends_its_thread(root: Path) -> None:
     assert time.monotonic() - began < 1.9, "given up at once, not at its deadline"
 
 
-def test_a_bad_pattern_is_told(root: Path) -> None:
+def test_grep_invalid_pattern_raises(root: Path) -> None:
     with pytest.raises(ToolError, match="not a regular expression"):
         use(grep, root, pattern="[")
     with pytest.raises(ToolError, match="1 to 500 characters"):

@@ -1,12 +1,13 @@
-"""`/model` and `/models`: which model answers, which there are, and how another is chosen."""
+"""The commands `/model` and `/models`: show, list and choose the model of a session."""
 
 from collections.abc import Sequence
 
-from homarus.agent.commands.orders import Order, Reply
+from homarus.agent.commands.context import AgentCommandContext
 from homarus.config.refs import aliases, resolve_model_ref
 from homarus.core.errors import UnknownName, UserError
 from homarus.core.message import Json
 from homarus.core.text import nearest, one_line
+from homarus.plugins.commands import CommandReply, command
 from homarus.providers.catalog import Model, known_models
 from homarus.providers.connect import provider_names
 from homarus.sessions.session import Session
@@ -15,74 +16,82 @@ MAX_LISTED = 60
 _BACK = frozenset({"default", "reset", "clear"})
 
 
-async def model(order: Order) -> Reply:
+@command("model")
+async def model(context: AgentCommandContext) -> CommandReply:
     """`/model [name[@profile] | number | list | status | default]`."""
-    word = order.word
+    word = context.single_arg
     if word in {"", "status"}:
-        return Reply(await _status(order))
+        return CommandReply(await _status(context))
     if word == "list":
-        return Reply(await _list(order))
+        return CommandReply(await _list(context))
     if word in _BACK:
-        usual = await order.usual_model()
-        return Reply(f"Model: {usual.ref if usual else 'none'} (the usual one).", _cleared())
-    name, _, profile = order.args.strip().partition("@")
-    chosen = await find(order, name)
-    return Reply(*await choose(order, chosen, profile))
+        default = await context.default_model()
+        return CommandReply(
+            f"Model: {default.ref if default else 'none'} (the usual one).", _cleared()
+        )
+    name, _, profile = context.args.strip().partition("@")
+    chosen = await find_model(context, name)
+    return CommandReply(*await choose_model(context, chosen, profile))
 
 
-async def models(order: Order) -> Reply:
-    """`/models [provider]`: what there is."""
-    config = order.config
+@command("models")
+async def models(context: AgentCommandContext) -> CommandReply:
+    """`/models [provider]`: list the models."""
+    config = context.config
     names = provider_names(config)
-    word = order.word.split(" ", 1)[0]
+    word = context.single_arg.split(" ", 1)[0]
     if word in {"", "list"}:
-        counted = [(name, len(_allowed(order, known_models(config, name)))) for name in names]
+        counted = [(name, len(_allowed(context, known_models(config, name)))) for name in names]
         lines = [f"- {name}: {count}" for name, count in counted if count]
-        return Reply("\n".join(["Models by provider; /models NAME lists them.", *lines]))
+        return CommandReply("\n".join(["Models by provider; /models NAME lists them.", *lines]))
     if word not in names:
         raise UnknownName("provider", one_line(word, 40), nearest(word, names))
-    found = _allowed(order, known_models(config, word))
-    lines = [f"- {one.ref}{_about(one)}" for one in found[:MAX_LISTED]]
-    if len(found) > MAX_LISTED:
-        lines.append(f"… and {len(found) - MAX_LISTED} more: homarus models list")
-    return Reply("\n".join([f"{len(found)} models of {word}; /model NAME chooses one.", *lines]))
+    listed = _allowed(context, known_models(config, word))
+    lines = [f"- {one.ref}{_about(one)}" for one in listed[:MAX_LISTED]]
+    if len(listed) > MAX_LISTED:
+        lines.append(f"… and {len(listed) - MAX_LISTED} more: homarus models list")
+    return CommandReply(
+        "\n".join([f"{len(listed)} models of {word}; /model NAME chooses one.", *lines])
+    )
 
 
-async def find(order: Order, name: str) -> Model:
-    """The model a person names: by its number in the list, an alias, or a reference."""
+async def find_model(context: AgentCommandContext, name: str) -> Model:
+    """Return the model named by its number in the list, an alias, or a reference."""
     if name.isascii() and name.isdigit():
-        listed = {str(number): ref for number, ref in enumerate(await _choices(order), 1)}
+        listed = {str(number): ref for number, ref in enumerate(await _choices(context), 1)}
         if name not in listed:
             raise UserError(
                 f"there is no model {one_line(name, 20)} in the list", fix="/model list"
             )
         name = listed[name]
-    return order.program.models.check(name)
+    return context.models.check(name)
 
 
-def named(order: Order, word: str) -> Model | None:
-    """The model that a word of a sentence names beyond doubt: an alias, or `provider/model`."""
-    config = order.config
+def find_named_model(context: AgentCommandContext, word: str) -> Model | None:
+    """Return the model that a word surely names (an alias, or `provider/model`), or None."""
+    config = context.config
     if word.lower() not in aliases(config):
         ref = resolve_model_ref(word, config, "") if "/" in word else None
         if ref is None or ref.provider not in provider_names(config):
             return None
     try:
-        return order.program.models.check(word)
+        return context.models.check(word)
     except UserError:
         return None
 
 
-async def choose(order: Order, chosen: Model, profile: str = "") -> tuple[str, dict[str, Json]]:
-    """What is said and stored when this model is chosen; the usual one is no choice."""
-    usual = await order.usual_model()
+async def choose_model(
+    context: AgentCommandContext, chosen: Model, profile: str = ""
+) -> tuple[str, dict[str, Json]]:
+    """Return the reply and the entry's fields for a chosen model; the default clears them."""
+    default = await context.default_model()
     fields = _cleared()
-    if usual is None or usual.ref != chosen.ref:
+    if default is None or default.ref != chosen.ref:
         fields |= {"providerOverride": chosen.provider, "modelOverride": chosen.id}
     if not profile:
         return f"Model: {chosen.ref}.", fields
-    held = order.program.models.credentials(order.agent.id).entries(chosen.provider)
-    names = [entry.profile.id for entry in held]
+    stored = context.models.credentials(context.agent.id).entries(chosen.provider)
+    names = [entry.profile.id for entry in stored]
     if profile not in names:
         raise UnknownName("auth profile", one_line(profile, 60), nearest(profile, names))
     fields |= {"authProfileOverride": profile, "authProfileOverrideSource": "user"}
@@ -94,65 +103,65 @@ def _cleared() -> dict[str, Json]:
     return dict.fromkeys(names)
 
 
-async def _status(order: Order) -> str:
-    session, usual = await order.session(), await order.usual_model()
-    lines = [f"Model: {describe(session, usual)}"]
-    if session.model and usual:
-        lines.append(f"Usual: {usual.ref} (/model default goes back to it)")
-    if order.agent.fallbacks:
-        lines.append(f"When it fails: {', '.join(order.agent.fallbacks)}")
+async def _status(context: AgentCommandContext) -> str:
+    session, default = await context.session(), await context.default_model()
+    lines = [f"Model: {describe_model(session, default)}"]
+    if session.model and default:
+        lines.append(f"Usual: {default.ref} (/model default goes back to it)")
+    if context.agent.fallbacks:
+        lines.append(f"When it fails: {', '.join(context.agent.fallbacks)}")
     lines.append("/model NAME chooses another for this conversation; /model list shows some.")
     return "\n".join(lines)
 
 
-def describe(session: Session, usual: Model | None) -> str:
-    """What answers a session, and why."""
+def describe_model(session: Session, default: Model | None) -> str:
+    """Return the model of a session as text."""
     with_profile = f", with {session.profile}" if session.profile_locked else ""
     if session.model:
         return f"{session.model} (chosen for this session{with_profile})"
-    return usual.ref if usual else "none can be used"
+    return default.ref if default else "none can be used"
 
 
-async def _list(order: Order) -> str:
-    session, usual = await order.session(), await order.usual_model()
-    current = session.model or (usual.ref if usual else "")
+async def _list(context: AgentCommandContext) -> str:
+    session, default = await context.session(), await context.default_model()
+    current = session.model or (default.ref if default else "")
     lines = [
         f"{number}. {ref}{' ←' if ref == current else ''}"
-        for number, ref in enumerate(await _choices(order), 1)
+        for number, ref in enumerate(await _choices(context), 1)
     ]
     return "\n".join(["Models; /model NUMBER chooses one.", *lines])
 
 
-async def _choices(order: Order) -> list[str]:
-    """Those the configuration names; when it names but one, its provider's."""
-    config, agent, usual = order.config, order.agent, await order.usual_model()
-    session = await order.session()
+async def _choices(context: AgentCommandContext) -> list[str]:
+    """Return the configured models; when that is only one, those of its provider."""
+    config, agent, default = context.config, context.agent, await context.default_model()
+    session = await context.session()
     given = [*config.agents.defaults.models, agent.model, *agent.fallbacks, session.model]
-    found = [usual] if usual else []
+    found = [default] if default else []
     for name in filter(None, given):
         try:
-            found.append(order.program.models.check(name))
+            found.append(context.models.check(name))
         except UserError:
-            continue  # what cannot be chosen is not offered
+            continue  # only models that can be chosen are offered
     refs = dict.fromkeys(one.ref for one in found)
-    if len(refs) < 2 and usual:
-        beside = _allowed(order, known_models(config, usual.provider))
-        refs |= dict.fromkeys(one.ref for one in beside)
+    if len(refs) < 2 and default:
+        others = _allowed(context, known_models(config, default.provider))
+        refs |= dict.fromkeys(one.ref for one in others)
     return list(refs)[:MAX_LISTED]
 
 
-def _allowed(order: Order, found: Sequence[Model]) -> list[Model]:
-    kept = list[Model]()
+def _allowed(context: AgentCommandContext, found: Sequence[Model]) -> list[Model]:
+    allowed = list[Model]()
     for one in found:
         try:
-            order.program.models.check(one.ref)
+            context.models.check(one.ref)
         except UserError:
             continue
-        kept.append(one)
-    return kept
+        allowed.append(one)
+    return allowed
 
 
 def _about(one: Model) -> str:
     size = f"{one.window // 1000}k" if one.window >= 1000 else str(one.window)
-    sorts = [size, *(["thinks"] if one.reasoning else []), *(["sees"] if one.sees_images else [])]
-    return f" ({', '.join(sorts)})"
+    traits = [size, *(["thinks"] if one.reasoning else []), *(["sees"] if one.sees_images else [])]
+    return f" ({', '.join(traits)})"

@@ -7,6 +7,7 @@ from typing import Final, Literal
 from homarus.agent.prompt.facts import Citations
 from homarus.agent.prompt.injection import kind_of
 from homarus.config.schema import Config
+from homarus.core.channel_traits import FindTraits
 from homarus.core.keys import chat_type_in, is_subagent
 from homarus.core.message import Address, Inbound
 from homarus.core.value import dataclass
@@ -37,7 +38,13 @@ _NO_MEMORY: Final = Rules(deny=("memory_*",))
 
 
 def chat_of(
-    config: Config, address: Address, senders: Sequence[str] = (), *, group: bool, parent: str = ""
+    config: Config,
+    address: Address,
+    senders: Sequence[str] = (),
+    *,
+    find_traits: FindTraits,
+    group: bool,
+    parent: str = "",
 ) -> Chat:
     """Return the settings of a chat. `senders` are the senders of the messages, if known.
 
@@ -53,9 +60,9 @@ def chat_of(
     chat = Chat(reactions=level if level in ("minimal", "extensive") else "")
     if not group:
         return chat
-    room = find_room(settings, address, parent)
+    room = find_room(settings, address, find_traits, parent=parent)
     prompts = [(layer.system_prompt or "").strip() for layer in reversed(room.layers)]
-    rules = [tool_rules(room, address.channel, sender) for sender in senders or ("",)]
+    rules = [tool_rules(room, address.channel, sender, find_traits) for sender in senders or ("",)]
     return Chat(
         "\n\n".join(text for text in prompts if text),
         chat.reactions,
@@ -86,16 +93,22 @@ def with_memory(chat: Chat, config: Config, key: str, channel: str, *, group: bo
 
 
 def session_chat_context(
-    config: Config, session: Session, inbounds: Sequence[Inbound] = ()
+    config: Config,
+    session: Session,
+    inbounds: Sequence[Inbound] = (),
+    *,
+    find_traits: FindTraits,
 ) -> Chat:
     """Return the settings of the chat the messages came from, else of the session's last chat."""
     group = kind_of(session.key) == "group"
     if not inbounds or inbounds[0].address.channel not in config.channels:
         address = last_chat(session.record.data)
-        chat = chat_of(config, address, group=group)
+        chat = chat_of(config, address, find_traits=find_traits, group=group)
     else:
         group = group or any(one.occasion.kind != "direct" for one in inbounds)
         senders, parent = [one.sender for one in inbounds], inbounds[0].occasion.parent
         address = inbounds[0].address
-        chat = chat_of(config, address, senders, group=group, parent=parent)
+        chat = chat_of(
+            config, address, senders, find_traits=find_traits, group=group, parent=parent
+        )
     return with_memory(chat, config, session.key, address.channel, group=group)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from homarus.agent.prompt.files import MAX_BYTES, get_file, set_file
+from homarus.config.frontmatter import parse_frontmatter
 from homarus.config.resolve import AgentSettings
 from homarus.core.errors import ToolError, UserError
 from homarus.core.sniff import image_mime
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
-from homarus.skills.frontmatter import parse_frontmatter
 from homarus.tools.guard import Beneath
 
 FILE: Final = "IDENTITY.md"

@@ -1,13 +1,14 @@
 """The system prompt that a session's next run would use, without running it."""
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 from homarus.agent.agent import Agent
 from homarus.agent.prompt.assembly import Prompt
 from homarus.agent.prompt.chat import session_chat_context
 from homarus.agent.prompt.composer import Composer
 from homarus.agent.prompt.report import Place, PromptReport
-from homarus.config.load import Loaded
+from homarus.config.schema import Config
+from homarus.core.channel_traits import FindTraits
 from homarus.core.clock import Clock
 from homarus.core.keys import agent_of
 from homarus.core.value import dataclass
@@ -17,21 +18,18 @@ from homarus.sessions.session import Session
 from homarus.tools.registry import Registry
 
 
-class Program(Protocol):
-    """What a preview needs of the program."""
+@dataclass(frozen=True, slots=True)
+class PreviewServices:
+    """What a preview uses: the same as a run would."""
 
-    models: Models
+    get_config: Callable[[], Config]
+    get_models: Callable[[], Models]
+    get_agent: Callable[[str], Agent]
+    get_tools: Callable[[str], Registry]
+    load_session: Callable[[str], Awaitable[Session]]
+    find_traits: FindTraits
     clock: Clock
     hooks: Hooks
-
-    @property
-    def loaded(self) -> Loaded: ...
-
-    def agent(self, agent_id: str) -> Agent: ...
-
-    def tools(self, agent_id: str) -> Registry: ...
-
-    async def session(self, key: str) -> Session: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +40,19 @@ class Preview:
     report: PromptReport
 
 
-async def preview(program: Program, key: str) -> Preview:
-    """Return the prompt that the session's next run would send; no model is called."""
-    agent, session = program.agent(agent_of(key)), await program.session(key)
-    named = session.model or agent.model
-    if named:
-        model = program.models.check(named)
+async def preview(services: PreviewServices, key: str) -> Preview:
+    """Return the system prompt that the next run of a session would use."""
+    agent, session = services.get_agent(agent_of(key)), await services.load_session(key)
+    models, ref = services.get_models(), session.model or agent.model
+    if ref:
+        model = models.check(ref)
     else:
-        _, model = await program.models.road(Wish(agent.id))
+        _, model = await models.road(Wish(agent.id))
     composer, entry = Composer(), session.record.data
-    files = await composer.hooked_files(agent, key, program.hooks)
-    chat = session_chat_context(program.loaded.config, session)
-    tools = chat.tools(program.tools(agent.id)).specs()
+    files = await composer.hooked_files(agent, key, services.hooks)
+    chat = session_chat_context(services.get_config(), session, find_traits=services.find_traits)
+    tools = chat.tools(services.get_tools(agent.id)).specs()
     prompt = composer.compose(agent, key, model, tools, files=files, entry=entry, chat=chat)
-    at_ms = program.clock.now_ms()
+    at_ms = services.clock.now_ms()
     place = Place(key, session.session_id, model.provider, model.id, at_ms, source="estimate")
     return Preview(prompt, composer.report(place))

@@ -1,8 +1,8 @@
-"""IRC: one account is a nick on a server. Rooms and direct messages, by lines of 512 bytes.
+"""IRC: one account is a nick on a server; channels and direct messages, in lines of 512 bytes.
 
-Our own client: pydle, the library for it, asks the server about strangers at every start, reports
-our own words back, and does not say when a line is on its way. `line` is the protocol, `wire` a
-connection, `presence` our being on a server, `account` the channel.
+It has its own client: pydle, the library for it, queries the server about unknown users at every
+start, echoes our own messages, and does not report when a line was sent. `message` is the protocol,
+`connection` a connection, `client` our registration on a server, `adapter` the channel.
 """
 
 import logging
@@ -10,16 +10,17 @@ from typing import Final
 
 from homarus.channels.base import Channel, Place
 from homarus.channels.irc.settings import Settings
+from homarus.channels.irc.traits import TRAITS
 
-LABEL: Final = "IRC"
+LABEL: Final = TRAITS.title
 
 log = logging.getLogger(__name__)
 
-__all__ = ["LABEL", "Settings", "create"]
+__all__ = ["LABEL", "TRAITS", "Settings", "create"]
 
 
 def create(place: Place, settings: Settings) -> Channel:
-    """One account; connects to nothing."""
+    """Return one account, not connected."""
     from homarus.channels.irc.account import IrcChannel
 
     secret = settings.password or settings.password_file or settings.nickserv.password

@@ -1,7 +1,7 @@
-"""One account on an IRC network: what is said there becomes messages, and ours go out.
+"""One account on an IRC network: translate messages of the server, and send ours.
 
-The server neither keeps nor repeats anything: what was read and is not in the journal yet waits in
-memory, across connections, until it is. Who somebody is, is the hard part: see `Hearing.sender_of`.
+The server neither stores nor repeats anything: messages that are read and not yet in the journal
+wait in memory, across connections. For how senders are identified, see `IrcTranslator.sender_id`.
 """
 
 import asyncio
@@ -35,7 +35,9 @@ from homarus.channels.irc.presence import (
     overhead,
 )
 from homarus.channels.irc.settings import TEXT_LIMIT, Settings
+from homarus.channels.irc.traits import TRAITS
 from homarus.channels.irc.wire import Pace, connected
+from homarus.channels.roster import find_traits
 from homarus.core.errors import ChannelAuthFailed, SendFailed
 from homarus.core.keys import DEFAULT_ACCOUNT
 from homarus.core.message import Address, Inbound, Occasion, Outbound
@@ -44,7 +46,7 @@ from homarus.policy.access import person_id
 
 log = logging.getLogger(__name__)
 
-MOST_HELD: Final = 1_000  # messages that wait to be kept; then the server has to wait
+MOST_HELD: Final = 1_000  # messages waiting to be stored; beyond it, the server has to wait
 _LONGEST_ID: Final = 100
 
 
@@ -56,28 +58,28 @@ class IrcChannel:
         self._clock, self._settings, self._pace = place.clock, settings, pace or Pace()
         # Of several accounts, the environment can only mean one.
         self._env = place.env if place.account == DEFAULT_ACCOUNT else {}
-        # The nick may get underscores, and nobody knows how the server will show us.
+        # The nick may get underscores, and the server's view of our mask is unknown.
         nick_bytes = len(settings.nick.encode()) + SPARE_NAMES
         rooms = (len(room.partition(" ")[0].encode()) for room in settings.channels)
         target_bytes = max([MAX_NICK, *rooms])
-        most = MAX_BYTES - overhead(nick_bytes, MAX_USER + 1 + MAX_HOST, target_bytes)
-        limit = min(settings.common.text_chunk_limit or TEXT_LIMIT, most)
-        retry = Retry.as_set(settings.common.retry)
-        self.capabilities = Capabilities(limit, "byte", "irc", by_line=True, retry=retry)
+        max_bytes = MAX_BYTES - overhead(nick_bytes, MAX_USER + 1 + MAX_HOST, target_bytes)
+        limit = min(settings.common.text_chunk_limit or TEXT_LIMIT, max_bytes)
+        retry = Retry.from_settings(settings.common.retry)
+        self.capabilities = Capabilities(limit, "byte", TRAITS.dialect, by_line=True, retry=retry)
         self._held: deque[Inbound] = deque()
         self._presence: Presence | None = None
         self._change = asyncio.Event()
 
     async def run(self, receive: Receive) -> None:
-        """Be there, and hand over what is said; raises when the connection ends."""
-        async with self._present() as presence:
+        """Connect and pass messages on; raises when the connection ends."""
+        async with self._connect() as presence:
             hearing = Hearing(self.name, self.account, self._settings, presence)
             self._presence = presence
             self._changed()
             receive.connected()
             try:
                 async with task_group() as group:
-                    group.create_task(self._hand_over(receive), name="irc: handing over")
+                    group.create_task(self._pass_on(receive), name="irc: handing over")
                     group.create_task(presence.keep(), name="irc: rooms")
                     while True:
                         await self._read(presence, hearing)
@@ -94,16 +96,16 @@ class IrcChannel:
         return Receipt()
 
     async def probe(self) -> str:
-        """Our nick: by the connection there is, else by one for the purpose."""
+        """Return our nick, by the current connection or by a temporary one."""
         if self._presence:
             await self._presence.ping()
             return self._presence.nick
-        async with self._present() as presence:
+        async with self._connect() as presence:
             return presence.nick
 
     @asynccontextmanager
-    async def _present(self) -> AsyncIterator[Presence]:
-        """A connection on which we have a name."""
+    async def _connect(self) -> AsyncIterator[Presence]:
+        """Open a connection and register."""
         settings, pace, clock = self._settings, self._pace, self._clock
         password = await self._secret(settings.password, settings.password_file, "IRC_PASSWORD")
         serv, proof = settings.nickserv, ""
@@ -119,7 +121,7 @@ class IrcChannel:
             yield presence
 
     async def _secret(self, value: SecretStr | None, file: str | None, variable: str) -> str:
-        """A password: of the config, the first line of a file, or of the environment."""
+        """Return a password of the config, of a file's first line, or of the environment."""
         if value:
             return value.get_secret_value()
         return await asyncio.to_thread(_first_line, file) if file else self._env.get(variable, "")
@@ -131,8 +133,8 @@ class IrcChannel:
             self._held.append(inbound)
             self._changed()
 
-    async def _hand_over(self, receive: Receive) -> None:
-        """In the order it was said. What cannot be kept is offered again by the next run."""
+    async def _pass_on(self, receive: Receive) -> None:
+        """Pass messages on in order; the next run offers again what was not stored."""
         while True:
             await self._until(lambda: bool(self._held))
             await receive(self._held[0])
@@ -140,7 +142,7 @@ class IrcChannel:
             self._changed()
 
     async def _there(self, chat: str) -> Presence:
-        """The connection by which a chat can be reached; after a start it takes a moment."""
+        """Return the connection, waiting for it shortly after a start."""
         try:
             async with asyncio.timeout(self._pace.ready_s):
                 await self._until(
@@ -162,7 +164,7 @@ class IrcChannel:
 
 
 class Hearing:
-    """Lines of one connection, as messages."""
+    """Translate the lines of one connection."""
 
     def __init__(self, name: str, account: str, settings: Settings, presence: Presence) -> None:
         self._name, self._account, self._presence = name, account, presence
@@ -170,14 +172,14 @@ class Hearing:
         common = settings.common
         lists = [common.allow_from, common.group_allow_from]
         lists += [group.allow_from or () for group in common.groups.values()]
-        entries = (person_id("irc", entry) for each in lists for entry in each)
+        entries = (person_id("irc", entry, find_traits) for each in lists for entry in each)
         self._listed = {self._folded(entry): entry for entry in entries}
         self._numbers = itertools.count(1)
 
     def hear(self, line: Line, now_ms: int) -> Inbound | None:
-        """The message in a line; None for what is none, or is not to be answered.
+        """Return the message in a line, None for anything else.
 
-        Programs answer each other by NOTICE so that nobody answers back: those are no messages.
+        A NOTICE is never answered: bots use it so that no bot answers.
         """
         presence = self._presence
         if line.command != "PRIVMSG" or not line.is_from_person or len(line.params) < 2:
@@ -208,13 +210,13 @@ class Hearing:
         )
 
     def sender_of(self, line: Line) -> str:
-        """Who somebody is: what lists of people are compared with.
+        """Return the sender's id, for allowlists.
 
-        Anybody can take a nick that is free. Where the server vouches for accounts, a person who
-        is logged in is their account, and nobody else can be that. All others are their whole
-        mask, `nick!user@host`, which a stranger who takes the nick does not have. A bare nick is
-        somebody only where the owner listed it and the server knows no accounts. Spelled as the
-        owner did, if they did: which letters are the same is the server's to say.
+        Anyone can take a free nick. Where the server authenticates accounts, a logged-in user is
+        identified by the account. All others are identified by their full mask, `nick!user@host`,
+        which another user of the nick does not have. A bare nick is an id only where the owner
+        listed it and the server has no accounts. The id is spelled as in the owner's list, as only
+        the server knows which letters are equal.
         """
         mask, nick = self._folded(line.source), self._presence.fold(line.nick)
         if "account-tag" in self._presence.caps:
@@ -229,12 +231,12 @@ class Hearing:
         return f"{self._presence.fold(nick)}{mark}{place.lower()}"
 
     def _id(self, line: Line, at_ms: int) -> str:
-        """The server's id, where it gives one; the same words said twice are two messages."""
+        """Return the server's id of a message; else one that differs for repeated text."""
         given = line.tags.get("msgid", "")
         if given and len(given) <= _LONGEST_ID and given.isprintable():
             return given
-        said = "\0".join((line.source, *line.params))
-        whole = f"{at_ms}\0{next(self._numbers)}\0{said}"
+        content = "\0".join((line.source, *line.params))
+        whole = f"{at_ms}\0{next(self._numbers)}\0{content}"
         return hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()[:32]
 
 
@@ -242,8 +244,8 @@ def _first_line(name: str) -> str:
     try:
         text = Path(name).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeError) as exc:
-        told = f"the password file {name} cannot be read: {exc}"
-        raise ChannelAuthFailed(told, fix="correct channels.irc.passwordFile") from exc
+        problem = f"the password file {name} cannot be read: {exc}"
+        raise ChannelAuthFailed(problem, fix="correct channels.irc.passwordFile") from exc
     first = (text.splitlines() or [""])[0].strip()
     if not first or "\0" in first:
         raise ChannelAuthFailed(f"the password file {name} has no password", fix="write one in it")

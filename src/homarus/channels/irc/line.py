@@ -1,7 +1,7 @@
-"""Lines of the IRC protocol, and what is in them. Pure: bytes and values, no connection.
+"""Parse and format lines of the IRC protocol.
 
-What a line says comes from strangers, and so may what goes into one: `compose` is the only way to
-make a line, and it refuses whatever would end it early or begin another.
+Their content is untrusted in both directions: `format_message` is the only way to make a line, and
+it refuses whatever would end the line early or start another.
 """
 
 import re
@@ -12,8 +12,8 @@ from typing import Final
 
 from homarus.core.value import dataclass
 
-MAX_BYTES: Final = 512  # of a line without its tags, the end of it included
-TAGS_BYTES: Final = 8_191  # of the tags a server may put before it
+MAX_BYTES: Final = 512  # of a line without its tags, including the line end
+TAGS_BYTES: Final = 8_191  # of the tags before it
 ACTION: Final = "\x01ACTION "
 _UNSAFE = re.compile(r"[\r\n\0]")
 _ESCAPES: Final = {":": ";", "s": " ", "\\": "\\", "r": "\r", "n": "\n"}
@@ -34,12 +34,12 @@ _CHANNEL = re.compile(r"[#&+!][^\s,\x00-\x1f\x7f]*")
 
 
 class Unsendable(Exception):
-    """What should go on the wire would not stay one line, or one word of it."""
+    """The text would not stay one line, or one word of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: who says what. `command` is in capitals, or three digits."""
+    """One line with its source. `command` is in capitals, or three digits."""
 
     command: str
     params: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Line:
 
     @property
     def nick(self) -> str:
-        """Whose line it is: a person's nick, or a server's name."""
+        """The source: a user's nick, or a server's name."""
         return self.source.partition("!")[0]
 
     @property
@@ -56,12 +56,12 @@ class Line:
         return "!" in self.source and "@" in self.source
 
     def param(self, at: int) -> str:
-        """One parameter, counted from the end if negative; "" when there are not so many."""
+        """Return one parameter, counted from the end if negative; "" when it is missing."""
         return self.params[at] if -len(self.params) <= at < len(self.params) else ""
 
 
 def parse(raw: bytes) -> Line | None:
-    """A line as it came, with its end or without; None when there is nothing in it."""
+    """Parse a line, with or without its line end; None when it is empty."""
     text = _UNSAFE.sub("", _decode(raw))
     tags: dict[str, str] = {}
     source = ""
@@ -80,7 +80,7 @@ def parse(raw: bytes) -> Line | None:
 
 
 def compose(command: str, *params: str) -> bytes:
-    """A line to send. The last parameter may be any text of one line, the others are words."""
+    """Format a line. The last parameter may be any text of one line, the others are words."""
     for word in (command, *params[:-1]):
         if not word or word.startswith(":") or " " in word or _UNSAFE.search(word):
             raise Unsendable(f"{command}: {word!r} is not one word")
@@ -94,24 +94,24 @@ def compose(command: str, *params: str) -> bytes:
 
 
 def fold(name: str, mapping: str = "rfc1459") -> str:
-    """A nick or channel in the one form that all its spellings have on a server."""
+    """Return the one form of a nick or channel that all its spellings have on a server."""
     return name.translate(_FOLDS.get(mapping, _FOLDS["ascii"]))
 
 
 def is_nick(name: str) -> bool:
-    """Whether this may be a person on some server, and is one word of a line."""
+    """Return whether this may be a user on some server, and is one word of a line."""
     return _NICK.fullmatch(name) is not None
 
 
 def is_channel(name: str) -> bool:
-    """Whether this may be a room."""
+    """Return whether this may be a channel."""
     return _CHANNEL.fullmatch(name) is not None
 
 
 def read_text(said: str, nick: str) -> str:
-    """What a person said, without its colours; "" for what is meant for programs.
+    """Return a user's text without colours; "" for CTCP requests.
 
-    What they do ("/me waves") is told with their name.
+    An action ("/me waves") is told with the user's name.
     """
     if said.startswith("\x01"):
         if not said.startswith(ACTION):
@@ -121,15 +121,15 @@ def read_text(said: str, nick: str) -> str:
 
 
 def names(text: str, nick: str) -> bool:
-    """Whether a text speaks to somebody by their nick: as a word of its own."""
+    """Return whether a text contains a nick as a word."""
     word = re.escape(nick)
-    # What may stand in a nick is part of a longer one: "bot-2" does not call "bot".
+    # Characters of a nick extend it: "bot-2" does not mention "bot".
     around = r"[\w\[\]\\^{}|`-]"
     return re.search(rf"(?<!{around}){word}(?!{around})", text, re.IGNORECASE) is not None
 
 
 def stamp_ms(time_tag: str) -> int:
-    """What a server says when it was (`2026-11-15T16:12:38.123Z`), as milliseconds; 0 if not."""
+    """Return a server's time tag (`2026-11-15T16:12:38.123Z`) in milliseconds; 0 if invalid."""
     try:
         when = datetime.strptime(time_tag, "%Y-%m-%dT%H:%M:%S.%f%z")
     except ValueError:
@@ -139,7 +139,7 @@ def stamp_ms(time_tag: str) -> int:
 
 
 def _parse_tags(said: str) -> dict[str, str]:
-    """`a=1;b` as {"a": "1", "b": ""}; the last of a name counts."""
+    """Parse `a=1;b` as {"a": "1", "b": ""}; the last of a name wins."""
     pairs = (tag.partition("=") for tag in said.split(";"))
     return {name: _unescape(value) for name, _, value in pairs if name}
 

@@ -1,8 +1,8 @@
-"""Being on a server: our name there, the rooms we are in, and whether it has what we sent.
+"""Our registration on a server: nick, joined channels, and confirmation of sent lines.
 
-IRC confirms no message. But a server takes the lines of a connection one after the other, so each
-message is followed by a PING: the PONG says that the message was taken, and a complaint about it
-comes before.
+IRC confirms no message. But a server handles the lines of a connection in order, so each message is
+followed by a PING: the PONG confirms that the message was taken, and an error about it comes
+before.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ log = logging.getLogger(__name__)
 REGISTER_S: Final = 60.0
 WANTED: Final = frozenset({"account-tag", "message-tags", "server-time"})
 SPARE_NAMES: Final = 3  # how many other nicks are tried: with one, two, three underscores
-MOST_ROOMS: Final = 10  # in one JOIN
-# As long as they can be; servers cut what they pass on, so there must be room for ours.
+MAX_ROOMS_PER_JOIN: Final = 10  # in one JOIN
+# Their maximum: servers cut what they pass on, so there must be room for ours.
 MAX_NICK, MAX_USER, MAX_HOST = 32, 11, 63
 
 _GREETED: Final = frozenset({"376", "422"})  # the message of the day ended, or there is none
 _TAKEN: Final = frozenset({"433", "436", "437"})
 _NOT_LET_IN: Final = frozenset({"403", "405", "437", "471", "473", "474", "475", "476", "477"})
-# Nobody of that name, not in that room, too long, not for the likes of us, and so on.
+# No such nick, not in that channel, too long, not allowed, and so on.
 _REFUSED: Final = frozenset(
     str(number)
     for number in (401, 402, 403, 404, 408, *range(411, 416), 417, 442, 477, 482, 486, 489, 494)
@@ -46,19 +46,22 @@ _BANNED: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Waiter:
-    """A line whose fate is not known yet; `target` is whom it is for, folded."""
+    """A line that is not confirmed yet; `target` is its recipient, folded."""
 
     target: str
-    told: asyncio.Future[None]
+    outcome: asyncio.Future[None]
 
 
 def overhead(nick_bytes: int, user_host_bytes: int, target_bytes: int) -> int:
-    """What the line others get has beside the text: `:nick!user@host PRIVMSG target :` + CR LF."""
+    """Return the bytes besides the text in the line that others get.
+
+    The line is `:nick!user@host PRIVMSG target :` + text + CR LF.
+    """
     return len(":! PRIVMSG  :\r\n") + nick_bytes + user_host_bytes + target_bytes
 
 
 class Presence:
-    """One connection on which we have a name. Made by `register`, fed by `note`."""
+    """One registered connection. `register` makes it, `handle_message` updates it."""
 
     def __init__(
         self,
@@ -83,10 +86,10 @@ class Presence:
         self._waiting: dict[str, _Waiter] = {}
         self._tokens = itertools.count(1)
 
-    # Being let in
+    # Registration
 
     async def register(self, password: str) -> None:
-        """Get a name on the server; ChannelAuthFailed when it will not have us."""
+        """Get a nick on the server. Raises ChannelAuthFailedError when it refuses us."""
         settings = self._settings
         hello = [compose("CAP", "LS", "302")]
         if password:
@@ -103,24 +106,24 @@ class Presence:
             raise ChannelError(f"{settings.host} did not let us in in time") from exc
 
     async def read(self) -> Line:
-        """The next line, noted."""
+        """Return the next line, after handling it."""
         line = await self._wire.read()
         self.note(line)
         return line
 
     def introduce(self, password: str) -> None:
-        """Tell the server's NickServ who we are."""
+        """Identify to NickServ."""
         serv = self._settings.nickserv
         wanted = self._settings.nick
         orders = [f"IDENTIFY {password}"]
         if serv.register_ and serv.register_email:
             orders.insert(0, f"REGISTER {password} {serv.register_email}")
-        if self.fold(self.nick) != self.fold(wanted):  # somebody has our name: perhaps our past
+        if self.fold(self.nick) != self.fold(wanted):  # in use: perhaps by our old connection
             orders = [f"IDENTIFY {wanted} {password}", f"GHOST {wanted} {password}"]
         self._wire.say(*(compose("PRIVMSG", serv.service, order) for order in orders))
 
     async def keep(self) -> None:
-        """Enter the rooms, and see to it that we stay there and keep our name."""
+        """Join the channels, and maintain membership and nick."""
         while True:
             for line in self._joins(room for room in self.rooms if not self.is_in(room)):
                 await self._wire.turn()
@@ -130,13 +133,13 @@ class Presence:
                 self._wire.say(compose("NICK", self._settings.nick))
 
     def _joins(self, rooms: Iterable[str]) -> Iterator[bytes]:
-        left = sorted(rooms, key=lambda room: not self.rooms[room])  # those with a key first
-        while left:
-            some, left = left[:MOST_ROOMS], left[MOST_ROOMS:]
-            keys = [self.rooms[room] for room in some if self.rooms[room]]
-            yield compose("JOIN", ",".join(some), *([",".join(keys)] if keys else []))
+        remaining = sorted(rooms, key=lambda room: not self.rooms[room])  # those with a key first
+        while remaining:
+            batch, remaining = remaining[:MAX_ROOMS_PER_JOIN], remaining[MAX_ROOMS_PER_JOIN:]
+            keys = [self.rooms[room] for room in batch if self.rooms[room]]
+            yield compose("JOIN", ",".join(batch), *([",".join(keys)] if keys else []))
 
-    # What is known
+    # State
 
     def fold(self, name: str) -> str:
         return fold(name, self._support.get("CASEMAPPING", "rfc1459").lower())
@@ -148,19 +151,19 @@ class Presence:
         return self.fold(room) in self._joined
 
     def is_awaited(self, room: str) -> bool:
-        """Whether this is a room we should be in, and are not yet."""
+        """Return whether this is a configured channel that we have not joined yet."""
         known = {self.fold(name) for name in self.rooms}
         return self.fold(room) in known and not self.is_in(room)
 
     def room(self, target: str) -> str:
-        """The room a message was sent to; "" when it was sent to a person."""
+        """Return the channel a message was sent to; "" when it was sent to a user."""
         bare = target.lstrip(self._support.get("STATUSMSG", ""))
         return bare if bare[:1] in (self._support.get("CHANTYPES") or "#&") and bare else ""
 
     # Sending
 
     async def send(self, target: str, text: str) -> None:
-        """Send a message, and hear that the server has it."""
+        """Send a message and wait for its confirmation."""
         try:
             line = compose("PRIVMSG", target, text)
         except Unsendable as exc:
@@ -168,15 +171,15 @@ class Presence:
         known = len(self._user_host.encode()) or MAX_USER + 1 + MAX_HOST
         size = overhead(len(self.nick.encode()), known, len(target.encode())) + len(text.encode())
         if size > MAX_BYTES:
-            told = f"it is {size - MAX_BYTES} bytes too long for a line to {target}"
-            raise SendFailed(told, retryable=False, fix="lower channels.irc.textChunkLimit")
+            problem = f"it is {size - MAX_BYTES} bytes too long for a line to {target}"
+            raise SendFailed(problem, retryable=False, fix="lower channels.irc.textChunkLimit")
         await self._wire.turn()
         if not self._wire.is_open:
             raise SendFailed("the connection was lost before it was sent", retryable=True)
         await self._confirmed(target, line)
 
     async def ping(self) -> None:
-        """Hear from the server."""
+        """Wait for a response of the server."""
         await self._confirmed("")
 
     async def _confirmed(self, target: str, *lines: bytes) -> None:
@@ -186,24 +189,24 @@ class Presence:
         try:
             self._wire.say(*lines, compose("PING", token))
             async with asyncio.timeout(self._pace.answer_s):
-                await waiter.told
+                await waiter.outcome
         except TimeoutError as exc:
-            told = f"{self._settings.host} did not confirm within {self._pace.answer_s:.0f} s"
-            raise ChannelError(told) from exc
+            problem = f"{self._settings.host} did not confirm within {self._pace.answer_s:.0f} s"
+            raise ChannelError(problem) from exc
         finally:
             del self._waiting[token]
 
     def end(self) -> None:
-        """The connection is gone: whether what was sent arrived, nobody will hear."""
+        """Fail all pending sends: their outcome is unknown."""
         for waiter in self._waiting.values():
-            if not waiter.told.done():
+            if not waiter.outcome.done():
                 lost = ChannelError("the connection was lost before the server confirmed")
-                waiter.told.set_exception(lost)
+                waiter.outcome.set_exception(lost)
 
     # Reading
 
     def note(self, line: Line) -> None:
-        """Take in what a line says of us; errors that end the connection are raised."""
+        """Handle a line about us; raises the errors that end the connection."""
         if note := self._NOTED.get(line.command):
             note(self, line)
         if line.command in _REFUSED or line.command in _TOO_FAST:
@@ -216,19 +219,19 @@ class Presence:
 
     def _pong(self, line: Line) -> None:
         waiter = self._waiting.get(line.param(-1))
-        if waiter and not waiter.told.done():
-            waiter.told.set_result(None)
+        if waiter and not waiter.outcome.done():
+            waiter.outcome.set_result(None)
 
     def _refuse(self, line: Line) -> None:
-        """The server complains of what we sent: of the oldest line to that target."""
+        """Fail the oldest pending send to a target: the server refused it."""
         named = line.param(1) if len(line.params) > 2 else ""
         target = "" if named.upper() == "PRIVMSG" else self.fold(named)  # 263 names the command
         for waiter in self._waiting.values():
-            if waiter.told.done() or (target and target != waiter.target):
+            if waiter.outcome.done() or (target and target != waiter.target):
                 continue
             again = line.command in _TOO_FAST or self.is_awaited(waiter.target)
             words = f"the IRC server refused it: {one_line(line.param(-1), 200)} ({line.command})"
-            waiter.told.set_exception(SendFailed(words, retryable=again))
+            waiter.outcome.set_exception(SendFailed(words, retryable=again))
             return
 
     def _complain(self, line: Line) -> None:
@@ -243,10 +246,10 @@ class Presence:
             case "LS":
                 self._offered.update(word.partition("=")[0] for word in words)
                 if line.param(2) == "*" and len(line.params) > 3:
-                    return  # the list goes on
+                    return  # the list continues
                 asked = sorted(WANTED & self._offered)
-                said = compose("CAP", "REQ", " ".join(asked)) if asked else compose("CAP", "END")
-                self._wire.say(said)
+                request = compose("CAP", "REQ", " ".join(asked)) if asked else compose("CAP", "END")
+                self._wire.say(request)
             case "ACK":
                 self.caps.update(words)
                 self._wire.say(compose("CAP", "END"))
@@ -267,23 +270,25 @@ class Presence:
             self._support[name.upper()] = value
 
     def _host(self, line: Line) -> None:
-        self._user_host = ""  # 396: it will show with the next JOIN
+        self._user_host = ""  # 396: it shows with the next JOIN
 
     def _taken(self, line: Line) -> None:
         if self._registered:
-            return  # it is tried again later
+            return  # it is retried later
         spare = next(self._names, 0)
         if not spare:
-            told = f"{self._settings.nick} is taken on {self._settings.host}, and so are its likes"
-            raise ChannelError(told, fix="choose another channels.irc.nick")
+            problem = (
+                f"{self._settings.nick} is taken on {self._settings.host}, and so are its likes"
+            )
+            raise ChannelError(problem, fix="choose another channels.irc.nick")
         self.nick = self._settings.nick + "_" * spare
         self._wire.say(compose("NICK", self.nick))
 
     def _no_nick(self, line: Line) -> None:
         if not self._registered:
             words = one_line(line.param(-1), 200)
-            told = f"{self._settings.host} takes no nick like {self.nick}: {words}"
-            raise ChannelAuthFailed(told, fix="choose another channels.irc.nick")
+            problem = f"{self._settings.host} takes no nick like {self.nick}: {words}"
+            raise ChannelAuthFailed(problem, fix="choose another channels.irc.nick")
 
     def _nick(self, line: Line) -> None:
         if self.is_me(line.nick):
@@ -308,13 +313,13 @@ class Presence:
             log.warning("%s threw us out of %s: %s", who, line.param(0), why)
 
     def _notice(self, line: Line) -> None:
-        """Never answered. What NickServ says, the owner may want to know."""
+        """Log what NickServ says; a notice is never answered."""
         if self.fold(line.nick) == self.fold(self._settings.nickserv.service):
             log.info("%s on %s: %s", line.nick, self._settings.host, one_line(line.param(-1), 200))
 
     def _shut_out(self, line: Line) -> None:
-        told = f"{self._settings.host} does not let us in: {one_line(line.param(-1), 200)}"
-        raise ChannelAuthFailed(told, fix="check channels.irc.password, or ask its operators")
+        problem = f"{self._settings.host} does not let us in: {one_line(line.param(-1), 200)}"
+        raise ChannelAuthFailed(problem, fix="check channels.irc.password, or ask its operators")
 
     def _error(self, line: Line) -> None:
         words = one_line(line.param(-1), 200)
@@ -323,7 +328,7 @@ class Presence:
         raise ChannelError(f"{self._settings.host} ended the connection: {words}")
 
     def _learn(self, line: Line) -> None:
-        """How others see us: it is part of each line they get from us."""
+        """Track how others see us: our mask is part of each line they get."""
         self._user_host = line.source.partition("!")[2]
 
     @property

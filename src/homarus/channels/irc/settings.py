@@ -1,4 +1,4 @@
-"""What the config says of one IRC account: the original's keys."""
+"""The config of one IRC account, with OpenClaw's keys."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
@@ -10,7 +10,7 @@ from homarus.config.channels import ChannelSettings
 from homarus.config.schema import Section, Text, Texts
 
 TLS_PORT, PLAIN_PORT = 6697, 6667
-TEXT_LIMIT: Final = 350  # bytes of a message, for names and hosts of the usual length
+TEXT_LIMIT: Final = 350  # bytes of a message, for names and hosts of common length
 
 
 def _nick(name: str) -> str:
@@ -51,7 +51,7 @@ Word = Annotated[str, AfterValidator(_word)]
 
 
 class NickServ(Section):
-    """The bot that knows to whom a nick belongs. With a password it is told who we are."""
+    """The bot that registers nicks. With a password, we identify to it."""
 
     enabled: bool = True
     service: Nick = "NickServ"
@@ -62,7 +62,7 @@ class NickServ(Section):
 
 
 class Settings(ChannelSettings):
-    """One account: a server and our name there."""
+    """One account: a server and our nick there."""
 
     host: Text
     port: int | None = Field(None, ge=1, le=65_535)
@@ -74,7 +74,7 @@ class Settings(ChannelSettings):
     password_file: str | None = None
     nickserv: NickServ = NickServ.model_construct()
     channels: Annotated[Texts, AfterValidator(_rooms)] = ()
-    # What the original has beside, and nothing here depends on.
+    # Keys of OpenClaw that are accepted and not used.
     capabilities: Texts = ()
     config_writes: bool = True
     heartbeat: Mapping[str, Any] = {}

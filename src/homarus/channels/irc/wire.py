@@ -1,6 +1,6 @@
-"""One connection to an IRC server: lines in, and lines out no faster than a server bears.
+"""One connection to an IRC server, with a rate limit for sent lines.
 
-A server that says nothing is asked whether it is still there; one that stays silent is gone.
+A silent server is pinged; if it stays silent, the connection is closed.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ _BYE_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast we speak and how long we wait.
+    """Rate limit and timeouts of a connection.
 
-    After `burst` lines there is one every `every_s`: servers hang up on who says more. A silence
-    of `idle_s` means that the connection is dead. `ready_s` is how long a message waits for us to
-    be connected, `answer_s` how long for the server to say that it has it. `again_s`: when to try
-    once more to get into a room, or to get our name.
+    After `burst` lines, one is sent every `every_s`: servers disconnect clients that send more.
+    After `idle_s` without a line the connection is dead. `ready_s` is how long a message waits for
+    the connection, `answer_s` how long for its confirmation. `again_s` is the interval of retries
+    to join a channel or to regain our nick.
     """
 
     burst: int = 4
@@ -38,14 +38,14 @@ class Pace:
 
 
 class Bucket:
-    """Lets `burst` through at once, then one each `every_s`, in the order they came."""
+    """Admit `burst` at once, then one each `every_s`, in order."""
 
     def __init__(self, pace: Pace, clock: Clock) -> None:
         self._pace, self._clock = pace, clock
         self._next_s = clock.monotonic() - pace.burst * pace.every_s
 
     async def turn(self) -> None:
-        """Wait until it is one's turn to speak."""
+        """Wait for the next slot."""
         pace, now_s = self._pace, self._clock.monotonic()
         self._next_s = max(self._next_s, now_s - pace.burst * pace.every_s) + pace.every_s
         if self._next_s > now_s:
@@ -53,7 +53,7 @@ class Bucket:
 
 
 class Wire:
-    """A connection that is open. Made by `connected`."""
+    """An open connection. Made by `connect`."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Wire:
         self._bucket = Bucket(pace, clock)
 
     async def read(self) -> Line:
-        """What the server says next; ChannelError when it hung up, or is silent for too long."""
+        """Return the next line. Raises ChannelError when the server disconnects or is silent."""
         while True:
             try:
                 raw = await self._read()
@@ -82,17 +82,17 @@ class Wire:
         return not self._writer.transport.is_closing()
 
     def say(self, *lines: bytes) -> None:
-        """Send at once, whatever the pace: what a server waits for, and what had its turn."""
+        """Send at once, outside the rate limit: responses, and lines that have their slot."""
         if not self.is_open:
             raise ChannelError("the connection to the IRC server is lost")
         self._writer.write(b"".join(lines))
 
     async def turn(self) -> None:
-        """Wait until one may say something more."""
+        """Wait for the next slot of the rate limit."""
         await self._bucket.turn()
 
     async def _read(self) -> bytes:
-        """The next line. Half the time of a silence that is too long, the server is asked."""
+        """Return the next line; after half of `idle_s`, ping the server."""
         for ask in (True, False):
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pace.idle_s / 2):
@@ -102,7 +102,7 @@ class Wire:
         raise EOFError(f"nothing came for {self._pace.idle_s:.0f} s")
 
     async def close(self) -> None:
-        """Say goodbye and hang up; nobody waits long for the other side."""
+        """Send QUIT and close, with a short timeout."""
         with suppress(OSError, TimeoutError, ssl.SSLError):
             if self.is_open:
                 self._writer.write(compose("QUIT", "bye"))
@@ -116,7 +116,7 @@ class Wire:
 async def connected(
     host: str, port: int, *, tls: bool, pace: Pace, clock: Clock
 ) -> AsyncIterator[Wire]:
-    """A connection, for as long as the block lasts; ChannelError when there is none to be had."""
+    """Open a connection while the block lasts. Raises ChannelError when none can be opened."""
     try:
         async with asyncio.timeout(CONNECT_S):
             reader, writer = await asyncio.open_connection(
@@ -137,8 +137,8 @@ async def connected(
             fix="set channels.irc.port to its TLS port, or channels.irc.tls to false",
         ) from exc
     except TimeoutError as exc:
-        told = f"{host}:{port} did not answer within {CONNECT_S:.0f} s"
-        raise ChannelError(told) from exc
+        problem = f"{host}:{port} did not answer within {CONNECT_S:.0f} s"
+        raise ChannelError(problem) from exc
     except (OSError, UnicodeError) as exc:
         raise ChannelError(f"{host}:{port} cannot be reached: {_words(exc)}") from exc
     wire = Wire(reader, writer, pace, clock)

@@ -1,37 +1,24 @@
-"""Markdown as each chat service shows it: one tree, pure renderers, messages that fit.
+"""Render markdown in the dialect of each chat service, split into messages.
 
-The model writes markdown. A text becomes a tree (tree.py), the tree a stream of words and marks
-(flow.py, page.py), and the stream messages in the service's dialect (split.py; html.py, lines.py).
-Each message is well-formed by itself; what is no markup of ours is shown as words, and calls
-nobody. The parser is loaded with the first text.
+The model writes markdown. A text is parsed to a tree (tree.py), laid out as a stream of text and
+marks (text_layout.py, html_layout.py), and split into messages of the dialect (split.py;
+html_dialects.py, text_dialects.py). Each message is well-formed; what is no markup of ours is shown
+as text and mentions no one. The parser is imported with the first text.
 """
 
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from homarus.channels.base import Capabilities, Dialect
+from homarus.channels.base import Capabilities
 from homarus.channels.chunk import ChunkMode, chunk_markdown_with_mode
+from homarus.core.channel_traits import Dialect
 from homarus.core.value import dataclass
 
 Tables: TypeAlias = Literal["off", "bullets", "code"]
 
-# What `markdown.tables` is when a channel's configuration does not say. "off" leaves a table to a
-# service that shows tables itself, else to the reader.
-DEFAULT_TABLES: Final[dict[Dialect, Tables]] = {
-    "markdown": "off",
-    "matrix": "off",
-    "telegram": "code",
-    "discord": "code",
-    "slack": "code",
-    "irc": "code",
-    "plain": "code",
-    "signal": "bullets",
-    "whatsapp": "bullets",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class SignalStyle:
-    """Where a style holds, in UTF-16 units; its name as Signal spells it."""
+    """A style and its range in UTF-16 units; its name as Signal spells it."""
 
     start: int
     length: int
@@ -40,20 +27,19 @@ class SignalStyle:
 
 @dataclass(frozen=True, slots=True)
 class SignalText:
-    """Signal has no markup: a text, and beside it what is bold."""
+    """A text for Signal, which has no markup, and its styles."""
 
     text: str
     styles: tuple[SignalStyle, ...]
 
 
 def render(text: str, dialect: Dialect, tables: Tables | None = None) -> str:
-    """A text in a dialect, whole. For Signal the words alone; see `signal`."""
-    text = convert_tables(text, tables or DEFAULT_TABLES[dialect])
+    """Return the complete text in a dialect; for Signal without its styles (see `signal`)."""
     if dialect == "markdown":
-        return text
+        return convert_tables(text, tables or "off")
     from homarus.channels.markup import dialects
 
-    return "".join(part.text for part in dialects.write(text, dialect))
+    return "".join(part.text for part in dialects.write(text, dialect, tables=tables))
 
 
 def parts(
@@ -64,41 +50,40 @@ def parts(
     limit: int | None = None,
     mode: ChunkMode = "length",
 ) -> list[str]:
-    """A text as messages of a service, each within `limit` as the service counts."""
+    """Return the text as messages of a channel, each within `limit` in the channel's unit."""
     dialect, unit = capabilities.dialect, capabilities.unit
-    text = convert_tables(text, tables or DEFAULT_TABLES[dialect])
     limit = capabilities.text_limit if limit is None else limit
     if dialect == "markdown":
-        return chunk_markdown_with_mode(text, limit, mode, unit)
+        return chunk_markdown_with_mode(render(text, dialect, tables), limit, mode, unit)
     from homarus.channels.markup import dialects
 
     ends: dialects.Ends = "line" if capabilities.by_line else "block"
     if ends == "block" and mode == "length":
         ends = "limit"
-    found = dialects.write(text, dialect, limit=limit, unit=unit, ends=ends)
-    return [part.text for part in found]
+    messages = dialects.write(text, dialect, tables=tables, limit=limit, unit=unit, ends=ends)
+    return [message.text for message in messages]
 
 
 def plain(rendered: str, dialect: Dialect) -> str:
-    """The words alone of a text that is already in a dialect."""
+    """Return the plain text of a text that is already in a dialect."""
     from homarus.channels.markup import words
 
     return words.READERS.get(dialect, str)(rendered)
 
 
 def signal(text: str, tables: Tables | None = None) -> SignalText:
-    """A text for Signal, with its styles."""
+    """Return a text for Signal, with its styles."""
     from homarus.channels.markup import dialects
 
-    found = dialects.write(convert_tables(text, tables or DEFAULT_TABLES["signal"]), "signal")
-    if not found:
+    messages = dialects.write(text, "signal", tables=tables)
+    if not messages:
         return SignalText("", ())
-    styles = dialects.signal_styles(found[0])
-    return SignalText(found[0].text, tuple(SignalStyle(*style) for style in styles))
+    styles = dialects.signal_styles(messages[0])
+    return SignalText(messages[0].text, tuple(SignalStyle(*style) for style in styles))
 
 
 def convert_tables(text: str, tables: Tables) -> str:
-    """Markdown with other markdown in place of its tables: code, or bullets."""
+    """Replace the tables of a markdown text by code blocks or bullets."""
     if tables == "off" or "|" not in text:
         return text
     from homarus.channels.markup.tables import convert

@@ -1,6 +1,6 @@
-"""A tree laid out as lines of text: bullets, numbers, rules, and empty lines between blocks.
+"""Lay out a tree as lines of text: bullets, numbers, rules, empty lines between blocks.
 
-What the services have in common that know no blocks.
+For the services that have no block markup.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _RULE = "───"
 
 
 class Flow(Inline):
-    """Lays out one text."""
+    """Lay out one text."""
 
     def __init__(self, look: Look) -> None:
         super().__init__(look)
@@ -47,7 +47,7 @@ class Flow(Inline):
         self._is_new_line = True
 
     def _start(self, level: Level = BLOCK) -> None:
-        """Begin a block; the first of a list's item stands after the bullet."""
+        """Start a block; the first of a list item follows the bullet."""
         self._gap(level)
         self._after_bullet = self._after_code = False
         if self._bullet:
@@ -55,7 +55,7 @@ class Flow(Inline):
             self._bullet = ""
 
     def _start_below(self) -> None:
-        """Begin a block that cannot stand after a bullet."""
+        """Start a block that cannot follow a bullet."""
         if self._bullet:
             self._end_item()
             self._after_bullet = True
@@ -77,7 +77,7 @@ class Flow(Inline):
         self._close()
 
     def _take_code(self, token: Token) -> None:
-        """Code ends the quotes it stands in: no service shows one in the other."""
+        """Add code, which ends the quotes around it: no service nests the two."""
         self._start_below()
         quotes = sum(self._quotes)
         self._events += [Close()] * quotes
@@ -103,7 +103,7 @@ class Flow(Inline):
         self._bullet = "  " * (len(self._lists) - 1) + marker + " "
 
     def _end_item(self, _: Token | None = None) -> None:
-        """An item without words of its own still has its bullet."""
+        """End an item; one without text still has its bullet."""
         if self._bullet:
             self._bullet = self._bullet.rstrip()
             self._start(LINE)

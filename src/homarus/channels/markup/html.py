@@ -1,4 +1,4 @@
-"""Telegram and Matrix: the subsets of HTML that they take."""
+"""The HTML subsets of Telegram and Matrix."""
 
 import re
 from html import escape
@@ -20,7 +20,7 @@ def _spell(text: str, _is_new_line: bool) -> str:  # noqa: FBT001 - the shape of
 
 
 def _spell_code(text: str) -> str:
-    """Without calling everybody in a room: Matrix looks for that in the words alone, code too."""
+    """Escape code so that it mentions no room: Matrix searches code for that, too."""
     return _ROOM.sub("@\u200b", text)
 
 

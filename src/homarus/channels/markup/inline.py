@@ -1,6 +1,6 @@
-"""What stands in a line: styles, links, code, pictures. Common to all dialects.
+"""Lay out inline tokens: styles, links, code, images; common to all dialects.
 
-`Look` says how a dialect shows what it has no mark for.
+`DialectStyle` says how a dialect shows what it has no mark for.
 """
 
 import re
@@ -29,7 +29,7 @@ _STYLES = {
     "spoiler_open": "spoiler",
 }
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}", re.ASCII)
-# Endings of file names that are also domains: a service would make a link of `README.md`.
+# File suffixes that are also domains: a service would make a link of `README.md`.
 _FILE = re.compile(
     r"(?<![\w./:@-])(?:\.{0,2}/)?(?:[\w-]+/)*[\w-][\w.-]*"
     r"\.(?:am|cc|go|md|mov|pl|ps|py|rs|sh|so|zip)(?![\w/@-])(?!\.\w)"
@@ -37,12 +37,12 @@ _FILE = re.compile(
 
 
 def keep(text: str, _is_new_line: bool) -> str:  # noqa: FBT001 - the shape of `Look.spell`
-    """Words that no service takes for markup."""
+    """Return a text that needs no escaping."""
     return text
 
 
 def show_code(_: str) -> Mark | None:
-    """Any code can be shown as such."""
+    """Return the code mark, for any code."""
     return Mark("code")
 
 
@@ -50,13 +50,12 @@ def show_code(_: str) -> Mark | None:
 class Look:
     """How a dialect shows what it has no mark for.
 
-    `spell` writes words so that the service takes them for words, told whether they begin a line;
-    `spell_link` an address that is shown as it is; `spell_code` a line of code; `code` is the mark
-    for code within a line, or None when the service cannot show it as such. `schemes`: of addresses
-    that can be links; any other follows its words, as all do without `has_links`. `has_bare_links`:
-    an address as it is is a link. `stars_are_bold`: `*x*` is bold there already.
-    `code_stands_apart`: it ends with a line's end of its own. `names_files`: file names are shown
-    as code, or the service makes links of them.
+    `spell` escapes a text, given whether it starts a line; `spell_link` an address shown as it is;
+    `spell_code` a line of code; `code` returns the mark for inline code, or None when the service
+    cannot show it. `schemes`: of addresses that can be links; any other follows its text, as all do
+    without `has_links`. `has_bare_links`: a bare address is a link. `stars_are_bold`: `*x*` is bold
+    there already. `code_stands_apart`: a code block ends with its own line end. `names_files`: file
+    names are shown as code, as the service would make links of them.
     """
 
     bullet: str = "•"
@@ -75,7 +74,7 @@ class Look:
 
 
 class Inline:
-    """Turns the tokens of lines into events."""
+    """Turn inline tokens into stream items."""
 
     newline = "\n"
 
@@ -83,9 +82,9 @@ class Inline:
         self._look = look
         self._events: list[Event] = []
         self._is_new_line = True
-        self._styles: list[str | None] = []  # those that are open; None shows nothing
+        self._styles: list[str | None] = []  # open styles; None shows nothing
         self._shown: set[str] = set()
-        self._href = ""  # of the link that is open
+        self._href = ""  # of the open link
         self._label: list[str] = []
         self._label_start = 0
 
@@ -111,7 +110,7 @@ class Inline:
         return kind
 
     def _open(self, kind: str | None, value: str = "") -> None:
-        """A style within itself shows nothing."""
+        """Open a style; a style within itself shows nothing."""
         kind = None if kind in self._shown else kind
         self._styles.append(kind)
         if kind:
@@ -198,7 +197,7 @@ class Inline:
             self._events.append(Text(f" ({self._look.spell_link(href)})"))
 
     def _take_image(self, token: Token) -> None:
-        """A picture is shown as a link to it."""
+        """Show an image as a link to it."""
         href = str(token.attrs["src"])
         if self._href:
             self._say(token.content or href)

@@ -1,8 +1,7 @@
-"""Services whose markup is characters in the text, and those that have none.
+"""Dialects whose markup is characters in the text, and those without markup.
 
-Words that a service would take for a call of everybody, or of somebody, are written so that it
-does not. In lines of code they stand as they are: no service looks for them there, so code must
-never end where its author did not end it.
+Text that a service would take for a mention is escaped. In code it is unchanged, as no service
+searches code; so code must never end where its author did not end it.
 """
 
 import re
@@ -28,7 +27,7 @@ def _spell_slack_link(href: str) -> str:
 
 
 def _part_backticks(text: str) -> str:
-    """Text that neither begins nor ends a fence: a space of no width parts its backticks."""
+    """Return text that opens and ends no fence: zero-width spaces part its backticks."""
     return text.replace("``", "`" + _NO_WIDTH + "`")
 
 
@@ -41,12 +40,12 @@ def _spell_slack(text: str, _is_new_line: bool) -> str:  # noqa: FBT001 - the sh
 
 
 def _spell_fenced(code: str) -> str:
-    """Code that cannot end the fence around it."""
+    """Escape code so that it cannot end its fence."""
     return _part_backticks(code) if "```" in code else code
 
 
 def _mark_ticked(code: str) -> Mark | None:
-    """Code between backticks; with some in it, it can only be shown as words."""
+    """Return the mark of inline code; None for code with backticks, shown as text."""
     return None if "`" in code else Mark("code")
 
 
@@ -119,7 +118,7 @@ def _spell_discord_value(href: str) -> str:
 
 
 def _mark_discord_code(code: str) -> Mark | None:
-    """Code with a backtick stands between two of them. Where it ends must be beyond doubt."""
+    """Return the mark of inline code; two backticks for code that contains one."""
     if "``" in code or code[:1] == "`" or code[-1:] == "`" or _DISCORD_CALL.search(code):
         return None
     return Mark("code", "``" if "`" in code else "`")

@@ -1,4 +1,4 @@
-"""A tree as a page, for Matrix: it shows lists, headings and tables as such."""
+"""Lay out a tree as HTML, for Matrix: with lists, headings and tables."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,13 @@ from homarus.channels.markup.tree import parse_line
 
 
 class Page(Inline):
-    """Lays out one text; `source` is what the tokens were read from."""
+    """Lay out one text; `source` is what the tokens were parsed from."""
 
     newline = "<br>"
 
     def lay_out(self, tokens: Sequence[Token], source: str) -> list[Event]:
         lines = source.split("\n")
-        # A lone paragraph needs no tags; services show it more closely.
+        # A single paragraph needs no tags; clients show it with less space.
         lone = len(tokens) == 3 and tokens[0].type == "paragraph_open"
         for token in tokens:
             if token.type == "table":

@@ -1,8 +1,8 @@
-"""A stream of words and marks, written out as messages that fit.
+"""Write a stream of text and marks as messages within a limit.
 
-Messages end at the end of a block where that fills half of one, else of a line, else at a space,
-else anywhere. Marks that are open at the end are closed, and opened again in the next message.
-Costs are added up as the service counts them, so everything is linear in the text.
+Messages end at the end of a block that fills half of one, else of a line, else at a space, else
+anywhere. Marks that are open at the end are closed, and opened again in the next message. Lengths
+are summed as the service counts, so everything is linear in the text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from homarus.channels.markup.stream import (
 from homarus.core.text import utf16_len
 from homarus.core.value import dataclass
 
-# Where a service counts the words alone, it still has a limit for all that is sent: Telegram's
+# A service that counts the text alone still limits the size of a request: Telegram's
 # server takes 32 KiB. A character takes five bytes at most, as `&amp;`.
 _MAX_BYTES = 30_000
 _WIDEST = 5
@@ -35,7 +35,7 @@ _Tier: TypeAlias = Literal["block", "line", "space"]
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """A mark and where it holds: offsets in UTF-16 units."""
+    """A mark and its range, in UTF-16 units."""
 
     kind: str
     start: int
@@ -52,7 +52,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A mark that is open, and the piece it begins with. One that does not fit is not written."""
+    """An open mark and its opening text. One that does not fit is not written."""
 
     mark: Mark
     piece: int
@@ -61,7 +61,7 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class _Lead:
-    """What has to be written before the next words, and its weight with all that closes it."""
+    """What precedes the next text, and its length with everything that closes it."""
 
     text: str
     held: tuple[tuple[str, _Held], ...]
@@ -71,7 +71,7 @@ class _Lead:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """A place where the message being written may end, and where the next would go on."""
+    """A position where the message may end, and where the next one continues."""
 
     event: int
     offset: int
@@ -91,7 +91,7 @@ def split(
     unit: Unit = "utf16",
     ends: int = BLOCK + 1,
 ) -> list[Part]:
-    """The messages of a stream; one without a limit. A break of level `ends` always ends one."""
+    """Return the messages of a stream; one without a limit. A break of level `ends` ends one."""
     return list(_Press(events, spelling, limit, unit, ends).run())
 
 
@@ -122,7 +122,7 @@ class _Press:
         self._has_words = False
 
     def _step(self, event: Event) -> _Point | None:
-        """Take one event; where this message ends, if it does."""
+        """Add one item; return the break point if the message ends."""
         if isinstance(event, Text):
             return self._take_text(event)
         self._event, self._offset = self._event + 1, 0
@@ -178,13 +178,13 @@ class _Press:
         if not fitting and self._pieces:
             return self._point(self._event, self._offset)
         end = max(1, fitting)
-        if end > 1 and text[end - 1] == "\\":  # what it escapes would lose it
+        if end > 1 and text[end - 1] == "\\":  # escaping would lose it
             end -= 1
         self._write_words(text[:end], lead, 0)
         return self._point(self._event, self._offset + end)
 
     def _find_space(self, text: str, is_verbatim: bool, end: int) -> int:  # noqa: FBT001 - told once
-        """The last space before `end`, but for one that begins the text; 0 when there is none."""
+        """Return the last space before `end`, not at the start; 0 when there is none."""
         space = -1 if is_verbatim else text.rfind(" ", 0, end)
         if space == 0 and self._pieces:
             self._points["space"] = self._point(self._event, self._offset + 1)
@@ -198,9 +198,9 @@ class _Press:
         return max(self._points.values(), key=lambda point: point.size, default=None)
 
     def _lead(self) -> _Lead:
-        """What comes first. A mark that leaves words less than a quarter of the room is left out.
+        """Return what precedes; a mark that leaves text less than a quarter is left out.
 
-        So are those within it: an item without its list would be none.
+        So are those within it: an item without its list would be invalid.
         """
         text = (self._gap.text if self._gap else "") + self._line_prefix()
         weight, size = self._weigh(text), 0
@@ -227,14 +227,14 @@ class _Press:
         return spelling.quote * sum(mark.kind == "quote" for mark in marks)
 
     def _room(self, lead: _Lead) -> int:
-        """How much is left for words, once the lead is written and all that is open is closed."""
+        """Return the space for text, after what precedes and what closes."""
         owed = [self._spelling.after(held.mark) for held in self._held if held.is_written]
         room = self._limit - self._size - lead.weight - sum(map(self._weigh, owed))
         used = self._bytes + lead.max_bytes + sum(map(len, owed))
         return min(room, (self._max_bytes - used) // _WIDEST)
 
     def _write_words(self, text: str, lead: _Lead, space: int) -> None:
-        """Write words; at `space` the message may end."""
+        """Write text; at `space` the message may end."""
         self._write(lead.text)
         for before, held in lead.held:
             self._write(before)
@@ -259,7 +259,7 @@ class _Press:
             self._size += measure(text, self._unit)
 
     def _weigh(self, text: str) -> int:
-        """The cost of what is no word."""
+        """Return the length of markup."""
         return text.count("\n") if self._spelling.unseen else measure(text, self._unit)
 
     def _cost(self, words: str) -> int:
@@ -267,7 +267,7 @@ class _Press:
         return measure(seen, self._unit)
 
     def _reach(self, text: str, room: int) -> int:
-        """How many characters fit."""
+        """Return how many characters fit."""
         for index, ch in enumerate(text):
             room -= self._cost(ch)
             if room < 0:
@@ -291,7 +291,7 @@ class _Press:
         )
 
     def _end(self, point: _Point) -> Iterator[Part]:
-        """The message up to a point; the next goes on there."""
+        """End the message at a point; the next one continues there."""
         del self._pieces[point.pieces :]
         del self._styles[point.styles :]
         self._held = list(point.held)
@@ -304,7 +304,7 @@ class _Press:
             yield part
 
     def _measured(self) -> tuple[Style, ...]:
-        """Where styles hold, for a dialect that has no marks in the text."""
+        """Return the ranges of styles, for a dialect without marks in the text."""
         if self._spelling.marks:
             return ()
         ends = [0]

@@ -1,7 +1,7 @@
-"""What a text is between its tree and a service's spelling of it: words, marks and breaks.
+"""The stream between a tree and a dialect: text, marks and breaks.
 
-A stream can be cut anywhere between two characters: the marks that are open there are closed, and
-opened again after the cut. That is what makes every message well-formed by itself.
+A stream can be cut between any two characters: the marks that are open there are closed, and opened
+again after the cut, so that every message is well-formed.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ Level: TypeAlias = Literal[0, 1, 2]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How words are shown: `bold`, `link` with its address, `pre` with its language."""
+    """How text is shown: `bold`, `link` with its address, `pre` with its language."""
 
     kind: str
     value: str = ""
@@ -25,7 +25,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Words, on one line. Empty ones show marks around nothing, such as an empty cell.
+    """Text on one line. An empty one shows marks around nothing, such as an empty cell.
 
     `is_whole`: no message ends at a space in it, such as the one after a bullet.
     """
@@ -36,7 +36,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """From here on."""
+    """The start of a mark."""
 
     mark: Mark
 
@@ -48,7 +48,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """The end of a line or block, and how it is spelled, if something follows."""
+    """The end of a line or block, and how it is written if something follows."""
 
     level: Level
     text: str
@@ -57,12 +57,12 @@ class Break:
 Event: TypeAlias = Text | Open | Close | Break
 
 VERBATIM: Final = frozenset({"pre", "code"})
-# Marks within a line. The others are blocks.
+# Inline marks. The others are blocks.
 INLINE: Final = frozenset({"bold", "italic", "strike", "spoiler", "code", "link"})
 
 
 def unchanged(text: str) -> str:
-    """A dialect's words that need no escape."""
+    """Return a text that needs no escaping."""
     return text
 
 
@@ -70,10 +70,10 @@ def unchanged(text: str) -> str:
 class Spelling:
     """How a dialect writes the marks of a stream.
 
-    `marks`: what stands before and after, with `{}` for the mark's value. `quote`: what stands at
-    the start of every line of a quote; `every_line` is False where a service wants it once for each
-    block. `by_line`: marks within a line end with it. `unseen`: the service counts words only, not
-    the marks. `quiet` writes code where there is no room to mark it, at its length.
+    `marks`: what precedes and follows, with `{}` for the mark's value. `quote`: what starts every
+    line of a quote; `every_line` is False where a service wants it once per block. `by_line`:
+    inline marks end with the line. `unseen`: the service counts the text only, not the marks.
+    `quiet` writes code where there is no room to mark it, at its length.
     """
 
     marks: Mapping[str, tuple[str, str]]
@@ -86,7 +86,7 @@ class Spelling:
     unseen: bool = False
 
     def before(self, mark: Mark, inner: Mark | None) -> str:
-        """What opens a mark; `inner` is the one that opens with it, such as a list's first item."""
+        """Return what opens a mark; `inner` opens with it, such as a list's first item."""
         return self.marks.get(mark.kind, ("", ""))[0].replace("{}", self.value(mark.value))
 
     def after(self, mark: Mark) -> str:

@@ -1,7 +1,7 @@
-"""Tables, for services that show none: as code with even columns, or as bullets.
+"""Convert tables for services without them: to code with aligned columns, or to bullets.
 
-A table is found where CommonMark's extension has one; its rows are read from the lines themselves,
-so that a row with more cells than the head loses none.
+Tables are found by CommonMark's extension; rows are parsed from the lines, so that a row with more
+cells than the header loses none.
 """
 
 import re
@@ -30,9 +30,9 @@ _PLAIN = Spelling({})
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells in markdown, the head first; what stands before the first line and the rest.
+    """Rows of cells in markdown, the header first; `prefix` starts all lines but one.
 
-    A table may stand in quotes and lists, whose marks begin each of its lines.
+    A table may be in quotes and lists, whose marks start each of its lines.
     """
 
     rows: tuple[tuple[str, ...], ...]
@@ -41,7 +41,7 @@ class Table:
 
 
 def convert(text: str, *, as_code: bool) -> str:
-    """Markdown with other markdown in place of its tables: code, or bullets."""
+    """Replace the tables of a markdown text by code or bullets."""
     if len(text) > MAX_CHARS or not _HAS_TABLE.search(text):
         return text
     text = clean(text)
@@ -59,7 +59,7 @@ def convert(text: str, *, as_code: bool) -> str:
 
 
 def read_table(token: Token, lines: Sequence[str]) -> Table:
-    """The table that a token stands for."""
+    """Return the table of a token."""
     start, end = token.map or (0, 0)
     head, ruler, *body = lines[start:end]
     first = _CONTAINERS.match(head) if token.level else re.match(r"[ \t]*", head)
@@ -108,7 +108,7 @@ def _join_row(cells: Iterable[str]) -> str:
 
 
 def _as_bullets(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A paragraph for each row, under its first cell; the other cells after their heads."""
+    """Return a paragraph for each row, under its first cell; other cells after their headers."""
     head, *body = rows
     lines: list[str] = []
     for row in body or [head]:
@@ -130,7 +130,7 @@ def _bold(label: str) -> str:
 
 
 def _words(cell: str) -> str:
-    """A cell as it is read, for a place where markup is not."""
+    """Return a cell as plain text, for a place without markup."""
     if not _NEEDS_READING.search(cell):
         return cell
     events = Flow(Look()).lay_out_line(parse_line(cell))
@@ -142,7 +142,7 @@ def _pad(cell: str, width: int) -> str:
 
 
 def _width(text: str) -> int:
-    """In columns of a terminal."""
+    """Return the width in columns of a terminal."""
     if text.isascii():
         return len(text)
     return sum(_columns(ch) for ch in text)

@@ -1,9 +1,8 @@
-"""Markdown as a tree: what we take for markup, and what stays text.
+"""Parse markdown to a tree: what counts as markup, and what stays text.
 
 CommonMark with strikethrough, tables and `||spoilers||`, and four deviations, each so that nothing
-is lost: HTML is text, reference definitions are text, what nests too deep is text, and so is what
-looks like markup in an address. Only links to where a person would follow them are links; any
-other stays as it was written.
+is lost: HTML is text, reference definitions are text, blocks nested too deep are text, and so is
+markup in an address. Only links with a safe scheme are links; any other stays as written.
 """
 
 import re
@@ -16,7 +15,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.rules_inline.state_inline import Delimiter
 from markdown_it.token import Token
 
-# A longer text stays words: nobody else is served while one is read, and hostile ones take long.
+# A longer text stays plain: parsing blocks the event loop, and adversarial texts take long.
 MAX_CHARS = 65_536
 _SCHEMES = ("http://", "https://", "mailto:", "tel:", "tg://")
 _LONGEST_LINK = 2_048
@@ -24,7 +23,7 @@ _DEEPEST = 16  # levels of blocks; a list takes two
 _MAX_NESTING = 20  # the parser drops blocks beyond it, and its time for brackets grows with it
 _MOST_BRACKETS = 4_000  # no text has so many links; the parser's time for them grows fastest
 _BAR = "|"
-# The rest of an address in the text, from its colon; it does not end with what may end a phrase.
+# The rest of a bare address, from its colon; it does not end with sentence punctuation.
 _ADDRESS = re.compile(r"://[^\s<>`|\\*\[\]]*[^\s<>`|\\*\[\]_~.,;:!?'\")]")
 
 _ODD = re.compile(
@@ -32,13 +31,13 @@ _ODD = re.compile(
 )
 _LINE_ENDS = re.compile("\r\n?|[\u2028\u2029]")
 _SPACES = re.compile("[\x0b\x0c\x85]")
-# Control characters, and those that turn the direction of the text after them.
+# Control characters, and those that change the direction of text.
 _HIDDEN = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def parse(text: str, *, tables: bool = False) -> list[Token]:
-    """The blocks of a text; without `tables` theirs are paragraphs."""
+    """Return the blocks of a text; without `tables`, tables are paragraphs."""
     text = clean(text)
     tokens = _parser(tables, text.count("[") <= _MOST_BRACKETS).parse(text)
     for token in tokens:
@@ -47,7 +46,7 @@ def parse(text: str, *, tables: bool = False) -> list[Token]:
 
 
 def parse_line(text: str) -> list[Token]:
-    """The inline tokens of one line, such as a table's cell."""
+    """Return the inline tokens of one line, such as a table's cell."""
     text = clean(text)
     (token,) = _parser(tables=False, links=text.count("[") <= _MOST_BRACKETS).parseInline(text)
     _tidy(token)
@@ -55,7 +54,7 @@ def parse_line(text: str) -> list[Token]:
 
 
 def clean(text: str) -> str:
-    """Without characters that command a terminal, hide or turn what follows, or are none."""
+    """Remove control characters, invisible and bidi characters, and invalid ones."""
     if not _ODD.search(text):
         return text
     text = _SPACES.sub(" ", _LINE_ENDS.sub("\n", text))
@@ -86,12 +85,12 @@ def _parser(tables: bool, links: bool) -> _Parser:  # noqa: FBT001 - keys of a c
 
 
 def _deep(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - a rule
-    """Blocks below a depth that nobody writes on purpose are paragraphs."""
+    """Turn blocks below the maximum depth into paragraphs."""
     return not silent and state.level >= _DEEPEST and paragraph(state, start, end, silent)
 
 
 def _find_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - a rule
-    """A table is one token. The library's rule would make some for every cell, missing ones too."""
+    """Parse a table as one token; the library's rule makes tokens for missing cells too."""
     if not table(state, start, end, silent=True):
         return False
     if not silent:
@@ -111,7 +110,7 @@ def _ends_table(state: StateBlock, line: int, end: int) -> bool:
 
 
 def _keep_address(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - a rule
-    """What looks like markup in an address that stands in the text is part of it."""
+    """Keep markup inside a bare address as part of it."""
     if state.src[state.pos] != ":" or not state.src.endswith(("http", "https"), 0, state.pos):
         return False
     if not (found := _ADDRESS.match(state.src, state.pos)):
@@ -158,7 +157,7 @@ def _turn(token: Token, kind: str, nesting: int) -> None:
 
 
 def _tidy(token: Token) -> None:
-    """Clean what entities stood for, and make bold the outer of bold and italic."""
+    """Clean decoded entities, and make bold the outer of bold and italic."""
     token.content = clean(token.content)
     if token.children is None:
         return
@@ -175,7 +174,7 @@ def _tidy(token: Token) -> None:
 
 
 def _pairs(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
-    """Where each token that opens something closes."""
+    """Return where each opening token closes."""
     opened: list[int] = []
     for index, token in enumerate(tokens):
         if token.nesting > 0:

@@ -1,4 +1,4 @@
-"""The words alone of a text that is already in a dialect."""
+"""Extract the plain text of a text that is already in a dialect."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from html import unescape
 from html.parser import HTMLParser
 from typing import Final
 
-from homarus.channels.base import Dialect
+from homarus.core.channel_traits import Dialect
 
 _TAG = re.compile(r"<[^<>]*>")
 _IRC_FORMAT = re.compile(r"\x03\d{0,2}(?:,\d{1,2})?|[\x00-\x1f]")
@@ -16,7 +16,7 @@ _LINES: Final = frozenset({"li", "tr", "br", "hr", "blockquote"})
 
 
 def _telegram_words(html: str) -> str:
-    """Telegram counts these; addresses are left out, so what fitted still fits."""
+    """Return the text that Telegram counts; without addresses, so it still fits."""
     return unescape(_TAG.sub("", html))
 
 
@@ -29,7 +29,7 @@ def _irc_words(text: str) -> str:
 
 
 def _matrix_words(html: str) -> str:
-    """For those who are shown no HTML: with bullets, numbers and addresses."""
+    """Return the text for clients without HTML, with bullets, numbers and addresses."""
     reader = _Reader()
     reader.feed(html)
     reader.close()

@@ -1,4 +1,4 @@
-"""One account that is signed in: its homeserver, its rooms, and what was said there lately."""
+"""One logged-in account: its homeserver, its rooms, and recent events."""
 
 import logging
 from typing import Final
@@ -15,7 +15,7 @@ MAX_RECENT: Final = 500
 
 
 class Account:
-    """Who we are on a homeserver, and what we know there."""
+    """Our identity on a homeserver, and its state."""
 
     def __init__(self, server: Homeserver, me: str) -> None:
         self.server, self.me = server, me
@@ -24,7 +24,7 @@ class Account:
         self._aliases: dict[str, str] = {}
 
     async def room_for(self, chat: str) -> str:
-        """The room that is meant: by its id, by its alias, or by the person it is shared with."""
+        """Return the room of a target: by id, by alias, or by the other person's id."""
         place = chat.removeprefix("room:").removeprefix("user:")
         match place[:1]:
             case "!":
@@ -40,12 +40,12 @@ class Account:
         )
 
     async def note_direct(self, room: str, user: str) -> None:
-        """Have our account say that a room is for talking with one person."""
+        """Record in our account data that a room is direct."""
         told = self.rooms.add_direct(room, user)
         await self.server.put("user", self.me, "account_data", DIRECT, data=told)
 
     async def count_people(self, room: Room) -> None:
-        """How many are in a room of which the homeserver did not tell it by itself."""
+        """Count the members of a room if the homeserver did not send the number."""
         if room.people is None:
             try:
                 told = await self.server.get("rooms", room.id, "joined_members")
@@ -55,14 +55,14 @@ class Account:
                 room.people = room.joined = len(object_of(told, "joined"))
 
     def remember(self, event_id: str, what: Said) -> None:
-        """Keep what was said, for whoever answers it; the oldest goes."""
+        """Cache an event's text, for replies to it; the oldest is dropped."""
         self._recent.pop(event_id, None)
         while len(self._recent) >= MAX_RECENT:
             del self._recent[next(iter(self._recent))]
         self._recent[event_id] = what
 
     async def recall(self, room: str, event_id: str) -> Said | None:
-        """What an event said; None when it is not to be had."""
+        """Return the text of an event; None when it cannot be fetched."""
         if found := self._recent.get(event_id):
             return found
         try:
@@ -86,6 +86,6 @@ class Account:
         room = text_of(await self.server.post("createRoom", data=request), "room_id")
         if not room:
             raise ChannelError(f"Matrix did not say where we can talk with {user}")
-        self.rooms[room].people = 2  # both of us; it is not news when it is heard of
+        self.rooms[room].people = 2  # both of us; already known when the sync reports it
         await self.note_direct(room, user)
         return room

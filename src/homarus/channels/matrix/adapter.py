@@ -1,4 +1,4 @@
-"""The Matrix channel: reads while it is signed in, and sends under names that count once."""
+"""The Matrix channel: it reads while it is logged in, and sends under idempotency keys."""
 
 import asyncio
 from dataclasses import replace
@@ -19,20 +19,14 @@ from homarus.channels.matrix.events import MESSAGE, Ear, Said
 from homarus.channels.matrix.login import Login
 from homarus.channels.matrix.reader import Reader
 from homarus.channels.matrix.settings import MEDIA_MAX_MB, TEXT_LIMIT, Settings
+from homarus.channels.matrix.traits import TRAITS
 from homarus.core.errors import SendFailed
-from homarus.core.keys import DEFAULT_ACCOUNT
 from homarus.core.message import Address, Media, Outbound
 from homarus.core.tasks import task_group
 
-READY_S: Final = 10.0  # how long a message waits for us to be signed in
+READY_S: Final = 10.0  # how long a message waits for the login
 TYPING_S: Final = 20.0
 REACTION: Final = "m.reaction"
-
-
-def create(place: Place, settings: Settings) -> "Matrix":
-    """An account, not signed in yet; ConfigError when it does not say how to."""
-    env = place.env if place.account == DEFAULT_ACCOUNT else {}
-    return Matrix(place, settings.completed(place.channel, env))
 
 
 class Matrix:
@@ -45,25 +39,25 @@ class Matrix:
         self._max_bytes = int((settings.common.media_max_mb or MEDIA_MAX_MB) * 1024 * 1024)
         self.capabilities = Capabilities(
             text_limit=settings.common.text_chunk_limit or TEXT_LIMIT,
-            dialect="matrix",
+            dialect=TRAITS.dialect,
             idempotent=True,
             media_max_bytes=self._max_bytes,
             typing_s=TYPING_S,
-            retry=Retry.as_set(settings.common.retry),
+            retry=Retry.from_settings(settings.common.retry),
         )
         self._here: Account | None = None  # while it runs
         self._ready = asyncio.Event()
         self._strikes = dict[str, int]()
 
     async def run(self, receive: Receive) -> None:
-        """Sign in and read, until cancelled."""
+        """Log in and read, until cancelled."""
         server, me = await self._login.sign_in()
         try:
             account = Account(server, me)
             ear = await self._ear(account)
-            if most := await server.upload_max_bytes():
-                most = min(most, self._max_bytes)
-                self.capabilities = replace(self.capabilities, media_max_bytes=most)
+            if max_bytes := await server.upload_max_bytes():
+                max_bytes = min(max_bytes, self._max_bytes)
+                self.capabilities = replace(self.capabilities, media_max_bytes=max_bytes)
             async with task_group() as group:
                 self._here = account
                 self._ready.set()
@@ -83,7 +77,7 @@ class Matrix:
             await server.close()
 
     async def send(self, message: Outbound) -> Receipt:
-        """Files each by itself, words with the first of them if both are there."""
+        """Send each file as one event, the text with the first file if there is one."""
         account = await self._signed_in()
         room = await account.room_for(message.address.chat)
         _refuse_encrypted(account, room)
@@ -106,7 +100,7 @@ class Matrix:
         await account.server.put("rooms", room, "typing", account.me, data=sign)
 
     async def edit(self, to: Address, message_id: str, text: str) -> None:
-        """Homeservers take an edit of anything: whether it is ours is looked at here."""
+        """Edit our own message; homeservers accept an edit of any, so it is checked first."""
         account = await self._signed_in()
         room = await account.room_for(to.chat)
         _refuse_encrypted(account, room)
@@ -139,7 +133,7 @@ class Matrix:
         return await account.server.download(media.ref, max_bytes)
 
     async def probe(self) -> str:
-        """Asks who we are, by the connection there is, else by one of its own."""
+        """Return our name, by the current connection or by a temporary one."""
         if account := self._here:
             return text_of(await account.server.get("account", "whoami"), "user_id")
         server, me = await self._login.sign_in()
@@ -160,7 +154,7 @@ class Matrix:
     async def _ear(self, account: Account) -> Ear:
         try:
             told: Object = await account.server.get("profile", account.me, "displayname")
-        except Refused:  # nobody gave us a name
+        except Refused:  # a file without a name
             told = {}
         return Ear(
             self.name,
@@ -196,7 +190,7 @@ class Matrix:
 
 
 async def _put(account: Account, room: str, kind: str, content: Object, once: str = "") -> str:
-    """Send an event; its id."""
+    """Send an event and return its id."""
     once = once or transaction("")
     told = await account.server.put("rooms", room, "send", kind, once, data=content)
     return text_of(told, "event_id")
@@ -215,7 +209,7 @@ async def _our_reactions(account: Account, room: str, message_id: str) -> list[s
 
 
 def _refuse_encrypted(account: Account, room: str) -> None:
-    """People there trust that nobody else reads what is said, and we could only say it openly."""
+    """Refuse to send to an encrypted room: we could only send plain text there."""
     known = account.rooms.get(room)
     if known and known.is_encrypted:
         raise SendFailed(
@@ -224,7 +218,7 @@ def _refuse_encrypted(account: Account, room: str) -> None:
 
 
 def _plain(text: str) -> str:
-    """What is shown where markup is not."""
+    """Return the text for clients that show no markup."""
     if "<" not in text and "&" not in text:
         return text
     from homarus.channels.markup import plain

@@ -1,8 +1,8 @@
-"""One homeserver, asked by its client-server API: what it says, or the error that says why not.
+"""Call the client-server API of one homeserver, and classify its errors.
 
-What it refuses for good is `Refused`, with the code it gave; what it refuses for now is
-`SendFailed` with the time it asks for. Anything that is not its own JSON, as of a proxy before
-it, leaves open what happened: `ChannelError`.
+A permanent refusal is MatrixRefusedError, with its error code; a temporary one is SendFailedError
+with the time to wait. A response that is not the homeserver's JSON, such as a proxy's, leaves the
+outcome unknown: ChannelError.
 """
 
 import re
@@ -18,8 +18,8 @@ from homarus.core.text import one_line
 Object: TypeAlias = Mapping[str, Json]
 
 CLIENT: Final = "/_matrix/client/v3"
-CLIENT_V1: Final = "/_matrix/client/v1"  # what is younger
-MEDIA: Final = ("/_matrix/client/v1/media", "/_matrix/media/v3")  # today's place, then the old one
+CLIENT_V1: Final = "/_matrix/client/v1"  # newer versions of the API
+MEDIA: Final = ("/_matrix/client/v1/media", "/_matrix/media/v3")  # current and old path
 LOGGED_OUT: Final = frozenset(
     {"M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "M_USER_DEACTIVATED", "M_USER_LOCKED"}
 )
@@ -28,7 +28,7 @@ UPLOAD_S: Final = 4 * ANSWER_S
 
 
 class Refused(SendFailed):
-    """The homeserver said no, and will again; `errcode` is its own word for why."""
+    """The homeserver refused permanently; `errcode` is its reason."""
 
     def __init__(self, message: str, errcode: str) -> None:
         super().__init__(message, retryable=False)
@@ -36,7 +36,7 @@ class Refused(SendFailed):
 
 
 class Homeserver:
-    """One account's requests. `renewable`: a token that is refused can be had anew."""
+    """The requests of one account. `renewable`: a refused token can be replaced by login."""
 
     def __init__(
         self, base_url: str, token: str = "", *, proxy: str = "", renewable: bool = False
@@ -52,22 +52,22 @@ class Homeserver:
         base: str = CLIENT,
         answer_s: float = ANSWER_S,
     ) -> Object:
-        """Ask for something."""
+        """Send a GET request."""
         path = f"{base}{path_of(*steps)}"
         target = f"{path}?{urlencode(query)}" if query else path
         return self._said(await self._api.ask("GET", target, answer_s=answer_s))
 
     async def put(self, *steps: str, data: Object) -> Object:
-        """Set something, or do it once however often it is asked."""
+        """Send a PUT request: idempotent by its path."""
         return self._said(await self._api.send_json("PUT", f"{CLIENT}{path_of(*steps)}", data))
 
     async def post(self, *steps: str, data: Object, answer_s: float = ANSWER_S) -> Object:
-        """Do something."""
+        """Send a POST request."""
         path = f"{CLIENT}{path_of(*steps)}"
         return self._said(await self._api.send_json("POST", path, data, answer_s=answer_s))
 
     async def upload(self, content: bytes, mime: str, name: str) -> str:
-        """Leave a file there; how it is called."""
+        """Upload a file and return its mxc:// URI."""
         path = f"/_matrix/media/v3/upload?filename={path_of(name)[1:]}"
         kind = {"Content-Type": mime or "application/octet-stream"}
         answer = await self._api.ask("POST", path, content, kind, answer_s=UPLOAD_S)
@@ -77,7 +77,7 @@ class Homeserver:
         return url
 
     async def download(self, mxc: str, max_bytes: int) -> bytes:
-        """A file by its mxc:// name. MediaTooLarge as soon as that is known."""
+        """Return a file by its mxc:// URI. Raises MediaTooLargeError early."""
         found = _FILE.fullmatch(mxc)
         if not found:
             raise ChannelError("the file's name is not one of Matrix (mxc://server/id)")
@@ -92,7 +92,7 @@ class Homeserver:
         raise ChannelError(f"Matrix answered {answer.status} for a file")
 
     async def upload_max_bytes(self) -> int:
-        """The largest file it takes; 0 when it does not say."""
+        """Return the maximum size of a file; 0 when the homeserver has none."""
         for place in MEDIA:
             answer = await self._api.get(f"{place}/config")
             if answer.status == 200:
@@ -100,7 +100,7 @@ class Homeserver:
         return 0
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         await self._api.close()
 
     def _said(self, answer: Answer) -> Object:
@@ -108,7 +108,7 @@ class Homeserver:
             return answer.data
         said: Object = answer.data if isinstance(answer.data, dict) else {}
         errcode = text_of(said, "errcode")
-        if not errcode and answer.status == 413:  # of a proxy before it, as large files often meet
+        if not errcode and answer.status == 413:  # of a proxy, as often for large files
             raise SendFailed("Matrix takes nothing so large", retryable=False)
         if not errcode or answer.status >= 500:
             raise ChannelError(f"Matrix answered {answer.status}, which says nothing")
@@ -129,11 +129,11 @@ def _after_s(said: Object, answer: Answer) -> float | None:
     return float(header) if header.isdecimal() else None
 
 
-# What anybody on any server may have written: of any shape, or none.
+# Any user of any server may have written these: of any shape.
 
 
 def text_of(data: Object, key: str) -> str:
-    """A text, fit to be written down; "" when it is none."""
+    """Return a storable text; "" if the value is none."""
     found = data.get(key)
     if not isinstance(found, str):
         return ""
@@ -141,13 +141,13 @@ def text_of(data: Object, key: str) -> str:
 
 
 def number_of(data: Object, key: str) -> int:
-    """A whole number, not negative; 0 when it is none."""
+    """Return a non-negative integer; 0 if the value is none."""
     found = data.get(key)
     return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
 
 
 def object_of(data: Object, *keys: str) -> Object:
-    """An object inside others; an empty one when it is none."""
+    """Return a nested object; an empty one if it is none."""
     for key in keys:
         found = data.get(key)
         data = found if isinstance(found, dict) else {}
@@ -155,6 +155,6 @@ def object_of(data: Object, *keys: str) -> Object:
 
 
 def objects_of(data: Object, key: str) -> list[Object]:
-    """The objects of a list."""
+    """Return the objects of a list."""
     found = data.get(key)
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

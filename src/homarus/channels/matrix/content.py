@@ -1,6 +1,6 @@
-"""Our messages as the content of events. Pure, but for the names of what is sent.
+"""Build the content of events.
 
-Nothing we say calls anybody by itself: `m.mentions` is always there, and empty.
+Our messages mention no one by accident: `m.mentions` is always present, and empty.
 """
 
 import hashlib
@@ -27,19 +27,19 @@ _KINDS: Final[Mapping[MediaKind, str]] = {
 
 
 def transaction(key: str, part: str = "") -> str:
-    """The name under which a request is done once, however often it is made."""
+    """Return the transaction id of a request, which makes it idempotent."""
     digest = hashlib.sha256(f"{key or uuid4().hex}\0{part}".encode("utf-8", "replace"))
     return urlsafe_b64encode(digest.digest()[:24]).decode()
 
 
 def text_content(html: str, plain: str, *, reply_to: str = "", thread: str | None = None) -> Object:
-    """Words; with markup only where there is some."""
+    """Return a text message, with markup only if there is any."""
     content = _words(html, plain) | {"msgtype": "m.text"}
     return _fitting(_related(content, reply_to, thread))
 
 
 def edit_content(html: str, plain: str, replaces: str) -> Object:
-    """Other words for what we said before; who knows no edits sees them with a star."""
+    """Return an edit; clients without edits show the new text with a star."""
     new = _words(html, plain) | {"msgtype": "m.text"}
     content = {
         "msgtype": "m.text",
@@ -62,7 +62,7 @@ def media_content(
     reply_to: str = "",
     thread: str | None = None,
 ) -> Object:
-    """A file that was uploaded, with words if there are some."""
+    """Return a message with an uploaded file, and its caption."""
     content: dict[str, Json] = _words(html, plain) if plain else {"m.mentions": {}}
     content["msgtype"] = _KINDS[media.kind]
     content["url"], content["info"] = url, {"size": size}
@@ -77,7 +77,7 @@ def media_content(
 
 
 def reaction_content(message_id: str, emoji: str) -> Object:
-    """A reaction."""
+    """Return a reaction."""
     return {
         "m.relates_to": {"rel_type": "m.annotation", "event_id": message_id, "key": emoji},
     }
@@ -95,7 +95,7 @@ def _related(content: dict[str, Json], reply_to: str, thread: str | None) -> dic
         content["m.relates_to"] = {
             "rel_type": "m.thread",
             "event_id": thread,
-            # Who knows no threads sees an answer, to the thread's beginning if to nothing else.
+            # Clients without threads show a reply, to the thread's root if to nothing else.
             "m.in_reply_to": {"event_id": reply_to or thread},
             "is_falling_back": not reply_to,
         }
@@ -105,7 +105,7 @@ def _related(content: dict[str, Json], reply_to: str, thread: str | None) -> dic
 
 
 def _fitting(content: dict[str, Json]) -> Object:
-    """Content that an event can hold: without its markup, if it must be."""
+    """Return content that fits an event, without markup if necessary."""
     if _size(content) <= MAX_BYTES:
         return content
     inner = content.get("m.new_content", content)

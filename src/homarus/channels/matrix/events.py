@@ -1,7 +1,6 @@
-"""Events of a room as the messages they are. Pure: what has to be asked for is asked elsewhere.
+"""Translate room events to inbound messages, without requests.
 
-Whatever stands in an event was written by somebody, on a server of their choice: it may have any
-shape, and one that makes no sense is no message.
+Events are untrusted: they may have any shape, and an invalid one is no message.
 """
 
 import re
@@ -33,14 +32,14 @@ _FILES: Final[dict[str, MediaKind]] = {
 }
 _WORDS: Final = frozenset({"m.text", "m.notice", "m.emote", "m.server_notice", "m.location"})
 _BOTS: Final = frozenset({"m.notice", "m.server_notice"})
-_FALLBACK: Final = re.compile(r"> (?:\* )?<@[^>\n]+>")  # how an older client begins a quote
+_FALLBACK: Final = re.compile(r"> (?:\* )?<@[^>\n]+>")  # how a quote of an older client starts
 
 Pattern: TypeAlias = re.Pattern[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Ear:
-    """Who listens: the account, its id, and how people call it."""
+    """Our account, its user id and display name."""
 
     channel: str
     account: str
@@ -51,7 +50,7 @@ class Ear:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What an event said, and who; of one that is answered."""
+    """Text and sender of an event that is replied to."""
 
     sender: str
     text: str
@@ -60,7 +59,7 @@ class Said:
 def read_event(
     event: Object, room: Room, ear: Ear, *, is_direct: bool, at_ms: int
 ) -> Inbound | None:
-    """The message an event is; None for anything else, and for what we said ourselves."""
+    """Return the message of an event; None for other events and for our own."""
     id_, sender = _event_id(event), text_of(event, "sender")
     content = object_of(event, "content")
     relation = object_of(content, "m.relates_to")
@@ -84,7 +83,7 @@ def read_event(
         Address(ear.channel, room.id, ear.account, _thread(relation, id_, ear.thread_replies)),
         sender,
         f"* {name} {text}" if kind == "m.emote" else text,
-        # The sender's server says when it was; it was not later than now.
+        # The sender's server sets the time; it cannot be in the future.
         at_ms=min(number_of(event, "origin_server_ts") or at_ms, at_ms),
         occasion=Occasion(
             kind="direct" if is_direct else "group",
@@ -102,7 +101,7 @@ def read_event(
 
 
 def said(event: Object) -> Said:
-    """What an event says as it stands now, without its files."""
+    """Return the current text of an event, without its files."""
     newest = object_of(event, "unsigned", "m.relations", "m.replace", "content", "m.new_content")
     content = newest or object_of(event, "content")
     text = without_fallback(text_of(content, "body"))
@@ -110,14 +109,14 @@ def said(event: Object) -> Said:
 
 
 def with_quote(inbound: Inbound, answered: Said, me: str) -> Inbound:
-    """The message, knowing what it answers."""
+    """Return the message with the quoted message it replies to."""
     ours = answered.sender == me
     occasion = replace(inbound.occasion, quoted=answered.text, answers_us=ours)
     return replace(inbound, occasion=occasion)
 
 
 def invites(event: Object, user: str) -> bool:
-    """Whether somebody lets a person in with it."""
+    """Return whether the event invites a user."""
     return (
         event.get("type") == MEMBER
         and event.get("state_key") == user
@@ -126,7 +125,7 @@ def invites(event: Object, user: str) -> bool:
 
 
 def joins(event: Object, user: str) -> bool:
-    """Whether a person comes in with it."""
+    """Return whether the event is a user's join."""
     return (
         event.get("type") == MEMBER
         and event.get("state_key") == user
@@ -135,7 +134,7 @@ def joins(event: Object, user: str) -> bool:
 
 
 def since_invited(events: list[Object], user: str) -> list[Object] | None:
-    """What came after a person was let in the last time; None when that is not among them."""
+    """Return the events after a user's last invite; None when there is no invite."""
     for number in range(len(events) - 1, -1, -1):
         if invites(events[number], user):
             return events[number + 1 :]
@@ -143,7 +142,7 @@ def since_invited(events: list[Object], user: str) -> list[Object] | None:
 
 
 def without_fallback(text: str) -> str:
-    """An answer without the quote that older clients put before it."""
+    """Remove the quote that older clients put before a reply."""
     if not _FALLBACK.match(text):
         return text
     lines = text.split("\n")
@@ -152,13 +151,13 @@ def without_fallback(text: str) -> str:
 
 
 def _event_id(data: Object) -> str:
-    """An event's id; "" for what cannot be one, whoever calls it so."""
+    """Return an event's id; "" if it cannot be one."""
     id_ = text_of(data, "event_id")
     return id_ if id_.startswith("$") else ""
 
 
 def _reply_to(relation: Object) -> str:
-    """The message that is answered. In a thread, what older clients show as one is none."""
+    """Return the replied event. In a thread, the fallback for older clients is none."""
     if relation.get("rel_type") == "m.thread" and relation.get("is_falling_back") is True:
         return ""
     return _event_id(object_of(relation, "m.in_reply_to"))
@@ -188,16 +187,16 @@ def _file(kind: str, content: Object) -> Media:
 
 
 def _caption(content: Object) -> str:
-    """Words that go with a file; where no file name is given, the words are the file's name."""
+    """Return the text of a file; without a file name, the body is the name."""
     name, body = text_of(content, "filename"), text_of(content, "body")
     return body if name and body != name else ""
 
 
 def _mentions(content: Object, text: str, ear: Ear) -> tuple[bool, bool]:
-    """Whether it speaks to us, and whether to others instead.
+    """Return whether it mentions us, and whether it mentions others instead.
 
-    Clients of today say whom they mean; of others it is read from links and names. Who begins
-    with our name speaks to us in any case: that is how people address who does not complete names.
+    Current clients list mentions; for others they are found in links and names. A message that
+    starts with our name mentions us in any case, as in clients without completion.
     """
     addressed = bool(ear.my_name and _opening(ear.my_name).match(text))
     addressed = addressed or bool(_id(ear.me).search(text))

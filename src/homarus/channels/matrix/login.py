@@ -1,8 +1,8 @@
-"""Signing in: by a token, or once by name and password.
+"""Log in by token, or once by user name and password.
 
-What a homeserver takes once under one name, it takes once for one device. So the device that a
-password made is kept with its token (`<state>/credentials/matrix/<account>.json`, for its owner
-alone), and used again when the token has to be had anew.
+A transaction id is idempotent per device. So the device that a password login created is saved with
+its token (`<state>/credentials/matrix/<account>.json`, mode 0600), and reused when the token must
+be replaced.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ MAX_BYTES: Final = 64 * 1024
 
 
 class Login:
-    """How one account signs in; `state` is where it may keep what it was given."""
+    """The login of one account; `state` is where its device is saved."""
 
     def __init__(self, settings: Settings, account: str, state: Path | None) -> None:
         self._settings = settings
@@ -32,7 +32,10 @@ class Login:
         self._file = state / "credentials" / "matrix" / f"{name}.json" if state else None
 
     async def sign_in(self) -> tuple[Homeserver, str]:
-        """A homeserver that knows us, and who we are there. ChannelAuthFailed when it does not."""
+        """Return a logged-in homeserver client and our user id.
+
+        Raises ChannelAuthFailedError when the homeserver refuses us.
+        """
         if secret := self._settings.access_token:
             return await self._enter(secret.get_secret_value(), renewable=False)
         kept = await asyncio.to_thread(self._read)
@@ -102,7 +105,7 @@ class Login:
         return self._settings.user_id or ""
 
     def _read(self) -> Object:
-        """What was kept for this very account; nothing, when that cannot be read."""
+        """Return the saved device of this account; nothing if it is unreadable."""
         if self._file is None:
             return {}
         try:

@@ -1,8 +1,8 @@
-"""Reading what comes: one long poll after the other, and what they leave out.
+"""Sync with the homeserver: long polls, and the events that they leave out.
 
-The homeserver answers with whatever happened since a position, and the position after it. A
-message is handed on with the position before its answer, the last one of an answer with the one
-after: who stops in the middle reads that answer again, and what was kept is known by its id.
+A response has the events since a position, and the next position. A message is passed on with the
+position before its response, the last one with the position after: a stop in the middle reads the
+response again, and stored messages are recognised by their ids.
 """
 
 import asyncio
@@ -36,15 +36,15 @@ from homarus.core.message import Inbound
 
 log = logging.getLogger(__name__)
 
-POLL_S: Final = 30  # how long the homeserver may have nothing to say
+POLL_S: Final = 30  # how long the homeserver may wait for events
 LATE_S: Final = 30  # how much longer we wait for it
-FIRST_S: Final = 300.0  # an account of many rooms takes its time
-JOIN_S: Final = 120.0  # the room may live on another server
+FIRST_S: Final = 300.0  # an account with many rooms takes its time
+JOIN_S: Final = 120.0  # the room may be on another server
 JOIN_TRIES, JOIN_AGAIN_S = 5, 30.0
 PAGE: Final = 100
-MAX_PAGES: Final = 10  # of what one room missed in an absence
+MAX_PAGES: Final = 10  # of what one room missed
 MAX_STRIKES: Final = 3
-TOLD: Final = "homarus.encryption"  # where our account notes, per room, that it was said
+TOLD: Final = "homarus.encryption"  # account data: notified rooms
 CANNOT_READ: Final = (
     "This room is encrypted, and I cannot read encrypted messages. Please talk to me in a room"
     " without encryption."
@@ -54,9 +54,9 @@ _TYPES: Final = (MESSAGE, STICKER, ENCRYPTED, *_STATE)
 
 
 class Reader:
-    """Reads for one account. `group` is for what need not be waited for.
+    """Sync one account. `group` is for tasks that are not awaited.
 
-    `strikes` counts, from one reading to the next, how often what a room missed was not to be had.
+    `strikes` counts, across runs, how often the missed events of a room could not be fetched.
     """
 
     def __init__(
@@ -73,21 +73,21 @@ class Reader:
         self._clock, self._strikes = clock, strikes
         self._group: asyncio.TaskGroup = group
         self._joining: set[str] = set()
-        self._told: set[str] = set()  # rooms whose encryption was spoken of
-        self._read: dict[str, str] = {}  # by room: the last message that was kept
+        self._told: set[str] = set()  # rooms that were notified of their encryption
+        self._read: dict[str, str] = {}  # by room: the last stored message
         self._news = asyncio.Event()
 
     async def run(self, receive: Receive) -> None:
-        """Read until cancelled, from where reading stopped; from now on when it never began."""
+        """Sync until cancelled, from the cursor, or from now if there is none."""
         first = await self._sync("", 1, answer_s=FIRST_S)
         now = _position(first)
-        self._learn(first)
+        self._apply_account_data(first)
         for room, told in object_of(first, "rooms", "join").items():
             if isinstance(told, dict):
                 self._account.rooms[room].learn(told)
         kept = text_of(await receive.cursor() or {}, "since")
-        self._group.create_task(self._tell_read(), name="read receipts of Matrix")
-        if not kept:  # what is said from here on is not lost, whatever happens to us
+        self._group.create_task(self._send_receipts(), name="read receipts of Matrix")
+        if not kept:  # messages from here on are not lost in a crash
             await receive.read_to({"since": now})
         since = kept or now
         while True:
@@ -99,21 +99,21 @@ class Reader:
                 log.warning("Matrix no longer knows how far was read, so it goes on now: %s", exc)
                 since = now
                 continue
-            since = await self._take(answer, since, receive)
+            since = await self._handle_response(answer, since, receive)
 
     async def _sync(self, since: str, limit: int, *, answer_s: float = POLL_S + LATE_S) -> Object:
         query: dict[str, str | int] = {"filter": _filter(limit, self._account.me)}
         if since:
             query |= {"since": since, "timeout": POLL_S * 1000}
         else:
-            # Nothing is waited for, but some keep their answer to the same question for minutes.
+            # Nothing is awaited, but some homeservers cache the response for minutes.
             query["timeout"] = self._clock.now_ms() % (POLL_S * 1000)
         return await self._account.server.get("sync", answer_s=answer_s, query=query)
 
-    async def _take(self, answer: Object, since: str, receive: Receive) -> str:
-        """Hand on what an answer brings; the position after it."""
+    async def _handle_response(self, answer: Object, since: str, receive: Receive) -> str:
+        """Pass on the messages of a response, and return the next position."""
         after = _position(answer)
-        self._learn(answer)
+        self._apply_account_data(answer)
         messages = list[Inbound]()
         for room, told in object_of(answer, "rooms", "join").items():
             if isinstance(told, dict):
@@ -123,8 +123,8 @@ class Reader:
             await receive(inbound, {"since": cursor}, self._acknowledge(inbound))
         return after
 
-    def _learn(self, answer: Object) -> None:
-        """What concerns the account: whom it talks with in private, where it is or may be."""
+    def _apply_account_data(self, answer: Object) -> None:
+        """Apply account data: direct rooms, joined rooms and invites."""
         rooms = self._account.rooms
         for event in objects_of(object_of(answer, "account_data"), "events"):
             if event.get("type") == DIRECT:
@@ -133,9 +133,9 @@ class Reader:
             rooms.forget(room)
         for room, told in object_of(answer, "rooms", "invite").items():
             if isinstance(told, dict) and room not in self._joining:
-                self._consider(room, objects_of(object_of(told, "invite_state"), "events"))
+                self._handle_invite(room, objects_of(object_of(told, "invite_state"), "events"))
 
-    # What was said
+    # Messages
 
     async def _heard(self, id_: str, told: Object, since: str) -> list[Inbound]:
         timeline = object_of(told, "timeline")
@@ -159,21 +159,21 @@ class Reader:
     async def _events(
         self, room: Room, timeline: Object, since: str, *, is_new: bool
     ) -> list[Object]:
-        """What happened in a room since then, but nothing from before we were let in."""
+        """Return the new events of a room, without those before our invite."""
         events = objects_of(timeline, "events")
         ours = since_invited(events, self._account.me)
         if ours is not None:
             return ours
         start = text_of(timeline, "prev_batch")
         if timeline.get("limited") is True and start:
-            missed, invited = await self._caught_up(room, start, "" if is_new else since)
+            missed, invited = await self._fill_gap(room, start, "" if is_new else since)
             return [*missed, *events] if invited or not is_new else []
         return [] if is_new else events
 
-    async def _caught_up(self, room: Room, start: str, since: str) -> tuple[list[Object], bool]:
-        """What was missed. A room of which it cannot be had must not keep all others waiting."""
+    async def _fill_gap(self, room: Room, start: str, since: str) -> tuple[list[Object], bool]:
+        """Fetch missed events. A room where that fails must not block the others."""
         try:
-            found = await self._missed(room, start, since)
+            found = await self._fetch_missed(room, start, since)
         except ChannelAuthFailed:
             raise
         except ChannelError as exc:
@@ -185,10 +185,10 @@ class Reader:
         self._strikes.pop(room.id, None)
         return found
 
-    async def _missed(self, room: Room, start: str, since: str) -> tuple[list[Object], bool]:
-        """What stands before an answer's events, and whether it begins with our invitation.
+    async def _fetch_missed(self, room: Room, start: str, since: str) -> tuple[list[Object], bool]:
+        """Return the events before a response's, and whether our invite is the first.
 
-        With no position to go back to, it is not looked for beyond one page.
+        Without a position to go back to, it fetches one page only.
         """
         pages = MAX_PAGES if since else 1
         found = list[Object]()  # newest first
@@ -228,7 +228,7 @@ class Reader:
                 inbound = with_quote(inbound, answered, account.me) if answered else inbound
         return inbound
 
-    # What we do about it
+    # Requests
 
     def _acknowledge(self, inbound: Inbound) -> Acknowledge:
         async def acknowledge() -> None:
@@ -237,8 +237,8 @@ class Reader:
 
         return acknowledge
 
-    async def _tell_read(self) -> None:
-        """Show people that what they wrote is read: the last of each room stands for all."""
+    async def _send_receipts(self) -> None:
+        """Send read receipts, for the last message of each room."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -251,8 +251,8 @@ class Reader:
                 except ChannelError as exc:
                     log.info("no read receipt in %s: %s", room, exc)
 
-    def _consider(self, room: str, state: Iterable[Object]) -> None:
-        """Follow an invitation, or leave it where it is."""
+    def _handle_invite(self, room: str, state: Iterable[Object]) -> None:
+        """Accept an invite, or leave it pending."""
         alias = inviter = ""
         is_direct = False
         for event in state:
@@ -270,7 +270,7 @@ class Reader:
             log.info("an invitation of %s to %s is left alone (autoJoin)", inviter, room)
 
     async def _join(self, room: str, person: str) -> None:
-        if person:  # we may hear what is said there before we hear that we are in
+        if person:  # messages of a room may arrive before our join does
             self._account.rooms.add_direct(room, person)
         try:
             for left in reversed(range(JOIN_TRIES)):
@@ -293,15 +293,15 @@ class Reader:
         if room.id not in self._told:
             self._told.add(room.id)
             log.warning("%s is encrypted: what is said there cannot be read", room.id)
-            self._group.create_task(self._tell_encrypted(room.id), name=f"telling {room.id}")
+            self._group.create_task(self._notify_encrypted(room.id), name=f"telling {room.id}")
 
-    async def _tell_encrypted(self, room: str) -> None:
-        """Say it once in a room, however often this program starts."""
+    async def _notify_encrypted(self, room: str) -> None:
+        """Notify an encrypted room once, across restarts."""
         server, mine = self._account.server, ("user", self._account.me, "rooms", room)
         try:
             try:
                 await server.get(*mine, "account_data", TOLD)
-            except Refused:  # it was not said yet
+            except Refused:  # not notified yet
                 content = {"msgtype": "m.notice", "body": CANNOT_READ, "m.mentions": {}}
                 once = transaction(room, TOLD)
                 await server.put("rooms", room, "send", MESSAGE, once, data=content)
@@ -318,7 +318,7 @@ def _position(answer: Object) -> str:
 
 
 def _timeline(me: str) -> dict[str, object]:
-    """Which events we want to see: not our own, and with the names of those who speak."""
+    """Return the filter of events: not our own, with the senders' names."""
     return {
         "types": _TYPES,
         "not_senders": [me],

@@ -1,8 +1,8 @@
-"""What is known of the rooms we are in: how they are called, who is there, and whose they are.
+"""Track the rooms we are in: names, members, and which are direct.
 
-Learnt from what the homeserver tells, and asked of nobody. A room is *direct* when at most two
-people are in it and either our account says so (`m.direct`) or nobody gave it a name: with a third
-one listening, what was said in private must not be said there.
+The state comes from the sync alone. A room is *direct* when at most two people are in it and either
+our account data says so (`m.direct`) or it has no name: with a third member, what was said in
+private must not be repeated there.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,12 +13,12 @@ from homarus.channels.matrix.api import Object, number_of, object_of, objects_of
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
 
-MAX_NAMES: Final = 500  # people of one room whose names are remembered
+MAX_NAMES: Final = 500  # members of one room whose names are cached
 
 
 @dataclass(slots=True)
 class Room:
-    """A room. `people` counts those who are in it or invited; None: nobody told us."""
+    """A room. `people` counts joined and invited members; None if unknown."""
 
     id: str
     name: str = ""
@@ -34,14 +34,14 @@ class Room:
         return self.name or self.alias
 
     def name_of(self, user: str) -> str:
-        """How a person is called there; the name in their id when nobody said."""
+        """Return a user's display name; else the local part of the user id."""
         return self.names.get(user) or user.partition(":")[0].removeprefix("@")
 
     def learn(self, told: Object) -> None:
-        """What one answer of the homeserver says of it."""
+        """Apply one sync response."""
         summary = object_of(told, "summary")
         if "m.joined_member_count" in summary or "m.invited_member_count" in summary:
-            # Each is told when it has changed.
+            # Each is sent when it has changed.
             if "m.joined_member_count" in summary:
                 self.joined = number_of(summary, "m.joined_member_count")
             if "m.invited_member_count" in summary:
@@ -51,7 +51,7 @@ class Room:
         self.learn_state(objects_of(object_of(told, "timeline"), "events"))
 
     def learn_state(self, events: Iterable[Object]) -> None:
-        """What has been set there."""
+        """Apply a state event."""
         for event in events:
             if "state_key" not in event:
                 continue
@@ -62,7 +62,7 @@ class Room:
                 case "m.room.canonical_alias":
                     self.alias = one_line(text_of(content, "alias"))
                 case "m.room.encryption":
-                    self.is_encrypted = True  # there is no way back
+                    self.is_encrypted = True  # it cannot be turned off
                 case "m.room.member":
                     self._learn_member(text_of(event, "state_key"), content)
 
@@ -75,7 +75,7 @@ class Room:
 
 
 class Rooms:
-    """Every room we are in; `direct` is what our account says of them (`m.direct`)."""
+    """The joined rooms; `direct` is our account data `m.direct`."""
 
     def __init__(self) -> None:
         self._rooms: dict[str, Room] = {}
@@ -85,14 +85,14 @@ class Rooms:
         return room in self._rooms
 
     def __getitem__(self, room: str) -> Room:
-        """A room, whether it was heard of before or not."""
+        """Return a room, creating it if it is new."""
         return self._rooms.setdefault(room, Room(room))
 
     def get(self, room: str) -> Room | None:
         return self._rooms.get(room)
 
     def forget(self, room: str) -> None:
-        """We are no longer there."""
+        """Remove a room that we left."""
         self._rooms.pop(room, None)
 
     def is_direct(self, room: Room) -> bool:
@@ -102,17 +102,17 @@ class Rooms:
         return flagged or (room.people is not None and not room.title)
 
     def with_person(self, user: str) -> str:
-        """The room in which we talk with somebody in private; "" when there is none."""
+        """Return the direct room with a user; "" when there is none."""
         rooms = dict(self._directs()).get(user, [])
         here = [self._rooms[room] for room in rooms if room in self._rooms]
         found = [room for room in here if room.people is None or room.people <= 2]
-        # Without encryption if there is a choice; the newest stands last.
+        # Unencrypted if possible; the newest is last.
         return next((room.id for room in reversed(found) if not room.is_encrypted), "") or (
             found[-1].id if found else ""
         )
 
     def add_direct(self, room: str, user: str) -> Object:
-        """Note that a room is for talking with one person; what our account shall say now."""
+        """Mark a room as direct, and return the account data to save."""
         mine = dict(self._directs()).get(user, [])
         if room not in mine:
             self.direct = {**self.direct, user: [*mine, room]}

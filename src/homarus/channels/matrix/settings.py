@@ -1,4 +1,4 @@
-"""What the config says of one Matrix account: the original's keys."""
+"""The config of one Matrix account, with OpenClaw's keys."""
 
 import re
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from homarus.core.errors import ConfigError
 
 TEXT_LIMIT: Final = 4_000
 MEDIA_MAX_MB: Final = 20.0
-TIMELINE: Final = 30  # events of a room in one answer; what is more is asked for
+TIMELINE: Final = 30  # events of a room in one response; more are fetched
 
-# What the environment may say of the usual account.
+# Environment variables of the default account.
 VARIABLES: Final = {
     "MATRIX_HOMESERVER": "homeserver",
     "MATRIX_USER_ID": "user_id",
@@ -48,7 +48,7 @@ def _unencrypted(wanted: bool) -> bool:  # noqa: FBT001 - a setting
 
 
 class Settings(ChannelSettings):
-    """One account: a homeserver, and who we are there: a token, or a name and a password."""
+    """One account: a homeserver, and a token or a user name and password."""
 
     homeserver: Annotated[Text, AfterValidator(_homeserver)] | None = None
     user_id: Annotated[Text, AfterValidator(_user_id)] | None = None
@@ -61,16 +61,17 @@ class Settings(ChannelSettings):
     thread_replies: ThreadReplies = "inbound"
     auto_join: Literal["always", "allowlist", "off"] | None = None
     auto_join_allowlist: Ids = ()
-    proxy: Text | None = Field(None, repr=False)  # it may hold a password
-    # What the original has beside, and nothing here depends on.
+    proxy: Text | None = Field(None, repr=False)  # it may contain a password
+    # Keys of OpenClaw that are accepted and not used.
     capabilities: Texts = ()
     config_writes: bool = True
     heartbeat: Mapping[str, Any] = {}
 
     def completed(self, channel: str, env: Mapping[str, str]) -> "Settings":
-        """With what the environment says of the usual account; ConfigError when it cannot sign in.
+        """Return the settings completed from the environment.
 
-        The config wins. A password in the environment is not used beside a token.
+        The config wins, and a password of the environment is not used with a token. Raises
+        ConfigError when the account cannot log in.
         """
         said = {
             key: env[name]
@@ -96,9 +97,9 @@ class Settings(ChannelSettings):
         return whole
 
     def joins(self, room: str, alias: str, inviter: str, *, is_direct: bool) -> bool:
-        """Whether an invitation is followed.
+        """Return whether an invite is accepted.
 
-        Where nothing is said: those to talk in private, and those to rooms the config lists.
+        By default: invites to direct rooms, and to rooms that the config lists.
         """
         match self.auto_join:
             case "always":

@@ -1,8 +1,21 @@
 """Telegram, by its Bot API: long poll or webhook, groups and topics, drafts, buttons, files."""
 
-from homarus.channels.telegram.adapter import create
+from typing import TYPE_CHECKING, Final
+
+from homarus.channels.base import Place
 from homarus.channels.telegram.settings import Settings
+from homarus.channels.telegram.traits import TRAITS
 
-LABEL = "Telegram"
+if TYPE_CHECKING:
+    from homarus.channels.telegram.adapter import Telegram
 
-__all__ = ["LABEL", "Settings", "create"]
+LABEL: Final = TRAITS.title
+
+__all__ = ["LABEL", "TRAITS", "Settings", "create"]
+
+
+def create(place: Place, settings: Settings) -> "Telegram":
+    """Return the channel of one bot, not connected. Raises ConfigError without a token."""
+    from homarus.channels.telegram.adapter import Telegram
+
+    return Telegram(place, settings)

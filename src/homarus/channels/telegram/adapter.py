@@ -1,10 +1,10 @@
 """The Telegram channel: one bot.
 
-Telegram knows that a message arrived when we ask for the ones after it, or answer its call; so
-nothing is acknowledged. Only the press of a button is answered, which shows a clock until it is.
-Each answer of `getUpdates` is handed over in order, and the place in it is kept with each message.
-The place is that of one bot: another token begins anew. Telegram forgets its counting after a week
-without messages, so a place that old is not used either: what comes twice is known by its id.
+Telegram takes the next poll, or the response to a webhook, as confirmation, so nothing is
+acknowledged. Only a button press is answered, as the button shows a clock until it is. The updates
+of a poll are passed on in order, and the offset is stored with each message as cursor. The cursor
+belongs to one bot: another token resets it. Telegram may restart its numbers after a week without
+messages, so a cursor that old is not used: duplicates are recognised by message id.
 """
 
 import asyncio
@@ -36,34 +36,30 @@ from homarus.channels.telegram.settings import (
     find_token,
     listed_commands,
 )
+from homarus.channels.telegram.traits import TRAITS
 from homarus.core.errors import ChannelError, MediaTooLarge, StoreError
 from homarus.core.message import Address, Inbound, Json, Media, Outbound
 
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 30
-LEAST_POLL_S: Final = 1.0
+MIN_POLL_S: Final = 1.0
 CAPTION_UNITS: Final = 1_024
 TYPING_S: Final = 5.0
-MAX_FETCH_BYTES: Final = 20 * 1024 * 1024  # what Telegram's own server gives
+MAX_FETCH_BYTES: Final = 20 * 1024 * 1024  # the limit of Telegram's own server
 _STALE_MS: Final = 6 * 24 * 3600 * 1000
 _SENT_KEPT: Final = 2_000
 
 
-def create(place: Place, settings: Settings) -> "Telegram":
-    """A bot, connected to nothing yet; ConfigError when its token is missing."""
-    return Telegram(place, settings)
-
-
 class Telegram:
-    """One bot. See channels/base for what each method promises."""
+    """One bot. See channels/base for what each method guarantees."""
 
     def __init__(self, place: Place, settings: Settings) -> None:
         self.name, self.account = place.channel, place.account
         self.capabilities = Capabilities(
             text_limit=settings.text_limit,
             unit="utf16",
-            dialect="telegram",
+            dialect=TRAITS.dialect,
             caption_limit=CAPTION_UNITS,
             media_max_bytes=settings.media_max_bytes,
             typing_s=TYPING_S,
@@ -79,10 +75,10 @@ class Telegram:
         )
         self._post = Post(self._api, settings.media_max_bytes)
         self._reader: Reader | None = None
-        self._receive: Receive | None = None  # while Telegram may call us
-        self._listed: list[dict[str, str]] | None = None  # the commands it was told
+        self._receive: Receive | None = None  # while Telegram may send webhooks
+        self._listed: list[dict[str, str]] | None = None  # the commands that were set
         self._undraftable: set[str] = set()
-        self._sent: dict[tuple[str, int], str | None] = {}  # ours of late, with their topics
+        self._sent: dict[tuple[str, int], str | None] = {}  # our recent messages, with their topics
 
     # Receiving
 
@@ -95,13 +91,13 @@ class Telegram:
             )
             await self._list_commands()
             if self.path:
-                await self._be_called(receive)
+                await self._serve_webhook(receive)
             else:
                 await self._poll(receive, me)
 
     async def _introduce(self) -> Me:
-        told = await self._api.call("getMe")
-        found = told if isinstance(told, dict) else {}
+        response = await self._api.call("getMe")
+        found = response if isinstance(response, dict) else {}
         me = Me(
             number(found, "id"),
             text(found, "username"),
@@ -148,10 +144,10 @@ class Telegram:
             updates = await self._api.call("getUpdates", asked, wait_s=POLL_S)
             if not isinstance(updates, list):
                 raise ChannelError("Telegram did not answer getUpdates with updates")
-            if not updates and self._clock.monotonic() - asked_s < LEAST_POLL_S:
-                await self._clock.sleep(LEAST_POLL_S)  # a server that does not wait, as asked
+            if not updates and self._clock.monotonic() - asked_s < MIN_POLL_S:
+                await self._clock.sleep(MIN_POLL_S)  # a server without long polling
             if updates:
-                offset = await self._take(updates, receive, me)
+                offset = await self._handle_updates(updates, receive, me)
                 heard_ms = self._clock.now_ms()
 
     def _begin(self, cursor: Mapping[str, Json] | None, me: Me) -> int:
@@ -161,11 +157,12 @@ class Telegram:
         is_fresh = not at_ms or self._clock.now_ms() - at_ms <= _STALE_MS
         return number(stored, "offset") if is_ours and is_fresh else 0
 
-    async def _take(self, updates: list[Json], receive: Receive, me: Me) -> int:
-        """Hand over what came; the offset after it.
+    async def _handle_updates(self, updates: list[Json], receive: Receive, me: Me) -> int:
+        """Pass on the updates, and return the offset after them.
 
-        It follows the numbers that came, not the one we asked for: Telegram may count anew. In
-        their order, for who stops in the middle goes on after the last one that was kept.
+        The offset follows the received numbers, not the requested one, as Telegram may restart
+        them. They are passed on in order, so that a stop in the middle resumes after the last
+        stored one.
         """
         after = 0
         for update in sorted(updates, key=_number_of):
@@ -174,34 +171,34 @@ class Telegram:
                 continue
             after = max(after, id_ + 1)
             cursor = {"offset": after, "bot": me.id, "atMs": self._clock.now_ms()}
-            await self._hand_over(update, receive, cursor)
-        if not after:  # it would give us the same again, at once and forever
+            await self._pass_on(update, receive, cursor)
+        if not after:  # it would return the same again, at once and forever
             raise ChannelError("Telegram gave updates that have no number")
         return after
 
-    async def _hand_over(
+    async def _pass_on(
         self, update: Mapping[str, Json], receive: Receive, cursor: Mapping[str, Json] | None
     ) -> None:
         if inbound := self._read(update):
             await receive(inbound, cursor)
-        if pressed := is_press(update):  # whoever pressed it: the button waits
+        if pressed := is_press(update):  # for any sender: the button waits
             await self._answer_press(pressed)
 
     async def _answer_press(self, pressed: str) -> None:
         try:
             await self._api.call("answerCallbackQuery", {"callback_query_id": pressed})
-        except ChannelError as exc:  # the message is kept: a clock on a button is no reason
+        except ChannelError as exc:  # the message is stored: not fatal
             log.warning("a button goes on waiting: %s", exc)
 
     def _read(self, update: Mapping[str, Json]) -> Inbound | None:
         assert self._reader is not None  # noqa: S101 - it is made before anything is read
         inbound = self._reader.read(update, self._clock.now_ms())
         if inbound is None:
-            self._pass_over(update)
+            self._skip(update)
             return None
         return self._own_reaction(inbound) if is_reaction(inbound) else inbound
 
-    def _pass_over(self, update: Mapping[str, Json]) -> None:
+    def _skip(self, update: Mapping[str, Json]) -> None:
         said = part(update, "message")
         if new := number(said, "migrate_to_chat_id"):
             self._post.note_move(str(number(part(said, "chat"), "id")), str(new))
@@ -210,7 +207,7 @@ class Telegram:
             log.info("update %d is passed over: nothing to read in its %s", id_, kind)
 
     def _own_reaction(self, inbound: Inbound) -> Inbound | None:
-        """A reaction to a message of ours is an answer to it; to others' if that is asked for."""
+        """Return whether a reaction is passed on: to our messages, or to all if set."""
         key = (inbound.address.chat, int(inbound.occasion.reply_to))
         if key in self._sent:
             to = replace(inbound.address, thread=self._sent[key])
@@ -221,19 +218,19 @@ class Telegram:
         asked = self._settings.reaction_notifications != "off"
         return [*KINDS, REACTION] if asked else list(KINDS)
 
-    # Being called
+    # Webhooks
 
     @property
     def path(self) -> str:
         return self._settings.path
 
-    async def _be_called(self, receive: Receive) -> None:
+    async def _serve_webhook(self, receive: Receive) -> None:
         asked = {
             "url": self._settings.public_url,
             "secret_token": self._secret,
             "allowed_updates": self._wanted(),
         }
-        self._receive = receive  # it may call before it has answered
+        self._receive = receive  # it may send a webhook before it has responded
         try:
             await self._api.call("setWebhook", asked)
             await asyncio.Event().wait()
@@ -241,7 +238,7 @@ class Telegram:
             self._receive = None
 
     def admits(self, headers: Mapping[str, str]) -> bool:
-        from homarus.channels.signatures import check_telegram  # for who is called
+        from homarus.channels.signatures import check_telegram  # only with webhooks
 
         return bool(self.path) and check_telegram(headers, self._secret)
 
@@ -257,7 +254,7 @@ class Telegram:
         if not isinstance(update, dict):
             return 400
         try:
-            await self._hand_over(update, self._receive, None)
+            await self._pass_on(update, self._receive, None)
         except StoreError as exc:
             log.warning("an update could not be kept, Telegram will bring it again: %s", exc)
             return 503
@@ -295,7 +292,7 @@ class Telegram:
         await self._post.do(Call("setMessageReaction", {**which, "reaction": reaction}))
 
     async def show_typing(self, to: Address, *, on: bool) -> None:
-        if on:  # it ends by itself
+        if on:  # it expires
             await self._post.do(
                 Call("sendChatAction", {**place(to, typing=True), "action": "typing"})
             )
@@ -309,7 +306,7 @@ class Telegram:
         try:
             await self._post.do(draft_call(to, key, text))
         except Refused as exc:
-            # An older server, or a chat where it may not be: the answer itself will come.
+            # An older server, or a chat without drafts: the answer itself will arrive.
             self._undraftable.add("" if exc.is_unknown_method else to.chat)
 
     def _remember(self, to: Address, message: int) -> None:
@@ -327,12 +324,12 @@ class Telegram:
         if media.size > most:
             raise MediaTooLarge(f"the file has {media.size} bytes, and {most} is the most")
         try:
-            told = await self._api.call("getFile", {"file_id": media.ref})
+            response = await self._api.call("getFile", {"file_id": media.ref})
         except Refused as exc:
-            if "file is too big" in exc.words:
+            if "file is too big" in exc.reason:
                 raise MediaTooLarge(str(exc)) from exc
             raise
-        found = told if isinstance(told, dict) else {}
+        found = response if isinstance(response, dict) else {}
         path = text(found, "file_path")
         if number(found, "file_size") > most:
             raise MediaTooLarge(f"the file has {number(found, 'file_size')} bytes")
@@ -344,8 +341,8 @@ class Telegram:
         return await self._api.download(path, most)
 
     async def probe(self) -> str:
-        told = await self._api.call("getMe")
-        name = text(part({"me": told}, "me"), "username")
+        response = await self._api.call("getMe")
+        name = text(part({"me": response}, "me"), "username")
         if not name:
             raise ChannelError("Telegram did not say who we are")
         return f"@{name}"
@@ -356,4 +353,4 @@ def _number_of(update: Json) -> int:
 
 
 def _is_unchanged(refusal: Refused) -> bool:
-    return "message is not modified" in refusal.words
+    return "message is not modified" in refusal.reason

@@ -1,7 +1,7 @@
-"""Calls of the Bot API, and what its refusals mean.
+"""Call the Bot API, and classify its errors.
 
-The token is part of every address, so no address is ever told. A call that Telegram refused was
-not done; what it means for the next try is in the class of the error.
+The token is part of every URL, so no URL is logged. A call that Telegram refused had no effect; the
+error class says whether a retry is useful.
 """
 
 import json
@@ -15,10 +15,10 @@ from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed
 from homarus.core.message import Json
 
 UPLOAD_S: Final = 120.0
-# Who gives up while connecting has sent nothing, and must know it: connecting ends by itself first.
+# A timeout while connecting has sent nothing, and must be known as such: it ends first.
 LEAST_ANSWER_S: Final = CONNECT_S + 5
 _NEW_TOKEN: Final = "copy the token anew from @BotFather, `homarus channels add telegram --token -`"  # noqa: S105 - words
-# What Telegram says, in lower case, and what helps.
+# Telegram's messages, in lower case, and what to do.
 _FIXES: Final = (
     ("bot was blocked by the user", "they must unblock the bot in Telegram"),
     ("can't initiate conversation", "they must write to the bot first"),
@@ -37,11 +37,11 @@ _FIXES: Final = (
 
 
 class Refused(SendFailed):
-    """Telegram said no, for good, and why; `moved_to` is the new id of a group that has one."""
+    """Telegram refused permanently; `moved_to` is the new id of a migrated group."""
 
-    def __init__(self, message: str, words: str, *, status: int, moved_to: str, fix: str) -> None:
+    def __init__(self, message: str, reason: str, *, status: int, moved_to: str, fix: str) -> None:
         super().__init__(message, retryable=False, fix=fix)
-        self.words, self.status, self.moved_to = words.lower(), status, moved_to
+        self.reason, self.status, self.moved_to = reason.lower(), status, moved_to
 
     @property
     def is_unknown_method(self) -> bool:
@@ -59,7 +59,7 @@ class BotApi:
 
     @asynccontextmanager
     async def in_use(self) -> AsyncIterator[None]:
-        """Connections are kept as long as somebody uses them, and no longer."""
+        """Keep connections open while the block lasts."""
         self._users += 1
         try:
             yield
@@ -71,7 +71,7 @@ class BotApi:
     async def call(
         self, method: str, params: Mapping[str, Json] | None = None, *, wait_s: float = 0.0
     ) -> Json:
-        """Its result; `wait_s` is how long it was asked to wait by itself."""
+        """Return the result of a call; `wait_s` is its long-poll time."""
         async with self.in_use():
             answer = await self._api.send_json(
                 "POST", self._calls + method, params or {}, answer_s=self._timeout_s + wait_s
@@ -79,7 +79,7 @@ class BotApi:
         return _result(method, answer)
 
     async def upload(self, method: str, params: Mapping[str, Json], field: str, file: File) -> Json:
-        """A call that brings a file."""
+        """Call a method with a file."""
         fields = {
             name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             for name, value in params.items()
@@ -92,7 +92,7 @@ class BotApi:
         return _result(method, answer)
 
     async def download(self, file_path: str, max_bytes: int) -> bytes:
-        """A file that `getFile` named."""
+        """Return a file that `getFile` named."""
         async with self.in_use():
             path = self._files + path_of(*file_path.split("/"))
             answer = await self._api.download(path, max_bytes)
@@ -102,20 +102,20 @@ class BotApi:
 
 
 def _result(method: str, answer: Answer) -> Json:
-    told = answer.data
-    if not isinstance(told, dict) or not isinstance(told.get("ok"), bool):
+    payload = answer.data
+    if not isinstance(payload, dict) or not isinstance(payload.get("ok"), bool):
         raise _stranger(method, answer.status)
-    if told["ok"]:
-        return told.get("result")
-    code = told.get("error_code")
+    if payload["ok"]:
+        return payload.get("result")
+    code = payload.get("error_code")
     status = code if isinstance(code, int) and code >= 400 else answer.status
-    words = str(told.get("description") or "no reason given")[:500]
-    more = told.get("parameters")
-    raise _refusal(method, status, words, more if isinstance(more, dict) else {})
+    reason = str(payload.get("description") or "no reason given")[:500]
+    parameters = payload.get("parameters")
+    raise _refusal(method, status, reason, parameters if isinstance(parameters, dict) else {})
 
 
 def _stranger(method: str, status: int) -> ChannelError:
-    """An answer that is not the Bot API's: a proxy's, or a server's that is down."""
+    """Return the error for a response that is not the Bot API's, such as a proxy's."""
     said = f"{method}: {status} came back, and not from the Bot API"
     if status == 413:
         return SendFailed(said, retryable=False, fix="the file is too large")
@@ -124,21 +124,21 @@ def _stranger(method: str, status: int) -> ChannelError:
     return ChannelError(said)
 
 
-def _refusal(method: str, status: int, words: str, more: Mapping[str, Json]) -> ChannelError:
-    said = f"Telegram refused {method}: {words}"
-    lowered = words.lower()
+def _refusal(method: str, status: int, reason: str, parameters: Mapping[str, Json]) -> ChannelError:
+    said = f"Telegram refused {method}: {reason}"
+    lowered = reason.lower()
     if status == 401 or (status == 404 and method == "getMe"):
-        return ChannelAuthFailed(f"Telegram does not know this bot: {words}", fix=_NEW_TOKEN)
+        return ChannelAuthFailed(f"Telegram does not know this bot: {reason}", fix=_NEW_TOKEN)
     if status == 409:
         return _conflict(lowered, said)
     if status == 429:
-        after_s = float(max(0, number(more, "retry_after"))) or None
+        after_s = float(max(0, number(parameters, "retry_after"))) or None
         return SendFailed(said, retryable=True, after_s=after_s)
     if status >= 500:
-        return ChannelError(said)  # it may have done what it was asked
-    moved = more.get("migrate_to_chat_id")
+        return ChannelError(said)  # it may have had its effect
+    moved = parameters.get("migrate_to_chat_id")
     fix = next((help_ for sign, help_ in _FIXES if sign in lowered), "")
-    return Refused(said, words, status=status, moved_to=str(moved or ""), fix=fix)
+    return Refused(said, reason, status=status, moved_to=str(moved or ""), fix=fix)
 
 
 def _conflict(lowered: str, said: str) -> ChannelError:

@@ -1,4 +1,4 @@
-"""What a message of Telegram's holds: its words, its files, and other things put into words."""
+"""Extract text and files of a Telegram message, and describe other content as text."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from homarus.channels.telegram.fields import number, part, parts, text
 from homarus.core.message import Json, Media, MediaKind
 
-# Each by the field it comes in. An animation comes as a document too, and a venue as a location.
+# By field. An animation comes as a document too, and a venue as a location.
 _FILES: Final[dict[str, tuple[MediaKind, str]]] = {
     "animation": ("video", "video/mp4"),
     "document": ("document", ""),
@@ -18,21 +18,21 @@ _FILES: Final[dict[str, tuple[MediaKind, str]]] = {
 
 
 def words_of(message: Mapping[str, Json]) -> str:
-    """What was written, or a short word for what was sent instead."""
+    """Return the text, or a short description of other content."""
     return text(message, "text") or text(message, "caption") or _described(message)
 
 
 def media_of(message: Mapping[str, Json]) -> tuple[Media, ...]:
-    """The file that came with it; a picture comes in several sizes, of which we take the best."""
+    """Return the file of a message; of an image, the largest size."""
     if found := max(parts(message, "photo"), key=_area, default=None):
         return tuple(_file(found, "image", "image/jpeg"))
     if sticker := part(message, "sticker"):
         return tuple(_file(sticker, "sticker", _sticker_mime(sticker)))
     for name, (kind, mime) in _FILES.items():
         if found := part(message, name):
-            said = text(found, "mime_type") or mime
-            is_picture = name == "document" and said.startswith("image/")
-            return tuple(_file(found, "image" if is_picture else kind, said))
+            file_type = text(found, "mime_type") or mime
+            is_picture = name == "document" and file_type.startswith("image/")
+            return tuple(_file(found, "image" if is_picture else kind, file_type))
     return ()
 
 
@@ -64,8 +64,8 @@ def _sticker(sticker: Mapping[str, Json]) -> str:
 
 
 def _venue(venue: Mapping[str, Json]) -> str:
-    told = [text(venue, "title"), text(venue, "address"), _place(part(venue, "location"))]
-    return f"venue: {', '.join(one for one in told if one)}"
+    lines = [text(venue, "title"), text(venue, "address"), _place(part(venue, "location"))]
+    return f"venue: {', '.join(one for one in lines if one)}"
 
 
 def _place(location: Mapping[str, Json]) -> str:
@@ -77,8 +77,8 @@ def _place(location: Mapping[str, Json]) -> str:
 
 def _contact(contact: Mapping[str, Json]) -> str:
     name = f"{text(contact, 'first_name')} {text(contact, 'last_name')}".strip()
-    told = [name, text(contact, "phone_number")]
-    return f"contact: {', '.join(one for one in told if one)}"
+    lines = [name, text(contact, "phone_number")]
+    return f"contact: {', '.join(one for one in lines if one)}"
 
 
 def _poll(poll: Mapping[str, Json]) -> str:

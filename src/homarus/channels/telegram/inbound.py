@@ -1,8 +1,8 @@
-"""An update of Telegram's as an Inbound. Pure, and total: whatever comes, nothing is raised.
+"""Translate Telegram updates to inbound messages; no update raises an error.
 
-Ids are numbers and never names. A message is `<chat>:<message>` within its account, however it
-came; an edit adds its date, a press of a button is `callback:…`, a reaction `reaction:…`. Where
-one message names another (`reply_to`, receipts) the number alone says it.
+Ids are numbers and never names. A message is `<chat>:<message>` within its account, by poll or
+webhook; an edit adds its date, a button press is `callback:…`, a reaction `reaction:…`. Where one
+message names another (`reply_to`, receipts), it is the number alone.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from homarus.channels.telegram.fields import cut, flag, number, part, parts, tex
 from homarus.core.message import Address, ChatKind, Inbound, Json, Occasion
 from homarus.core.value import dataclass
 
-GENERAL: Final = "1"  # the topic of a forum that every message without one is in
+GENERAL: Final = "1"  # the topic of messages without one
 KINDS: Final = (
     "message",
     "edited_message",
@@ -31,12 +31,12 @@ _CHATS: Final[dict[str, ChatKind]] = {
     "channel": "channel",
 }
 _MAX_QUOTED_CHARS: Final = 4_096
-_MAX_ENTITIES: Final = 200  # Telegram sends half as many at the most
+_MAX_ENTITIES: Final = 200  # twice the maximum of Telegram
 
 
 @dataclass(frozen=True, slots=True)
 class Me:
-    """Who we are there; `reads_all` says that groups tell us everything."""
+    """Our bot; `reads_all` says that it receives all messages of groups."""
 
     id: int
     username: str
@@ -45,7 +45,7 @@ class Me:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads for one account. `reactions` to what are told."""
+    """Translate updates of one account. `reactions` says which are passed on."""
 
     channel: str
     account: str
@@ -53,7 +53,7 @@ class Reader:
     reactions: Literal["off", "own", "all"] = "off"
 
     def read(self, update: Mapping[str, Json], now_ms: int) -> Inbound | None:
-        """What somebody said; None when it is nothing for us, or makes no sense."""
+        """Return the message of an update; None when there is none."""
         for kind in KINDS[:-1]:
             if message := part(update, kind):
                 return self._message(message, is_edit=kind.startswith("edited"))
@@ -98,7 +98,7 @@ class Reader:
         )
 
     def _press(self, query: Mapping[str, Json], now_ms: int) -> Inbound | None:
-        """A button of ours: its data is what was said."""
+        """Translate a button press: its data is the text."""
         under, sender = part(query, "message"), part(query, "from")
         address, data = self._address(under), text(query, "data")
         id_ = text(query, "id")
@@ -125,7 +125,7 @@ class Reader:
         )
 
     def _reaction(self, reaction: Mapping[str, Json]) -> Inbound | None:
-        """Emoji that were added; whether the message was ours, its caller knows."""
+        """Translate added emoji; the caller knows whether the message was ours."""
         sender = part(reaction, "user") or part(reaction, "actor_chat")
         address, number_ = self._address(reaction), number(reaction, "message_id")
         before = {_emoji(one) for one in parts(reaction, "old_reaction")}
@@ -158,7 +158,7 @@ class Reader:
         return Address(self.channel, str(id_), self.account, _topic(message, chat))
 
     def _addressed(self, message: Mapping[str, Json], words: str) -> tuple[str, bool, bool]:
-        """The words without `@us` in a command; whether they name us, whether they name others."""
+        """Return the text without `@us` in a command, and whom it mentions: us, others."""
         source = "text" if text(message, "text") else "caption"
         written = text(message, source)
         entities = "entities" if source == "text" else "caption_entities"
@@ -182,14 +182,14 @@ class Reader:
         return words, mentioned, elsewhere
 
     def _answering(self, message: Mapping[str, Json], occasion: Occasion) -> Occasion:
-        """With what it answers. In a topic, Telegram calls the topic's first line that too."""
+        """Add the replied message. In a topic, Telegram also sets the topic's first message."""
         to, quote = part(message, "reply_to_message"), text(part(message, "quote"), "text")
         is_head = "forum_topic_created" in to or (
             flag(message, "is_topic_message")
             and number(to, "message_id") == number(message, "message_thread_id")
         )
         if is_head or not number(to, "message_id"):
-            return replace(occasion, quoted=quote)  # of another chat, or nothing
+            return replace(occasion, quoted=quote)  # of another chat, or invalid
         return replace(
             occasion,
             reply_to=str(number(to, "message_id")),
@@ -199,17 +199,17 @@ class Reader:
 
 
 def is_press(update: Mapping[str, Json]) -> str:
-    """The id by which a press of a button wants to be answered; "" for anything else."""
+    """Return the id to answer a button press with; "" for other messages."""
     return text(part(update, "callback_query"), "id")
 
 
 def is_reaction(inbound: Inbound) -> bool:
-    """Whether it was made of a reaction, and not of words."""
+    """Return whether the message is a reaction."""
     return inbound.id.startswith("reaction:")
 
 
 def message_number(message_id: str, chat: str) -> int:
-    """The number of a message, from any of our ids for one in this chat; 0 when it is none."""
+    """Return the number of a message from any of our ids for it in this chat; else 0."""
     steps = message_id.split(":")
     if len(steps) > 1 and steps.pop(0) != chat:
         return 0
@@ -218,7 +218,7 @@ def message_number(message_id: str, chat: str) -> int:
 
 
 def _sender(message: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Who speaks: a chat when one does (a channel, a hidden admin), whoever Telegram puts there."""
+    """Return the sender: the chat if a channel or an anonymous admin writes."""
     return part(message, "sender_chat") or part(message, "from")
 
 
@@ -228,7 +228,7 @@ def _name(sender: Mapping[str, Json]) -> str:
 
 
 def _topic(message: Mapping[str, Json], chat: Mapping[str, Json]) -> str | None:
-    """The topic; elsewhere the same field is only a chain of replies."""
+    """Return the topic; in other groups the same field is only a chain of replies."""
     thread = number(message, "message_thread_id")
     if thread and flag(message, "is_topic_message"):
         return str(thread)

@@ -1,4 +1,4 @@
-"""An Outbound as one call of the Bot API. Pure: what is sent is decided here, before it is."""
+"""Build the Bot API call of an outbound message."""
 
 import logging
 import zlib
@@ -26,7 +26,7 @@ _METHODS: Final = {
     "sticker": "sendSticker",
 }
 _FIELDS: Final = {"image": "photo"}
-# What Telegram says of a file that it takes in another way, and that way.
+# Telegram's errors about a file that it accepts as another kind, and that kind.
 INSTEAD: Final = (
     ("photo_invalid_dimensions", "document"),
     ("image_process_failed", "document"),
@@ -38,30 +38,30 @@ INSTEAD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request: a method, what goes with it, and the file that does, under its field."""
+    """One request: a method, its parameters, and perhaps a file with its field."""
 
     method: str
     params: dict[str, Json]
-    said: str = ""  # the parameter that holds our words
+    text_param: str = ""  # the parameter with our text
     media: Media | None = None
     field: str = ""
 
     def with_words(self, words: str) -> "Call":
-        """The same, with words that hold no markup."""
-        kept = {name: value for name, value in self.params.items() if name != "parse_mode"}
-        return replace(self, params={**kept, self.said: words})
+        """Return the call with a text without markup."""
+        others = {name: value for name, value in self.params.items() if name != "parse_mode"}
+        return replace(self, params={**others, self.text_param: words})
 
     def as_file(self, name: str) -> "Call":
-        """The same file, sent as another kind of file."""
+        """Return the call with the file sent as another kind."""
         return replace(self, method=_METHODS[name], field=name)
 
     def moved(self, chat: str) -> "Call":
-        """The same for another chat."""
+        """Return the call for another chat."""
         return replace(self, params={**self.params, "chat_id": chat_id(chat)})
 
 
 def call_for(message: Outbound, settings: Settings) -> Call:
-    """What sends this; SendFailed when Telegram has no call for it."""
+    """Return the call that sends a message. Raises SendFailedError when there is none."""
     extras = message.extras
     if len(extras.media) > 1 or (extras.media and extras.replaces):
         raise SendFailed(
@@ -81,7 +81,7 @@ def call_for(message: Outbound, settings: Settings) -> Call:
 def edit_call(
     to: Address, message_id: str, words: str, settings: Settings, extras: Extras | None = None
 ) -> Call:
-    """What changes the words of a message of ours."""
+    """Return the call that edits a message."""
     params = {"chat_id": chat_id(to.chat), "message_id": known_number(message_id, to)}
     params |= {"text": words, "parse_mode": "HTML", **_preview(settings)}
     if extras:
@@ -90,14 +90,14 @@ def edit_call(
 
 
 def draft_call(to: Address, key: str, words: str) -> Call:
-    """What shows words that are still being written."""
+    """Return the call that shows a draft."""
     number = zlib.crc32(key.encode("utf-8", "replace")) & 0x7FFFFFFF or 1
     params = {**place(to), "draft_id": number, "text": words, "parse_mode": "HTML"}
     return Call("sendMessageDraft", params, "text")
 
 
 def place(to: Address, *, typing: bool = False) -> dict[str, Json]:
-    """Where to. The general topic is named when typing there and never when writing there."""
+    """Return the chat and topic; the general topic is named for typing and never for sending."""
     params: dict[str, Json] = {"chat_id": chat_id(to.chat)}
     if to.thread and (typing or to.thread != GENERAL):
         if not to.thread.isascii() or not to.thread.isdigit():
@@ -107,7 +107,7 @@ def place(to: Address, *, typing: bool = False) -> dict[str, Json]:
 
 
 def chat_id(chat: str) -> int | str:
-    """A chat by its number, or a public one by its `@name`."""
+    """Return a chat by its number, or a public one by its `@name`."""
     digits = chat.removeprefix("-")
     if digits.isascii() and digits.isdigit() and len(digits) < 19:
         return int(chat)
@@ -119,12 +119,12 @@ def chat_id(chat: str) -> int | str:
 
 
 def is_private(chat: str) -> bool:
-    """People have numbers above zero, groups and channels below."""
+    """Return whether a chat is private: people have positive ids, groups negative ones."""
     return chat.isascii() and chat.isdigit()
 
 
 def known_number(message_id: str, to: Address) -> int:
-    """The number of a message that must be one."""
+    """Return the number of a message. Raises SendFailedError for an invalid id."""
     found = message_number(message_id, to.chat)
     if not found:
         raise SendFailed(f"{message_id!r} is no message of this chat", retryable=False)

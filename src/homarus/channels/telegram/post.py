@@ -1,7 +1,7 @@
-"""How a call is made, and what is tried after Telegram refused it.
+"""Send calls, with fallbacks after Telegram refused one.
 
-A refused call was not done, so another way of saying the same cannot say it twice: words without
-markup when Telegram cannot read it, a group's new number, a picture as a plain file.
+A refused call had no effect, so a fallback cannot send the message twice: text without markup when
+Telegram cannot parse it, a group's new id, an image as a plain file.
 """
 
 import logging
@@ -15,14 +15,14 @@ log = logging.getLogger(__name__)
 
 
 class Post:
-    """Makes the calls of one bot that go to a chat."""
+    """Send the calls of one bot to its chats."""
 
     def __init__(self, api: BotApi, max_bytes: int) -> None:
         self._api, self._max_bytes = api, max_bytes
         self._moved: dict[str, str] = {}  # groups that became supergroups
 
     async def do(self, call: Call) -> Json:
-        """Make a call, in the ways there are; Refused when none is left."""
+        """Send a call, with fallbacks. Raises TelegramRefusedError when none is left."""
         if moved := self._moved.get(str(call.params["chat_id"])):
             call = call.moved(moved)
         media = call.media
@@ -39,7 +39,7 @@ class Post:
                 call = other
 
     def note_move(self, chat: str, to: str) -> None:
-        """A group became a supergroup, which has another number."""
+        """Record the new id of a group that became a supergroup."""
         log.warning("the group %s is %s now: change it in the config", chat, to)
         self._moved[chat] = to
 
@@ -51,18 +51,18 @@ class Post:
         return await self._api.call(call.method, call.params)
 
     def _other_way(self, call: Call, refusal: Refused) -> Call | None:
-        """How the same can still be said; each way is gone once it was taken."""
+        """Return the next fallback; each is used once."""
         chat = str(call.params["chat_id"])
         if refusal.moved_to and chat not in self._moved:
             self.note_move(chat, refusal.moved_to)
             return call.moved(refusal.moved_to)
-        if "can't parse entities" in refusal.words and "parse_mode" in call.params:
+        if "can't parse entities" in refusal.reason and "parse_mode" in call.params:
             from homarus.channels.markup import plain
 
-            # Not with its words: they hold some of the message's.
+            # Without Telegram's text: it quotes the message.
             log.warning("Telegram cannot read our markup, the words go without")
-            return call.with_words(plain(call.params[call.said], "telegram"))
+            return call.with_words(plain(call.params[call.text_param], "telegram"))
         for words, field in INSTEAD:
-            if words in refusal.words and call.field not in {"", field}:
+            if words in refusal.reason and call.field not in {"", field}:
                 return call.as_file(field)
         return None

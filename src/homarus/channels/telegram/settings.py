@@ -1,4 +1,4 @@
-"""What `channels.telegram` says of one bot, and where its token is found."""
+"""The config of one bot, and where its token is found."""
 
 import logging
 import re
@@ -30,7 +30,7 @@ Buttons = Literal["off", "dm", "group", "all", "allowlist"]
 
 
 class Features(Section):
-    """Where buttons are put under messages; `allowlist` leaves it to who may press them."""
+    """Where buttons are shown; `allowlist` leaves it to who may press them."""
 
     inline_buttons: Buttons = "allowlist"
 
@@ -44,21 +44,21 @@ class Features(Section):
 
 
 class CommandLists(Section):
-    """Whether Telegram shows our commands when somebody types `/`."""
+    """Whether Telegram lists our commands when a user types `/`."""
 
     native: bool | Literal["auto"] = "auto"
     native_skills: bool | Literal["auto"] = "auto"
 
 
 class CustomCommand(Section):
-    """A line of our own in that list; what it does is the agent's affair."""
+    """An additional line of that list; the agent interprets it."""
 
     command: str
     description: str
 
 
 class DraftChunk(Section):
-    """How much more there must be before a draft is shown anew."""
+    """How much a draft must grow before it is updated."""
 
     min_chars: Count | None = None
     max_chars: Count | None = None
@@ -82,7 +82,7 @@ class Settings(ChannelSettings):
     link_preview: bool | None = None
     timeout_seconds: Count = 30
     network: Mapping[str, bool] = {}  # addresses of both families are always tried
-    proxy: str | None = Field(None, repr=False)  # it may hold a password
+    proxy: str | None = Field(None, repr=False)  # it may contain a password
     reaction_level: Literal["off", "ack", "minimal", "extensive"] | None = None
     reaction_notifications: Literal["off", "own", "all"] = "off"
     config_writes: bool | None = None
@@ -105,11 +105,11 @@ class Settings(ChannelSettings):
 
     @property
     def retries(self) -> Retry:
-        return Retry.as_set(self.common.retry)
+        return Retry.from_settings(self.common.retry)
 
     @property
     def path(self) -> str:
-        """Where Telegram calls us; "" when we ask it."""
+        """The webhook path; "" with long polling."""
         if not self.webhook_url:
             return ""
         path = self.webhook_path or urlsplit(self.webhook_url).path.rstrip("/") or WEBHOOK_PATH
@@ -117,13 +117,16 @@ class Settings(ChannelSettings):
 
     @property
     def public_url(self) -> str:
-        """The address Telegram is told; one without a path gets ours."""
+        """The webhook URL for Telegram; one without a path gets ours."""
         url = (self.webhook_url or "").rstrip("/")
         return url if urlsplit(url).path else f"{url}{self.path}"
 
 
 def find_token(settings: Settings, account: str, env: Mapping[str, str]) -> str:
-    """The bot's token: from its file, else the config, else, for the usual bot, the environment."""
+    """Return the token of the file, else of the config, else of the environment.
+
+    The environment is for the default account only.
+    """
     token = settings.bot_token.get_secret_value() if settings.bot_token else ""
     if settings.token_file:
         token = _read_token(Path(settings.token_file).expanduser())
@@ -146,7 +149,7 @@ def find_token(settings: Settings, account: str, env: Mapping[str, str]) -> str:
 
 
 def find_secret(settings: Settings) -> str:
-    """By what Telegram proves itself when it calls; "" when it does not call."""
+    """Return the secret of the webhook; "" with long polling."""
     if not settings.webhook_url:
         return ""
     secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else ""
@@ -160,18 +163,18 @@ def find_secret(settings: Settings) -> str:
 
 
 def listed_commands(settings: Settings, ours: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
-    """What Telegram shows when somebody types `/`: ours first, each name once, as it allows."""
+    """Return the commands to list: ours first, each name once, as Telegram allows."""
     own = ours if settings.commands.native is not False else ()
     custom = ((each.command, each.description) for each in settings.custom_commands)
     found: dict[str, str] = {}
     for name, description in (*own, *custom):
         command = name.strip().lstrip("/").lower().replace("-", "_")
-        told = " ".join(description.split())[:256]
-        if not (_COMMAND.fullmatch(command) and told):
+        shown = " ".join(description.split())[:256]
+        if not (_COMMAND.fullmatch(command) and shown):
             log.warning("Telegram cannot list the command %r", name)
         elif command not in found:
-            found[command] = told
-    return [{"command": name, "description": told} for name, told in found.items()][:100]
+            found[command] = shown
+    return [{"command": name, "description": shown} for name, shown in found.items()][:100]
 
 
 def _read_token(file: Path) -> str:

@@ -1,4 +1,4 @@
-"""What clients may ask: one file per noun, one function per method."""
+"""The gateway's methods: one module per noun, one function per method."""
 
 from collections.abc import Mapping
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""One run, asked for and waited for, and who it is that answers."""
+"""The methods `agent`, `agent.wait` and `agent.identity.get`."""
 
 import asyncio
 from dataclasses import replace
@@ -6,42 +6,43 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from homarus.agent.commands.catalog import parse_reset
 from homarus.agent.prompt.identity_file import find_identity
 from homarus.agent.reply.text import parse_reply
 from homarus.agent.run import Outcome
+from homarus.channels.roster import find_traits
 from homarus.config.resolve import agent_settings, agents
+from homarus.core.channel_traits import UNKNOWN_CHANNEL
 from homarus.core.errors import InvalidRequest, Unavailable, UserError
 from homarus.core.keys import agent_of, classify, normalize_agent_id, parse_agent_key
 from homarus.core.message import Json, Usage
 from homarus.core.text import one_line
 from homarus.gateway.attachments import read_images
 from homarus.gateway.avatars import avatar_url
-from homarus.gateway.memo import BROKEN, RunFailed
 from homarus.gateway.method import Call, Params, method
 from homarus.gateway.methods.chat import clean
 from homarus.gateway.params import Id, Label, Ms, Name, Seconds
+from homarus.gateway.run_request import (
+    DuplicateMessageError,
+    RunRequest,
+    check_policy,
+    hook_context,
+    parse_run_options,
+    resolve_run_session,
+    start_run,
+)
+from homarus.gateway.run_tracker import CRASHED, RunFailedError
 from homarus.gateway.settings import set_label
-from homarus.gateway.transcripts import start_afresh
-from homarus.gateway.turn import Known, Turn, begin, check_policy, run_key, wishes
-from homarus.sessions.commands import parse_command
 from homarus.sessions.transcript import read_message
 from homarus.store.journal import OPEN, Accepted
 from homarus.store.place import is_session_id
 
 _MAX_WAIT_S = 3_600.0
 _GREETING = "A new session begins. Greet me in a sentence or two and ask what I would like to do."
-# Channels a client may name as a hint. Delivering to one is another matter.
-_CHANNELS = frozenset(
-    {
-        "last", "webchat", "whatsapp", "telegram", "discord", "googlechat", "slack", "signal",
-        "imessage", "msteams", "matrix", "irc", "line", "mattermost", "nextcloud-talk", "nostr",
-        "tlon", "twitch", "zalo", "zalouser", "bluebubbles", "feishu",
-    }
-)  # fmt: skip
 
 
 class Provenance(Params):
-    """Where the client says a message comes from. Noted by nobody: it is the client's word."""
+    """Where the client says a message comes from; accepted and not used."""
 
     kind: Literal["external_user", "inter_session", "internal_system"]
     source_session_key: str | None = None
@@ -82,45 +83,45 @@ class AgentParams(Params):
 @method("agent", scope="write", params=AgentParams)
 async def agent(call: Call, params: AgentParams) -> Json:
     """Run an agent on a message. Answered twice: when it is accepted, and with the result."""
-    run_id, memo = params.idempotency_key, call.gateway.memo
+    run_id, runs = params.idempotency_key, call.gateway.runs
     _check_hints(params)
     key = await _key(call, params)
-    if memo.runs.is_claimed(run_id):  # the same request came a moment ago
-        await memo.runs.prepared(key)
-    if (before := memo.answers.get(f"agent:{run_id}")) is not None:
-        return before
+    if runs.is_claimed(run_id):  # the same request came a moment ago
+        await runs.prepared(key)
+    if (cached := call.gateway.answers.get(f"agent:{run_id}")) is not None:
+        return cached
     text, images = clean(params.message), read_images(params.attachments or ())
-    asked = replace(wishes(params.thinking, params.timeout), model=_model(call, params.model))
+    options = parse_run_options(params.thinking, params.timeout)
+    options = replace(options, model=_model(call, params.model))
     accepted = {"runId": run_id, "status": "accepted", "acceptedAt": call.host.clock.now_ms()}
-    if going := memo.runs.going(run_id):
+    if pending := runs.find_pending(run_id):
         call.accept(accepted)
-        return _result(run_id, await _outcome(going.outcome))
-    if run_id in call.host.live_runs():
+        return _result(run_id, await _outcome(pending.outcome))
+    if run_id in call.host.control.active_runs():
         raise InvalidRequest(f"a run {run_id} is under way")
-    with memo.runs.claim(run_id, key):
+    with runs.claim(run_id, key):
         await check_policy(call, key)
-        spoken = parse_command(text)
-        if spoken and spoken.command.name in {"new", "reset"}:
-            if await call.host.store.journal.accepted(run_id) is None:  # else that was done then
-                await start_afresh(call, key)
-            text = spoken.args or _GREETING
+        if parsed := parse_reset(text, call.host.loaded.config.session.reset_triggers):
+            if await call.host.store.journal.accepted(run_id) is None:  # else it was reset then
+                await call.host.control.reset(key, hook_context(call, key, run_id), by="rpc")
+            text = parsed.args or _GREETING
         if params.label:
             await set_label(call, key, params.label)
-        turn = Turn(key, text, images, run_id, channel="agent", wishes=asked)
+        request = RunRequest(key, text, images, run_id, wishes=options, is_program=True)
         try:
-            outcome = await begin(call, turn, lambda found: _remember(call, run_id, found))
-        except Known as known:
-            return await _known(call, known.row)
+            outcome = await start_run(call, request, lambda run: _cache(call, run_id, run))
+        except DuplicateMessageError as exc:
+            return await _duplicate_result(call, exc.row)
         call.accept(accepted)
     return _result(run_id, await _outcome(outcome))
 
 
-async def _known(call: Call, row: Accepted) -> Json:
-    """What became of a message that was accepted before this gateway began."""
+async def _duplicate_result(call: Call, row: Accepted) -> Json:
+    """Return the result of a message that an earlier process accepted."""
     if row.state in OPEN:
         raise Unavailable(f"run {row.id} waits to be taken up; ask again in a moment")
     if row.state in {"reported", "parked"} and row.why != "aborted":
-        raise RunFailed(row.id, row.why or BROKEN)
+        raise RunFailedError(row.id, row.why or CRASHED)
     entries = await call.host.store.entries(row.session_id) if row.reply else ()
     reply = next((read_message(entry) for entry in entries if entry.id == row.reply), None)
     origin = reply.origin if reply else None
@@ -133,9 +134,13 @@ async def _known(call: Call, row: Accepted) -> Json:
     return _result(row.id, outcome)
 
 
+def _is_channel(hint: str) -> bool:
+    return hint.strip().lower() == "last" or find_traits(hint) is not UNKNOWN_CHANNEL
+
+
 def _check_hints(params: AgentParams) -> None:
     for hint in (params.channel, params.reply_channel):
-        if hint and hint.strip().lower() not in _CHANNELS:
+        if hint and not _is_channel(hint):
             raise InvalidRequest(f"invalid agent params: unknown channel: {one_line(hint, 40)}")
     if params.deliver:
         raise Unavailable("deliver: replies go to the client that asks; channels are not built")
@@ -144,7 +149,7 @@ def _check_hints(params: AgentParams) -> None:
 
 
 def _model(call: Call, named: str | None) -> str | None:
-    """The model for this one run: for those who may choose a session's, and one they may name."""
+    """Return the model requested for this run; needs the admin scope."""
     if named is None:
         return None
     if not call.caller.may("admin"):
@@ -156,7 +161,7 @@ def _model(call: Call, named: str | None) -> str | None:
 
 
 async def _key(call: Call, params: AgentParams) -> str:
-    """The session that is meant: by key, by session id, by agent, else the main one."""
+    """Return the session key: by key, session id or agent, else of the main session."""
     config = call.host.loaded.config
     wanted = normalize_agent_id(params.agent_id) if params.agent_id else None
     if wanted and wanted not in agents(config):
@@ -174,40 +179,40 @@ async def _key(call: Call, params: AgentParams) -> str:
     if not asked and params.session_id:
         asked = await _by_id(call, params.session_id)
     try:
-        return run_key(call, asked or None, wanted)[0]
+        return resolve_run_session(call, asked or None, wanted)[0]
     except UserError as exc:
         raise InvalidRequest(f"invalid agent params: {exc}") from None
 
 
 async def _by_id(call: Call, session_id: str) -> str:
-    """The session that has this id now; else one that is named by it."""
+    """Return the key of the session with this id; else the id itself, as a name."""
     if not is_session_id(session_id):
         raise InvalidRequest("invalid agent params: malformed sessionId")
     found = await call.host.store.sessions(session_id=session_id, limit=1)
     return found[0].key if found else session_id
 
 
-async def _outcome(promise: asyncio.Future[Outcome]) -> Outcome | None:
-    """Wait without holding: a client that leaves does not stop the run."""
-    await asyncio.wait([promise])
-    return None if promise.cancelled() or promise.exception() else promise.result()
+async def _outcome(run: asyncio.Future[Outcome]) -> Outcome | None:
+    """Wait for a run; a client that disconnects does not stop it."""
+    await asyncio.wait([run])
+    return None if run.cancelled() or run.exception() else run.result()
 
 
-def _remember(call: Call, run_id: str, outcome: Outcome | None) -> None:
+def _cache(call: Call, run_id: str, outcome: Outcome | None) -> None:
     try:
         answer = _result(run_id, outcome)
-    except RunFailed as exc:
+    except RunFailedError as exc:
         answer = exc
     chars = len(outcome.text) if outcome else 0
-    call.gateway.memo.answers.put(f"agent:{run_id}", answer, chars)
+    call.gateway.answers.save(f"agent:{run_id}", answer, chars)
 
 
 def _result(run_id: str, outcome: Outcome | None) -> Json:
-    """The final answer; a run that failed is raised."""
+    """Return the final answer; raises RunFailedError for a run that failed."""
     if outcome is None:
-        raise RunFailed(run_id, BROKEN)
+        raise RunFailedError(run_id, CRASHED)
     if outcome.error is not None:
-        raise RunFailed(run_id, str(outcome.error))
+        raise RunFailedError(run_id, str(outcome.error))
     reply = parse_reply(outcome.text)
     shown = [{"text": reply.text, "mediaUrl": None}] if reply.text else []
     provider, _, model = outcome.model.partition("/")
@@ -248,7 +253,7 @@ class WaitParams(Params):
 async def wait(call: Call, params: WaitParams) -> Json:
     """Wait for a run to end; `timeout` when it has not, or was stopped."""
     timeout_s = min(params.timeout_ms / 1000, _MAX_WAIT_S)
-    ended = await call.gateway.memo.runs.wait(params.run_id, timeout_s)
+    ended = await call.gateway.runs.wait(params.run_id, timeout_s)
     if ended is None:
         return {"runId": params.run_id, "status": "timeout"}
     told: dict[str, Json] = {
@@ -261,7 +266,7 @@ async def wait(call: Call, params: WaitParams) -> Json:
 
 
 class IdentityParams(Params):
-    """Whose identity."""
+    """Which agent, by its id or a session's key."""
 
     agent_id: Name | None = None
     session_key: str | None = None
@@ -271,7 +276,7 @@ class IdentityParams(Params):
 async def identity(call: Call, params: IdentityParams) -> Json:
     """How an agent presents itself: name, avatar, emoji."""
     asked = (params.session_key or "").strip()
-    key = call.host.key(asked or None, params.agent_id if not asked else None)
+    key = call.host.control.resolve_key(asked or None, params.agent_id if not asked else None)
     meant = normalize_agent_id(params.agent_id) if params.agent_id else agent_of(key)
     if asked and meant != agent_of(key):
         raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""Agents: who there is, made and changed and removed, and the files that make them who they are."""
+"""Methods for agents: list, create, update, delete, and their workspace files."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,12 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from homarus.agent import roster
 from homarus.agent.agent import Agent
 from homarus.agent.prompt import files
 from homarus.agent.prompt.files import MAX_BYTES, FileState
 from homarus.agent.prompt.identity_file import find_identity, write_identity
-from homarus.agent.workspace import seed
+from homarus.agent.workspace import seed, trash_agent_folders
+from homarus.channels.roster import find_traits
+from homarus.config import agent_edits
 from homarus.config.load import load
 from homarus.config.resolve import agent_settings, agents, default_agent
 from homarus.config.write import write
@@ -66,12 +67,12 @@ class CreateParams(Params):
 async def create(call: Call, params: CreateParams) -> Json:
     """Make an agent with a workspace of its own."""
     with _as_request():
-        agent, name = roster.check_name(params.name, agents(call.host.loaded.config))
-        workspace = roster.check_workspace(params.workspace, call.host.paths)
+        agent, name = agent_edits.check_name(params.name, agents(call.host.loaded.config))
+        workspace = agent_edits.check_workspace(params.workspace, call.host.paths)
     seed(workspace)
     write_identity(workspace, name=name, emoji=params.emoji, avatar=params.avatar)
-    new = roster.Newcomer(agent, name, params.workspace)
-    await _edit(call, lambda tree: roster.add_agent(tree, new))
+    new = agent_edits.NewAgent(agent, name, params.workspace)
+    await _edit(call, lambda tree: agent_edits.add_agent(tree, new, find_traits))
     return {"ok": True, "agentId": agent, "name": name, "workspace": str(workspace)}
 
 
@@ -94,20 +95,20 @@ async def update(call: Call, params: UpdateParams) -> Json:
         changes["name"] = one_line(params.name, 100)
     if params.workspace:
         with _as_request():
-            seed(roster.check_workspace(params.workspace, call.host.paths))
+            seed(agent_edits.check_workspace(params.workspace, call.host.paths))
         changes["workspace"] = params.workspace
     if params.model:
         changes["model"] = call.host.models.check(params.model).ref
 
     if changes:
         with _as_request():
-            await _edit(call, lambda tree: roster.change_agent(tree, agent, changes))
+            await _edit(call, lambda tree: agent_edits.update_agent(tree, agent, changes))
     write_identity(call.host.agent(agent).workspace, name=params.name, avatar=params.avatar)
     return {"ok": True, "agentId": agent}
 
 
 class DeleteParams(Params):
-    """Which agent, and whether its files go too."""
+    """The agent, and whether to delete its files."""
 
     agent_id: Name
     delete_files: bool = True
@@ -125,28 +126,27 @@ async def delete(call: Call, params: DeleteParams) -> Json:
 
     def remove(tree: dict[str, Json]) -> Json:
         nonlocal removed
-        changed, removed = roster.remove_agent(tree, agent)
+        changed, removed = agent_edits.remove_agent(tree, agent)
         return changed
 
     await _forget_sessions(call, agent, keep=not params.delete_files)
     await _edit(call, remove)
     if params.delete_files:
         now_ms = call.host.clock.now_ms()
-        roster.discard(call.host.paths, agent, now_ms, settings.workspace, settings.agent_dir)
+        trash_agent_folders(call.host.paths, agent, now_ms, settings.workspace, settings.agent_dir)
     return {"ok": True, "agentId": agent, "removedBindings": removed}
 
 
 async def _forget_sessions(call: Call, agent: str, *, keep: bool) -> None:
     host = call.host
     for record in await host.store.sessions(agent=agent):
-        host.abort(record.key)
-        await call.gateway.memo.runs.settle(record.key)
-        if not keep:
-            await host.sessions.delete(record.key, host.clock.now_ms())
+        async with host.control.exclusive(record.key):
+            if not keep:
+                await host.sessions.delete(record.key, host.clock.now_ms())
 
 
 async def _edit(call: Call, change: Callable[[dict[str, Json]], Json]) -> None:
-    """Change the config file, and go on with it at once."""
+    """Change the config file and apply it at once."""
     host = call.host
     write(host.paths, host.loaded.env, change, at_ms=host.clock.now_ms())
     await host.reload(load(host.paths, host.loaded.env))
@@ -161,7 +161,7 @@ def _known(call: Call, agent_id: str) -> str:
 
 @contextmanager
 def _as_request() -> Iterator[None]:
-    """What a person did wrong is, here, what a client asked for wrongly."""
+    """Return a user's mistake as the client's INVALID_REQUEST."""
     try:
         yield
     except UserError as exc:
@@ -169,7 +169,7 @@ def _as_request() -> Iterator[None]:
 
 
 class FilesParams(Params):
-    """Whose files."""
+    """The agent whose files are listed."""
 
     agent_id: Name
 
@@ -182,7 +182,7 @@ async def list_files(call: Call, params: FilesParams) -> Json:
 
 
 class FileParams(FilesParams):
-    """Which file."""
+    """A workspace file of an agent."""
 
     name: Name
 
@@ -197,7 +197,7 @@ async def get_file(call: Call, params: FileParams) -> Json:
 
 
 class SetFileParams(FileParams):
-    """What it should say."""
+    """A workspace file and its new text."""
 
     content: Annotated[str, Field(max_length=MAX_BYTES)]
 

@@ -1,4 +1,4 @@
-"""Chat channels: how they are, messages sent to them, and logins forgotten."""
+"""Methods for chat channels: status, sending, and logout."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,18 +11,17 @@ from homarus.config.resolve import default_agent
 from homarus.core.errors import InvalidRequest, ToolError, Unavailable, UserError
 from homarus.core.keys import agent_of, normalize_account_id
 from homarus.core.message import Address, Extras, Json, Media
-from homarus.gateway.host import Host
 from homarus.gateway.lines import by_channel, describe, probe_all, usual_account
 from homarus.gateway.method import Call, Params, method
 from homarus.gateway.params import Id, Ms, Name
-from homarus.gateway.transcripts import inject
+from homarus.gateway.services import GatewayServices
 
-PROBE_S, MOST_S = 10.0, 60.0  # how long a probe takes, and how long it may be made to
-_Word: TypeAlias = Annotated[str, Field(max_length=512)]  # may be empty, which says nothing
+PROBE_S, MOST_S = 10.0, 60.0  # default and longest duration of a probe
+_Word: TypeAlias = Annotated[str, Field(max_length=512)]  # may be empty, which means absent
 
 
 class StatusParams(Params):
-    """Whether to ask the services too, and for how long."""
+    """Whether to probe the services, and for how long."""
 
     probe: bool = False
     timeout_ms: Ms | None = None
@@ -39,7 +38,7 @@ async def status(call: Call, params: StatusParams) -> Json:
 
 
 class LogoutParams(Params):
-    """One account; without a name, the usual one."""
+    """One account; without a name, the default one."""
 
     channel: Name
     account_id: _Word | None = None
@@ -56,14 +55,14 @@ async def logout(call: Call, params: LogoutParams) -> Json:
             f"{channel}:{account} keeps no login: what lets it in is in the config",
             fix=f"homarus channels remove {channel} --account {account}",
         )
-    await host.switchboard.stop(channel, account)
+    await host.channels.stop(channel, account)
     with suppress(FileNotFoundError):
         await asyncio.to_thread(file.unlink)
     return {"channel": channel, "accountId": account, "cleared": True}
 
 
 class SendParams(Params):
-    """Words, and the chat they are for; `idempotency_key` makes sure of one message."""
+    """A text and its chat; `idempotency_key` ensures that it is sent once."""
 
     to: Name
     message: Annotated[str, Field(max_length=100_000)] | None = None
@@ -88,7 +87,7 @@ async def send(call: Call, params: SendParams) -> Json:
     names = [*([params.media_url] if params.media_url else ()), *(params.media_urls or ())]
     if not text and not names:
         raise InvalidRequest("message or media required")
-    session = host.key(params.session_key) if params.session_key else ""
+    session = host.control.resolve_key(params.session_key) if params.session_key else ""
     if session and await host.store.session(session) is None:
         raise InvalidRequest("session not found")
     run = f"send:{params.idempotency_key}"
@@ -98,13 +97,13 @@ async def send(call: Call, params: SendParams) -> Json:
         if known and known.address != to:
             raise InvalidRequest("this idempotencyKey was used for another chat")
         extras = Extras(media=await _files(host, names, session))
-        posted = await host.mail.post(to, text, extras, run)
-    except ToolError as exc:  # the words are for whoever asked, here as there
+        posted = await host.messenger.post(to, text, extras, run)
+    except ToolError as exc:  # the text has the same audience in the session as in the chat
         raise InvalidRequest(exc.message, fix=exc.fix) from exc
     if posted.state == "failed":
         raise Unavailable(f"the message was not sent: {posted.why}")
     if session and text and not known:
-        await inject(call, session, text)
+        await host.control.inject(session, text)
     return {
         "runId": params.idempotency_key,
         "messageId": posted.message_id,
@@ -114,26 +113,26 @@ async def send(call: Call, params: SendParams) -> Json:
     }
 
 
-def _address(host: Host, params: SendParams) -> Address:
+def _address(host: GatewayServices, params: SendParams) -> Address:
     account = normalize_account_id(params.account_id) if params.account_id else ""
     try:
-        return host.mail.find(params.to, channel=params.channel or "", account=account)
+        return host.messenger.find(params.to, channel=params.channel or "", account=account)
     except UserError as exc:
         raise InvalidRequest(exc.message, fix=exc.fix) from exc
 
 
-async def _files(host: Host, names: Sequence[str], session: str) -> tuple[Media, ...]:
+async def _files(host: GatewayServices, names: Sequence[str], session: str) -> tuple[Media, ...]:
     if not names:
         return ()
     agent = agent_of(session) if session else default_agent(host.loaded.config)
-    files = await host.mail.attach(names, host.agent(agent).workspace)
+    files = await host.messenger.attach(names, host.agent(agent).workspace)
     if lost := next((file for file in files if file.problem), None):
         raise InvalidRequest(f"{lost.name}: {lost.problem}")
     return files
 
 
-def _meant(host: Host, channel: str, account: str | None) -> tuple[str, str]:
-    channels = by_channel(host.switchboard.status())
+def _meant(host: GatewayServices, channel: str, account: str | None) -> tuple[str, str]:
+    channels = by_channel(host.channels.status())
     name = channel.strip().lower()
     if name not in channels:
         told = ", ".join(channels) or "none"

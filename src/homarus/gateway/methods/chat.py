@@ -1,4 +1,4 @@
-"""A conversation as a person sees it: send, read back, stop, put in."""
+"""The `chat.*` methods: send a message, read the history, stop a run, inject a message."""
 
 import re
 import unicodedata
@@ -6,18 +6,27 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from homarus.agent.commands.catalog import ParsedCommand, is_abort_request_text, parse_command
 from homarus.core.errors import InvalidRequest
 from homarus.core.keys import agent_of
 from homarus.core.message import Json
 from homarus.gateway.attachments import read_images
 from homarus.gateway.history import newest_path, show_history
-from homarus.gateway.memo import BROKEN, RunFailed
 from homarus.gateway.method import Call, Params, Scope, method, missing_scope
 from homarus.gateway.params import Id, Ms, Name, Words
 from homarus.gateway.rows import find_defaults
-from homarus.gateway.transcripts import abort_runs, inject, stop_runs
-from homarus.gateway.turn import Known, Turn, begin, chat_event, check_policy, run_key, wishes
-from homarus.sessions.commands import Spoken, is_abort_request_text, parse_command
+from homarus.gateway.run_request import (
+    DuplicateMessageError,
+    RunRequest,
+    chat_event,
+    check_policy,
+    hook_context,
+    parse_run_options,
+    resolve_run_session,
+    start_run,
+)
+from homarus.gateway.run_tracker import CRASHED, RunFailedError
+from homarus.sessions.transcript import write_message
 from homarus.store.journal import OPEN, Accepted
 
 _CONTROLS = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -42,58 +51,59 @@ async def send(call: Call, params: SendParams) -> Json:
     text, images = clean(params.message), read_images(params.attachments or ())
     if not text.strip() and not images:
         raise InvalidRequest("message or attachment required")
-    key, _ = run_key(call, params.session_key)
+    key, _ = resolve_run_session(call, params.session_key)
+    run_id, runs = params.idempotency_key, call.gateway.runs
     if is_abort_request_text(text):
-        await call.gateway.memo.runs.prepared(key)
-        stopped = await abort_runs(call, key, by="stop-command")
+        await runs.prepared(key)
+        await call.host.hooks.command(hook_context(call, key, run_id), "stop", "")
+        stopped = await call.host.control.stop_and_wait(key, by="stop-command")
         return {"ok": True, "aborted": bool(stopped), "runIds": list(stopped)}
-    run_id, memo = params.idempotency_key, call.gateway.memo
-    is_going = memo.runs.going(run_id) or memo.runs.is_claimed(run_id)
-    if is_going or run_id in call.host.live_runs():
+    is_pending = runs.find_pending(run_id) or runs.is_claimed(run_id)
+    if is_pending or run_id in call.host.control.active_runs():
         return {"runId": run_id, "status": "in_flight"}
-    spoken = None if images else parse_command(text)
-    if spoken:
-        _check_right(call, spoken)
-    turn = Turn(
+    parsed = None if images else parse_command(text)
+    if parsed:
+        _check_scope(call, parsed)
+    request = RunRequest(
         key,
         text,
         images,
         run_id,
         authority="owner" if call.caller.may("admin") else "authorised",
-        wishes=wishes(params.thinking, (params.timeout_ms or 0) / 1000),
+        wishes=parse_run_options(params.thinking, (params.timeout_ms or 0) / 1000),
     )
-    with memo.runs.claim(run_id, key):
-        if spoken is None:
+    with runs.claim(run_id, key):
+        if parsed is None:
             await check_policy(call, key)
         try:
-            await begin(call, turn)
-        except Known as known:
-            return _known(known.row)
+            await start_run(call, request)
+        except DuplicateMessageError as exc:
+            return _duplicate_status(exc.row)
     return {"runId": run_id, "status": "started"}
 
 
-def _check_right(call: Call, spoken: Spoken) -> None:
-    """Refuse a command that the caller may not give."""
-    name, for_owner = spoken.command.name, spoken.command.owner_only
+def _check_scope(call: Call, parsed: ParsedCommand) -> None:
+    """Raise when the caller lacks the scope that a command needs."""
+    name, for_owner = parsed.command.name, parsed.command.owner_only
     scope: Scope = "approvals" if name == "approve" else "admin" if for_owner else "write"
     if not call.caller.may(scope):
         raise missing_scope(call.caller, f"operator.{scope}")
 
 
 def clean(message: str) -> str:
-    """The text in one form of Unicode, without characters that only steer a terminal."""
+    """Return the text in NFC, without terminal control characters."""
     if "\0" in message:
         raise InvalidRequest("message must not contain null bytes")
     return _CONTROLS.sub("", unicodedata.normalize("NFC", message))
 
 
-def _known(row: Accepted) -> Json:
-    """What became of a message that was accepted before."""
+def _duplicate_status(row: Accepted) -> Json:
+    """Return the state of a message that was accepted before; raises when its run failed."""
     if row.state in OPEN:
         return {"runId": row.id, "status": "in_flight"}
     if row.state in {"answered", "silent"} or row.why == "aborted":
         return {"runId": row.id, "status": "ok"}
-    raise RunFailed(row.id, row.why or BROKEN)
+    raise RunFailedError(row.id, row.why or CRASHED)
 
 
 class HistoryParams(Params):
@@ -105,8 +115,8 @@ class HistoryParams(Params):
 
 @method("chat.history", scope="read", params=HistoryParams)
 async def history(call: Call, params: HistoryParams) -> Json:
-    """The newest messages of a session; what a live run has said so far follows as events."""
-    key = call.host.key(params.session_key)
+    """Return the newest messages of a session; events of the active run so far follow."""
+    key = call.host.control.resolve_key(params.session_key)
     record = await call.host.store.session(key)
     shown: dict[str, Json] = {"sessionKey": key, "messages": []}
     if record and record.session_id:
@@ -122,7 +132,7 @@ async def history(call: Call, params: HistoryParams) -> Json:
 
 
 async def _thinking(call: Call, key: str, chosen: Json) -> str:
-    """The level in effect, as a run would find it."""
+    """Return the thinking level that a run would use."""
     if isinstance(chosen, str):
         return chosen
     agent, config = agent_of(key), call.host.loaded.config
@@ -141,12 +151,13 @@ class AbortParams(Params):
 @method("chat.abort", scope="write", params=AbortParams)
 async def abort(call: Call, params: AbortParams) -> Json:
     """Stop a session's runs, or one of them. What was said so far stays."""
-    key = call.host.key(params.session_key)
-    going = call.gateway.memo.runs.going(params.run_id) if params.run_id else None
-    if going and going.session_key != key:
+    key = call.host.control.resolve_key(params.session_key)
+    runs = call.gateway.runs
+    pending = runs.find_pending(params.run_id) if params.run_id else None
+    if pending and pending.session_key != key:
         raise InvalidRequest("runId does not match sessionKey")
-    await call.gateway.memo.runs.prepared(key)
-    stopped = await stop_runs(call, key, params.run_id)
+    await runs.prepared(key)
+    stopped = await call.host.control.stop(key, params.run_id, by="rpc")
     return {"ok": True, "aborted": bool(stopped), "runIds": list(stopped)}
 
 
@@ -159,13 +170,15 @@ class InjectParams(Params):
 
 
 @method("chat.inject", scope="admin", params=InjectParams, advertised=False)
-async def put_in(call: Call, params: InjectParams) -> Json:
+async def inject(call: Call, params: InjectParams) -> Json:
     """Add a note to a session as if the agent had said it; no model is asked."""
-    key = call.host.key(params.session_key)
+    key = call.host.control.resolve_key(params.session_key)
     if await call.host.store.session(key) is None:
         raise InvalidRequest("session not found")
     text = clean(params.message)
     label = " ".join(clean(params.label or "").split())
-    entry_id, message = await inject(call, key, f"[{label}]\n\n{text}" if label else text)
-    call.gateway.broadcast("chat", chat_event(f"inject-{entry_id}", key, 0, "final", message))
+    noted = f"[{label}]\n\n{text}" if label else text
+    entry_id, message = await call.host.control.inject(key, noted)
+    payload = chat_event(f"inject-{entry_id}", key, 0, "final", write_message(message))
+    call.gateway.broadcast("chat", payload)
     return {"ok": True, "messageId": entry_id}

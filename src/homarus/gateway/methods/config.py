@@ -1,4 +1,4 @@
-"""The configuration: shown without its secrets, changed under a guard."""
+"""Methods for the configuration: shown without secrets, changed under a hash guard."""
 
 import asyncio
 import os
@@ -42,7 +42,7 @@ async def get(call: Call, _params: NoParams) -> Json:
         return {**shown, **nothing, "valid": False, **_told(issues, ())}
     return {
         **shown,
-        # Not the text itself: a comment may hold a secret that nobody can tell from words.
+        # Not the raw text: a comment may hold a secret that cannot be recognised.
         "raw": None if text is None else serialize(redact(own)),
         "parsed": redact(own),
         "resolved": redact(examined.raw),
@@ -67,9 +67,9 @@ def _issue(error: ConfigError) -> dict[str, Json]:
 
 
 def _with_defaults(examined: Examined) -> Json:
-    """What was written, and below it what holds without being written.
+    """Return what was written, over the defaults.
 
-    Variables stay as written: what they stand for is the environment's, and nobody else's.
+    Variables stay as written: their values are not shown.
     """
     written: Json = redact(examined.raw)
     if examined.config is None:
@@ -86,7 +86,7 @@ def _below(under: Json, over: Json) -> Json:
 
 
 class SetParams(Params):
-    """The whole config as text, and the hash of what it replaces."""
+    """The complete config as text, and the hash of what it replaces."""
 
     raw: Raw
     base_hash: Name | None = None
@@ -101,7 +101,7 @@ async def set_(call: Call, params: SetParams) -> Json:
 
 
 class ChangeParams(Params):
-    """A change as text, the hash of what it changes, and what to note about it."""
+    """A change as text, the hash of what it changes, and a note about it."""
 
     raw: Raw
     base_hash: Name | None = None
@@ -132,12 +132,12 @@ async def apply(call: Call, params: ChangeParams) -> Json:
 async def schema(_call: Call, _params: NoParams) -> Json:
     """The JSON Schema of the settings that have an effect, and which of them are secret."""
     from homarus.config.check import built_keys
-    from homarus.config.schema import Config
+    from homarus.config.json_schema import config_json_schema
     from homarus.config.secrets import is_secret
 
     secret = [key for key in built_keys() if is_secret(tuple(key.split(".")), "x")]
     return {
-        "schema": Config.model_json_schema(by_alias=True),
+        "schema": config_json_schema(),
         "uiHints": {key.replace("<key>", "*"): {"sensitive": True} for key in secret},
         "version": __version__,
         "generatedAt": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -155,7 +155,7 @@ def _parse(name: str, raw: str) -> dict[str, Json]:
 
 
 async def _write(call: Call, base_hash: str | None, change: Callable[[Json], Json]) -> Written:
-    """Change the file, unless the gateway could not go on with what it would be then."""
+    """Change the file, unless the gateway could not run with the result."""
     host, watch = call.host, call.gateway.watch
     if base_hash is None and host.paths.config.exists():
         raise InvalidRequest("config base hash required; re-run config.get and retry")
@@ -166,7 +166,7 @@ async def _write(call: Call, base_hash: str | None, change: Callable[[Json], Jso
         return new
 
     def check(text: str) -> None:
-        if watch and not call.gateway.config_problem:  # else it may be mended one by one
+        if watch and not call.gateway.config_problem:  # otherwise errors may be fixed one by one
             watch.check(text)
 
     env, now_ms = host.loaded.env, host.clock.now_ms()
@@ -183,7 +183,7 @@ async def _write(call: Call, base_hash: str | None, change: Callable[[Json], Jso
 async def _changed(
     call: Call, kind: str, params: ChangeParams, change: Callable[[Json], Json]
 ) -> dict[str, Json]:
-    """Change the file and bring it into use. `applied` tells what was done."""
+    """Change the file and apply it; `applied` says what was done."""
     written = await _write(call, params.base_hash, change)
     applied = await _apply(call, written)
     restarts = applied["action"] == "restart"
@@ -210,7 +210,7 @@ async def _changed(
 
 
 async def _apply(call: Call, written: Written) -> dict[str, Json]:
-    """What can change in a running gateway does now, the rest restarts it."""
+    """Apply what can change in a running gateway; the rest restarts it."""
     told: dict[str, Json] = {
         "hash": written.hash,
         "changed": list(written.changed),

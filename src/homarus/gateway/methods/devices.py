@@ -1,4 +1,4 @@
-"""Devices: who asks to come in, who may, and with which token."""
+"""Methods for devices: pairing requests, approvals and tokens."""
 
 from homarus.core.message import Json
 from homarus.gateway.method import Call, NoParams, Params, method
@@ -13,7 +13,7 @@ async def list_(call: Call, _params: NoParams) -> Json:
 
 
 class RequestParams(Params):
-    """Which request."""
+    """A pairing request."""
 
     request_id: Name
 
@@ -33,7 +33,7 @@ async def reject(call: Call, params: RequestParams) -> Json:
 
 
 class RotateParams(Params):
-    """Whose token, for which role, and what it is good for."""
+    """A device, a role, and the scopes of the new token."""
 
     device_id: Name
     role: Name
@@ -56,7 +56,7 @@ async def rotate(call: Call, params: RotateParams) -> Json:
 
 
 class RevokeParams(Params):
-    """Whose token, for which role."""
+    """A device and a role."""
 
     device_id: Name
     role: Name

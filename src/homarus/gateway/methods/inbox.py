@@ -1,6 +1,6 @@
-"""What was accepted and has no answer yet, and replies nobody knows to have arrived.
+"""Methods for inbox records without an answer, and for undelivered outbox records.
 
-These methods are ours; the original has no journal that could be asked.
+These methods are our own: OpenClaw has no journal.
 """
 
 from typing import Annotated
@@ -15,19 +15,19 @@ from homarus.sessions.backlog import DISCARDED, LIMIT, list_backlog
 
 _MAX_LISTED = 1_000
 
-# An id of the journal: a client's, a channel's, or with the number of a part after it.
+# An id of the journal: of a client or a channel, perhaps with the number of a part.
 Id = Annotated[str, Field(min_length=1, max_length=1_024)]
 
 
 class ListParams(Params):
-    """Which of it, and how much at most."""
+    """Which records, and how many at most."""
 
     stuck: bool = False
     limit: Annotated[int, Field(ge=1, le=_MAX_LISTED)] = LIMIT
 
 
 class ItemParams(Params):
-    """One message or parcel."""
+    """One inbox or outbox record."""
 
     id: Id
 
@@ -55,10 +55,10 @@ async def retry(call: Call, params: ItemParams) -> Json:
         raise _not_stuck(params.id)
     row = await journal.accepted(params.id)
     if row is None:
-        host.nudge()
+        host.wake_workers()
         return {"ok": True, "id": params.id, "kind": "parcel"}
-    outcome = host.put(row.session, row)
-    call.gateway.memo.runs.follow(row.id, row.session, outcome, lambda _outcome: None)
+    outcome = host.control.submit(row.session, row)
+    call.gateway.runs.track(row.id, row.session, outcome, lambda _outcome: None)
     return {"ok": True, "id": row.id, "kind": "message", "sessionKey": row.session}
 
 

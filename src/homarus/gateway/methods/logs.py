@@ -1,4 +1,4 @@
-"""The log, as far as it has come since somebody last looked."""
+"""Methods for the log: its lines since a cursor."""
 
 import os
 import stat
@@ -17,7 +17,7 @@ _MAX_LINE_CHARS = 8_000
 
 
 class TailParams(Params):
-    """From where, and how much at most."""
+    """The cursor, and how much to return at most."""
 
     cursor: Ms | None = None
     limit: Annotated[int, Field(ge=1, le=5_000)] = 500
@@ -34,7 +34,7 @@ async def tail(call: Call, params: TailParams) -> Json:
         return {"file": str(file), "cursor": 0, "size": 0, "lines": []}
     except OSError as exc:
         raise Unavailable(f"the log cannot be read: {exc.strerror}") from None
-    # A line that is being written is left for the next look.
+    # A line that is still being written is left for the next call.
     whole, _, rest = data.rpartition(b"\n")
     lines = [_shown(line) for line in whole.split(b"\n")] if whole else []
     cut = params.cursor is None or reset
@@ -49,8 +49,8 @@ async def tail(call: Call, params: TailParams) -> Json:
 
 
 def _read(file: Path, cursor: int | None, max_bytes: int) -> tuple[int, int, bool, bytes]:
-    """Size, where reading began, whether the cursor was no use, and the bytes from a line on."""
-    # The folder may be everybody's: only a plain file of our own is read.
+    """Return size, start offset, whether the cursor was invalid, and the bytes from a line on."""
+    # The folder may be shared by all users: only a regular file of our own is read.
     descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as opened:
         found = os.fstat(opened.fileno())
@@ -61,7 +61,7 @@ def _read(file: Path, cursor: int | None, max_bytes: int) -> tuple[int, int, boo
         start = newest if cursor is None or reset else cursor
         opened.seek(max(0, start - 1))
         data = opened.read(size - start + min(1, start))
-    if start and (cursor is None or reset):  # begin with a whole line
+    if start and (cursor is None or reset):  # start at a complete line
         data = data.partition(b"\n")[2]
     elif start:
         data = data[1:]

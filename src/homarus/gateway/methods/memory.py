@@ -1,7 +1,8 @@
-"""What agents remember, for the person's own clients, who see all of it.
+"""The memory methods of the gateway, for the owner's clients, who see everything.
 
-Whoever may write to an agent may search its memory, since they could ask the agent; who may only
-watch conversations may not read private notes. Nothing of memory is loaded before it is asked for.
+A client that may write to an agent may search its memory, since it could ask the agent; a client
+that may only watch sessions may not read private notes. The memory package is imported at the first
+use.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ _MAX_RESULTS = 1000
 
 
 class StatusParams(Params):
-    """Whose memory; without an id that of the agent who answers when none is named."""
+    """The agent; the default agent without an id."""
 
     agent_id: Name | None = None
 
@@ -41,7 +42,7 @@ async def status(call: Call, params: StatusParams) -> Json:
 
 
 class SearchParams(StatusParams):
-    """A question, and how much of an answer is wanted."""
+    """A query, and the limits of the response."""
 
     query: Annotated[str, Field(min_length=1, max_length=10_000)]
     mode: Literal["lines", "passages"] = "lines"
@@ -70,7 +71,7 @@ async def search(call: Call, params: SearchParams) -> Json:
 
 
 class GetParams(StatusParams):
-    """Which note, and which lines of it."""
+    """The note, and which of its lines."""
 
     path: Name
     from_: Annotated[Count | None, Field(alias="from")] = None
@@ -89,7 +90,7 @@ async def get(call: Call, params: GetParams) -> Json:
 
 
 class WriteParams(StatusParams):
-    """What to remember, and in which note; without one, today's."""
+    """The text, and the note; today's note without one."""
 
     text: Words
     path: Name | None = None
@@ -125,18 +126,18 @@ async def index(call: Call, params: IndexParams) -> Json:
 
 
 async def _memory(call: Call, agent_id: str | None) -> "AgentMemory":
-    """The memory of an agent; UnknownName says the nearest when there is none of that name."""
+    """Return the memory of an agent. Raises UnknownNameError."""
     host = call.host
     config = host.loaded.config
     agent = agent_settings(config, host.paths, agent_id or default_agent(config)).id
-    # Some megabytes of code, once: the loop does not wait for them.
+    # Some megabytes of code, once: they are imported beside the loop.
     await asyncio.to_thread(import_module, "homarus.memory.keeper")
-    return host.memories.of(agent)
+    return host.memory.of(agent)
 
 
 @contextmanager
 def _as_request() -> Iterator[None]:
-    """What would be told to a model is, here, what a client asked for wrongly."""
+    """Convert tool errors into invalid requests."""
     try:
         yield
     except ToolError as exc:

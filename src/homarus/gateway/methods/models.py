@@ -1,4 +1,4 @@
-"""The models that can be chosen."""
+"""Methods for the models that can be chosen."""
 
 from homarus.core.errors import UserError
 from homarus.core.message import Json
@@ -8,7 +8,7 @@ from homarus.providers.connect import provider_names
 
 
 class ListParams(Params):
-    """How closely to look: with `details`, at keys and at servers of this machine too."""
+    """The level of detail: with `details`, keys and local servers are checked too."""
 
     details: bool = False
 

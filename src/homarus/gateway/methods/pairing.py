@@ -1,7 +1,7 @@
-"""People who ask to be heard on a chat service: who waits, who is let in.
+"""Methods for unknown senders of chat services: list, approve and reject requests.
 
-Codes are eight characters and live an hour. Whoever guesses at them here is slowed down: after
-ten wrong ones nobody's are looked at for ten minutes.
+Codes have eight characters and expire after an hour. Guessing is limited: after ten wrong codes
+none is accepted for ten minutes.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ Change: TypeAlias = "Callable[[str, str, str | None], Request]"
 
 
 class ListParams(Params):
-    """Whose; of every channel when none is named."""
+    """The channel; all channels when none is named."""
 
     channel: Name | None = None
     account_id: Name | None = None
 
 
 class CodeParams(Params):
-    """Which request."""
+    """A pairing request."""
 
     channel: Name
     code: Code
@@ -73,7 +73,7 @@ async def dismiss(call: Call, params: CodeParams) -> Json:
 
 
 def show_request(request: "Request") -> dict[str, Json]:
-    """A request as clients see it."""
+    """Return a request as clients see it."""
     from homarus.channels.pairing import TTL_MS
 
     return {
@@ -90,7 +90,7 @@ def show_request(request: "Request") -> dict[str, Json]:
 
 
 def _pairings(call: Call) -> "Pairings":
-    from homarus.channels.pairing import Pairings  # for who has channels
+    from homarus.channels.pairing import Pairings  # imported only where channels are configured
 
     return Pairings(call.host.paths.state, call.host.clock)
 

@@ -1,15 +1,14 @@
-"""The system prompt of a conversation, and what it is made of."""
+"""Method for the system prompt of a session and its parts."""
 
-from homarus.agent.prompt.preview import preview
+from homarus.agent.prompt.preview import PreviewServices, preview
 from homarus.core.keys import agent_of
 from homarus.core.message import Json
-from homarus.gateway.host import Host
 from homarus.gateway.method import Call, Params, method
 from homarus.gateway.params import Name
 
 
 class GetParams(Params):
-    """Which conversation; without one, the main one of an agent. `text`: the prompt itself too."""
+    """The session, by default an agent's main one; `text` returns the prompt itself too."""
 
     session_key: Name | None = None
     agent_id: Name | None = None
@@ -19,15 +18,13 @@ class GetParams(Params):
 @method("prompt.get", scope="admin", params=GetParams, advertised=False)
 async def get(call: Call, params: GetParams) -> Json:
     """What a conversation's model is told first, with figures by section, file and tool."""
-    return await show_prompt(call.host, params.session_key, params.agent_id, text=params.text)
+    key = call.host.control.resolve_key(params.session_key, params.agent_id)
+    return await show_prompt(call.host.preview, key, text=params.text)
 
 
-async def show_prompt(
-    host: Host, asked: str | None, agent_id: str | None, *, text: bool
-) -> dict[str, Json]:
-    """The same of any program, whether a gateway serves it or not."""
-    key = host.key(asked, agent_id)
-    found = await preview(host, key)
+async def show_prompt(services: PreviewServices, key: str, *, text: bool) -> dict[str, Json]:
+    """Return the answer of `prompt.get`, with or without a gateway."""
+    found = await preview(services, key)
     told: dict[str, Json] = {
         "sessionKey": key,
         "agentId": agent_of(key),

@@ -1,4 +1,4 @@
-"""Conversations: listed, looked into, changed, begun anew, deleted."""
+"""The `sessions.*` methods: list, preview, resolve, patch, reset, delete and compact."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
@@ -14,15 +14,15 @@ from homarus.gateway.history import clip, newest_path, role_of, show_entry, text
 from homarus.gateway.method import Call, Params, method
 from homarus.gateway.params import Count, Label, Name, Seconds
 from homarus.gateway.rows import Defaults, find_defaults, index_path, row
+from homarus.gateway.run_request import hook_context
 from homarus.gateway.settings import read_patch
-from homarus.gateway.transcripts import abort_runs, start_afresh
 from homarus.sessions.transcript import compaction
 from homarus.store.base import Entry, SessionRecord
 from homarus.store.line import archive_suffix
 
 DEFAULT_LIMIT: Final = 200
 MAX_LIMIT: Final = 2_000
-_MAX_TITLED = 100  # rows that are looked into for a title or the last words
+_MAX_TITLED = 100  # rows whose transcript is read for a title or the last message
 _TITLE_CHARS = 60
 _LAST_CHARS = 200
 _FIRST_ENTRIES = 20
@@ -53,7 +53,7 @@ async def list_(call: Call, params: ListParams) -> Json:
     limit = min(params.limit, MAX_LIMIT)
     since_ms = now_ms - params.active_minutes * 60_000 if params.active_minutes else 0
     where = {"label": params.label, "spawnedBy": params.spawned_by}
-    # Some rows are not shown: a few more are asked for, so that the page is full all the same.
+    # Some rows are hidden: a few more are loaded, so that the page is full.
     records = await host.store.sessions(
         agent=normalize_agent_id(params.agent_id) if params.agent_id else None,
         since_ms=since_ms,
@@ -69,7 +69,7 @@ async def list_(call: Call, params: ListParams) -> Json:
     defaults = {agent: await find_defaults(host, agent) for agent in {r.agent for r in shown}}
     rows = [row(record, defaults[record.agent]) for record in shown]
     for record, each in list(zip(shown, rows, strict=True))[:_MAX_TITLED]:
-        each.update(await _words(call, record, params))
+        each.update(await _texts(call, record, params))
     own = await find_defaults(host)
     known = agents(host.loaded.config)
     return {
@@ -88,20 +88,20 @@ async def list_(call: Call, params: ListParams) -> Json:
 _HIDDEN_ROOM = 20
 
 
-async def _words(call: Call, record: SessionRecord, params: ListParams) -> dict[str, Json]:
-    """A title and the last words, for rows that want them."""
-    store, told = call.host.store, dict[str, Json]()
+async def _texts(call: Call, record: SessionRecord, params: ListParams) -> dict[str, Json]:
+    """Return title and last message of a row, where they are requested."""
+    store, fields = call.host.store, dict[str, Json]()
     if params.include_derived_titles and (title := await _title(call, record)):
-        told["derivedTitle"] = title
+        fields["derivedTitle"] = title
     if params.include_last_message and record.session_id:
-        last = _spoken(await store.entries(record.session_id, limit=10, newest=True))
+        last = _with_text(await store.entries(record.session_id, limit=10, newest=True))
         if last:
-            told["lastMessagePreview"] = clip(text_of(last[-1]), _LAST_CHARS)
-    return told
+            fields["lastMessagePreview"] = clip(text_of(last[-1]), _LAST_CHARS)
+    return fields
 
 
 async def _title(call: Call, record: SessionRecord) -> str:
-    """The name it was given, else the first words of the person in it."""
+    """Return the session's name, else the start of its first user message."""
     for name in ("displayName", "subject"):
         given = record.data.get(name)
         if isinstance(given, str) and given.strip():
@@ -113,10 +113,10 @@ async def _title(call: Call, record: SessionRecord) -> str:
     return one_line(next((text for text in asked if text), ""), _TITLE_CHARS)
 
 
-def _spoken(path: Sequence[Entry]) -> list[Entry]:
-    """The entries with words for a person: tool results are not."""
-    spoken = [entry for entry in path if role_of(entry) in {"user", "assistant", "system"}]
-    return [entry for entry in spoken if text_of(entry)]
+def _with_text(path: Sequence[Entry]) -> list[Entry]:
+    """Return the entries with text for a person; tool results have none."""
+    shown = [entry for entry in path if role_of(entry) in {"user", "assistant", "system"}]
+    return [entry for entry in shown if text_of(entry)]
 
 
 class PreviewParams(Params):
@@ -137,7 +137,7 @@ async def preview(call: Call, params: PreviewParams) -> Json:
 
 
 async def _preview(call: Call, asked: str, limit: int, chars: int) -> dict[str, Json]:
-    record = await call.host.store.session(call.host.key(asked))
+    record = await call.host.store.session(call.host.control.resolve_key(asked))
     if record is None:
         return {"key": asked, "status": "missing", "items": []}
     path = await newest_path(call.host.store, record.session_id, limit)
@@ -180,7 +180,7 @@ async def _resolved(call: Call, params: ResolveParams) -> list[SessionRecord]:
     store = call.host.store
     agent = normalize_agent_id(params.agent_id) if params.agent_id else None
     if params.key:
-        record = await store.session(call.host.key(params.key, agent))
+        record = await store.session(call.host.control.resolve_key(params.key, agent))
         return [record] if record else []
     if params.session_id:
         return list(await store.sessions(agent=agent, session_id=params.session_id, limit=2))
@@ -211,7 +211,7 @@ class PatchParams(Params):
 @method("sessions.patch", scope="admin", params=PatchParams)
 async def patch(call: Call, params: PatchParams) -> Json:
     """Change settings of a session; one that was never used is made."""
-    session = await call.host.session(call.host.key(params.key))
+    session = await call.host.control.load(call.host.control.resolve_key(params.key))
     asked = params.model_dump(by_alias=True, exclude_unset=True, exclude={"key"})
     await session.update(**await read_patch(call, session, asked))
     defaults = await find_defaults(call.host, session.record.agent)
@@ -232,7 +232,7 @@ def _in_use(chosen: str | None, defaults: Defaults) -> dict[str, Json]:
 
 
 async def _entry(call: Call, key: str) -> Json:
-    """A session as `sessions.json` has it."""
+    """Return a session's entry of `sessions.json`."""
     record = await call.host.store.session(key)
     return dict(record.data) if record else {}
 
@@ -247,9 +247,8 @@ class ResetParams(Params):
 @method("sessions.reset", scope="admin", params=ResetParams)
 async def reset(call: Call, params: ResetParams) -> Json:
     """Stop what a session does and begin a new transcript; the old one is put aside."""
-    key = call.host.key(params.key)
-    await start_afresh(call, key)
-    session = await call.host.session(key)
+    key = call.host.control.resolve_key(params.key)
+    session = await call.host.control.reset(key, hook_context(call, key), by="rpc")
     await session.update(inputTokens=0, outputTokens=0, totalTokens=0, totalTokensFresh=True)
     return {"ok": True, "key": key, "entry": await _entry(call, key)}
 
@@ -264,17 +263,17 @@ class DeleteParams(Params):
 @method("sessions.delete", scope="admin", params=DeleteParams)
 async def delete(call: Call, params: DeleteParams) -> Json:
     """Forget a session. Its transcript is renamed, not removed; a main session stays."""
-    key = call.host.key(params.key)
+    key = call.host.control.resolve_key(params.key)
     if key in {main_key(agent) for agent in agents(call.host.loaded.config)}:
         raise InvalidRequest(f"Cannot delete the main session ({key}).")
-    await abort_runs(call, key)
-    now_ms, record = call.host.clock.now_ms(), await call.host.store.session(key)
-    archived: list[Json] = []
-    file = record.data.get("sessionFile") if record and params.delete_transcript else None
-    if record and isinstance(file, str) and await call.host.store.leaf(record.session_id):
-        archived = [f"{file}.{archive_suffix('deleted', now_ms)}"]
-    keep = not params.delete_transcript
-    deleted = await call.host.sessions.delete(key, now_ms, keep_transcript=keep)
+    async with call.host.control.exclusive(key, by="rpc"):
+        now_ms, record = call.host.clock.now_ms(), await call.host.store.session(key)
+        archived: list[Json] = []
+        file = record.data.get("sessionFile") if record and params.delete_transcript else None
+        if record and isinstance(file, str) and await call.host.store.leaf(record.session_id):
+            archived = [f"{file}.{archive_suffix('deleted', now_ms)}"]
+        keep = not params.delete_transcript
+        deleted = await call.host.sessions.delete(key, now_ms, keep_transcript=keep)
     return {"ok": True, "key": key, "deleted": deleted, "archived": archived}
 
 
@@ -288,28 +287,28 @@ class CompactParams(Params):
 @method("sessions.compact", scope="admin", params=CompactParams)
 async def compact(call: Call, params: CompactParams) -> Json:
     """Leave all but the newest entries out of what a model gets. The transcript keeps them."""
-    key = call.host.key(params.key)
+    key = call.host.control.resolve_key(params.key)
     record = await call.host.store.session(key)
     answer: dict[str, Json] = {"ok": True, "key": key, "compacted": False}
     if record is None or not record.session_id:
         return {**answer, "reason": "no sessionId"}
     if not await call.host.store.leaf(record.session_id):
         return {**answer, "reason": "no transcript"}
-    await abort_runs(call, key)
-    kept = await newest_path(call.host.store, record.session_id, params.max_lines)
-    first = _first_kept(kept, params.max_lines)
-    if first is None:
-        return {**answer, "kept": len(kept)}
-    session = await call.host.session(key)
-    said = "Older messages were left out by hand; they are in the transcript."
-    await session.append(compaction(said, first.id, session.context_tokens))
-    await session.update(totalTokensFresh=False)  # until the next prompt is counted
-    await session.read()
-    return {**answer, "compacted": True, "kept": len(kept) - kept.index(first)}
+    async with call.host.control.exclusive(key, by="rpc"):
+        path = await newest_path(call.host.store, record.session_id, params.max_lines)
+        first = _first_kept(path, params.max_lines)
+        if first is None:
+            return {**answer, "kept": len(path)}
+        session = await call.host.control.load(key)
+        summary = "Older messages were left out by hand; they are in the transcript."
+        await session.append(compaction(summary, first.id, session.context_tokens))
+        await session.update(totalTokensFresh=False)  # until the next prompt is counted
+        await session.read()
+    return {**answer, "compacted": True, "kept": len(path) - path.index(first)}
 
 
 def _first_kept(path: Sequence[Entry], count: int) -> Entry | None:
-    """Where to cut: at a question, so that no call is parted from its result."""
+    """Return the first entry to keep: a user message, so that calls keep their results."""
     if len(path) <= count:
         return None
     asked = (entry for entry in path[-count:] if role_of(entry) == "user")

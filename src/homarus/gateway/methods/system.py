@@ -1,4 +1,4 @@
-"""How the gateway is, who is there, and what agents should know."""
+"""Methods for health, presence, system events and wake-ups."""
 
 from typing import Annotated, Literal
 
@@ -12,14 +12,14 @@ from homarus.gateway.lines import summarize
 from homarus.gateway.method import Call, NoParams, Params, method
 from homarus.gateway.params import Name, Names, Seconds, Words
 from homarus.gateway.rows import find_defaults, index_path, status_row
-from homarus.gateway.turn import Turn, begin
+from homarus.gateway.run_request import RunRequest, start_run
 
 _RECENT = 10
 _HIDDEN = "[hidden]"
 
 
 class HealthParams(Params):
-    """What to look at."""
+    """Whether to probe."""
 
     probe: bool = False
 
@@ -50,13 +50,13 @@ async def status(call: Call, _params: NoParams) -> Json:
     )
     defaults = await find_defaults(host)
     paths = [one["path"] for one in by_agent]
-    notices = call.host.notices.of(host.key(agent=default))
+    notices = call.host.notices.of(host.control.resolve_key(agent=default))
     return {
         "heartbeat": {
             "defaultAgentId": default,
             "agents": [{"agentId": agent, **pictures.heartbeat()} for agent in known],
         },
-        "channelSummary": summarize(host.switchboard.status()),
+        "channelSummary": summarize(host.channels.status()),
         "queuedSystemEvents": [notice.text for notice in notices],
         "sessions": {
             "paths": paths if call.caller.may("admin") else [],
@@ -94,7 +94,7 @@ async def presence(call: Call, _params: NoParams) -> Json:
 
 
 class EventParams(Params):
-    """Something that happened, and to whom."""
+    """A system event and its target."""
 
     text: Annotated[str, Field(min_length=1, max_length=10_000)]
     device_id: Name | None = None
@@ -124,12 +124,12 @@ async def event(call: Call, params: EventParams) -> Json:
         call.gateway.presence.note(who, params.model_dump(by_alias=True, exclude_none=True))
         call.gateway.tell_presence()
     else:
-        call.host.notices.add(call.host.key(), text, call.host.clock.now_ms())
+        call.host.notices.add(call.host.control.resolve_key(), text, call.host.clock.now_ms())
     return {"ok": True}
 
 
 class WakeParams(Params):
-    """What to tell, and when."""
+    """A text and when to deliver it."""
 
     mode: Literal["now", "next-heartbeat"]
     text: Words
@@ -140,10 +140,10 @@ async def wake(call: Call, params: WakeParams) -> Json:
     """Leave a notice for the main session; with `now`, the agent is asked about it at once."""
     if not params.text.strip():
         return {"ok": False}
-    key = call.host.key()
+    key = call.host.control.resolve_key()
     call.host.notices.add(key, params.text, call.host.clock.now_ms())
     if params.mode == "now":
-        await begin(call, Turn(key, "", channel="wake"))
+        await start_run(call, RunRequest(key, "", channel="wake"))
     return {"ok": True}
 
 

@@ -1,6 +1,6 @@
-"""Methods of the protocol whose part is not built: each with the reason. One table, and it shrinks.
+"""Methods of the protocol that are not implemented, each with the reason.
 
-A client that asks for one gets UNAVAILABLE and the reason; `status` counts them.
+A client that calls one gets UNAVAILABLE and the reason; `status` counts them.
 """
 
 from collections.abc import Mapping

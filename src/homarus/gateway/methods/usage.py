@@ -1,4 +1,4 @@
-"""What it costs: by day, by session, by model. Made of transcripts, when somebody asks."""
+"""Methods for usage and cost by day, session and model, summed from transcripts."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -29,7 +29,7 @@ async def status(call: Call, _params: NoParams) -> Json:
 
 
 class CostParams(Params):
-    """From when to when; both days are included."""
+    """The first and the last day, both included."""
 
     start_date: Day | None = None
     end_date: Day | None = None
@@ -42,7 +42,7 @@ async def cost(call: Call, params: CostParams) -> Json:
     first, last = _range(call, params.start_date, params.end_date, params.days or _COST_DAYS)
     whole = Summary()
     for record in await _records(call, first):
-        summary = await call.gateway.memo.spending.of(call.host.store, record)
+        summary = await call.gateway.spending.of(call.host.store, record)
         whole.add(summary.between(str(first), str(last)))
     daily = [{"date": day, **_totals(whole.days[day].spent)} for day in sorted(whole.days)]
     return {
@@ -54,7 +54,7 @@ async def cost(call: Call, params: CostParams) -> Json:
 
 
 class SessionsUsageParams(Params):
-    """Which sessions, and from when to when."""
+    """The sessions, and the first and last day."""
 
     key: Name | None = None
     start_date: Day | None = None
@@ -68,13 +68,13 @@ async def sessions(call: Call, params: SessionsUsageParams) -> Json:
     """What sessions cost, each by day and model, and all together. The newest 50, or `limit`."""
     first, last = _range(call, params.start_date, params.end_date, _SESSION_DAYS)
     if params.key:
-        found = await call.host.store.session(call.host.key(params.key))
+        found = await call.host.store.session(call.host.control.resolve_key(params.key))
         records: Sequence[SessionRecord] = [found] if found else []
     else:
         records = await _records(call, first, min(params.limit, _MAX_SESSIONS))
     whole, shown = Whole(), list[Json]()
     for record in records:
-        summary = await call.gateway.memo.spending.of(call.host.store, record)
+        summary = await call.gateway.spending.of(call.host.store, record)
         within = summary.between(str(first), str(last))
         whole.add(record, within)
         shown.append(_session(record, within))
@@ -89,13 +89,13 @@ async def sessions(call: Call, params: SessionsUsageParams) -> Json:
 
 
 async def _records(call: Call, first: date, limit: int | None = None) -> Sequence[SessionRecord]:
-    """Sessions that were used since a day."""
+    """Return the sessions that were used since a day."""
     since_ms = round(datetime.combine(first, time()).astimezone().timestamp() * 1000)
     return await call.host.store.sessions(since_ms=since_ms, limit=limit)
 
 
 def _range(call: Call, start: str | None, end: str | None, days: int) -> tuple[date, date]:
-    """The first and the last day that are meant."""
+    """Return the first and the last day of the range."""
     today = datetime.fromtimestamp(call.host.clock.now_ms() / 1000).astimezone().date()
     try:
         last = date.fromisoformat(end) if end else today
@@ -108,7 +108,7 @@ def _range(call: Call, start: str | None, end: str | None, days: int) -> tuple[d
 
 
 class Whole:
-    """Everything together, in the ways clients look at it."""
+    """All totals, grouped as clients show them."""
 
     def __init__(self) -> None:
         self.summary = Summary()
@@ -193,7 +193,7 @@ def _totals(spent: Spent) -> dict[str, Json]:
         "cacheWrite": usage.cache_write,
         "totalTokens": usage.total,
         "totalCost": usage.cost,
-        # Prices are known for an answer as a whole, not for its parts.
+        # Prices are known for a complete answer, not for its parts.
         "inputCost": 0,
         "outputCost": 0,
         "cacheReadCost": 0,

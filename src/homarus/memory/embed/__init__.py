@@ -1,1 +1,1 @@
-"""Embedders: text to vectors, one file for each way to get them."""
+"""Embedders, which turn text into vectors; each is a module of its own."""

@@ -1,4 +1,4 @@
-"""Reading what a service answered: JSON by a model of it, with finite numbers only."""
+"""Parse the JSON responses of embedding services, with finite numbers only."""
 
 from typing import TypeVar
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class Part(BaseModel):
-    """A part of an answer; what is not named is not looked at."""
+    """A part of a response; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -15,7 +15,7 @@ P = TypeVar("P", bound=Part)
 
 
 def read_part(kind: type[P], data: bytes | str) -> P:
-    """An answer as a value; ValueError, without a word of what it held, when it is none."""
+    """Parse a response. Raises ValueError, without quoting the response, when it does not fit."""
     try:
         return kind.model_validate_json(data)
     except ValidationError as exc:

@@ -1,7 +1,7 @@
-"""The seam between the index and whatever turns text into vectors.
+"""The interface of embedders, which turn text into vectors.
 
-An embedder blocks and is used by one thread at a time. What only some can do is a protocol of its
-own: `Asks` (a question has another vector than a note), `Closes`, `TakesMany`.
+An embedder blocks and is used by one thread at a time. Optional abilities are separate protocols:
+`SupportsQueryEmbedding`, `SupportsClose`, `SupportsStop`, `SupportsBatchSize`.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,15 +10,15 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 from homarus.core.value import dataclass
 
 TEXTS_AT_ONCE: Final = 64
-MAX_TEXT_CHARS: Final = 16_000  # more of one text is looked at by no model here
+MAX_TEXT_CHARS: Final = 16_000  # no model here reads more of one text
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What a vector is of. Vectors of two models, or of two keys, are never compared.
+    """The model of a vector. Vectors of two models, or of two keys, are never compared.
 
-    `key` tells two services apart that call their model the same. `weight` is how far the ranking
-    trusts them: by measurement where there is one.
+    `key` tells services apart whose models have the same name. `weight` is how far the ranking
+    trusts the vectors: as measured, where there is a measurement.
     """
 
     provider: str
@@ -34,9 +34,9 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """One call of a service that embeds. `cost_usd` is by its list price; 0: free, or not known.
+    """The cost of one call. `cost_usd` is by list price; 0 if it is free or unknown.
 
-    `guessed` says that the service did not tell how many tokens it took.
+    `guessed` says that the service did not report the number of tokens.
     """
 
     provider: str
@@ -47,76 +47,76 @@ class Paid:
     guessed: bool = False
 
 
-# Called on memory's own thread, after each answer.
+# Called on memory's own thread, after each response.
 Paying: TypeAlias = Callable[[Paid], None]
-# What a person should hear: a sentence.
+# Called with a sentence for the user.
 Telling: TypeAlias = Callable[[str], None]
 
 
 def unpaid(_paid: Paid) -> None:
-    """Nobody keeps the books."""
+    """Ignore the cost of a call."""
 
 
 class Embedder(Protocol):
-    """Texts in, unit vectors out, in the same order."""
+    """Turns texts into unit vectors, in the same order."""
 
     @property
     def model(self) -> Model: ...
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Vectors of length 1 (or 0, for a text that says nothing). Blocks."""
+        """Return vectors of length 1, or 0 for a blank text. Blocks."""
         ...
 
 
 @runtime_checkable
 class Asks(Protocol):
-    """An embedder that is told which text is a question. A deadline of its own holds for it."""
+    """An embedder that embeds queries differently from notes, with a timeout of its own."""
 
     def embed_question(self, text: str) -> list[float]: ...
 
 
 @runtime_checkable
 class Closes(Protocol):
-    """An embedder that holds connections or weights. Used again, it opens them anew."""
+    """An embedder that holds connections or weights; it opens them again when it is used again."""
 
     def close(self) -> None: ...
 
 
 @runtime_checkable
 class Stops(Protocol):
-    """An embedder that may take long, and can be cut short from another thread."""
+    """An embedder whose calls can be stopped from another thread."""
 
     def stop(self) -> None:
-        """What runs ends now, with an error; nothing more begins until it was closed."""
+        """End the running call with an error, and refuse others until `close`."""
         ...
 
 
 @runtime_checkable
 class TakesMany(Protocol):
-    """An embedder that is cheaper or quicker by another number of texts at once."""
+    """An embedder with a preferred number of texts for a call."""
 
     @property
     def texts_at_once(self) -> int: ...
 
 
 def embed_question(embedder: Embedder, text: str) -> list[float]:
-    """The vector of a question, to be compared with those of notes."""
+    """Return the vector of a query, to compare with those of notes."""
     if isinstance(embedder, Asks):
         return embedder.embed_question(text)
     return embedder.embed([text])[0]
 
 
 def texts_at_once(embedder: Embedder) -> int:
-    """How many texts to hand over at once."""
+    """Return how many texts to pass in one call."""
     return embedder.texts_at_once if isinstance(embedder, TakesMany) else TEXTS_AT_ONCE
 
 
 def readable(text: str, max_chars: int = MAX_TEXT_CHARS) -> str:
-    """What is looked at of a text: whole characters (half a pair is none), and not too many."""
+    """Return what can be embedded of a text: valid Unicode, and not too long."""
     return text[:max_chars].encode("utf-8", "replace").decode("utf-8")
 
 
 def close(embedder: object) -> None:
-    """Let go of whatever an embedder holds."""
+    """Close an embedder that holds resources."""
     if isinstance(embedder, Closes):
         embedder.close()

@@ -1,42 +1,33 @@
-"""Which embedder an agent's memory has, and why.
+"""Select the embedder of an agent's memory.
 
-`auto` takes the first that can be had: a sentence model on this machine, a vendor whose key is
-here (the notes are then sent there, and `why` says so), static word vectors, or none: words
-alone. One that is named and cannot be had is replaced by `fallback`, and that is said, too.
-Nothing heavy is loaded and nobody is asked before the first text is embedded.
+`auto` selects the first that is available: a sentence model on this machine, a vendor whose key is
+configured (the notes are then sent there, and `why` says so), static word vectors, or none: words
+alone. A named provider that is not available is replaced by `fallback`, which is logged.
+Nothing heavy is loaded and no service is called before the first text is embedded.
 """
 
-import importlib
 import importlib.util
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Final
-from urllib.parse import urlsplit
 
-from homarus.config.memory import Batch, Embedding
-from homarus.config.memory import Remote as RemoteSettings
+from homarus.config.memory import embedder_names
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import HomarusError, MissingExtra, UserError
 from homarus.core.value import dataclass
 from homarus.memory.base import Fallback
-from homarus.memory.embed.base import Embedder, Paying, Telling, unpaid
-from homarus.memory.embed.keys import given_key
-from homarus.memory.embed.link import Access
-from homarus.memory.embed.remote import QUESTION_S, Hosted, Remote, Vendor
+from homarus.memory.embed.backends import EMBEDDERS, AvailableEmbedder, EmbedderRequest
+from homarus.memory.embed.base import Paying, Telling, unpaid
 from homarus.memory.embed.steady import Steady
 from homarus.memory.place import Place
 
-AUTO: Final[tuple[Embedding, ...]] = ("local", "openai", "gemini", "voyage", "wordllama")
-_PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 _WORDS_ONLY = "notes are searched by their words"
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A provider that was looked at, and what came of it."""
+    """A provider that was not available, and the reason."""
 
     provider: str
     outcome: str
@@ -58,25 +49,6 @@ class Chosen:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """What is looked for. `own` is whether `remote` and `model` of the config are meant for it."""
-
-    place: Place
-    provider: str
-    paid: Paying
-    tell: Telling
-    clock: Clock
-    own: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Had:
-    embedder: Embedder
-    why: str
-    sent_to: str = ""
-
-
 def choose(
     place: Place,
     *,
@@ -85,208 +57,93 @@ def choose(
     clock: Clock | None = None,
     without: Mapping[str, str] | None = None,
 ) -> Chosen:
-    """The embedder that the config asks for. `without` are providers that failed, and why."""
+    """Select the embedder that the config asks for; `without` maps failed providers to reasons."""
     search = place.search
     if search.provider == "none" or not search.store.vector.enabled:
         key = "provider is none" if search.provider == "none" else "store.vector.enabled is false"
         return Chosen(None, "none", f"memorySearch.{key}: {_WORDS_ONLY}")
-    wish = _Wish(place, search.provider, paid, tell, clock or SystemClock())
+    request = EmbedderRequest(place, search.provider, paid, tell, clock or SystemClock())
     if search.provider == "auto":
-        return _first(wish, without or {})
-    had = _had(wish, without or {})
-    if isinstance(had, _Had):
-        return _chosen(wish, had, ())
-    return _instead(wish, had, without or {})
+        return _select_first(request, without or {})
+    available = _create(request, without or {})
+    if isinstance(available, AvailableEmbedder):
+        return _selection(request, available, ())
+    return _select_fallback(request, available, without or {})
 
 
-def _first(wish: _Wish, without: Mapping[str, str]) -> Chosen:
-    """The first of all that can be had."""
+def _select_first(request: EmbedderRequest, without: Mapping[str, str]) -> Chosen:
+    """Select the first available embedder in the order that the modules declare."""
     tried: list[Tried] = []
-    for provider in AUTO:
-        # An address without a name is that of a server which answers as OpenAI does.
-        one = replace(wish, provider=provider, own=wish.own and provider in {"local", "openai"})
-        had = _had(one, without)
-        if isinstance(had, _Had):
-            return _chosen(one, had, tuple(tried))
-        tried.append(Tried(provider, had.message))
+    for provider, takes_settings in _auto_order():
+        one = replace(request, provider=provider, own=request.own and takes_settings)
+        available = _create(one, without)
+        if isinstance(available, AvailableEmbedder):
+            return _selection(one, available, tuple(tried))
+        tried.append(Tried(provider, available.message))
     return Chosen(None, "none", f"no embedder can be had: {_WORDS_ONLY}", tuple(tried))
 
 
-def _instead(wish: _Wish, error: HomarusError, without: Mapping[str, str]) -> Chosen:
-    """What stands in for a provider that cannot be had: `fallback`, or words alone."""
-    tried = (Tried(wish.provider, error.message),)
-    fallback = Fallback(wish.provider, error.message)
-    named = wish.place.search.fallback
-    if named not in {"none", wish.provider}:
-        if named == "auto":
-            found = _first(replace(wish, own=False), {**without, wish.provider: error.message})
-        else:
-            one = replace(wish, provider=named, own=False)
-            had = _had(one, without)
-            if isinstance(had, _Had):
-                found = _chosen(one, had, tried)
-            else:
-                found = Chosen(None, "none", _WORDS_ONLY, (*tried, Tried(named, had.message)))
+def _auto_order() -> list[tuple[str, bool]]:
+    """Return the providers that `auto` tries, and whether the general settings are meant for each.
+
+    A broken package of a third party is skipped: it is reported when the config names it.
+    """
+    order: list[tuple[int, str, bool]] = []
+    for name in embedder_names():
+        try:
+            auto = EMBEDDERS.load(name).AUTO
+        except UserError as exc:
+            _log.warning("memory: %s", exc)
+            continue
+        if auto is not None:
+            order.append((auto.order, name, auto.takes_settings))
+    return [(name, takes_settings) for _, name, takes_settings in sorted(order)]
+
+
+def _select_fallback(
+    request: EmbedderRequest, error: HomarusError, without: Mapping[str, str]
+) -> Chosen:
+    """Replace a provider that is not available by `fallback`, or by words alone."""
+    tried = (Tried(request.provider, error.message),)
+    fallback = Fallback(request.provider, error.message)
+    named = request.place.search.fallback
+    if named in {"none", request.provider}:
+        selected = Chosen(None, "none", _WORDS_ONLY, tried)
+    elif named == "auto":
+        failed = {**without, request.provider: error.message}
+        selected = _select_first(replace(request, own=False), failed)
     else:
-        found = Chosen(None, "none", _WORDS_ONLY, tried)
-    why = f"{wish.provider} cannot be had ({error.message}); {found.why}"
-    wish.tell(f"memory: {why}")
-    return replace(found, why=why, fallback=fallback, problem=str(error))
+        one = replace(request, provider=named, own=False)
+        available = _create(one, without)
+        if isinstance(available, AvailableEmbedder):
+            selected = _selection(one, available, tried)
+        else:
+            all_tried = (*tried, Tried(named, available.message))
+            selected = Chosen(None, "none", _WORDS_ONLY, all_tried)
+    why = f"{request.provider} cannot be had ({error.message}); {selected.why}"
+    request.tell(f"memory: {why}")
+    return replace(selected, why=why, fallback=fallback, problem=str(error))
 
 
-def _chosen(wish: _Wish, had: _Had, tried: tuple[Tried, ...]) -> Chosen:
-    why = had.why
-    if had.sent_to:
-        why = f"{why}; what notes and questions say is sent to {had.sent_to}"
-    steady = Steady(had.embedder, wish.clock)
-    return Chosen(steady, wish.provider, why, tried, had.sent_to)
+def _selection(
+    request: EmbedderRequest, available: AvailableEmbedder, tried: tuple[Tried, ...]
+) -> Chosen:
+    why = available.why
+    if available.sent_to:
+        why = f"{why}; what notes and questions say is sent to {available.sent_to}"
+    steady = Steady(available.embedder, request.clock)
+    return Chosen(steady, request.provider, why, tried, available.sent_to)
 
 
-def _had(wish: _Wish, without: Mapping[str, str]) -> _Had | HomarusError:
-    if wish.provider in without:
-        return UserError(without[wish.provider])
+def _create(
+    request: EmbedderRequest, without: Mapping[str, str]
+) -> AvailableEmbedder | HomarusError:
+    """Create the embedder of a provider; or return why it is not available."""
+    if request.provider in without:
+        return UserError(without[request.provider])
     try:
         if importlib.util.find_spec("numpy") is None:
             raise MissingExtra("comparing vectors", "vectors")
-        return _BUILT[wish.provider](wish) if wish.provider in _BUILT else _remote(wish)
+        return EMBEDDERS.load(request.provider).create(request)
     except HomarusError as exc:
         return exc
-
-
-# On this machine
-
-
-def _local(wish: _Wish) -> _Had:
-    from homarus.memory.embed import minilm
-    from homarus.memory.embed.onnx import check_extra, open_onnx
-
-    place = wish.place
-    if path := place.search.local.model_path:
-        return _Had(open_onnx(place.file(path)), f"local.modelPath is {path}")
-    folder = minilm.find(_weights_cache(place)) or minilm.find(place.models_cache)
-    if folder is None:
-        raise UserError(
-            "there is no sentence model on this machine", fix="run `homarus models pull minilm`"
-        )
-    check_extra()
-    return _Had(minilm.open_minilm(folder), f"{minilm.NAME} is on this machine")
-
-
-def _wordllama(wish: _Wish) -> _Had:
-    from homarus.memory.embed.wordllama import WordLlama
-
-    return _Had(WordLlama(), "static word vectors are on this machine")
-
-
-def _fastembed(wish: _Wish) -> _Had:
-    from homarus.memory.embed.fastembed import DEFAULT, FastEmbed
-
-    place, search = wish.place, wish.place.search
-    path = search.local.model_path if wish.own else None
-    name = (search.model if wish.own else None) or DEFAULT
-    folder = place.file(path) if path else None
-    cache_dir = _weights_cache(place) / "fastembed"
-    return _Had(FastEmbed(name, cache_dir, folder), f"{name} runs on this machine")
-
-
-def _weights_cache(place: Place) -> Path:
-    named = place.search.local.model_cache_dir
-    return place.file(named) if named else place.models_cache
-
-
-_BUILT: Final[Mapping[str, Callable[[_Wish], _Had]]] = {
-    "local": _local,
-    "wordllama": _wordllama,
-    "fastembed": _fastembed,
-}
-
-
-# Elsewhere
-
-
-def _vendor(provider: str) -> Vendor:
-    vendor: Vendor = importlib.import_module(f"homarus.memory.embed.{provider}").VENDOR
-    return vendor
-
-
-def _remote(wish: _Wish) -> _Had:
-    vendor, search = _vendor(wish.provider), wish.place.search
-    access = _access(wish, vendor)
-    own_service = _host(access.base_url) == _host(vendor.base_url)
-    if access.key is None and own_service and vendor.key_name:
-        raise UserError(
-            f"there is no key for {wish.provider}",
-            fix=f"set {vendor.key_name}, or memorySearch.remote.apiKey",
-        )
-    model = _named(search.model if wish.own else None, vendor, wish.provider)
-    # Who stands in for OpenAI may call another model by the name of one of OpenAI's.
-    known = own_service or wish.provider != "openai"
-    dims, price = vendor.models.get(model.partition(":")[0], (0, 0.0)) if known else (0, 0.0)
-    hosted = Hosted(
-        wish.provider,
-        model,
-        access,
-        dims,
-        price if own_service else 0.0,
-        vendor.limits,
-        search.remote.batch if wish.own else Batch.model_construct(),
-        _question_s(wish.place),
-    )
-    wire = vendor.wire(model, own_service)
-    if hosted.batch.enabled and wire.jobs is None:
-        wish.tell(f"memory: {wish.provider} at {_host(access.base_url)} has no batch service")
-    embedder = Remote(hosted, wire, paid=wish.paid, tell=wish.tell, clock=wish.clock)
-    why = f"{model} of {vendor.name if own_service else _host(access.base_url)}"
-    if access.key is not None:
-        why = f"{why}, by the key in {access.key.where}"
-    return _Had(embedder, why, "" if _is_here(access.base_url) else _host(access.base_url))
-
-
-def _access(wish: _Wish, vendor: Vendor) -> Access:
-    """The address, headers and key: `remote` of the config before what chat has.
-
-    What chat has is for the vendor, and for the address that chat has: nobody else gets it.
-    """
-    found = wish.place.access(wish.provider)
-    remote = wish.place.search.remote if wish.own else RemoteSettings.model_construct()
-    base_url = (remote.base_url or found.base_url or vendor.base_url).strip()
-    if _origin(base_url) not in {_origin(found.base_url), _origin(vendor.base_url)}:
-        found = Access()
-    base_url = vendor.root(base_url)
-    key = found.key
-    if remote.api_key and remote.api_key.strip():
-        key = given_key("memorySearch.remote.apiKey", remote.api_key.strip())
-    return Access(base_url, {**found.headers, **remote.headers}, key)
-
-
-def _named(written: str | None, vendor: Vendor, provider: str) -> str:
-    """The model's name as the service knows it; people write the provider before it, too."""
-    name = (written or vendor.default).strip()
-    for before in (f"{provider}/", "models/", "google/" if provider == "gemini" else ""):
-        name = name.removeprefix(before) if before else name
-    return name or vendor.default
-
-
-def _question_s(place: Place) -> float:
-    timeout_ms = place.settings.qmd.limits.timeout_ms
-    return timeout_ms / 1000 if timeout_ms else 10 * QUESTION_S
-
-
-def _host(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or url
-    except ValueError:
-        return url
-
-
-def _origin(url: str) -> tuple[str, str, int | None]:
-    """Who is at an address, and how they are spoken to."""
-    try:
-        parts = urlsplit(url.strip())
-        return parts.scheme, parts.hostname or url, parts.port or _PORTS.get(parts.scheme)
-    except ValueError:  # then nobody answers, either
-        return "", url, None
-
-
-def _is_here(url: str) -> bool:
-    return _host(url) in {"localhost", "127.0.0.1", "::1"}

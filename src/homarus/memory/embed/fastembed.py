@@ -1,7 +1,7 @@
-"""A sentence model by its name, run by the `fastembed` package, which fetches what it lacks.
+"""A sentence model by name, run by the `fastembed` package, which downloads it.
 
-With a folder (`local.modelPath`) nothing is fetched. The package knows which model wants to be
-told that a text is a question.
+With a folder (`local.modelPath`) nothing is downloaded. The package knows which models distinguish
+queries from documents.
 """
 
 import hashlib
@@ -13,17 +13,32 @@ from typing import Any, Final
 
 from homarus.core.errors import MissingExtra, StoreError, UnknownName, Unreachable
 from homarus.core.text import nearest, one_line
+from homarus.memory.embed.backends import AvailableEmbedder, EmbedderRequest
 from homarus.memory.embed.base import Model, readable
+from homarus.memory.embed.local import weights_cache
 from homarus.memory.embed.onnx import Reading, give_back
 
 DEFAULT: Final = "BAAI/bge-small-en-v1.5"
 _BATCH = 16
-# Known without loading the package.
+# Known without importing the package.
 _DIMS: dict[str, int] = {DEFAULT: 384, "sentence-transformers/all-MiniLM-L6-v2": 384}
 
 
+AUTO: Final = None  # only if the config names it
+
+
+def create(request: EmbedderRequest) -> AvailableEmbedder:
+    """Create the embedder of `memorySearch.model`. Raises MissingExtraError."""
+    place, search = request.place, request.place.search
+    path = search.local.model_path if request.own else None
+    name = (search.model if request.own else None) or DEFAULT
+    folder = place.file(path) if path else None
+    cache_dir = weights_cache(place) / "fastembed"
+    return AvailableEmbedder(FastEmbed(name, cache_dir, folder), f"{name} runs on this machine")
+
+
 class FastEmbed:
-    """One model, in the weights' cache or in a folder of its own."""
+    """One model, in the cache of weights or in a configured folder."""
 
     def __init__(self, name: str, cache_dir: Path, folder: Path | None = None) -> None:
         if importlib.util.find_spec("fastembed") is None:
@@ -32,25 +47,23 @@ class FastEmbed:
 
     @property
     def model(self) -> Model:
-        """What the vectors are of; a rare model's size is looked up in the package."""
+        """Return the model; the dimensions of a rare one are read from the package."""
         dims = _DIMS.get(self._name) or int(self._described["dim"])
-        # Weights of one's own are not those that the name stands for.
+        # Weights in a user's folder are not those that the name stands for.
         folder = str(self._folder.resolve()) if self._folder else ""
         key = hashlib.sha256(folder.encode()).hexdigest()[:12] if folder else ""
         return Model("fastembed", self._name, dims, key)
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Vectors of notes."""
         if not texts:
             return []
         return _listed(self._model.passage_embed(list(map(readable, texts)), batch_size=_BATCH))
 
     def embed_question(self, text: str) -> list[float]:
-        """The vector of a question."""
         return _listed(self._model.query_embed(readable(text)))[0]
 
     def close(self) -> None:
-        """Let go of the weights."""
+        """Free the weights."""
         self.__dict__.pop("_model", None)
         give_back()
 
@@ -91,7 +104,7 @@ class FastEmbed:
 
 
 def _listed(vectors: Iterable[Any]) -> list[list[float]]:
-    """Vectors of length 1, whatever the model gave."""
+    """Return the vectors with length 1."""
     import numpy as np
 
     made = np.array(list(vectors), dtype=np.float32)

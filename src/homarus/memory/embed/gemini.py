@@ -1,4 +1,4 @@
-"""Google's Gemini embeddings: told which text is a question, in one request for many."""
+"""Google's Gemini embeddings: many texts in a request, each marked as a query or a document."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,30 +7,30 @@ from typing import Any, Final
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
 from homarus.memory.embed.answer import Part, read_part
+from homarus.memory.embed.backends import AutoSelection, AvailableEmbedder, EmbedderRequest
 from homarus.memory.embed.jobs import (
     MAX_JOB_TEXTS,
+    BatchOutput,
     Jobs,
     Look,
     Parts,
     Read,
-    ask_briefly,
-    ask_json,
-    ask_whole,
     checked_id,
 )
 from homarus.memory.embed.link import Link
-from homarus.memory.embed.remote import Kind, Limits, Vendor
+from homarus.memory.embed.remote import Kind, Limits
+from homarus.memory.embed.vendor import EmbeddingVendor, create_remote
 
-# Numbers of a vector, and USD per million tokens. 001 makes 3,072 numbers unless it is asked for
-# fewer; the first 768 are nearly as good, and four times as many lines fit into memory.
+# Dimensions, and USD per million tokens. 001 returns 3,072 dimensions unless fewer are requested;
+# the first 768 are nearly as good, and four times as many lines fit into memory.
 _MODELS: Final[Mapping[str, tuple[int, float]]] = {
     "gemini-embedding-001": (768, 0.15),
 }
 _SHORTENED: Final = frozenset({"gemini-embedding-001"})
-# 100 texts; 2,048 tokens for one, and what is beyond is not looked at.
+# 100 texts; 2,048 tokens for each, the rest of a text is ignored.
 _LIMITS: Final = Limits(max_texts=100, max_chars=200_000, max_text_chars=8_000)
 _KINDS: Mapping[Kind, str] = {"note": "RETRIEVAL_DOCUMENT", "question": "RETRIEVAL_QUERY"}
-_MAX_INLINE_BYTES = 18 << 20  # Google takes 20 MB with a job
+_MAX_INLINE_BYTES = 18 << 20  # Google accepts 20 MB with a job
 _OVER = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED"})
 
 
@@ -95,65 +95,67 @@ class GeminiWire:
         return GeminiJobs(self)
 
     def body(self, texts: Sequence[str], kind: Kind) -> bytes:
-        """The request."""
         return json.dumps({"requests": [self.request(text, kind) for text in texts]}).encode()
 
     def request(self, text: str, kind: Kind) -> dict[str, Any]:
-        """What is asked for one text."""
-        asked: dict[str, Any] = {
+        """Return the request for one text."""
+        request: dict[str, Any] = {
             "model": f"models/{self.model}",
             "content": {"parts": [{"text": text}]},
             "taskType": _KINDS[kind],
         }
         if self.model in _SHORTENED:
-            asked["outputDimensionality"] = _MODELS[self.model][0]
-        return asked
+            request["outputDimensionality"] = _MODELS[self.model][0]
+        return request
 
     def read(self, data: bytes) -> Read:
-        """The answer."""
         answer = read_part(_Answer, data)
-        used = answer.usageMetadata
-        tokens = used.promptTokenCount if used else None
+        usage = answer.usageMetadata
+        tokens = usage.promptTokenCount if usage else None
         return Read([list(one.values) for one in answer.embeddings], tokens)
 
 
 @dataclass(frozen=True, slots=True)
-class GeminiJobs:
-    """`asyncBatchEmbedContent`: the texts go with the job and the vectors come with its state."""
+class GeminiJobs(Jobs):
+    """`asyncBatchEmbedContent`: the texts are sent with the job, the vectors with its status."""
 
     wire: GeminiWire
     max_texts: int = MAX_JOB_TEXTS
     max_bytes: int = _MAX_INLINE_BYTES
     price_share: float = 0.5
+    cancel_suffix: str = ":cancel"
 
-    async def submit(self, link: Link, parts: Parts) -> str:
-        """Begin a job with all texts, one after the other."""
-        asked = [
+    @property
+    def has_inline_results(self) -> bool:
+        return True
+
+    async def make_request(self, link: Link, parts: Parts) -> tuple[str, object]:
+        requests = [
             {"request": self.wire.request(text, "note")} for part in parts.values() for text in part
         ]
-        batch = {"displayName": "memory", "inputConfig": {"requests": {"requests": asked}}}
-        path = f"/models/{self.wire.model}:asyncBatchEmbedContent"
-        told = read_part(_Operation, await ask_json(link, "POST", path, {"batch": batch}))
-        return _id_of(told)
+        batch = {"displayName": "memory", "inputConfig": {"requests": {"requests": requests}}}
+        return f"/models/{self.wire.model}:asyncBatchEmbedContent", {"batch": batch}
 
-    async def look(self, link: Link, job: str) -> Look:
-        """How it is doing: one that is over says so with all of its vectors."""
-        data = await ask_whole(link, "GET", f"/batches/{checked_id(job)}", self.max_texts)
-        told = read_part(_Operation, data)
-        state = told.metadata.state if told.metadata else ""
+    def parse_id(self, data: bytes) -> str:
+        return _id_of(read_part(_Operation, data))
+
+    def parse_status(self, data: bytes) -> Look:
+        """Return the status; the output of a job that is over is this response itself."""
+        job = read_part(_Operation, data)
+        state = job.metadata.state if job.metadata else ""
         state = state.removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
-        if not (told.done or state in _OVER):
+        if not (job.done or state in _OVER):
             return Look(over=False)
-        trouble = one_line(json.dumps(told.error), 160) if told.error else f"it is {state}"
-        output = (told.metadata and told.metadata.output) or told.response
+        trouble = one_line(json.dumps(job.error), 160) if job.error else f"it is {state}"
+        output = (job.metadata and job.metadata.output) or job.response
         return Look(over=True, output=data.decode() if output else "", trouble=trouble)
 
-    async def results(self, link: Link, look: Look, parts: Parts) -> dict[int, Read]:
-        """The parts of which every text has its vector."""
-        told = read_part(_Operation, look.output)
-        output = (told.metadata and told.metadata.output) or told.response
-        held = output.inlinedEmbedContentResponses if output else None
-        lines = held.inlinedResponses if held else ()
+    async def fetch_results(self, link: Link, look: Look, parts: Parts) -> BatchOutput:
+        """Return the parts of which every text has its vector."""
+        job = read_part(_Operation, look.output)
+        output = (job.metadata and job.metadata.output) or job.response
+        responses = output.inlinedEmbedContentResponses if output else None
+        lines = responses.inlinedResponses if responses else ()
         if len(lines) != sum(map(len, parts.values())):
             raise ValueError(f"{len(lines)} answers for {sum(map(len, parts.values()))} texts")
         found: dict[int, Read] = {}
@@ -163,18 +165,11 @@ class GeminiJobs:
             at += len(part)
             if read:
                 found[number] = read
-        await ask_briefly(link, "DELETE", f"/batches/{_id_of(told)}")
-        if not found:
-            raise ValueError(_first_error(lines))
-        return found
-
-    async def cancel(self, link: Link, job: str) -> None:
-        """Call a job off."""
-        await ask_json(link, "POST", f"/batches/{checked_id(job)}:cancel", {})
+        return BatchOutput(found, [f"/batches/{_id_of(job)}"], _first_error(lines))
 
 
-def _id_of(told: _Operation) -> str:
-    return checked_id(told.name.removeprefix("batches/"))
+def _id_of(job: _Operation) -> str:
+    return checked_id(job.name.removeprefix("batches/"))
 
 
 def _read_lines(lines: Sequence[_Line]) -> Read | None:
@@ -184,22 +179,22 @@ def _read_lines(lines: Sequence[_Line]) -> Read | None:
         if line.error or line.response is None or line.response.embedding is None:
             return None
         vectors.append(list(line.response.embedding.values))
-        told = str(line.response.tokenCount or 0)
-        tokens += int(told) if told.isascii() and told.isdigit() else 0
+        count = str(line.response.tokenCount or 0)
+        tokens += int(count) if count.isascii() and count.isdigit() else 0
     return Read(vectors, tokens or None)
 
 
 def _first_error(lines: Sequence[_Line]) -> str:
-    told = next((line.error for line in lines if line.error), "no text of it has a vector")
-    return one_line(json.dumps(told), 160)
+    error = next((line.error for line in lines if line.error), "no text of it has a vector")
+    return one_line(json.dumps(error), 160)
 
 
 def base_of(base_url: str) -> str:
-    """Google's own address, of one that may name its OpenAI dialect."""
+    """Return Google's native address for one that may be of its OpenAI-compatible API."""
     return base_url.rstrip("/").removesuffix("/openai")
 
 
-VENDOR: Final = Vendor(
+VENDOR: Final = EmbeddingVendor(
     "Google",
     "https://generativelanguage.googleapis.com/v1beta",
     "gemini-embedding-001",
@@ -208,4 +203,12 @@ VENDOR: Final = Vendor(
     lambda model, _own: GeminiWire(model),
     key_name="GEMINI_API_KEY",
     root=base_of,
+    model_prefixes=("google/",),
+    credential_provider="google",
 )
+AUTO: Final = AutoSelection(order=30)
+
+
+def create(request: EmbedderRequest) -> AvailableEmbedder:
+    """Create the embedder; see EmbedderModule."""
+    return create_remote(VENDOR, request)

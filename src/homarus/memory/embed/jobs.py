@@ -1,7 +1,8 @@
-"""Vendors' batch services: cheaper, and done within hours. Used when the config asks for it.
+"""Embed texts with the batch APIs of vendors: cheaper, and done within hours.
 
-A job takes many parts, each the texts of one request. It is sent, looked at until it is done or
-the time is over, read, and cleared away. Whatever it did not bring is the caller's to get.
+They are used when the config enables them. A job has many parts, each with the texts of one
+request. It is submitted, polled until it is done or timed out, read, and deleted. The caller embeds
+the parts that it did not return.
 """
 
 import asyncio
@@ -9,10 +10,11 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Mapping, MutableMapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import field
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from homarus.config.memory import Batch
 from homarus.core.errors import ProviderError, ProviderTimeout
@@ -21,8 +23,8 @@ from homarus.core.value import dataclass
 from homarus.memory.embed.answer import Part, read_part
 from homarus.memory.embed.link import Link, Patience
 
-MAX_FILE_BYTES: Final = 200 << 20  # as OpenAI's
-# Vendors take 50,000 and more; but all vectors of a job are in memory at once.
+MAX_FILE_BYTES: Final = 200 << 20  # OpenAI's limit
+# Vendors accept 50,000 and more; but all vectors of a job are in memory at once.
 MAX_JOB_TEXTS: Final = 1_000
 _MAX_ANSWER_BYTES = 1 << 20
 _PATIENCE = Patience(attempts=4, each_s=120.0, whole_s=600.0)
@@ -32,7 +34,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What one answer held; `tokens` None when it does not tell."""
+    """The vectors of one response; `tokens` is None when the service does not report them."""
 
     vectors: list[list[float]]
     tokens: int | None = None
@@ -40,7 +42,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a job is doing. Once it is over, `output` is what `Jobs.results` needs."""
+    """The status of a job; once it is `over`, `output` is what `BatchApi.results` needs."""
 
     over: bool
     output: str = ""
@@ -50,38 +52,79 @@ class Look:
 Parts: TypeAlias = Mapping[int, list[str]]
 
 
-class Jobs(Protocol):
-    """One vendor's batch service. Errors are ProviderErrors, or ValueErrors of an odd answer."""
+class Jobs(ABC):
+    """A vendor's batch API: the same steps for all, with the vendor's formats in between.
 
-    @property
-    def max_texts(self) -> int: ...
+    Errors are ProviderErrors, or ValueErrors for a response that cannot be used.
+    """
 
-    @property
-    def max_bytes(self) -> int:
-        """Of what is sent; a text is taken for twice its bytes."""
-        ...
+    __slots__ = ()
 
-    @property
-    def price_share(self) -> float:
-        """Of the price that a request of one's own has."""
-        ...
+    max_texts: int
+    max_bytes: int  # of a request; a text counts twice its bytes
+    price_share: float  # of the price of a single request
+    cancel_suffix: str  # of the job's path
 
     async def submit(self, link: Link, parts: Parts) -> str:
-        """Begin a job; its name."""
-        ...
+        """Start a job; return its id."""
+        path, body = await self.make_request(link, parts)
+        return self.parse_id(await ask_json(link, "POST", path, body))
 
-    async def look(self, link: Link, job: str) -> Look: ...
+    async def look(self, link: Link, job: str) -> Look:
+        """Return the status of a job."""
+        max_texts = self.max_texts if self.has_inline_results else 0
+        return self.parse_status(await ask_whole(link, "GET", _job_path(job), max_texts))
 
     async def results(self, link: Link, look: Look, parts: Parts) -> dict[int, Read]:
-        """What it brought, by part; those that failed are not there."""
-        ...
+        """Return the results by part, without those that failed, and delete the job's data.
 
-    async def cancel(self, link: Link, job: str) -> None: ...
+        Raises ValueError with the reason when there is no result.
+        """
+        output = await self.fetch_results(link, look, parts)
+        for path in output.deletable:
+            await ask_briefly(link, "DELETE", path)
+        if not output.parts:
+            raise ValueError(output.trouble)
+        return output.parts
+
+    async def cancel(self, link: Link, job: str) -> None:
+        await ask_json(link, "POST", f"{_job_path(job)}{self.cancel_suffix}", {})
+
+    @property
+    def has_inline_results(self) -> bool:
+        """Whether the status of a job that is over contains its results."""
+        return False
+
+    @abstractmethod
+    async def make_request(self, link: Link, parts: Parts) -> tuple[str, object]:
+        """Return the path and the body that start a job; upload its files first."""
+
+    @abstractmethod
+    def parse_id(self, data: bytes) -> str: ...
+
+    @abstractmethod
+    def parse_status(self, data: bytes) -> Look: ...
+
+    @abstractmethod
+    async def fetch_results(self, link: Link, look: Look, parts: Parts) -> "BatchOutput": ...
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutput:
+    """The results of a job by part, the paths to delete, and why there are no results."""
+
+    parts: dict[int, Read]
+    deletable: Iterable[str]
+    trouble: str = ""
+
+
+def _job_path(job: str) -> str:
+    return f"/batches/{checked_id(job)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Where jobs are sent and how. `open` has those that are under way, by their texts."""
+    """The client, API and settings of jobs; `open` maps a digest of texts to its pending job."""
 
     link: Link
     jobs: Jobs
@@ -91,24 +134,24 @@ class Bundle:
 
 @dataclass(slots=True)
 class Outcome:
-    """What all jobs brought, and the first thing that went wrong."""
+    """The results of all jobs, and the first error."""
 
     parts: dict[int, Read] = field(default_factory=dict)
     trouble: str = ""
 
 
 async def run_jobs(bundle: Bundle, parts: Sequence[list[str]]) -> Outcome:
-    """Run jobs for all parts, a few at a time; JobUnderWay when they are not waited for."""
+    """Run jobs for all parts, a few at a time. Raises BatchPendingError if `wait` is off."""
     outcome = Outcome()
-    places = asyncio.Semaphore(bundle.batch.concurrency)
-    waiting: list[JobUnderWay] = []
+    slots = asyncio.Semaphore(bundle.batch.concurrency)
+    pending: list[JobUnderWay] = []
 
     async def one(some: Parts) -> None:
-        async with places:
+        async with slots:
             try:
                 outcome.parts.update(await _run(bundle, some))
             except JobUnderWay as exc:
-                waiting.append(exc)
+                pending.append(exc)
             except ProviderError as exc:
                 outcome.trouble = outcome.trouble or exc.message
             except ValueError as exc:
@@ -117,17 +160,17 @@ async def run_jobs(bundle: Bundle, parts: Sequence[list[str]]) -> Outcome:
     async with asyncio.TaskGroup() as group:
         for some in _grouped(parts, bundle.jobs):
             group.create_task(one(some))
-    if waiting:
-        raise waiting[0]
+    if pending:
+        raise pending[0]
     return outcome
 
 
 class JobUnderWay(ProviderError):
-    """A job is under way, and nobody waits for it."""
+    """A job is pending, and the config says not to wait for it."""
 
 
 def _grouped(parts: Sequence[list[str]], jobs: Jobs) -> list[dict[int, list[str]]]:
-    """Parts in jobs that the service takes."""
+    """Group parts into jobs within the limits of the service."""
     groups: list[dict[int, list[str]]] = []
     texts = size = 0
     for number, part in enumerate(parts):
@@ -144,19 +187,19 @@ def _grouped(parts: Sequence[list[str]], jobs: Jobs) -> list[dict[int, list[str]
 
 async def _run(bundle: Bundle, parts: Parts) -> dict[int, Read]:
     jobs, link = bundle.jobs, bundle.link
-    mark = hashlib.sha256(json.dumps(list(parts.values())).encode()).hexdigest()
-    job = bundle.open.get(mark) or await jobs.submit(link, parts)
-    bundle.open[mark] = job
+    digest = hashlib.sha256(json.dumps(list(parts.values())).encode()).hexdigest()
+    job = bundle.open.get(digest) or await jobs.submit(link, parts)
+    bundle.open[digest] = job
     look = await _wait(bundle, job)
-    del bundle.open[mark]
+    del bundle.open[digest]
     if not look.output:
-        why = look.trouble or "it does not say why"
-        raise ProviderError(f"the batch job {job} brought nothing: {why}")
+        reason = look.trouble or "it does not say why"
+        raise ProviderError(f"the batch job {job} brought nothing: {reason}")
     return await jobs.results(link, look, parts)
 
 
 async def _wait(bundle: Bundle, job: str) -> Look:
-    """Look at a job until it is over. One that takes too long is called off."""
+    """Poll a job until it is over; cancel it when it times out."""
     clock, batch = bundle.link.clock, bundle.batch
     until_s = clock.monotonic() + batch.timeout_minutes * 60
     while True:
@@ -169,7 +212,7 @@ async def _wait(bundle: Bundle, job: str) -> Look:
                 fix="it is looked at again with the next sync; batch.wait would wait for it",
             )
         if clock.monotonic() >= until_s:
-            await _call_off(bundle, job)
+            await _cancel(bundle, job)
             raise ProviderTimeout(
                 f"the batch job {job} was not done within {batch.timeout_minutes} minutes",
                 fix="raise memorySearch.remote.batch.timeoutMinutes",
@@ -177,55 +220,55 @@ async def _wait(bundle: Bundle, job: str) -> Look:
         await clock.sleep(max(batch.poll_interval_ms, 1) / 1000)
 
 
-async def _call_off(bundle: Bundle, job: str) -> None:
-    for mark in [mark for mark, name in bundle.open.items() if name == job]:
-        del bundle.open[mark]
-    with suppress(ProviderError):  # it ends by itself, within a day
+async def _cancel(bundle: Bundle, job: str) -> None:
+    for digest in [digest for digest, name in bundle.open.items() if name == job]:
+        del bundle.open[digest]
+    with suppress(ProviderError):  # the vendor ends the job within a day
         await bundle.jobs.cancel(bundle.link, job)
 
 
 async def ask_briefly(link: Link, method: str, path: str) -> None:
-    """Ask for something that does not matter much."""
+    """Send a request whose failure is ignored."""
     with suppress(ProviderError):
         await link.ask(method, path, patience=_BRIEF, max_bytes=_MAX_ANSWER_BYTES)
 
 
 async def ask_json(link: Link, method: str, path: str, body: object = None) -> bytes:
-    """Ask about a job."""
+    """Send a request about a job; return the body of the response."""
     sent = b"" if body is None else json.dumps(body).encode()
     return await link.ask(method, path, sent, patience=_PATIENCE, max_bytes=_MAX_ANSWER_BYTES)
 
 
 async def ask_whole(link: Link, method: str, path: str, texts: int) -> bytes:
-    """Ask for what a job brought."""
+    """Request the results of a job with this many texts."""
     max_bytes = min(_MAX_ANSWER_BYTES + texts * 16_384 * 24, MAX_FILE_BYTES)
     return await link.ask(method, path, patience=_PATIENCE, max_bytes=max_bytes)
 
 
 async def send_file(link: Link, lines: bytes) -> str:
-    """Upload a file for a job, as a browser would send a form; its id."""
-    mark = secrets.token_hex(16)
+    """Upload a file for a job as multipart form data; return its id."""
+    boundary = secrets.token_hex(16)
     head = (
-        f"--{mark}\r\n"
+        f"--{boundary}\r\n"
         'Content-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
-        f"--{mark}\r\n"
+        f"--{boundary}\r\n"
         'Content-Disposition: form-data; name="file"; filename="memory.jsonl"\r\n'
         "Content-Type: application/jsonl\r\n\r\n"
     )
-    body = head.encode() + lines + f"\r\n--{mark}--\r\n".encode()
-    told = await link.ask(
+    body = head.encode() + lines + f"\r\n--{boundary}--\r\n".encode()
+    data = await link.ask(
         "POST",
         "/files",
         body,
         patience=_PATIENCE,
         max_bytes=_MAX_ANSWER_BYTES,
-        content_type=f"multipart/form-data; boundary={mark}",
+        content_type=f"multipart/form-data; boundary={boundary}",
     )
-    return checked_id(read_part(_File, told).id)
+    return checked_id(read_part(_File, data).id)
 
 
 def checked_id(text: str) -> str:
-    """A name that a service gave, fit to be part of an address."""
+    """Return an id that a service gave, if it can be part of a path. Raises ValueError."""
     if not _ID.fullmatch(text):
         raise ValueError("a name that cannot be one")
     return text

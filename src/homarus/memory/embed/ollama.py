@@ -6,10 +6,12 @@ from typing import Final
 
 from homarus.core.value import dataclass
 from homarus.memory.embed.answer import Part, read_part
+from homarus.memory.embed.backends import AvailableEmbedder, EmbedderRequest
 from homarus.memory.embed.jobs import Jobs, Read
-from homarus.memory.embed.remote import Kind, Limits, Vendor
+from homarus.memory.embed.remote import Kind, Limits
+from homarus.memory.embed.vendor import EmbeddingVendor, create_remote
 
-# Numbers of a vector; nothing is paid. Of another model, the first answer tells.
+# Dimensions; it is free. Of another model, the first response tells them.
 _MODELS: Final[Mapping[str, tuple[int, float]]] = {
     "nomic-embed-text": (768, 0.0),
     "mxbai-embed-large": (1024, 0.0),
@@ -18,7 +20,7 @@ _MODELS: Final[Mapping[str, tuple[int, float]]] = {
     "embeddinggemma": (768, 0.0),
 }
 _LIMITS: Final = Limits(max_texts=64, max_chars=100_000, max_text_chars=8_000)
-# What a model wants to read before a text, as its makers trained it.
+# The prefix that a model was trained with.
 _BEFORE: Mapping[str, Mapping[Kind, str]] = {
     "nomic-embed-text": {"note": "search_document: ", "question": "search_query: "},
     "mxbai-embed-large": {
@@ -34,7 +36,7 @@ class _Answer(Part):
 
 @dataclass(frozen=True, slots=True)
 class OllamaWire:
-    """`POST /api/embed`; a text that is too long is cut by the server."""
+    """`POST /api/embed`; the server truncates texts that are too long."""
 
     model: str
     path: str = "/api/embed"
@@ -49,23 +51,21 @@ class OllamaWire:
         return None
 
     def body(self, texts: Sequence[str], kind: Kind) -> bytes:
-        """The request."""
         before = _BEFORE.get(self.model.partition(":")[0], {}).get(kind, "")
         said = [before + text for text in texts]
         return json.dumps({"model": self.model, "input": said, "truncate": True}).encode()
 
     def read(self, data: bytes) -> Read:
-        """The answer."""
         answer = read_part(_Answer, data)
         return Read(answer.embeddings, answer.prompt_eval_count)
 
 
 def root_of(base_url: str) -> str:
-    """The server's own address, of one that may name its OpenAI dialect."""
+    """Return the server's root for an address that may be of its OpenAI-compatible API."""
     return base_url.rstrip("/").removesuffix("/v1").removesuffix("/api")
 
 
-VENDOR: Final = Vendor(
+VENDOR: Final = EmbeddingVendor(
     "Ollama",
     "http://127.0.0.1:11434",
     "nomic-embed-text",
@@ -74,3 +74,9 @@ VENDOR: Final = Vendor(
     lambda model, _own: OllamaWire(model),
     root=root_of,
 )
+AUTO: Final = None  # only if the config names it
+
+
+def create(request: EmbedderRequest) -> AvailableEmbedder:
+    """Create the embedder; see EmbedderModule."""
+    return create_remote(VENDOR, request)

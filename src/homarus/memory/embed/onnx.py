@@ -1,7 +1,8 @@
 """A sentence model in a local folder, run by onnxruntime: `model.onnx` and `tokenizer.json`.
 
-Made for MiniLM and its like. A text's vector is the mean of the last layer over its words, or its
-first word's where the folder says so (`1_Pooling/config.json`), or what the model itself gives.
+It is made for MiniLM and similar models. The vector of a text is the mean of the last layer over
+its tokens, or that of the first token if the folder says so (`1_Pooling/config.json`), or what the
+model itself returns.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from homarus.core.errors import MissingExtra, StoreError, UserError
 from homarus.core.text import one_line
 from homarus.memory.embed.base import Model, readable
 
-_BATCH = 4  # more at once is slower here: short texts are filled up to the longest
+_BATCH = 4  # larger batches are slower here: short texts are padded to the longest
 MAX_TOKENS: Final = 256
 _FIX = "name a folder with model.onnx and tokenizer.json, or run `homarus models pull minilm`"
 _MODEL_FILES = ("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "model_optimized.onnx")
@@ -25,7 +26,7 @@ _MARK_BYTES = 1 << 20
 
 
 class OnnxModel:
-    """One thread, no arena: half the memory, and no slower for a line at a time."""
+    """Runs with one thread and no arena: half the memory, and not slower for single lines."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class OnnxModel:
 
     @property
     def model(self) -> Model:
-        """What the vectors are of; a folder that does not tell their size is asked once."""
+        """Return the model; if the folder does not state its dimensions, one text is embedded."""
         if not self._dims:
             self._dims = len(self.embed(["size"])[0])
         return Model("local", self._name, self._dims, self._key)
@@ -72,7 +73,7 @@ class OnnxModel:
 
         try:
             text = self._tokenizer_file.read_text(encoding="utf-8", errors="replace")
-        except OSError as exc:  # it was there when this was made
+        except OSError as exc:  # it was there when this object was created
             raise _unreadable(self._tokenizer_file, exc.strerror) from exc
         with Reading(self._tokenizer_file):
             made = Tokenizer.from_str(text)
@@ -81,7 +82,7 @@ class OnnxModel:
         return made
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Texts of like length together, so that little is filled up."""
+        """Embed texts of similar length together, to pad little."""
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         vectors: list[list[float]] = [[] for _ in texts]
         for at in range(0, len(order), _BATCH):
@@ -91,7 +92,7 @@ class OnnxModel:
         return vectors
 
     def close(self) -> None:
-        """Let go of the weights."""
+        """Free the weights."""
         for held in ("_session", "_tokenizer"):
             self.__dict__.pop(held, None)
         give_back()
@@ -120,9 +121,9 @@ class OnnxModel:
 
 
 class Reading:
-    """What the libraries say of a file that is no model, as one error.
+    """Translate the libraries' errors about an invalid model into one StoreError.
 
-    Those of tokenizers are bare Exceptions, those of onnxruntime have no base of their own.
+    Those of tokenizers are bare Exceptions, those of onnxruntime have no common base.
     """
 
     def __init__(self, file: Path) -> None:
@@ -137,10 +138,10 @@ class Reading:
 
 
 def give_back() -> None:
-    """Have what was freed returned to the system.
+    """Return freed memory to the system.
 
-    glibc keeps about 80 of the 170 MB that a model takes, and more each time, unless it is asked.
-    Other libraries have nothing to call.
+    glibc keeps about 80 of the 170 MB that a model takes, and more each time, unless it is told to
+    trim. Other libraries have no such call.
     """
     import ctypes
 
@@ -151,14 +152,14 @@ def give_back() -> None:
 
 
 def check_extra() -> None:
-    """MissingExtra unless the packages are there; none of them is loaded."""
+    """Check that the packages are installed, without importing them. Raises MissingExtraError."""
     for needed in ("numpy", "onnxruntime", "tokenizers"):
         if importlib.util.find_spec(needed) is None:
             raise MissingExtra("a local sentence model", "vectors")
 
 
 def open_onnx(path: Path) -> OnnxModel:
-    """The model of a folder, or of a file with its tokenizer beside it or above."""
+    """Open the model of a folder, or of a file with its tokenizer next to it or above."""
     if path.suffix.lower() == ".gguf":
         raise UserError(f"{path} is a GGUF model, and those are not used for memory", fix=_FIX)
     if path.is_dir():
@@ -195,7 +196,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _mark(file: Path) -> str:
-    """A short mark of a model's file: another file has other vectors, whatever it is called."""
+    """Return a short digest of a model file, which tells models of the same name apart."""
     try:
         with file.open("rb") as opened:
             digest = hashlib.sha256(opened.read(_MARK_BYTES))

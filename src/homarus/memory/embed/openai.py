@@ -1,4 +1,4 @@
-"""OpenAI's embeddings, and those of any server that answers as OpenAI does."""
+"""OpenAI's embeddings, and those of any compatible server."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,17 +6,19 @@ from typing import Any, Final
 
 from homarus.core.value import dataclass
 from homarus.memory.embed.answer import Part, read_part
+from homarus.memory.embed.backends import AutoSelection, AvailableEmbedder, EmbedderRequest
 from homarus.memory.embed.filejobs import ENDPOINT, FileJobs
 from homarus.memory.embed.jobs import Jobs, Read
-from homarus.memory.embed.remote import Kind, Limits, Vendor
+from homarus.memory.embed.remote import Kind, Limits
+from homarus.memory.embed.vendor import EmbeddingVendor, create_remote
 
-# Numbers of a vector, and USD per million tokens.
+# Dimensions, and USD per million tokens.
 _MODELS: Final[Mapping[str, tuple[int, float]]] = {
     "text-embedding-3-small": (1536, 0.02),
     "text-embedding-3-large": (3072, 0.13),
     "text-embedding-ada-002": (1536, 0.10),
 }
-# 2,048 texts and 300,000 tokens are its own limits; 8,192 tokens for one text.
+# OpenAI's limits are 2,048 texts and 300,000 tokens; 8,192 tokens for one text.
 _LIMITS: Final = Limits(max_texts=512, max_chars=400_000, max_text_chars=16_000)
 
 
@@ -36,7 +38,7 @@ class _Answer(Part):
 
 
 def read_list(data: bytes) -> Read:
-    """A list of numbered vectors, in the order of their numbers."""
+    """Parse a list of numbered vectors; return them in the order of their numbers."""
     answer = read_part(_Answer, data)
     numbers = [item.index for item in answer.data]
     items = list(answer.data)
@@ -54,22 +56,20 @@ class OpenAIWire:
     """`POST /embeddings`."""
 
     model: str
-    has_jobs: bool = True  # servers that stand in for OpenAI have none
+    has_jobs: bool = True  # compatible servers have no batch API
     path: str = "/embeddings"
     key_header: str = "Authorization"
     unknown_fix: str = ""
 
     def body(self, texts: Sequence[str], kind: Kind) -> bytes:
-        """The request."""
         return json.dumps(self._body(texts)).encode()
 
     def read(self, data: bytes) -> Read:
-        """The answer."""
         return read_list(data)
 
     @property
     def jobs(self) -> Jobs | None:
-        """The Batch API: half the price."""
+        """Return the Batch API, at half the price."""
         if not self.has_jobs:
             return None
         return FileJobs(
@@ -82,7 +82,7 @@ class OpenAIWire:
         return {"model": self.model, "input": list(texts), "encoding_format": "float"}
 
 
-VENDOR: Final = Vendor(
+VENDOR: Final = EmbeddingVendor(
     "OpenAI",
     "https://api.openai.com/v1",
     "text-embedding-3-small",
@@ -90,4 +90,12 @@ VENDOR: Final = Vendor(
     _LIMITS,
     OpenAIWire,
     key_name="OPENAI_API_KEY",
+    has_compatible_servers=True,
 )
+# An address without a provider is that of a server which answers as OpenAI does.
+AUTO: Final = AutoSelection(order=20, takes_settings=True)
+
+
+def create(request: EmbedderRequest) -> AvailableEmbedder:
+    """Create the embedder; see EmbedderModule."""
+    return create_remote(VENDOR, request)

@@ -1,13 +1,13 @@
-"""An embedder behind HTTP: what OpenAI's, Google's, Voyage's and Ollama's have in common.
+"""An embedder behind HTTP: the common part of OpenAI, Google, Voyage and Ollama.
 
-Texts are sent in parts that the service takes, answers are checked number by number, and what was
-paid is told. It keeps a small event loop of its own, as memory's thread has none.
+Texts are sent in batches within the limits of the service, vectors are validated, and costs are
+reported. It runs its own event loop, as the threads of memory have none.
 """
 
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
@@ -24,22 +24,22 @@ Kind: TypeAlias = Literal["note", "question"]
 T = TypeVar("T")
 
 QUESTION_S: Final = 4.0
-_MIN_JOB_TEXTS = 200  # fewer are sent at once: a job takes minutes at best
+_MIN_JOB_TEXTS = 200  # fewer are sent directly: a job takes minutes at best
 _JOB_TEXTS_AT_ONCE = 2 * MAX_JOB_TEXTS
 _TEXTS_AT_ONCE = 256
-_SHORTEST_CHARS = 200  # a text that does not fit at this length fits at none
+_SHORTEST_CHARS = 200  # a text that does not fit at this length is refused
 _NUMBER_BYTES = 40
 _MOST_DIMS = 16_384
-_SHORTEST = 1e-150  # what is shorter has too few digits left to point anywhere
+_SHORTEST = 1e-150  # shorter vectors have too little precision for a direction
 _CHARS_PER_TOKEN = 4
 _MAX_FAILED_JOBS = 2
-_SIZE = Patience(attempts=2, each_s=30.0, whole_s=30.0)  # whoever searches may wait for it, too
+_SIZE = Patience(attempts=2, each_s=30.0, whole_s=30.0)  # a search may wait for it, too
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a service takes in one request."""
+    """What a service accepts in one request."""
 
     max_texts: int = 100
     max_chars: int = 200_000
@@ -48,7 +48,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """One model of one service. `dims` 0: the first answer tells. A price is USD per million."""
+    """One model of one service. With `dims` 0, the first response tells. Prices are per million."""
 
     provider: str
     model: str
@@ -61,7 +61,7 @@ class Hosted:
 
 
 class Wire(Protocol):
-    """How one vendor is asked."""
+    """The request and response format of one vendor."""
 
     @property
     def path(self) -> str: ...
@@ -71,7 +71,7 @@ class Wire(Protocol):
 
     @property
     def unknown_fix(self) -> str:
-        """What to do when the service does not know the model; empty: the usual."""
+        """Return what to do when the service does not know the model; empty for the default."""
         ...
 
     @property
@@ -80,35 +80,12 @@ class Wire(Protocol):
     def body(self, texts: Sequence[str], kind: Kind) -> bytes: ...
 
     def read(self, data: bytes) -> Read:
-        """The vectors of an answer; ValueError when it is none."""
+        """Parse the vectors of a response. Raises ValueError."""
         ...
 
 
-def _as_written(url: str) -> str:
-    return url
-
-
-@dataclass(frozen=True, slots=True)
-class Vendor:
-    """A service: a module of this package has one as `VENDOR`, and is named as the config names it.
-
-    `models` are by name the numbers of a vector, and USD per million tokens. `wire` is given a
-    model, and whether it is the vendor's own service that is asked. `root` is an address as its
-    `wire` wants it.
-    """
-
-    name: str
-    base_url: str
-    default: str
-    models: Mapping[str, tuple[int, float]]
-    limits: Limits
-    wire: Callable[[str, bool], Wire]
-    key_name: str = ""  # without one, no key is needed
-    root: Callable[[str], str] = _as_written
-
-
 class Remote:
-    """An embedder whose model runs elsewhere: the texts are sent there."""
+    """An embedder whose model runs on a service, to which the texts are sent."""
 
     def __init__(
         self,
@@ -138,7 +115,7 @@ class Remote:
 
     @property
     def model(self) -> Model:
-        """What the vectors are of. Of a model nobody here knows, the service is asked once."""
+        """Return the model; an unknown one is determined by one request."""
         hosted = self._hosted
         if not self._dims:
             self._run(self._request(["size"], "note", _SIZE))
@@ -149,7 +126,6 @@ class Remote:
         return _JOB_TEXTS_AT_ONCE if self._uses_jobs else _TEXTS_AT_ONCE
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Vectors of notes."""
         said = {at: text for at, text in enumerate(map(self._clean, texts)) if text}
         made = self._run(self._notes(list(said.values()))) if said else []
         found = dict(zip(said, made, strict=True))
@@ -157,7 +133,7 @@ class Remote:
         return [found.get(at, nothing) for at in range(len(texts))]
 
     def embed_question(self, text: str) -> list[float]:
-        """The vector of a question, soon or not at all."""
+        """Return the vector of a query within the query timeout."""
         said = self._clean(text)
         if not said:
             return [0.0] * self.model.dims
@@ -166,14 +142,14 @@ class Remote:
         return self._run(self._part([said], "question", patience))[0]
 
     def stop(self) -> None:
-        """Hang up on a service that takes its time; from another thread."""
+        """Cancel the current request, from another thread."""
         self._is_stopped = True
         if running := self._running:
-            with suppress(RuntimeError):  # it has just ended, and its loop was closed
+            with suppress(RuntimeError):  # the task has just ended, and its loop was closed
                 running.get_loop().call_soon_threadsafe(running.cancel)
 
     def close(self) -> None:
-        """Hang up, and let go of the loop."""
+        """Close the connections and the event loop."""
         self._is_stopped = False
         runner, self._runner = self._runner, None
         if runner is not None:
@@ -189,7 +165,7 @@ class Remote:
             raise StoreError(f"{self._hosted.provider} was not waited for: memory ends") from None
 
     async def _heeding(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it, unless and until `stop` is called."""
+        """Await the work until `stop` is called."""
         self._running = asyncio.current_task()
         try:
             if self._is_stopped:
@@ -200,10 +176,10 @@ class Remote:
             self._running = None
 
     def _clean(self, text: str) -> str:
-        """What is sent of a text; nothing of one that says nothing."""
+        """Return what is sent of a text; empty for a blank one."""
         return readable(text.strip(), self._hosted.limits.max_text_chars)
 
-    # One request after the other
+    # --- one request after the other
 
     async def _notes(self, texts: list[str]) -> list[list[float]]:
         parts = list(cut_parts(texts, self._hosted.limits))
@@ -217,7 +193,7 @@ class Remote:
         return made
 
     async def _part(self, texts: list[str], kind: Kind, patience: Patience) -> list[list[float]]:
-        """Vectors of a part; what does not fit is sent in two, a single text is shortened."""
+        """Embed one batch; if it is too large it is halved, and a single text is shortened."""
         try:
             return await self._request(texts, kind, patience)
         except ContextOverflow:
@@ -252,7 +228,7 @@ class Remote:
         self._paid(Paid(hosted.provider, hosted.model, len(texts), count, cost_usd, guessed))
 
     def _checked(self, vectors: list[list[float]], count: int) -> list[list[float]]:
-        """Vectors of length 1; an error when they are not as many or as long as they must be."""
+        """Return unit vectors. Raises BadRequestError for a wrong number or size of them."""
         if len(vectors) != count:
             raise self._link.unusable(f"{len(vectors)} vectors for {count} texts")
         if not self._dims:
@@ -268,7 +244,7 @@ class Remote:
             raise self._link.unusable("a vector with numbers that are none")
         return [vector for vector in made if vector is not None]
 
-    # By the vendor's batch service
+    # --- by the vendor's batch API
 
     @property
     def _uses_jobs(self) -> bool:
@@ -276,7 +252,7 @@ class Remote:
         return asked and self._failed_jobs < _MAX_FAILED_JOBS
 
     async def _by_jobs(self, parts: list[list[str]]) -> dict[int, list[list[float]]]:
-        """The parts that jobs brought; the others are asked for one by one, which is said."""
+        """Return the parts that jobs embedded; the caller embeds the others, which is logged."""
         jobs = self._wire.jobs
         assert jobs is not None  # noqa: S101 - see _uses_jobs
         bundle = Bundle(self._link, jobs, self._hosted.batch, self._open_jobs)
@@ -301,7 +277,7 @@ class Remote:
 
 
 def cut_parts(texts: Sequence[str], limits: Limits) -> Iterator[list[str]]:
-    """Texts in parts that a service takes, by number and by size."""
+    """Yield batches of texts within the limits of a service."""
     part: list[str] = []
     chars = 0
     for text in texts:
@@ -316,7 +292,7 @@ def cut_parts(texts: Sequence[str], limits: Limits) -> Iterator[list[str]]:
 
 
 def to_unit(vector: Sequence[float]) -> list[float] | None:
-    """A vector of length 1, or of nothing but zeros; None when its numbers are none."""
+    """Return the vector with length 1, or zeros; None when its numbers are not finite."""
     length = math.hypot(*vector)
     if not math.isfinite(length):
         return None

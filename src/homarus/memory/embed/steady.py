@@ -1,7 +1,7 @@
-"""An embedder that may fail, for those who go on without it.
+"""A circuit breaker for an embedder, for callers that can continue without it.
 
-A service that failed is left alone for a while: until then every call fails at once, with the same
-words, so that a search does not wait for it again and again.
+After a service failed, every call fails at once with the same error until a cooldown is over, so
+that searches do not wait for it again and again.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class Steady:
-    """Passes everything on; remembers what went wrong last in `failure`."""
+    """Passes all calls to an embedder; `failure` is the error of the last one."""
 
     def __init__(self, embedder: Embedder, clock: Clock | None = None) -> None:
         self._embedder, self._clock = embedder, clock or SystemClock()
@@ -51,12 +51,12 @@ class Steady:
 
     @property
     def failure(self) -> HomarusError | None:
-        """Why the last call failed; None when it did not."""
+        """Return why the last call failed; None if it succeeded."""
         return self._failure
 
     @property
     def model(self) -> Model:
-        """What the vectors are of: once it is known, for good."""
+        """Return the model; it is cached once it is known."""
         if self._model is None:
             self._model = self._do(lambda: self._embedder.model)
         return self._model
@@ -66,20 +66,17 @@ class Steady:
         return texts_at_once(self._embedder)
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Vectors of notes."""
         return self._do(lambda: self._embedder.embed(texts))
 
     def embed_question(self, text: str) -> list[float]:
-        """The vector of a question."""
         return self._do(lambda: embed_question(self._embedder, text))
 
     def stop(self) -> None:
-        """Cut short what runs, where that can be done; from another thread."""
+        """Stop the running call, from another thread, if the embedder supports that."""
         if isinstance(self._embedder, Stops):
             self._embedder.stop()
 
     def close(self) -> None:
-        """Let go of what it holds."""
         close(self._embedder)
 
     def _do(self, work: Callable[[], T]) -> T:
@@ -96,7 +93,7 @@ class Steady:
 
 
 def _rest_s(error: HomarusError) -> float:
-    """How long to leave it alone: not at all, when the trouble is with one text and not with it."""
+    """Return the cooldown after an error; 0 if it concerns one text and not the service."""
     if not isinstance(error, _OUT_OF_ORDER):
         return 0.0
     asked_s = error.after_s if isinstance(error, RateLimited) else None

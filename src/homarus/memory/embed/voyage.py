@@ -1,16 +1,18 @@
-"""Voyage's embeddings: as OpenAI's, and told which text is a question."""
+"""Voyage's embeddings: like OpenAI's, with texts marked as queries or documents."""
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from homarus.core.value import dataclass
+from homarus.memory.embed.backends import AutoSelection, AvailableEmbedder, EmbedderRequest
 from homarus.memory.embed.filejobs import ENDPOINT, FileJobs
 from homarus.memory.embed.jobs import Jobs, Read
 from homarus.memory.embed.openai import read_list
-from homarus.memory.embed.remote import Kind, Limits, Vendor
+from homarus.memory.embed.remote import Kind, Limits
+from homarus.memory.embed.vendor import EmbeddingVendor, create_remote
 
-# Numbers of a vector, and USD per million tokens (its first 200 million of an account are free).
+# Dimensions, and USD per million tokens (the first 200 million of an account are free).
 _MODELS: Final[Mapping[str, tuple[int, float]]] = {
     "voyage-4-large": (1024, 0.12),
     "voyage-4": (1024, 0.06),
@@ -22,14 +24,14 @@ _MODELS: Final[Mapping[str, tuple[int, float]]] = {
     "voyage-3-lite": (512, 0.02),
     "voyage-code-3": (1024, 0.18),
 }
-# 1,000 texts; 120,000 tokens for the strictest of these models.
+# Voyage's limits are 1,000 texts and, for the strictest model, 120,000 tokens.
 _LIMITS: Final = Limits(max_texts=512, max_chars=200_000, max_text_chars=32_000)
 _KINDS: Mapping[Kind, str] = {"note": "document", "question": "query"}
 
 
 @dataclass(frozen=True, slots=True)
 class VoyageWire:
-    """`POST /embeddings` with an `input_type`; a text that is too long is cut by the service."""
+    """`POST /embeddings` with an `input_type`; the service truncates texts that are too long."""
 
     model: str
     path: str = "/embeddings"
@@ -37,17 +39,15 @@ class VoyageWire:
     unknown_fix: str = ""
 
     def body(self, texts: Sequence[str], kind: Kind) -> bytes:
-        """The request."""
         said = {"model": self.model, "input": list(texts), "input_type": _KINDS[kind]}
         return json.dumps(said).encode()
 
     def read(self, data: bytes) -> Read:
-        """The answer."""
         return read_list(data)
 
     @property
     def jobs(self) -> Jobs | None:
-        """The batch service: a third less."""
+        """Return the batch API, at two thirds of the price."""
         params = {"model": self.model, "input_type": _KINDS["note"]}
         return FileJobs(
             line=lambda texts: {"body": {"input": list(texts)}},
@@ -61,7 +61,7 @@ class VoyageWire:
         )
 
 
-VENDOR: Final = Vendor(
+VENDOR: Final = EmbeddingVendor(
     "Voyage",
     "https://api.voyageai.com/v1",
     "voyage-3.5",
@@ -70,3 +70,9 @@ VENDOR: Final = Vendor(
     lambda model, _own: VoyageWire(model),
     key_name="VOYAGE_API_KEY",
 )
+AUTO: Final = AutoSelection(order=40)
+
+
+def create(request: EmbedderRequest) -> AvailableEmbedder:
+    """Create the embedder; see EmbedderModule."""
+    return create_remote(VENDOR, request)

@@ -1,8 +1,8 @@
-"""Static word vectors out of the `wordllama` package: no download, no model run.
+"""Static word vectors from the `wordllama` package: no download, no model to run.
 
-The package holds its weights and its tokenizer; its own loader looks for the tokenizer in another
-folder and then on the network. So both files are read here, the weights by hand: a table of
-numbers behind a small JSON header (the safetensors format).
+The package contains its weights and its tokenizer, but its loader looks for the tokenizer in
+another folder and then on the network. Therefore both files are read here; the weights are a table
+of numbers behind a small JSON header (the safetensors format).
 """
 
 import importlib.util
@@ -11,9 +11,10 @@ import struct
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from homarus.core.errors import MissingExtra, StoreError
+from homarus.memory.embed.backends import AutoSelection, AvailableEmbedder, EmbedderRequest
 from homarus.memory.embed.base import Model, readable
 
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
@@ -22,8 +23,16 @@ _TYPES = {"F16": "<f2", "F32": "<f4"}
 _MOST_HEADER_BYTES = 1 << 20
 
 
+AUTO: Final = AutoSelection(order=50)
+
+
+def create(request: EmbedderRequest) -> AvailableEmbedder:
+    """Create the embedder. Raises MissingExtraError."""
+    return AvailableEmbedder(WordLlama(), "static word vectors are on this machine")
+
+
 class WordLlama:
-    """The mean of a text's word vectors, of length 1."""
+    """Embeds a text as the normalised mean of its word vectors."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or _installed()
@@ -59,7 +68,7 @@ class WordLlama:
 
 
 def _installed() -> Path:
-    """The folder of the package, found without running it."""
+    """Return the folder of the package, without importing it."""
     found = [importlib.util.find_spec(name) for name in ("numpy", "tokenizers", "wordllama")]
     package = found[-1]
     if None in found or package is None or package.origin is None:
@@ -68,7 +77,7 @@ def _installed() -> Path:
 
 
 def read_table(path: Path) -> Any:
-    """The one table of a safetensors file, as it lies in the file."""
+    """Map the one table of a safetensors file into memory."""
     import numpy as np
 
     try:

@@ -1,8 +1,8 @@
-"""What qmd prints, read strictly, and made into results that cite what is in the files now.
+"""Parse the output of qmd strictly, and build results that cite the current files.
 
 qmd shows a piece of a file as it was when it was indexed, under a header like `@@ -3,4 @@`. A
-header is believed when the file still has those lines there; else the lines are looked for; else
-the lines of the file that have most of the question's words are shown in their place.
+header is used if the file still has those lines there; else the lines are searched for; else the
+lines of the file with most words of the query are shown instead.
 """
 
 import json
@@ -19,18 +19,18 @@ from homarus.memory.qmd.collections import Document
 from homarus.memory.results import Result
 from homarus.memory.words import STOP_WORDS, stemmer
 
-_MAX_STARTS = 20  # places at which the JSON may begin, after lines of warnings
+_MAX_STARTS = 20  # positions at which the JSON may start, after lines of warnings
 _NOTHING = re.compile(r"no results( found)?\.?", re.IGNORECASE)
 _HEADER = re.compile(r"@@ -(\d{1,9})(?:,\d{1,9})? @@[^\n]*(?:\n|$)")
 _WORD = re.compile(r"\w+")
 _CUT_MARK = "..."
 _BEFORE, _AFTER = 1, 2  # lines shown around the best one, as qmd does
-_LEAST_CHARS = 80  # a shorter piece of a result is not worth showing
+_LEAST_CHARS = 80  # shorter pieces are not shown
 MAX_WORDS: Final = 12
 
 
 class Row(BaseModel):
-    """One of its results; more than this is not read."""
+    """One result of qmd; other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -44,9 +44,9 @@ _ROWS: Final = TypeAdapter(list[Row])
 
 
 def read_rows(text: str) -> list[Row]:
-    """The results in what qmd printed; StoreError when that is anything but a list of them."""
+    """Parse the results that qmd printed. Raises StoreError when they are not a list."""
     stripped = text.strip()
-    if _NOTHING.fullmatch(stripped):  # older ones say so, also when JSON is asked for
+    if _NOTHING.fullmatch(stripped):  # older versions print this although JSON is requested
         return []
     try:
         return _ROWS.validate_python(_document(stripped))
@@ -57,7 +57,7 @@ def read_rows(text: str) -> list[Row]:
 
 
 def _document(text: str) -> Any:
-    """The JSON; lines before it are let pass when it is complete from its first line to the end."""
+    """Return the JSON; lines before it are skipped if it is complete up to the end."""
     for start in _starts(text):
         try:
             return json.loads(text[start:], parse_constant=_refuse)
@@ -79,13 +79,13 @@ def _refuse(name: str) -> NoReturn:
 
 
 def words_of(question: str) -> list[str]:
-    """The words of a question that say something, each once."""
+    """Return the content words of a query, each once."""
     found = (word for word in _WORD.findall(question) if word.lower() not in STOP_WORDS)
     return list(dict.fromkeys(found))[:MAX_WORDS]
 
 
 def needles_of(question: str) -> list[str]:
-    """What to look for in lines: as much of a word as it shares with its stem."""
+    """Return what to search for in lines: the prefix that each word shares with its stem."""
     needles = []
     for word in (word.lower() for word in words_of(question)):
         stem = "".join(stemmer()(word))
@@ -96,13 +96,13 @@ def needles_of(question: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Rows to results, for one question."""
+    """Builds results from rows, for one query."""
 
     needles: Sequence[str]
     max_chars: int
 
     def result(self, row: Row, document: Document, room: int) -> Result | None:
-        """The result; None when its file has nothing to show for it any more."""
+        """Return the result; None when its file has nothing to show any more."""
         most = min(self.max_chars, room)
         text = document.read() if most >= min(_LEAST_CHARS, self.max_chars) else None
         if text is None:
@@ -115,7 +115,7 @@ class Reader:
         return Result(document.path, first + 1, last + 1, snippet, row.score, document.source)
 
     def _span(self, row: Row, lines: Sequence[str]) -> tuple[int, int] | None:
-        """The lines to show, from 0, both ends in."""
+        """Return the range of lines to show, from 0, both ends inclusive."""
         shown = _locate(row.snippet, lines)
         if shown and (not self.needles or any(map(self._worth, lines[shown[0] : shown[1] + 1]))):
             return shown
@@ -129,7 +129,7 @@ class Reader:
         return sum(needle in lower for needle in self.needles)
 
     def _cut(self, lines: Sequence[str], first: int, last: int, most: int) -> tuple[int, int, str]:
-        """As many whole lines as there is room for, the best of them in any case."""
+        """Return as many complete lines as fit, with the best line in any case."""
         while first < last and not lines[first].strip():
             first += 1
         while first < last and not lines[last].strip():
@@ -144,7 +144,7 @@ class Reader:
         return first, last, text if len(text) <= most else self._around(text, most)
 
     def _around(self, line: str, most: int) -> str:
-        """A piece of a line that is too long, with a word of the question in its middle."""
+        """Return a piece of a line that is too long, around a word of the query."""
         lower = line.lower()
         places = [at for needle in self.needles if (at := lower.find(needle)) >= 0]
         middle = min(places, default=0)
@@ -153,7 +153,7 @@ class Reader:
 
 
 def _locate(snippet: str, lines: Sequence[str]) -> tuple[int, int] | None:
-    """Where a snippet is in a file: where its header says, or else the first place that has it."""
+    """Return where a snippet is in a file: where its header says, else its first occurrence."""
     header = _HEADER.match(snippet)
     text = snippet[header.end() :] if header else snippet
     wanted = [line.removesuffix("\r") for line in text.split("\n")]
@@ -177,7 +177,7 @@ def _places(wanted: Sequence[str], lines: Sequence[str]) -> Iterator[int]:
 
 
 def _stands(wanted: Sequence[str], lines: Sequence[str], start: int) -> bool:
-    """Whether the lines are there; the last may be cut, as qmd marks it."""
+    """Return whether the lines are there; the last may be cut, as qmd marks it."""
     end = start + len(wanted)
     if start < 0 or end > len(lines):
         return False

@@ -1,11 +1,12 @@
-"""qmd as a backend: searched within a deadline, brought up to date beside it.
+"""qmd as a memory backend: searched with a timeout, updated in the background.
 
-    with closing(Qmd(place)) as qmd:
+    with closing(QmdBackend(spec)) as qmd:
         qmd.sync()
-        answer = qmd.search("When did Ada move?", Ask())
+        response = qmd.search("When did Ada move?", SearchOptions())
 
-An update runs in a thread of its own, so that it can be left alone, and ended. A sync waits for it
-briefly: a small workspace is then up to date, and a large one is answered from the index as it was.
+An update runs in a thread of its own, so that it can continue in the background, and be stopped. A
+sync waits for it briefly: a small workspace is then up to date, and for a large one the previous
+index answers.
 """
 
 import logging
@@ -23,6 +24,7 @@ from homarus.core.text import one_line
 from homarus.core.units import parse_duration_ms
 from homarus.core.value import dataclass
 from homarus.memory.base import Answer, Ask, Progress, Status, unseen
+from homarus.memory.embed.base import Paying
 from homarus.memory.export import export_sessions, exports_folder
 from homarus.memory.index import Report
 from homarus.memory.place import Place
@@ -38,12 +40,12 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _SCHEME = "qmd://"
-_TELL_S = 0.2  # how often somebody who waits is told so
-_PATIENCE_S = 0.5  # how long a search waits for an update that is under way
+_TELL_S = 0.2  # interval of progress calls while an update is awaited
+_PATIENCE_S = 0.5  # how long a search waits for a running update
 _MAX_QUESTION_CHARS = 2_000
-_SPARE = 6  # results asked for beyond those wanted: some name files that are gone
-_MANY = 200  # asked for when most may be for other eyes
-_TYPED_SINCE: Final = (2, 1)  # the version since which keywords can be asked for one by one
+_SPARE = 6  # results requested beyond the limit: some name files that are gone
+_MANY = 200  # requested when the view may hide most of them
+_TYPED_SINCE: Final = (2, 1)  # the version since which keywords can be searched one by one
 _DASHES = re.compile(r"(?<!\S)-+")
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _DAMAGED = re.compile(r"not a database|malformed", re.IGNORECASE)
@@ -55,7 +57,7 @@ _VECTORS = re.compile(r"^\s*Vectors:\s+(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A question, which collections it is put to, and how long it may take."""
+    """A query, the collections to search, and its limits."""
 
     question: str
     collections: Sequence[str]
@@ -68,8 +70,18 @@ class _Asked:
         return ("--json", "-n", str(self.count), *named)
 
 
+def create(place: Place, spent: Paying) -> "Qmd":
+    """Open the backend; qmd embeds locally, so nothing is ever `spent`."""
+    return Qmd(place)
+
+
+def sync_interval_s(place: Place) -> float:
+    """Return `memory.qmd.update.interval` in seconds."""
+    return parse_duration_ms(place.settings.qmd.update.interval, "m") / 1000
+
+
 class Qmd:
-    """One agent's notes in the index of qmd. StoreError when qmd does not do what it should."""
+    """One agent's notes in the index of qmd. Raises StoreError when qmd fails."""
 
     def __init__(self, place: Place, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._place, self._monotonic = place, monotonic
@@ -86,7 +98,7 @@ class Qmd:
         self._takes_words: bool | None = None
 
     def sync(self, *, force: bool = False, progress: Progress = unseen) -> Report:
-        """Have qmd look at the files, when it is time to; `force` does it now, and waits."""
+        """Start an update when it is due; `force` does it now, and waits."""
         update = self._settings.update
         is_boot = self._updated_s is None and update.on_boot
         if force:
@@ -103,7 +115,7 @@ class Qmd:
         return self._report
 
     def search(self, text: str, ask: Ask) -> Answer:
-        """What qmd finds, cut from the files as they are now; only what the view allows."""
+        """Return what qmd finds and the view shows, cut from the files as they are now."""
         question = _clean(text)
         limits = self._settings.limits
         limit_ms = limits.timeout_ms if ask.timeout_ms is None else ask.timeout_ms
@@ -123,7 +135,7 @@ class Qmd:
         return Answer(tuple(results), backend="qmd", provider="qmd", model=mode, notes=notes)
 
     def status(self) -> Status:
-        """What qmd says of its index."""
+        """Return what qmd reports about its index."""
         timeout_ms = self._settings.update.command_timeout_ms
         said = self._program.run("status", timeout_ms=timeout_ms)
         place, files, vectors = self._place, _TOTAL.search(said), _VECTORS.search(said)
@@ -147,15 +159,14 @@ class Qmd:
         )
 
     def stop(self) -> None:
-        """End what runs, and begin nothing more."""
+        """Stop running commands, and start nothing more."""
         self._program.stop()
 
     def close(self) -> None:
-        """End what runs."""
         self._program.stop()
         self._await_update(math.inf)
 
-    # Questions
+    # --- queries
 
     def _ask(self, asked: "_Asked") -> list[Row]:
         mode = self._settings.search_mode
@@ -176,7 +187,7 @@ class Qmd:
         return []
 
     def _ask_for_words(self, asked: "_Asked", left_ms: int) -> list[Row]:
-        """A file has to have every word of a question: where none has, any of them will do."""
+        """Search for any word, if no file has all words of the query."""
         words = words_of(asked.question)
         try:
             if not words or not self._can_take_words():
@@ -192,7 +203,7 @@ class Qmd:
             return []
 
     def _can_take_words(self) -> bool:
-        """An older qmd would load a model of gigabytes for this."""
+        """Return whether keyword mode is safe: an older qmd loads a model of gigabytes for it."""
         if self._takes_words is None:
             timeout_ms = self._settings.update.command_timeout_ms
             found = _VERSION.search(self._program.run("--version", timeout_ms=timeout_ms))
@@ -200,7 +211,7 @@ class Qmd:
         return self._takes_words
 
     def _documents(self, rows: Sequence[Row], view: View) -> tuple[list[tuple[Row, Document]], int]:
-        """The files of results that may be shown, and how many results have no file."""
+        """Return the visible files of the results, and how many results have no file."""
         known = {one.name for one in self._registry.collections or ()}
         found: list[tuple[Row, Document]] = []
         lost = 0
@@ -237,7 +248,7 @@ class Qmd:
                 room -= len(result.snippet)
         return shown
 
-    # Updates
+    # --- updates
 
     @property
     def _is_updating(self) -> bool:
@@ -245,7 +256,7 @@ class Qmd:
         return update is not None and update.is_alive()
 
     def _is_due(self) -> bool:
-        """Whether an update is to begin; every trigger asks, so this says how often is enough."""
+        """Return whether an update is due; every trigger asks, so this is the rate limit."""
         if self._is_updating:
             return False
         update = self._settings.update
@@ -271,7 +282,7 @@ class Qmd:
             self._update.start()
 
     def _await_update(self, seconds: float, progress: Progress = unseen) -> None:
-        """Wait for what is under way; `progress` is told meanwhile, and may end the wait."""
+        """Wait for the running update; `progress` is called meanwhile, and may end the wait."""
         until = time.monotonic() + seconds
         while (update := self._update) is not None:
             left = until - time.monotonic()
@@ -284,7 +295,7 @@ class Qmd:
                 progress(0, 1, "qmd update")
 
     def _bring_up_to_date(self, *, is_due: bool, is_forced: bool) -> None:
-        """Collections, and then the files. What fails is kept, and said once."""
+        """Update collections, then files. A failure is stored, and logged once."""
         failure: HomarusError | None = None
         try:
             self._settle()
@@ -299,7 +310,7 @@ class Qmd:
             self._updated_s = self._monotonic()
 
     def _index(self, *, is_forced: bool) -> None:
-        """Past conversations, words, vectors."""
+        """Export transcripts, index words, embed."""
         failed = export_sessions(self._place).failed if self._settings.sessions.enabled else ()
         report = _report(self._mend(self._run_update))
         skipped = (replace(one, path=f"{PREFIX}{SESSIONS}/{one.path}") for one in failed)
@@ -317,7 +328,7 @@ class Qmd:
         return bool(interval_s) and self._monotonic() - self._embedded_s >= interval_s
 
     def _settle(self, *, wait_ms: int = 0) -> None:
-        """Have qmd know the collections."""
+        """Register the collections with qmd."""
         if self._settings.sessions.enabled:
             folder = exports_folder(self._place)
             try:
@@ -327,7 +338,7 @@ class Qmd:
         self._mend(partial(self._registry.settle, wait_ms=wait_ms))
 
     def _mend(self, work: Callable[[], T]) -> T:
-        """Do it; when the index turns out to be damaged, make it anew and do it again."""
+        """Run `work`; if the index is damaged, rebuild it and run again."""
         try:
             return work()
         except StoreError as exc:
@@ -346,7 +357,7 @@ class Qmd:
 
 
 def _clean(text: str) -> str:
-    """A question as an argument: one line, and no word of it an option or a `not`."""
+    """Return a query as an argument: one line, without options or negations."""
     plain = text.replace("\0", " ").encode("utf-8", "replace").decode()
     return " ".join(_DASHES.sub("", plain).split())[:_MAX_QUESTION_CHARS]
 
@@ -356,7 +367,7 @@ def _numbers(found: re.Match[str]) -> tuple[int, int]:
 
 
 def _report(said: str) -> Report:
-    """What an update did: qmd says how many files of which collection, not which files."""
+    """Report an update: qmd prints how many files of a collection changed, not which."""
     names = _HEADING.findall(said)
     indexed: list[str] = []
     removed: list[str] = []

@@ -1,8 +1,8 @@
-"""What qmd indexes for an agent, and which file one of its results is.
+"""The collections that qmd indexes for an agent, and the files of its results.
 
-A collection is a name, a folder and a pattern. A result's path is `qmd/<collection>/<path>`; it
-names a file only when the collection is one of the agent's, the pattern takes it in, and no link
-is on the way to it.
+A collection is a name, a folder and a pattern. The path of a result is `qmd/<collection>/<path>`;
+it names a file only if the collection is one of the agent's, the pattern matches, and no link is on
+the way.
 """
 
 import os
@@ -32,7 +32,7 @@ _SNIFFED = 8192
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A folder, and which files of it; `pattern` as qmd takes it."""
+    """A folder and a pattern for its files, in qmd's syntax."""
 
     name: str
     root: Path
@@ -40,7 +40,7 @@ class Collection:
     source: Source = "memory"
 
     def holds(self, relative: str) -> bool:
-        """Whether the pattern takes in a path beneath the root. Hidden names are never in it."""
+        """Return whether the pattern matches a path below the root; hidden names never match."""
         if any(part.startswith(".") for part in relative.split("/")):
             return False
         return any(_matches(choice, relative) for choice in _choices(self.pattern))
@@ -48,7 +48,7 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file that a result of qmd is about."""
+    """A file that a result of qmd refers to."""
 
     path: str
     root: Path
@@ -61,7 +61,7 @@ class Document:
         return self.root / self.relative
 
     def read(self) -> str | None:
-        """Its text, through no link on the way; None when it cannot be had."""
+        """Return its text without following links; None when it cannot be read."""
         try:
             with Beneath(self.root, links=False).open_read(f"./{self.relative}") as opened:
                 data = opened.file.read(MAX_FILE_BYTES + 1)
@@ -73,7 +73,7 @@ class Document:
 
 
 def collections_of(place: Place) -> tuple[Collection, ...]:
-    """All that should be indexed; names are unique, the first to ask for one has it."""
+    """Return all collections to index, with unique names."""
     taken: set[str] = set()
     found: list[Collection] = []
     for name, root, pattern, source in _wanted(place):
@@ -100,7 +100,7 @@ def _wanted(place: Place) -> Iterator[tuple[str, Path, str, Source]]:
 
 
 def clean_name(name: str) -> str:
-    """A collection's name: lower case, letters and digits of ASCII, hyphens between them."""
+    """Return a collection name: lowercase ASCII letters and digits with hyphens between them."""
     return _NOT_NAME.sub("-", name.lower())[:_MAX_NAME_CHARS].strip("-") or "collection"
 
 
@@ -114,13 +114,13 @@ def _unique(name: str, taken: set[str]) -> str:
 
 
 def _choices(pattern: str) -> Iterator[str]:
-    """The patterns in one: there may be several, with commas between them."""
+    """Yield the alternatives of a pattern, which commas separate."""
     for choice in globs.expand(pattern[: globs.MAX_CHARS]):
         yield from (part.strip().removeprefix("./") for part in choice.split(","))
 
 
 def _matches(choice: str, relative: str) -> bool:
-    """As qmd matches: what has no slash is about files of the root alone."""
+    """Match like qmd: a pattern without a slash matches files of the root alone."""
     if "/" not in choice and "/" in relative and choice != "**":
         return False
     try:
@@ -130,7 +130,7 @@ def _matches(choice: str, relative: str) -> bool:
 
 
 def find_document(place: Place, path: str) -> Document:
-    """The file of `qmd/<collection>/<path>`; NotFound when that is none an agent may read."""
+    """Return the file of `qmd/<collection>/<path>`. Raises NotFoundError."""
     name, _, relative = path.removeprefix(PREFIX).partition("/")
     found = next((one for one in collections_of(place) if one.name == name), None)
     if not path.startswith(PREFIX) or found is None or not _is_inside(relative):
@@ -144,7 +144,7 @@ def find_document(place: Place, path: str) -> Document:
 
 
 def read_document(place: Place, name: str, view: View) -> bytes | None:
-    """What stands behind `qmd/<name>` for a view; None when that is nothing."""
+    """Return the text of `qmd/<name>` for a view, or None."""
     try:
         document = find_document(place, f"{PREFIX}{name}")
     except NotFound:
@@ -165,7 +165,7 @@ def _is_inside(relative: str) -> bool:
 
 
 def _is_plain_file(root: Path, relative: str) -> bool:
-    """Whether it is a file, and neither it nor a folder on the way below the root is a link."""
+    """Return whether it is a regular file, without links between the root and it."""
     here = root
     parts = relative.split("/")
     for at, part in enumerate(parts):
@@ -182,12 +182,12 @@ def _is_plain_file(root: Path, relative: str) -> bool:
 def _audience(place: Place, collection: Collection, relative: str) -> str:
     exports = exports_folder(place)
     file = collection.root / relative
-    if file.is_relative_to(exports):  # also where another collection takes them in
+    if file.is_relative_to(exports):  # also if another collection contains them
         return audience_of_export(place, file.relative_to(exports).as_posix())
     try:
         inside = file.relative_to(place.workspace).as_posix()
     except ValueError:
-        # A folder elsewhere may be the workspace by another name.
+        # A folder outside may be the workspace by another name.
         said = audience_of_path(f"{collection.root.name}/{relative}")
         return said if said.startswith("chat:") else PRIVATE
     return audience_of_path(inside)

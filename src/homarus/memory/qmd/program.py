@@ -1,7 +1,8 @@
-"""Running qmd: a bare environment, folders of its own, a deadline, and nothing left behind.
+"""Run qmd with a minimal environment, its own folders and a timeout, and leave nothing behind.
 
-qmd looks for a `.qmd` folder from where it stands upwards, and runs what such a file says. It is
-always given the name of its index, which ends that search, and stands in a folder of ours.
+qmd looks for a `.qmd` folder from its working directory upwards, and executes what such a file
+says. It always gets the name of its index, which disables that search, and runs in a folder of
+ours.
 """
 
 import contextlib
@@ -23,13 +24,13 @@ from homarus.memory.place import Place
 
 MAX_OUTPUT_BYTES: Final = 16 << 20
 _MAX_SAID_BYTES = 64 << 10  # of stderr
-_TICK_S = 0.2  # how soon an end is seen when a child of it keeps the pipe open
+_TICK_S = 0.2  # how soon the end of the process is seen when a child keeps the pipe open
 _READ_BYTES = 1 << 16
 _INDEX: Final = ("--index", "index")
 _INSTALL = "npm install -g @tobilu/qmd, or set memory.qmd.command; it needs Node 22 or newer"
 _NO_MODEL = "run qmd by hand to see why, or set memory.qmd.searchMode to search: it needs no model"
 _FIXES: Final = {"query": _NO_MODEL, "vsearch": _NO_MODEL, "embed": _NO_MODEL}
-# What a program needs to run at all, and to fetch a model: no key of ours is among it.
+# What a program needs to run at all, and to download a model; none of our keys is among it.
 _PASSED = frozenset(
     (
         "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
@@ -43,7 +44,7 @@ _KEPT_BACK = frozenset(("QMD_CONFIG_DIR", "QMD_SOURCE_MODE"))
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Where one agent's qmd keeps its things."""
+    """The folders of one agent's qmd."""
 
     base: Path
 
@@ -60,18 +61,18 @@ class Folders:
         return self.cache / "qmd" / "index.sqlite"
 
     def make(self) -> None:
-        """For their owner alone."""
+        """Create them, with access for their owner alone."""
         for folder in (self.base, self.config, self.cache, self.index.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def folders_of(place: Place) -> Folders:
-    """Those of an agent."""
+    """Return the folders of an agent's qmd."""
     return Folders(place.agent_folder / "qmd")
 
 
 def environment(place: Place) -> dict[str, str]:
-    """What qmd is told, and nothing else of ours."""
+    """Return the environment of qmd, without our own variables."""
     own = folders_of(place)
     passed = {
         name: value
@@ -89,7 +90,7 @@ def environment(place: Place) -> dict[str, str]:
 
 
 def find_command(place: Place) -> str:
-    """Where the program is. A name is looked for in PATH; a path is absolute, or from home."""
+    """Return the path of the program: a name is looked up in PATH, a path is absolute."""
     written = place.settings.qmd.command
     path = str(place.home / written[2:]) if written.startswith("~/") else written
     if "/" in path and not path.startswith("/"):
@@ -101,7 +102,7 @@ def find_command(place: Place) -> str:
 
 
 class Program:
-    """The commands of one agent's qmd. `stop` may be called from any thread."""
+    """Runs the commands of one agent's qmd. `stop` may be called from any thread."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -111,7 +112,7 @@ class Program:
         self._is_stopped = False
 
     def run(self, *args: str, timeout_ms: int) -> str:
-        """What a command prints; StoreError when it fails. `timeout_ms` 0: as long as it takes."""
+        """Return what a command prints. Raises StoreError. `timeout_ms` 0 is no timeout."""
         command = find_command(self._place)
         name = f"qmd {args[0]}"
         try:
@@ -137,7 +138,7 @@ class Program:
         return self._is_stopped
 
     def stop(self) -> None:
-        """End what runs, and start nothing more."""
+        """Kill what is running, and start nothing more."""
         with self._lock:
             self._is_stopped = True
             for process in self._running:
@@ -160,7 +161,7 @@ class Program:
             return process
 
     def _end(self, process: "subprocess.Popen[bytes]") -> None:
-        """However it ended: it and its children are gone, and its pipes are closed."""
+        """Kill the process group and close its pipes, however the process ended."""
         with self._lock:
             _kill_group(process)
             process.wait()
@@ -178,7 +179,7 @@ def _kill_group(process: "subprocess.Popen[bytes]") -> None:
 def _communicate(
     process: "subprocess.Popen[bytes]", name: str, timeout_ms: int
 ) -> tuple[bytes, bytes]:
-    """Both streams, until the program ends; its children may keep them open for longer."""
+    """Read both streams until the program ends; its children may keep them open longer."""
     deadline = time.monotonic() + timeout_ms / 1000 if timeout_ms else float("inf")
     out, said = bytearray(), bytearray()
     with _reading(process) as (selector, sinks):
@@ -199,7 +200,7 @@ def _communicate(
                 raise StoreError(f"{name} printed more than {MAX_OUTPUT_BYTES >> 20} MB")
             if not ready and process.poll() is not None:
                 break
-    try:  # one that closed its output may go on
+    try:  # a process that closed its output may still be running
         process.wait(max(0.0, deadline - time.monotonic()) if timeout_ms else None)
     except subprocess.TimeoutExpired:
         raise StoreError(f"{name} took longer than {timeout_ms / 1000:g} s") from None
@@ -221,7 +222,7 @@ def _reading(
 
 
 def reason_in(said: bytes) -> str:
-    """The line of stderr that says most: the last that names an error, else the last."""
+    """Return the most informative line of stderr: the last that names an error, else the last."""
     lines = [line for raw in said.decode("utf-8", "replace").splitlines() if (line := raw.strip())]
     told = [line for line in lines if not line.startswith(("at ", "If qmd still", "Node.js v"))]
     errors = [line for line in told if "rror" in line and "throw " not in line]
@@ -229,7 +230,7 @@ def reason_in(said: bytes) -> str:
 
 
 def _share_models(own: Folders, home: Path, env: Mapping[str, str]) -> None:
-    """Weights are gigabytes: those that the person's own qmd has are used, not fetched again."""
+    """Link the weights that the user's own qmd has downloaded: they are gigabytes."""
     models = own.index.parent / "models"
     if models.is_symlink() or models.exists():
         return

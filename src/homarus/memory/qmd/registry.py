@@ -1,8 +1,8 @@
-"""Keeping qmd's list of collections at what the agent's settings say.
+"""Keep qmd's list of collections in line with the agent's settings.
 
-qmd's list does not tell where a collection is. What was added is written down beside it, in
-`collections.json`; one whose folder or pattern is another now is taken out and added again.
-Collections that somebody else added there, under other names, are left alone.
+qmd's list does not tell where a collection is. What was added is recorded next to it, in
+`collections.json`; a collection with another folder or pattern now is removed and added again.
+Other collections, added by the user, are left alone.
 """
 
 import json
@@ -44,13 +44,13 @@ class Registry:
 
     @property
     def collections(self) -> tuple[Collection, ...] | None:
-        """Those that qmd has; None when nobody knows yet."""
+        """Return the collections that qmd has; None before the first `reconcile`."""
         return self._settled
 
     def settle(self, *, wait_ms: int = 0) -> None:
-        """Add what is wanted, take out what is not; nothing is run when nothing changed.
+        """Add and remove collections; runs nothing when nothing changed.
 
-        One thread does it, another waits for it: `wait_ms` at most, and 0 as long as it takes.
+        One thread does it, others wait for it: at most `wait_ms`, 0 without limit.
         """
         if not self._settling.acquire(timeout=wait_ms / 1000 if wait_ms else -1):
             raise StoreError("qmd is still indexing its collections for the first time")
@@ -81,13 +81,13 @@ class Registry:
         self._settled = wanted
 
     def _is_there(self, collection: Collection) -> bool:
-        """A folder that is there; one in the workspace may not be a link out of it."""
+        """Return whether the folder exists; one in the workspace must not be a link."""
         root = collection.root
         is_own = root != self._place.workspace and root.is_relative_to(self._place.workspace)
         return root.is_dir() and not (is_own and root.is_symlink())
 
     def _add(self, one: Collection, *, timeout_ms: int) -> None:
-        """Add one, which also indexes it."""
+        """Add a collection, which also indexes it."""
         named = (f"--name={one.name}", f"--mask={one.pattern}")
         self._run("add", *named, "--", str(one.root), timeout_ms=timeout_ms)
 
@@ -95,7 +95,7 @@ class Registry:
         self._program.run("collection", *args, timeout_ms=timeout_ms)
 
     def _recorded(self) -> Sequence[_Added]:
-        """What was added before; a record that cannot be read counts as none."""
+        """Return what was added before; an unreadable record counts as empty."""
         try:
             return _LIST.validate_json(self._file.read_bytes())
         except (OSError, ValidationError):
@@ -114,6 +114,6 @@ def _record(one: Collection) -> _Added:
 
 
 def remove_index(index: Path) -> None:
-    """Take a damaged index away: it is made of the files, and will be again."""
+    """Remove a damaged index; it is rebuilt from the files."""
     for ending in ("", "-wal", "-shm", "-journal"):
         index.with_name(index.name + ending).unlink(missing_ok=True)

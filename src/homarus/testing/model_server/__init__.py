@@ -20,7 +20,7 @@ markers in the last user message steer it (`§` ends free text):
     MOCK:length                       end as if the output limit was reached
     MOCK:tool:NAME:{JSON}§            a tool call; several are made together
     MOCK:next                         what follows is for the next request of this message
-    MOCK:delay:MS                     wait before the first byte
+    MOCK:delay:MS[:TIMES]             wait before the first byte; only TIMES times if given
     MOCK:fail:STATUS[:TIMES[:WAIT_S]] refuse; only TIMES times if given; with Retry-After
     MOCK:overflow[:TIMES]             refuse: the context is too long
     MOCK:cut:BYTES                    hang up after so many bytes of the body

@@ -1,11 +1,19 @@
-"""Anthropic's dialect: messages, and the counting of their tokens."""
+"""Anthropic's dialect: messages and token counting."""
 
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from homarus.core.message import Json
-from homarus.testing.model_server.dialect import Ask, Refusal, Said
+from homarus.testing.model_server.dialect import (
+    Ask,
+    Refusal,
+    Said,
+    call_input,
+    compact_json,
+    stop_reason,
+    usage_of,
+)
 from homarus.testing.model_server.script import (
     Call,
     CallTools,
@@ -46,7 +54,7 @@ _ids = itertools.count(1)
 
 
 class AnthropicDialect:
-    """Everything under /v1/messages."""
+    """The endpoints under /v1/messages."""
 
     def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
         if not path.endswith(_ASKED) or not isinstance(body, dict):
@@ -79,24 +87,28 @@ class AnthropicDialect:
                 case Say() if "".join(step.pieces):
                     content.append({"type": "text", "text": "".join(step.pieces)})
                 case CallTools():
-                    content += [{**_tool_use(c), "input": _input(c)} for c in step.calls]
+                    content += [{**_tool_use(c), "input": call_input(c)} for c in step.calls]
                 case _:
                     pass
-        message = {**_message(ask), "content": content, "stop_reason": _stop(steps)}
-        return _json({**message, "usage": _usage(ask, steps)})
+        message = {
+            **_message(ask),
+            "content": content,
+            "stop_reason": stop_reason(steps, _STOPS),
+        }
+        return compact_json({**message, "usage": _usage(ask, steps)})
 
     def refuse(self, step: Fail | Overflow) -> Refusal:
         if isinstance(step, Overflow):
             words = f"prompt is too long: {step.asked} tokens > {step.window} maximum"
-            return Refusal(400, _json(_error(words, "invalid_request_error")))
+            return Refusal(400, compact_json(_error(words, "invalid_request_error")))
         if step.body is not None:
             return Refusal(step.status, step.body)
         words, kind = _REFUSALS.get(step.status, (f"Status {step.status}.", "api_error"))
-        return Refusal(step.status, _json(_error(step.message or words, step.code or kind)))
+        return Refusal(step.status, compact_json(_error(step.message or words, step.code or kind)))
 
 
 class MessageSpeaker:
-    """One streamed message: its blocks come one after the other."""
+    """One streamed message with its blocks in sequence."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -126,7 +138,10 @@ class MessageSpeaker:
         return [_event("error", error=_error(step.message, kind)["error"])]
 
     def end(self) -> list[bytes]:
-        delta = {"stop_reason": _stop(self._steps), "stop_sequence": None}
+        delta = {
+            "stop_reason": stop_reason(self._steps, _STOPS),
+            "stop_sequence": None,
+        }
         usage = _usage(self._ask, self._steps)
         return [
             *self._close(),
@@ -141,7 +156,7 @@ class MessageSpeaker:
         around = self._delta({"type": f"{kind}_delta", kind: "\0"})
         head, _, tail = around.partition(b'"\\u0000"')
         for piece in pieces:
-            yield head + _json(piece) + tail
+            yield head + compact_json(piece) + tail
 
     def _call_tools(self, step: CallTools) -> Iterator[bytes]:
         for call in step.calls:
@@ -171,7 +186,7 @@ class MessageSpeaker:
 
 
 def _said(turn: Json) -> Iterator[Said]:
-    """A turn; the results in a user's turn count as the tools' own words."""
+    """Return the messages of a turn; tool results in a user's turn count as the tools' messages."""
     if not isinstance(turn, dict):
         return
     role, content = str(turn.get("role")), turn.get("content")
@@ -203,22 +218,8 @@ def _tool_use(call: Call) -> dict[str, Json]:
     return {"type": "tool_use", "id": call.id or f"toolu_{next(_ids):08x}", "name": call.name}
 
 
-def _input(call: Call) -> Json:
-    return json.loads(call.args) if isinstance(call.args, str) else dict(call.args)
-
-
-def _stop(steps: Sequence[Content]) -> str:
-    for step in reversed(steps):
-        if isinstance(step, Stop):
-            return _STOPS[step.reason]
-    return "tool_use" if any(isinstance(step, CallTools) for step in steps) else "end_turn"
-
-
 def _usage(ask: Ask, steps: Sequence[Content]) -> dict[str, Json]:
-    tokens = next((step for step in reversed(steps) if isinstance(step, Tokens)), None)
-    if tokens is None:
-        pieces = sum(len(step.pieces) for step in steps if isinstance(step, Say))
-        tokens = Tokens(max(1, ask.body_bytes // 4), max(1, pieces))
+    tokens = usage_of(ask, steps)
     return {
         "input_tokens": tokens.given - tokens.cached,
         "cache_creation_input_tokens": 0,
@@ -235,8 +236,4 @@ def _error(message: str, kind: str) -> dict[str, Json]:
 
 def _event(kind: str, **fields: Json) -> bytes:
     data: Mapping[str, Json] = {"type": kind, **fields}
-    return b"event: " + kind.encode() + b"\ndata: " + _json(data) + b"\n\n"
-
-
-def _json(value: Json) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return b"event: " + kind.encode() + b"\ndata: " + compact_json(data) + b"\n\n"

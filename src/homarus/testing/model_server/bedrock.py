@@ -9,7 +9,15 @@ from urllib.parse import unquote
 from zlib import crc32
 
 from homarus.core.message import Json
-from homarus.testing.model_server.dialect import Ask, Refusal, Said
+from homarus.testing.model_server.dialect import (
+    Ask,
+    Refusal,
+    Said,
+    call_input,
+    compact_json,
+    stop_reason,
+    usage_of,
+)
 from homarus.testing.model_server.script import (
     Call,
     CallTools,
@@ -50,7 +58,7 @@ _ids = itertools.count(1)
 
 
 class BedrockDialect:
-    """Everything under a model."""
+    """The endpoints under a model."""
 
     def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
         found = _PATH.search(path)
@@ -82,12 +90,20 @@ class BedrockDialect:
                 case Say():
                     content.append({"text": "".join(step.pieces)})
                 case CallTools():
-                    content += [{"toolUse": {**_tool(c), "input": _input(c)}} for c in step.calls]
+                    content += [
+                        {"toolUse": {**_tool(c), "input": call_input(c)}} for c in step.calls
+                    ]
                 case _:
                     pass
         answer = {"message": {"role": "assistant", "content": content}}
         metrics = {"usage": _usage(ask, steps), "metrics": {"latencyMs": 1}}
-        return _json({"output": answer, "stopReason": _stop(steps), **metrics})
+        return compact_json(
+            {
+                "output": answer,
+                "stopReason": stop_reason(steps, _STOPS),
+                **metrics,
+            }
+        )
 
     def refuse(self, step: Fail | Overflow) -> Refusal:
         if isinstance(step, Overflow):
@@ -100,7 +116,7 @@ class BedrockDialect:
 
 
 class ConverseSpeaker:
-    """One streamed answer: its blocks come one after the other."""
+    """One streamed answer with its blocks in sequence."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -126,13 +142,13 @@ class ConverseSpeaker:
     def trouble(self, step: Trouble) -> list[bytes]:
         name = _TROUBLES.get(step.code, step.code)
         headers = {":exception-type": name, ":message-type": "exception"}
-        return [frame(headers, _json({"message": step.message}))]
+        return [frame(headers, compact_json({"message": step.message}))]
 
     def end(self) -> list[bytes]:
         usage, metrics = _usage(self._ask, self._steps), {"latencyMs": 1}
         return [
             *self._close(),
-            event("messageStop", stopReason=_stop(self._steps)),
+            event("messageStop", stopReason=stop_reason(self._steps, _STOPS)),
             event("metadata", usage=usage, metrics=metrics),
         ]
 
@@ -156,7 +172,7 @@ class ConverseSpeaker:
                 yield self._delta({"toolUse": {"input": text[at : at + step.piece_chars]}})
 
     def _begin(self, kind: str, *, another: bool = False) -> list[bytes]:
-        """Text and reasoning begin with their first piece; there is no event for it."""
+        """Start a block; text and reasoning start with their first piece, without an event."""
         if self._open == kind and not another:
             return []
         closed = self._close()
@@ -177,13 +193,13 @@ class ConverseSpeaker:
 
 
 def event(name: str, **fields: Json) -> bytes:
-    """One event as a frame; padded, as the service does against eavesdroppers."""
+    """Return one event as a frame, padded as the service pads it."""
     headers = {":event-type": name, ":message-type": "event"}
-    return frame(headers, _json({**fields, "p": "abcdefghij"[: next(_ids) % 10]}))
+    return frame(headers, compact_json({**fields, "p": "abcdefghij"[: next(_ids) % 10]}))
 
 
 def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
-    """A frame of AWS's event stream."""
+    """Return a frame of AWS's event stream."""
     raw = b"".join(
         struct.pack("!B", len(name)) + name.encode() + _text(value)
         for name, value in {**headers, ":content-type": "application/json"}.items()
@@ -199,7 +215,7 @@ def _text(value: str) -> bytes:
 
 
 def _said(turn: Mapping[str, Json]) -> Iterator[Said]:
-    """A turn; the results in a user's turn count as the tools' own words."""
+    """Return the messages of a turn; tool results in a user's turn count as the tools' messages."""
     blocks = _objects(turn.get("content"))
     results = [block["toolResult"] for block in blocks if "toolResult" in block]
     yield from (Said("tool", _text_of(_objects(result.get("content")))) for result in results)
@@ -221,22 +237,8 @@ def _tool(call: Call) -> dict[str, Json]:
     return {"toolUseId": call.id or f"tooluse_{next(_ids):08x}", "name": call.name}
 
 
-def _input(call: Call) -> Json:
-    return json.loads(call.args) if isinstance(call.args, str) else dict(call.args)
-
-
-def _stop(steps: Sequence[Content]) -> str:
-    for step in reversed(steps):
-        if isinstance(step, Stop):
-            return _STOPS[step.reason]
-    return "tool_use" if any(isinstance(step, CallTools) for step in steps) else "end_turn"
-
-
 def _usage(ask: Ask, steps: Sequence[Content]) -> dict[str, Json]:
-    tokens = next((step for step in reversed(steps) if isinstance(step, Tokens)), None)
-    if tokens is None:
-        pieces = sum(len(step.pieces) for step in steps if isinstance(step, Say))
-        tokens = Tokens(max(1, ask.body_bytes // 4), max(1, pieces))
+    tokens = usage_of(ask, steps)
     return {
         "inputTokens": tokens.given - tokens.cached,
         "outputTokens": tokens.answered,
@@ -248,8 +250,4 @@ def _usage(ask: Ask, steps: Sequence[Content]) -> dict[str, Json]:
 
 def _refusal(status: int, words: str, kind: str) -> Refusal:
     headers = {"x-amzn-ErrorType": kind} if kind else {}
-    return Refusal(status, _json({"message": words}), headers)
-
-
-def _json(value: Json) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return Refusal(status, compact_json({"message": words}), headers)

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
 from homarus.core.message import Json
-from homarus.testing.model_server.dialect import Ask, Refusal, Said
+from homarus.testing.model_server.dialect import (
+    Ask,
+    Refusal,
+    Said,
+    compact_json,
+    stop_reason,
+    usage_of,
+)
 from homarus.testing.model_server.script import (
     Call,
     CallTools,
@@ -42,7 +49,7 @@ _ids = itertools.count(1)
 
 
 class GoogleDialect:
-    """Everything under a model, and the list of models of /v1beta."""
+    """The endpoints under a model, and the model list of /v1beta."""
 
     def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
         method = _METHOD.search(path)
@@ -86,8 +93,8 @@ class GoogleDialect:
                     parts += _calls(step.calls)
                 case _:
                     pass
-        candidate = _candidate(parts, _finish(steps))
-        return _json(
+        candidate = _candidate(parts, stop_reason(steps, _FINISH))
+        return compact_json(
             {**_frame(ask), "candidates": [candidate], "usageMetadata": _usage(ask, steps)}
         )
 
@@ -97,7 +104,7 @@ class GoogleDialect:
                 f"The input token count ({step.asked}) exceeds the maximum number of tokens "
                 f"allowed ({step.window})."
             )
-            return Refusal(400, _json(_error(400, message, "INVALID_ARGUMENT")))
+            return Refusal(400, compact_json(_error(400, message, "INVALID_ARGUMENT")))
         if step.body is not None:
             return Refusal(step.status, step.body)
         message, status = _REFUSALS.get(step.status, (f"Status {step.status}.", "UNKNOWN"))
@@ -105,7 +112,7 @@ class GoogleDialect:
         if step.retry_after:
             kind = "type.googleapis.com/google.rpc.RetryInfo"
             error["error"]["details"] = [{"@type": kind, "retryDelay": f"{step.retry_after}s"}]
-        return Refusal(step.status, _json(error))
+        return Refusal(step.status, compact_json(error))
 
 
 class GeminiSpeaker:
@@ -135,20 +142,22 @@ class GeminiSpeaker:
             case Think():
                 return (self._event([{"text": text, "thought": True}]) for text in step.pieces)
             case Say():
-                return (self._text_head + _json(piece) + self._text_tail for piece in step.pieces)
+                return (
+                    self._text_head + compact_json(piece) + self._text_tail for piece in step.pieces
+                )
             case CallTools():
                 return self._call_tools(step)
             case Tokens() | Stop():
                 return ()
 
     def trouble(self, step: Trouble) -> list[bytes]:
-        """Not an event: bare JSON over several lines, as the service fails midway."""
+        """Return bare JSON over several lines instead of an event, as the service fails midway."""
         number = _TROUBLES.get(step.code, 0)
         status = _REFUSALS[number][1] if number else step.code.upper()
         return [json.dumps(_error(number, step.message, status), indent=2).encode() + b"\n\n"]
 
     def end(self) -> list[bytes]:
-        candidate = _candidate([{"text": ""}], _finish(self._steps))
+        candidate = _candidate([{"text": ""}], stop_reason(self._steps, _FINISH))
         usage = _usage(self._ask, self._steps)
         return [_event({"candidates": [candidate], "usageMetadata": usage, **self._frame})]
 
@@ -162,7 +171,7 @@ class GeminiSpeaker:
 
 
 def _said(turn: Json) -> list[Said]:
-    """One turn as messages: results each on their own, then what was said."""
+    """Return the messages of one turn: each tool result, then the text."""
     if not isinstance(turn, dict):
         return []
     parts = _objects(turn, "parts")
@@ -207,16 +216,8 @@ def _arguments(call: Call) -> Json:
         return call.args
 
 
-def _finish(steps: Sequence[Content]) -> str:
-    stop = next((step for step in reversed(steps) if isinstance(step, Stop)), None)
-    return _FINISH[stop.reason] if stop else "STOP"
-
-
 def _usage(ask: Ask, steps: Sequence[Content]) -> dict[str, Json]:
-    tokens = next((step for step in reversed(steps) if isinstance(step, Tokens)), None)
-    if tokens is None:
-        pieces = sum(len(step.pieces) for step in steps if isinstance(step, Say))
-        tokens = Tokens(max(1, ask.body_bytes // 4), max(1, pieces))
+    tokens = usage_of(ask, steps)
     usage = {
         "promptTokenCount": tokens.given,
         "candidatesTokenCount": tokens.answered - tokens.reasoning,
@@ -232,8 +233,4 @@ def _error(code: int, message: str, status: str) -> dict[str, Json]:
 
 
 def _event(chunk: Json) -> bytes:
-    return b"data: " + _json(chunk) + b"\n\n"
-
-
-def _json(value: Json) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return b"data: " + compact_json(chunk) + b"\n\n"

@@ -1,4 +1,4 @@
-"""Markers in a message → the steps of an answer. The language is in the package's docstring."""
+"""Convert markers in a message to the steps of an answer. The package's docstring lists them."""
 
 import re
 from collections import Counter
@@ -33,13 +33,13 @@ _MARKER = re.compile(
 
 
 class Markers:
-    """Answers requests by what their messages ask for."""
+    """Answers requests as the markers in their messages say."""
 
     def __init__(self) -> None:
-        self._refused: Counter[str] = Counter()
+        self._seen: Counter[tuple[str, str]] = Counter()
 
     def steps(self, ask: Ask) -> list[Step]:
-        """The answer to a request nobody scripted."""
+        """Return the answer to a request without a script."""
         text, turn = _question(ask.said)
         sections = text.split("MOCK:next")
         if turn >= len(sections):
@@ -66,17 +66,22 @@ class Markers:
             return [Say(_MARKER.sub("", whole).strip())]
         if word in {"fail", "overflow"}:
             return self._refusal(word, numbers, whole)
+        if word == "delay" and len(numbers) > 1 and self._is_over(word, whole, numbers[1]):
+            return []
         make = _WORDS.get(word)
         return make(numbers) if make else []
 
     def _refusal(self, word: str, numbers: list[float], whole: str) -> list[Step]:
         status = int(numbers.pop(0)) if word == "fail" and numbers else 500
-        if numbers:
-            self._refused[whole] += 1
-            if self._refused[whole] > numbers[0]:
-                return []
+        if numbers and self._is_over(word, whole, numbers[0]):
+            return []
         wait = f"{numbers[1]:g}" if len(numbers) > 1 else ""
         return [Overflow() if word == "overflow" else Fail(status, retry_after=wait)]
+
+    def _is_over(self, word: str, whole: str, times: float) -> bool:
+        """Count a request with this text; return whether there were more than `times`."""
+        self._seen[word, whole] += 1
+        return self._seen[word, whole] > times
 
 
 def _first(numbers: Sequence[float], otherwise: float) -> float:
@@ -103,13 +108,13 @@ _WORDS: dict[str, Callable[[list[float]], list[Step]]] = {
 
 
 def tag_of(ask: Ask) -> str | None:
-    """The `T#token` of a question, by which a client finds its own request in the statistics."""
+    """Return the `T#token` of a question, by which a client finds its request in the statistics."""
     tags = _TAG.findall(_question(ask.said)[0])
     return tags[-1] if tags else None
 
 
 def _question(said: Sequence[Said]) -> tuple[str, int]:
-    """The last user message, and how often it was answered already.
+    """Return the last user message, and how often it was answered already.
 
     A gateway may add messages of its own after the person's: the one with a marker counts, as
     long as the model has not finished answering it.

@@ -10,7 +10,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from homarus.core.message import Json
-from homarus.testing.model_server.dialect import Ask, Refusal, Said
+from homarus.testing.model_server.dialect import (
+    Ask,
+    Refusal,
+    Said,
+    compact_json,
+    stop_reason,
+    usage_of,
+)
 from homarus.testing.model_server.script import (
     Call,
     CallTools,
@@ -50,7 +57,7 @@ _ids = itertools.count(1)
 
 
 class OpenAIDialect:
-    """Everything under /v1."""
+    """The endpoints under /v1."""
 
     def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
         if not path.endswith("/chat/completions") or not isinstance(body, dict):
@@ -87,9 +94,13 @@ class OpenAIDialect:
             message["reasoning_content"] = thought
         if calls:
             message["tool_calls"] = [_call(call) for call in calls]
-        choice = {"index": 0, "message": message, "finish_reason": _finish(steps)}
+        choice = {
+            "index": 0,
+            "message": message,
+            "finish_reason": stop_reason(steps, _FINISH),
+        }
         frame = _frame(ask, "chat.completion")
-        return _json({**frame, "choices": [choice], "usage": _usage(ask, steps)})
+        return compact_json({**frame, "choices": [choice], "usage": _usage(ask, steps)})
 
     def refuse(self, step: Fail | Overflow) -> Refusal:
         if isinstance(step, Overflow):
@@ -117,7 +128,7 @@ class ChatSpeaker:
         self._steps: list[Content] = []
         self._calls = 0
         # The frame around a piece of text, made once: this is the hot path of every benchmark.
-        around = _json({**self._frame, "choices": [_choice({"content": "\0"})]})
+        around = compact_json({**self._frame, "choices": [_choice({"content": "\0"})]})
         head, _, tail = around.partition(b'"\\u0000"')
         self._text_head, self._text_tail = b"data: " + head, tail + b"\n\n"
 
@@ -130,7 +141,9 @@ class ChatSpeaker:
             case Think():
                 return (self._event({"reasoning_content": piece}) for piece in step.pieces)
             case Say():
-                return (self._text_head + _json(piece) + self._text_tail for piece in step.pieces)
+                return (
+                    self._text_head + compact_json(piece) + self._text_tail for piece in step.pieces
+                )
             case CallTools():
                 return self._call_tools(step)
             case Tokens() | Stop():
@@ -140,7 +153,7 @@ class ChatSpeaker:
         return [b"data: " + _error(step.message, step.code, step.code) + b"\n\n"]
 
     def end(self) -> list[bytes]:
-        events = [self._event({}, _finish(self._steps))]
+        events = [self._event({}, stop_reason(self._steps, _FINISH))]
         options = self._ask.body.get("stream_options")
         if isinstance(options, dict) and options.get("include_usage"):
             usage = _usage(self._ask, self._steps)
@@ -167,7 +180,7 @@ class ChatSpeaker:
 
 
 def embedding(text: str, size: int = EMBEDDING_SIZE) -> list[float]:
-    """A bag of hashed words of length 1: the same text gives the same vector, everywhere."""
+    """Return a normalised bag of hashed words: the same text gives the same vector everywhere."""
     vector = [0.0] * size
     for word in re.findall(r"\w+", text.lower()):
         digest = hashlib.sha256(word.encode()).digest()
@@ -221,18 +234,8 @@ def _arguments(call: Call) -> str:
     return call.args if isinstance(call.args, str) else json.dumps(dict(call.args))
 
 
-def _finish(steps: Sequence[Content]) -> str:
-    for step in reversed(steps):
-        if isinstance(step, Stop):
-            return _FINISH[step.reason]
-    return "tool_calls" if any(isinstance(step, CallTools) for step in steps) else "stop"
-
-
 def _usage(ask: Ask, steps: Sequence[Content]) -> dict[str, Json]:
-    tokens = next((step for step in reversed(steps) if isinstance(step, Tokens)), None)
-    if tokens is None:
-        pieces = sum(len(step.pieces) for step in steps if isinstance(step, Say))
-        tokens = Tokens(max(1, ask.body_bytes // 4), max(1, pieces))
+    tokens = usage_of(ask, steps)
     return {
         "prompt_tokens": tokens.given,
         "completion_tokens": tokens.answered,
@@ -243,12 +246,8 @@ def _usage(ask: Ask, steps: Sequence[Content]) -> dict[str, Json]:
 
 
 def _error(message: str, kind: str, code: str | None) -> bytes:
-    return _json({"error": {"message": message, "type": kind, "param": None, "code": code}})
+    return compact_json({"error": {"message": message, "type": kind, "param": None, "code": code}})
 
 
 def _event(chunk: Json) -> bytes:
-    return b"data: " + _json(chunk) + b"\n\n"
-
-
-def _json(value: Json) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return b"data: " + compact_json(chunk) + b"\n\n"

@@ -18,7 +18,7 @@ class HungUp(Exception):
 async def read_request(
     reader: asyncio.StreamReader,
 ) -> tuple[str, str, dict[str, str], bytes] | None:
-    """Method, path, headers (lower case) and body; None when the client has no more."""
+    """Return method, path, headers (lower case) and body, or None when the client is done."""
     line = await reader.readline()
     words = line.decode("latin-1").split()
     if len(words) != 3:
@@ -54,14 +54,14 @@ async def write_whole(
     body: bytes,
     headers: Mapping[str, str] | None = None,
 ) -> None:
-    """An answer in one piece."""
+    """Write a complete response."""
     sent = {"Content-Type": "application/json", "Content-Length": str(len(body))}
     writer.write(_head(status, {**sent, **(headers or {})}) + body)
     await writer.drain()
 
 
 class Pipe:
-    """The body of a streamed answer, shaped as the script says."""
+    """The body of a streamed answer, framed as the script says."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Pipe:
             await self.send(b"\xef\xbb\xbf")
 
     async def send(self, data: bytes) -> None:
-        """Bytes of the body."""
+        """Write bytes of the body."""
         if self._plain:
             self._writer.write(b"%x\r\n%b\r\n" % (len(data), data))
             return
@@ -106,14 +106,14 @@ class Pipe:
             await self.cut("close")
 
     async def flush(self) -> None:
-        """Let what was sent go out, and notice a client that left."""
+        """Drain the buffer, and notice a client that disconnected."""
         await self._writer.drain()
         await asyncio.sleep(0)
         if self._reader.at_eof():
             raise ConnectionResetError("the client left")
 
     async def end(self) -> None:
-        """The proper end of the body."""
+        """End the body properly."""
         if self._chunked:
             self._writer.write(b"0\r\n\r\n")
         await self._writer.drain()

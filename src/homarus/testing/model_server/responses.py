@@ -1,13 +1,13 @@
-"""OpenAI's other dialect: Responses."""
+"""OpenAI's Responses dialect."""
 
 import base64
 import itertools
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from homarus.core.message import Json
-from homarus.testing.model_server.dialect import Ask, Refusal, Said
+from homarus.testing.model_server.dialect import Ask, Refusal, Said, compact_json, usage_of
 from homarus.testing.model_server.openai import MODEL, OpenAIDialect
 from homarus.testing.model_server.script import (
     Call,
@@ -30,7 +30,7 @@ _ids = itertools.count(1)
 
 
 class ResponsesDialect:
-    """/v1/responses; what else is under /v1 is its sister's."""
+    """The endpoint /v1/responses; the rest of /v1 is OpenAIDialect's."""
 
     def __init__(self) -> None:
         self._sister = OpenAIDialect()
@@ -58,7 +58,7 @@ class ResponsesDialect:
         for step in steps:
             list(speaker.say(step))
         speaker.end()
-        return _json(speaker.response())
+        return compact_json(speaker.response())
 
     def refuse(self, step: Fail | Overflow) -> Refusal:
         return self._sister.refuse(step)
@@ -105,7 +105,7 @@ class ResponsesSpeaker:
         return [*events, self._event(f"response.{self._status}", response=self.response())]
 
     def response(self) -> dict[str, Json]:
-        """The whole answer, as far as it has come."""
+        """Return the answer as far as it has been streamed."""
         cut, ended = self._cut(), self._status != "in_progress"
         return {
             "id": self._id,
@@ -140,16 +140,16 @@ class ResponsesSpeaker:
         head, tail = self._around(self._open["id"], kind)
         for piece in step.pieces:
             self._text.append(piece)
-            yield head + b"%d" % next(self._sequence) + tail % _json(piece)
+            yield head + b"%d" % next(self._sequence) + tail % compact_json(piece)
 
     def _around(self, item_id: str, kind: str) -> tuple[bytes, bytes]:
-        """What stands around a piece of text, made once: this is the hot path of benchmarks."""
+        """Return what encloses a piece of text, built once: this is the hot path of benchmarks."""
         event = "reasoning_summary_text" if kind == "reasoning" else "output_text"
         place = {"item_id": item_id, "output_index": len(self._output)}
         rest: dict[str, Json] = {"logprobs": []} if kind == "message" else {}
         name = f"response.{event}.delta"
         head = f'event: {name}\ndata: {{"type":"{name}","sequence_number":'
-        tail = _json({**place, self._part_index(kind): 0, "delta": "\0", **rest})[1:]
+        tail = compact_json({**place, self._part_index(kind): 0, "delta": "\0", **rest})[1:]
         return head.encode(), b"," + tail.replace(b'"\\u0000"', b"%b") + b"\n\n"
 
     def _begin(self, kind: str) -> Iterator[bytes]:
@@ -222,12 +222,12 @@ class ResponsesSpeaker:
         return _CUT.get(stops[-1], "") if stops else ""
 
     def _event(self, kind: str, **fields: Json) -> bytes:
-        data = _json({"type": kind, "sequence_number": next(self._sequence), **fields})
+        data = compact_json({"type": kind, "sequence_number": next(self._sequence), **fields})
         return f"event: {kind}\ndata: ".encode() + data + b"\n\n"
 
 
 def _said(items: Json) -> list[Said]:
-    """The messages of a request; what the model made in one go is one of them."""
+    """Return the messages of a request; consecutive items of the model are one of them."""
     if isinstance(items, str):
         return [Said("user", items)]
     said: list[Said] = []
@@ -271,10 +271,7 @@ def _output_text(text: str) -> dict[str, Json]:
 
 
 def _usage(ask: Ask, steps: Sequence[Content]) -> dict[str, Json]:
-    tokens = next((step for step in reversed(steps) if isinstance(step, Tokens)), None)
-    if tokens is None:
-        pieces = sum(len(step.pieces) for step in steps if isinstance(step, Say))
-        tokens = Tokens(max(1, ask.body_bytes // 4), max(1, pieces))
+    tokens = usage_of(ask, steps)
     return {
         "input_tokens": tokens.given,
         "input_tokens_details": {"cached_tokens": tokens.cached, "cache_write_tokens": 0},
@@ -286,7 +283,3 @@ def _usage(ask: Ask, steps: Sequence[Content]) -> dict[str, Json]:
 
 def _id(kind: str) -> str:
     return f"{kind}_{next(_ids):08x}"
-
-
-def _json(value: Mapping[str, Json] | str) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

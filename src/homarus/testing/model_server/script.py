@@ -1,4 +1,4 @@
-"""The steps of a scripted answer: what the model says, and what goes wrong on the way.
+"""The steps of a scripted answer: what the model writes, and what goes wrong on the way.
 
 The first group means the same in every dialect; the second is about bytes and time.
 """
@@ -89,7 +89,7 @@ class Overflow:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """An error inside a stream that had begun well."""
+    """An error inside a stream that had started well."""
 
     message: str = "The server had an error while processing your request."
     code: str = "server_error"
@@ -111,7 +111,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Say nothing more until the client leaves."""
+    """Send nothing more until the client disconnects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,28 +132,28 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A recorded stream: the whole body, with nothing of the dialect's own around it."""
+    """A recorded stream: the complete body, without anything of the dialect around it."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class LongLine:
-    """A line of so many bytes that does not end."""
+    """A line of this many bytes that does not end."""
 
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Hang up here: close, reset, or close our half and listen on."""
+    """End the connection here: close, reset, or close our half and keep reading."""
 
     how: Literal["close", "reset", "half-close"] = "close"
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How the bytes of the body go out."""
+    """How the bytes of the body are sent."""
 
     piece_bytes: int | None = None  # cut everything into pieces of this size
     newline: bytes = b"\n"

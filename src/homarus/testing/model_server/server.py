@@ -1,4 +1,4 @@
-"""The server itself: HTTP on asyncio streams, scripts, faults at the level of bytes, records."""
+"""The server: HTTP on asyncio streams, scripts, byte-level faults and a record of requests."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ _CONTENT = (Say, CallTools, Tokens, Stop)
 
 @dataclass(slots=True, eq=False)
 class Received:
-    """One request and what became of it. Times are the wall clock's seconds."""
+    """One request and its result. Times are wall-clock seconds."""
 
     method: str
     path: str
@@ -63,7 +63,7 @@ class Received:
 
 
 class ModelServer(StreamServer):
-    """`async with ModelServer() as server`, then ask `server.url`."""
+    """An async context manager that serves at `server.url`."""
 
     def __init__(self, *, host: str = "127.0.0.1", port: int = 0) -> None:
         super().__init__(self._talk, host, port)
@@ -83,21 +83,21 @@ class ModelServer(StreamServer):
 
     @property
     def url(self) -> str:
-        """The base URL, as a provider is configured with."""
+        """The base URL for a provider's config."""
         return f"{super().url}/v1"
 
     def script(self, *answers: Answer) -> None:
-        """Answer the next requests so, in this order."""
+        """Answer the next requests with these scripts, in this order."""
         self._answers.extend(answers)
 
     async def arrived(self, count: int) -> None:
-        """Returns when so many requests have come, answered or not."""
+        """Wait until this many requests have arrived, answered or not."""
         while len(self.requests) < count:
             self._arrival.clear()
             await self._arrival.wait()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Requests of one connection, one after the other."""
+        """Handle the requests of one connection in sequence."""
         try:
             while (head := await read_request(reader)) is not None:
                 method, path, headers, raw = head
@@ -112,9 +112,9 @@ class ModelServer(StreamServer):
                 if received.outcome != "answered" or headers.get("connection") == "close":
                     break
         except (ConnectionError, asyncio.IncompleteReadError, ValueError):
-            pass  # it left, or does not speak HTTP
+            pass  # the client disconnected, or does not speak HTTP
         except asyncio.CancelledError:
-            writer.transport.abort()  # nobody waits for what was not sent yet
+            writer.transport.abort()  # unsent data is dropped
             raise
         finally:
             writer.close()
@@ -178,7 +178,7 @@ class ModelServer(StreamServer):
 
 
 class _Performance:
-    """One answer being played."""
+    """Plays one scripted answer."""
 
     def __init__(
         self,

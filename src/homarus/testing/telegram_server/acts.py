@@ -1,4 +1,4 @@
-"""What people do in the fake: they write, correct themselves, press, react and send files."""
+"""Actions of users in the fake: messages, edits, button presses, reactions and files."""
 
 import copy
 import time
@@ -16,12 +16,12 @@ from homarus.testing.telegram_server.world import (
     without_answers,
 )
 
-ADA: Final = 11_001  # who acts unless a test names another
+ADA: Final = 11_001  # the acting user unless a test names another
 GROUP: Final = -1_001_234_567_890
 
 
 class Acts:
-    """People at work. `news` is called when there is something for the bot."""
+    """Performs actions of users. `news` is called when there is an update for the bot."""
 
     def __init__(self, world: World, news: Callable[[], None]) -> None:
         self._world, self._news = world, news
@@ -39,7 +39,7 @@ class Acts:
         anonymous: bool = False,
         **more: Json,
     ) -> Object:
-        """A message: to the bot itself when no chat is named. `more` is put into it as it is."""
+        """Send a message, to the bot itself when no chat is named. `more` is merged into it."""
         place = self._place(chat, user)
         fields: Object = self._world.thread_fields(place, thread)
         if place.type == "channel":
@@ -67,13 +67,13 @@ class Acts:
         mime: str = "application/octet-stream",
         **said: Any,
     ) -> Object:
-        """A message with a file; `kind` is the field it comes in: photo, document, video_note."""
+        """Send a message with a file; `kind` is its field: photo, document, video_note."""
         raw = content.encode() if isinstance(content, str) else content
         file = self._world.add_file(raw, f"{kind}s/{{number}}-{name}")
         return self.say(**said, **file_fields(kind, file.shown(), name, mime))
 
     def edit(self, chat: int, message_id: int, text: str) -> Object:
-        """Somebody corrects what they wrote."""
+        """Edit a message of a user."""
         message = self._world.chats[chat].messages[message_id]
         message |= {"text": text, "edit_date": int(time.time())}
         message.pop("entities", None)
@@ -84,7 +84,7 @@ class Acts:
         return message
 
     def press(self, chat: int, message_id: int, data: str, user: int = ADA) -> str:
-        """Somebody presses a button that is there; the id of the press."""
+        """Press a button that exists, and return the id of the callback query."""
         message = self._world.chats[chat].messages[message_id]
         rows = message["reply_markup"]["inline_keyboard"]
         assert data in [button["callback_data"] for row in rows for button in row]  # noqa: S101 - a test's mistake
@@ -94,7 +94,7 @@ class Acts:
         return id_
 
     def react(self, chat: int, message_id: int, *emoji: str, user: int = ADA) -> Object:
-        """Somebody's reactions are these now."""
+        """Set a user's reactions."""
         place = self._world.chats[chat]
         before = place.reactions.get(message_id, [])
         after: list[Json] = [{"type": "emoji", "emoji": one} for one in emoji]
@@ -106,9 +106,9 @@ class Acts:
         return reaction
 
     def redeliver(self, *updates: Object, renumbered: bool = False) -> None:
-        """The same updates once more, in this order.
+        """Deliver the same updates again, in this order.
 
-        Who polls never gets a number again that was confirmed: `renumbered` gives new ones.
+        Polling never returns a confirmed number again: `renumbered` gives new ones.
         """
         for update in copy.deepcopy(updates):
             if renumbered:
@@ -117,7 +117,7 @@ class Acts:
         self._news()
 
     def deliver(self, **anything: Json) -> int:
-        """An update that holds this, whatever it is; its number."""
+        """Deliver an update with any content, and return its number."""
         update: Object = {"update_id": self._world.next_update(), **anything}
         self._world.pending.append(update)
         self._news()
@@ -125,20 +125,20 @@ class Acts:
         return number
 
     def upgrade(self, chat: int, to: int) -> None:
-        """A group becomes a supergroup, with another id."""
+        """Turn a group into a supergroup, with another id."""
         old = self._world.chats[chat]
         self._world.chat(to, title=str(old.shown["title"]))
         old.moved_to = to
 
     def block(self, chat: int, words: str = "bot was blocked by the user") -> None:
-        """Nothing can be sent there from now on."""
+        """Make every send to the chat fail from now on."""
         self._world.chats[chat].refusal = (403, f"Forbidden: {words}")
 
     def _place(self, chat: int, user: int) -> Chat:
         person = self._world.person(user)
         if not chat or chat == user:
             place = self._world.private(person)
-            place.refusal = None  # who writes has started the bot, and not blocked it
+            place.refusal = None  # a user who writes has started the bot, and not blocked it
             return place
         return self._world.chats.get(chat) or self._world.chat(chat)
 

@@ -1,4 +1,4 @@
-"""How a bot of the fake hears: by one poll at a time, or by a webhook, never by both."""
+"""Deliver updates to the bot: by one poll at a time, or by a webhook, never both."""
 
 import asyncio
 import re
@@ -28,7 +28,7 @@ _WEBHOOK: Final = (
 
 
 class Feed:
-    """Updates on their way to the bot."""
+    """The pending updates of the bot."""
 
     def __init__(
         self,
@@ -45,16 +45,16 @@ class Feed:
         self._pusher: asyncio.Task[None] | None = None
 
     def tell(self) -> None:
-        """There is something to hear."""
+        """Notify the poll or webhook of an update."""
         self._news.set()
 
     def end_wait(self) -> None:
-        """Let the poll that waits go home with nothing, as if its time were over."""
+        """End the waiting poll without updates, as if it had timed out."""
         self._over.set()
         self._news.set()
 
     async def get_updates(self, params: Mapping[str, Json]) -> Json:
-        """What is not confirmed yet; waits for something when there is nothing."""
+        """Return the unconfirmed updates; wait when there are none."""
         _check(params, _POLLING)
         if self._webhook:
             raise Refusal(409, _WEBHOOK)
@@ -70,7 +70,7 @@ class Feed:
         return self._world.pending[: max(1, min(int(params.get("limit", 100)), 100))]
 
     def set_webhook(self, params: Mapping[str, Json], group: asyncio.TaskGroup) -> Json:
-        """Call the bot from now on."""
+        """Push updates to the bot from now on."""
         _check(params, _PUSHING)
         url, secret = str(params.get("url", "")), str(params.get("secret_token", ""))
         if not url:
@@ -87,7 +87,7 @@ class Feed:
         return True
 
     def delete_webhook(self, params: Mapping[str, Json]) -> Json:
-        """Call no more."""
+        """Stop pushing."""
         _check(params, {"drop_pending_updates"})
         if params.get("drop_pending_updates") in {True, "true"}:
             self._world.pending.clear()
@@ -95,7 +95,7 @@ class Feed:
         return True
 
     def webhook_info(self) -> Json:
-        """How it is going."""
+        """Return the state of the webhook."""
         info: dict[str, Json] = {"url": "", "has_custom_certificate": False}
         info["pending_update_count"] = len(self._world.pending)
         if self._webhook:
@@ -115,7 +115,7 @@ class Feed:
             self._world.allowed = tuple(kinds) or USUAL_KINDS
 
     def _confirm(self, offset: int) -> None:
-        """What lies below the offset was heard; a negative one keeps that many from the end."""
+        """Confirm the updates below the offset; a negative offset keeps that many from the end."""
         pending = self._world.pending
         if offset < 0:
             del pending[:offset]
@@ -128,7 +128,7 @@ class Feed:
             self._poll_ended.set()
 
     async def _something(self, wait_s: float, ended: asyncio.Event) -> None:
-        """Until there is an update or the time is over; refused when another begins to poll."""
+        """Wait for an update or the timeout; fail when another poll starts."""
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 self._over.clear()

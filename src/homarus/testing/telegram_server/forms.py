@@ -1,4 +1,4 @@
-"""What a call brings: JSON, a form, or a form with files, as one mapping."""
+"""Parse the parameters of a call: JSON, a form, or a form with files."""
 
 import json
 import re
@@ -33,7 +33,7 @@ class Upload:
 
 
 def read_params(headers: Mapping[str, str], query: str, body: bytes) -> dict[str, Json]:
-    """The parameters; ValueError when they cannot be read."""
+    """Return the parameters. Raises ValueError when they cannot be parsed."""
     params: dict[str, Json] = _read(dict(parse_qsl(query)))
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if not body:

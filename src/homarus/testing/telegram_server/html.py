@@ -1,4 +1,4 @@
-"""Telegram's HTML, as its server reads it: what is shown, and in what words it refuses."""
+"""Parse Telegram's HTML as its server does, with its error texts."""
 
 import re
 from typing import Any, Final
@@ -32,7 +32,7 @@ _SPACE: Final = " \t\n\r\f\v"
 
 
 class BadMarkup(Exception):
-    """It cannot be read; the words are the server's."""
+    """The markup is invalid; the text is the server's."""
 
 
 @dataclass(slots=True)
@@ -43,12 +43,12 @@ class _Open:
 
 
 def parse(source: str) -> tuple[str, list[Json]]:
-    """The text without its tags, and what was marked in it, in UTF-16 units."""
+    """Return the text without its tags, and its entities in UTF-16 units."""
     return _Parser(source).run()
 
 
 def trimmed(text: str, entities: list[Json]) -> tuple[str, list[Json]]:
-    """Without the space around it, which no message keeps."""
+    """Return the text without surrounding blanks, which no message keeps."""
     lead = utf16_len(text) - utf16_len(text.lstrip())
     kept = text.strip()
     most = utf16_len(kept)

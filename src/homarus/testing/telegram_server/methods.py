@@ -1,6 +1,6 @@
-"""The methods of the Bot API, with its limits and in its words.
+"""The methods of the Bot API, with its limits and error texts.
 
-Stricter than the real one in one thing: a parameter nobody knows is refused, not passed over.
+Stricter than the real one in one thing: an unknown parameter is refused, not ignored.
 """
 
 import re
@@ -39,7 +39,7 @@ _COMMAND: Final = re.compile(r"[a-z0-9_]{1,32}")
 
 
 class Refusal(Exception):
-    """The server says no."""
+    """The server refuses a call."""
 
     def __init__(self, status: int, words: str, **more: Json) -> None:
         super().__init__(words)
@@ -48,19 +48,19 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What a method takes, and what it does."""
+    """The parameters of a method and its function."""
 
     takes: frozenset[str]
     run: Callable[[World, Params], Json]
 
 
 def bad(words: str, **more: Json) -> Refusal:
-    """What is wrong with a request."""
+    """Return the error for an invalid request."""
     return Refusal(400, f"Bad Request: {words}", **more)
 
 
 def perform(world: World, name: str, params: Params) -> Json:
-    """The result of a call."""
+    """Return the result of a call."""
     method = METHODS.get(name)
     if method is None:
         raise Refusal(404, "Not Found: method not found")
@@ -121,7 +121,7 @@ def _file_fields(world: World, field: str, given: Json) -> Object:
 
 
 def file_fields(field: str, file: Object, name: str, mime: str) -> Object:
-    """How a message shows a file."""
+    """Return the fields by which a message shows a file."""
     named = {"file_name": name, "mime_type": mime} if name else {}
     sized = {"width": 320, "height": 240}
     match field:
@@ -296,7 +296,7 @@ def _get_file(world: World, params: Params) -> Json:
     return {**file.shown(), "file_path": file.path}
 
 
-# What several need
+# Shared by several methods
 
 
 def _chat(world: World, params: Params) -> Chat:

@@ -1,4 +1,4 @@
-"""The fake's wire: calls, files, the long poll, the webhook, and the trouble a test asks for."""
+"""The HTTP side of the fake: calls, files, long polling, webhooks and scripted faults."""
 
 import argparse
 import asyncio
@@ -28,7 +28,7 @@ _ACTS: Final = ("say", "attach", "edit", "press", "react", "upgrade", "block")
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What befalls a call. `page` answers with a proxy's page, `told` with what it says."""
+    """A fault of a call. `page` answers with a proxy's page, `told` with its own body."""
 
     status: int = 500
     taken: bool = False
@@ -41,7 +41,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A call and what it was answered; status 0: nothing. Files are told by name and size."""
+    """A call and its answer; status 0: none. Files are given by name and size."""
 
     method: str
     params: dict[str, Any]
@@ -52,22 +52,22 @@ class Called:
 
 @dataclass(slots=True)
 class Books:
-    """Everything that went over the wire: what was asked, and once it is answered, the call."""
+    """Every request on the wire, and every call once it is answered."""
 
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     calls: list[Called] = field(default_factory=list)
     pushes: list[Push] = field(default_factory=list)
 
     def of(self, *methods: str) -> list[Called]:
-        """The calls of these methods, in order."""
+        """Return the calls of these methods, in order."""
         return [call for call in self.calls if call.method in methods]
 
 
 class TelegramServer(StreamServer):
-    """`async with TelegramServer() as telegram`; `telegram.url` is the `apiRoot`.
+    """An async context manager; `telegram.url` is the `apiRoot`.
 
-    `reads_all` is the bot's privacy mode switched off. `without` are methods it does not know, as
-    an older one. `hosts` says where the addresses of webhooks really are, as DNS and TLS would.
+    `reads_all` switches the bot's privacy mode off. `without` are methods it does not know, like
+    an older server. `hosts` maps the addresses of webhooks to real ones, as DNS and TLS would.
     """
 
     def __init__(
@@ -102,11 +102,11 @@ class TelegramServer(StreamServer):
     # For tests
 
     def trouble(self, method: str, *, times: int = 1, **what: Any) -> None:
-        """The next calls of a method, or of any (`*`), go wrong."""
+        """Make the next calls of a method, or of any (`*`), fail."""
         self._troubles += [(method, Trouble(**what))] * times
 
     def sent(self, chat: int = 0) -> list[dict[str, Any]]:
-        """The bot's messages as they stand there now, in one chat or all."""
+        """Return the bot's messages as they are now, in one chat or all."""
         places = [self.world.chats[chat]] if chat else self.world.chats.values()
         found = [message for place in places for message in place.messages.values()]
         mine = self.world.me["id"]
@@ -117,7 +117,7 @@ class TelegramServer(StreamServer):
         ]
 
     async def until_called(self, method: str, count: int = 1, wait_s: float = 30.0) -> list[Called]:
-        """Wait until a method was called, and answered, so often."""
+        """Wait until a method was called, and answered, this many times."""
         async with asyncio.timeout(wait_s):
             while len(found := self.books.of(method)) < count:
                 self._changed.clear()
@@ -125,7 +125,7 @@ class TelegramServer(StreamServer):
         return found
 
     async def until_heard(self, wait_s: float = 30.0) -> None:
-        """Wait until every update was confirmed, or taken by the webhook."""
+        """Wait until every update was confirmed, or accepted by the webhook."""
         async with asyncio.timeout(wait_s):
             while self.world.pending:
                 self._changed.clear()
@@ -134,7 +134,10 @@ class TelegramServer(StreamServer):
     async def until_asked(
         self, method: str, count: int = 1, wait_s: float = 30.0
     ) -> list[dict[str, Any]]:
-        """Wait until a method was asked for so often, answered or not; with what."""
+        """Wait until a method was requested this many times, answered or not.
+
+        Return the requests.
+        """
         async with asyncio.timeout(wait_s):
             while len(found := [what for name, what in self.books.asked if name == method]) < count:
                 self._changed.clear()

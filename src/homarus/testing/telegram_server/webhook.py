@@ -1,4 +1,4 @@
-"""The fake calls a bot: each update until it is answered with success, one after the other."""
+"""Push updates to a bot's webhook in sequence, each until it is answered with success."""
 
 import asyncio
 import json
@@ -9,20 +9,20 @@ from urllib.parse import urlsplit
 from homarus.core.value import dataclass
 from homarus.testing.telegram_server.world import Object
 
-AGAIN_S: Final = 0.05  # the real one waits longer and longer
+AGAIN_S: Final = 0.05  # the real one backs off
 ANSWER_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """A call to the bot, and what it said; status 0: nothing."""
+    """A request to the bot and its answer; status 0: none."""
 
     update_id: int
     status: int
 
 
 class Webhook:
-    """One webhook. `hosts` says where an address really is; each call is noted in `pushes`."""
+    """One webhook. `hosts` maps addresses to real ones; each request is recorded in `pushes`."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Webhook:
         self._pushes, self._changed = pushes, changed
 
     async def push(self, pending: list[Object], news: asyncio.Event) -> None:
-        """Push what there is, forever."""
+        """Push pending updates, forever."""
         while True:
             while not pending:
                 news.clear()

@@ -1,4 +1,4 @@
-"""The world of the fake: people, chats, messages, files and updates, as the Bot API shows them."""
+"""The state of the fake: users, chats, messages, files and updates, as the Bot API shows them."""
 
 import itertools
 import re
@@ -17,7 +17,7 @@ Object: TypeAlias = dict[str, Any]
 BOT_ID: Final = 700_000_001
 ANONYMOUS: Final = {"id": 1087968824, "is_bot": True, "first_name": "Group"}
 ANONYMOUS["username"] = "GroupAnonymousBot"
-# What is delivered when nobody says what is wanted.
+# The kinds that are delivered by default.
 USUAL_KINDS: Final = (
     "message",
     "edited_message",
@@ -33,7 +33,7 @@ _MARKED: Final = re.compile(r"(?<![\w@/])(?:(/[A-Za-z0-9_]+(?:@\w+)?)|(@\w{3,32}
 
 @dataclass(slots=True)
 class Chat:
-    """A chat, and what happened to the bot in it."""
+    """A chat and the bot's standing in it."""
 
     shown: Object
     topics: set[int] = field(default_factory=set)
@@ -66,7 +66,7 @@ class Stored:
 
 
 class World:
-    """All that the fake knows. It has no wire."""
+    """The complete state of the fake, without its wire."""
 
     def __init__(self, username: str, *, reads_all: bool) -> None:
         self.me: Object = {
@@ -87,22 +87,22 @@ class World:
         self.commands: list[Json] = []
         self.drafts: list[Object] = []
         self.actions: list[Object] = []
-        self.pending: list[Object] = []  # updates that nobody confirmed
+        self.pending: list[Object] = []  # unconfirmed updates
         self.allowed: tuple[str, ...] = USUAL_KINDS
-        # Whoever has read from one server reads on at the next: its numbers are higher.
+        # A bot that has read from one server continues at the next: its numbers are higher.
         self._updates = itertools.count(int(time.time()))
         self._files = itertools.count(1)
         self._presses = itertools.count(1)
 
     @property
     def bot(self) -> Object:
-        """The bot as it stands in messages."""
+        """The bot as it appears in messages."""
         return {name: self.me[name] for name in ("id", "is_bot", "first_name", "username")}
 
     # Who and where
 
     def person(self, id_: int, first_name: str = "Ada", **more: Json) -> Object:
-        """Somebody with an account."""
+        """Return a user with an account."""
         known = self.people.get(id_)
         if known is None or more:
             known = {"id": id_, "is_bot": False, "first_name": first_name, **(known or {}), **more}
@@ -110,7 +110,7 @@ class World:
         return known
 
     def private(self, person: Object, *, started: bool = True) -> Chat:
-        """The chat of a person with the bot."""
+        """Return the chat of a user with the bot."""
         chat = self.chats.get(person["id"])
         if chat is None:
             shown: Object = {name: person[name] for name in _NAMES if name in person}
@@ -122,7 +122,7 @@ class World:
     def chat(
         self, id_: int, type_: ChatType = "supergroup", title: str = "Reef", *, forum: bool = False
     ) -> Chat:
-        """A group or a channel; made when it is not there."""
+        """Return a group or a channel, created when it does not exist."""
         if id_ not in self.chats:
             shown: Object = {"id": id_, "type": type_, "title": title}
             if forum:
@@ -133,7 +133,7 @@ class World:
     # What is said
 
     def new_message(self, chat: Chat, **fields: Json) -> Object:
-        """A message in a chat; it gets its number and its date."""
+        """Create a message in a chat, with its number and date."""
         chat.last_message += 1
         message: Object = {"message_id": chat.last_message, "date": int(time.time())}
         message |= {"chat": chat.shown, **fields}
@@ -141,7 +141,7 @@ class World:
         return message
 
     def thread_fields(self, chat: Chat, thread: int) -> Object:
-        """How a message says that it is in a topic; the general one is not named."""
+        """Return the fields of a message in a topic; the general topic has none."""
         if thread in {0, 1}:
             return {}
         chat.topics.add(thread)
@@ -154,7 +154,7 @@ class World:
         return file
 
     def add_update(self, kind: str, value: Json) -> Object | None:
-        """Something for the bot to hear; None when it does not want that kind."""
+        """Add an update for the bot; return None when it does not want that kind."""
         if kind not in self.allowed:
             return None
         update = {"update_id": self.next_update(), kind: value}
@@ -171,7 +171,7 @@ class World:
 
 
 def marked(text: str) -> list[Json]:
-    """What Telegram itself marks in what people write: commands and names."""
+    """Return the entities that Telegram itself marks in users' messages: commands and names."""
     return list(_marked(text))
 
 
@@ -183,5 +183,5 @@ def _marked(text: str) -> Iterator[Json]:
 
 
 def without_answers(message: Object) -> Object:
-    """A message as it stands in another's `reply_to_message`: answers are not nested."""
+    """Return a message as another's `reply_to_message` shows it: replies are not nested."""
     return {key: value for key, value in message.items() if key != "reply_to_message"}

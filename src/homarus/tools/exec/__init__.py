@@ -1,1 +1,1 @@
-"""Running a command a person approved: its environment, its process tree, its output."""
+"""Run an approved command: its environment, its process tree, its output."""

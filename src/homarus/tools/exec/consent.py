@@ -1,8 +1,8 @@
-"""The question a person is asked before a command runs: all of it, and exactly. Pure.
+"""Build the approval request for a command: complete and exact. Pure.
 
-Nothing in the command may hide: characters without a shape, letters that only look like ASCII,
-long runs of blanks and line breaks that push the end out of sight are shown or counted. The facts
-about the command come first and the command is indented, so it cannot imitate them.
+Nothing in the command may hide: invisible characters, letters that only look like ASCII, long runs
+of blanks and line breaks that push the end out of sight are escaped or counted. The facts about
+the command come first and the command is indented, so it cannot imitate them.
 """
 
 import re
@@ -14,12 +14,12 @@ from homarus.tools.tool import Question
 
 _LONG_BLANK = re.compile(r"[ \t]{24,}")
 _MANY_BREAKS = re.compile(r"\n([ \t]*\n){3,}")
-# Shapeless characters that Unicode calls letters, marks or symbols.
+# Invisible characters that Unicode calls letters, marks or symbols.
 _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 
 
 def ask_to_run(command: str, *, folder: str, env: Mapping[str, str], timeout_s: float) -> Question:
-    """Show what would run, where and with what."""
+    """Return the request that shows what would run, where and with what."""
     lines = command.count("\n") + 1
     size = (
         f"{lines} lines, {len(command)} characters" if lines > 1 else f"{len(command)} characters"
@@ -31,7 +31,7 @@ def ask_to_run(command: str, *, folder: str, env: Mapping[str, str], timeout_s: 
 
 
 def exact(text: str) -> str:
-    r"""The text with everything that could deceive an eye shown as `\u{…}` or counted."""
+    r"""Return the text with every deceptive character shown as `\u{…}` or counted."""
     seen = "".join(_seen(ch) for ch in text)
     seen = _LONG_BLANK.sub(lambda run: f"[{len(run[0])} blanks]", seen)
     return _MANY_BREAKS.sub(lambda run: f"\n[{run[0].count(chr(10)) - 1} empty lines]\n", seen)

@@ -1,7 +1,7 @@
-"""The environment of a command: built from a list of harmless names, never inherited.
+"""Build the environment of a command from a list of harmless names; nothing else is inherited.
 
-So a provider's key in the gateway's environment stays there. What the model asks for may not
-change which program runs or what is loaded into it.
+So a provider's key in the gateway's environment stays there. Variables that the model requests may
+not change which program runs or what is loaded into it.
 """
 
 import re
@@ -18,7 +18,7 @@ DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 MAX_NAMES = 64
 MAX_CHARS = 32_000
 
-# Each of these makes a program run or load something that nobody saw.
+# Each of these makes a program run or load something that was not approved.
 _FORBIDDEN = (
     "PATH HOME SHELL ENV BASH_ENV BASHOPTS SHELLOPTS PS4 IFS CDPATH PROMPT_COMMAND ZDOTDIR"
     " NODE_OPTIONS NODE_PATH PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONINSPECT RUBYLIB RUBYOPT"
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def build_environment(asked: Mapping[str, str], outer: Mapping[str, str]) -> dict[str, str]:
-    """What a command gets: the harmless part of `outer`, and what was asked for."""
+    """Return the harmless part of `outer` and the requested variables."""
     check_asked(asked)
     kept = {
         name: value
@@ -42,7 +42,7 @@ def build_environment(asked: Mapping[str, str], outer: Mapping[str, str]) -> dic
 
 
 def check_asked(asked: Mapping[str, str]) -> None:
-    """Refuse names and values a command may not be given."""
+    """Refuse names and values that a command may not be given."""
     if len(asked) > MAX_NAMES or sum(len(n) + len(v) for n, v in asked.items()) > MAX_CHARS:
         raise ToolError(f"env is too big: {MAX_NAMES} names and {MAX_CHARS} characters at most")
     for name, value in asked.items():

@@ -1,13 +1,13 @@
-"""The process between us and a command: it sees to it that the whole tree ends.
+"""The process between us and a command, which ends the complete process tree.
 
-Started as `python -I -S keeper.py CONTROL CWD COMMAND` in a session of its own; imports nothing of
-ours. CONTROL is a socket: we say the exit status on it, and hear there `t` (end politely) or its
-end (the gateway is gone or wants no more: end now). CWD is a descriptor, so the command runs in
-the very folder that was shown to the person.
+Started as `python -I -S keeper.py CONTROL CWD COMMAND` in a session of its own; imports no module
+of ours. CONTROL is a socket: the exit status is written to it, and `t` (terminate) or end of file
+(the gateway is gone or has closed it: kill) is read from it. CWD is a descriptor, so the command
+runs in the very directory that was shown to the person.
 
 Why a process and not a call between fork and exec: a death signal reaches one process, never its
 children, and exists on Linux only; a socket that closes is noticed everywhere, also after kill -9.
-On Linux we also adopt what the command leaves behind (a daemon that left the group) and end it.
+On Linux it also adopts what the command leaves behind (a daemon that left the group) and ends it.
 """
 
 import os
@@ -26,7 +26,7 @@ SHELL = "/bin/sh"
 
 
 def main() -> None:
-    """Run the command, tell how it ended, and end everything that it started."""
+    """Run the command, report its exit status, and end everything that it started."""
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     os.fchdir(int(sys.argv[2]))
@@ -40,12 +40,12 @@ def main() -> None:
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, lambda *_: None)
     if select.select([control], [], [], 0)[0]:
-        return  # called off before it began
+        return  # cancelled before it started
     child = os.fork()
     if child == 0:
         _become(sys.argv[3])
     status = _wait(child, control, wake)
-    with suppress(OSError):  # nobody listens any more; what is left to do is the same
+    with suppress(OSError):  # the gateway is gone; what is left to do is the same
         control.sendall(str(status).encode())
     _end_all()
 
@@ -61,7 +61,7 @@ def _become(command: str) -> None:
 
 
 def _wait(child: int, control: socket.socket, wake: socket.socket) -> int:
-    """The child's exit status as a shell would say it."""
+    """Return the child's exit status as a shell reports it."""
     deadline: float | None = None
     while True:
         left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -86,9 +86,9 @@ def _adopt_orphans() -> None:
 
 
 def _end_all() -> None:
-    """Kill our children until there are none, then our group, in which we are ourselves.
+    """Kill our children until there are none, then our group, which includes this process.
 
-    A child that dies leaves its own children to us (Linux), so none gets away.
+    A child that dies leaves its own children to us (Linux), so none escapes.
     """
     deadline = time.monotonic() + FINAL_S
     while sys.platform == "linux" and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""A command's output as it comes: decoded, bounded, and shown now and then. No I/O."""
+"""Collect a command's output: decoded, bounded, with throttled progress. No I/O."""
 
 import codecs
 from collections.abc import Callable
@@ -8,7 +8,7 @@ PROGRESS_CHARS = 4_000
 
 
 class Output:
-    """Keeps the head and the tail of any amount of text."""
+    """Stores the head and the tail of any amount of text."""
 
     def __init__(self, max_chars: int) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
@@ -19,7 +19,7 @@ class Output:
         self._total = 0
 
     def add(self, data: bytes, *, final: bool = False) -> str:
-        """Take more; returns its text."""
+        """Add output and return its text."""
         text = self._decode(data, final)
         self._total += len(text)
         room = self._head_chars - len(self._head)
@@ -39,7 +39,7 @@ class Output:
 
 
 class Progress:
-    """Passes text on, not too often and not too much at once; the newest wins."""
+    """Passes on the newest text, limited in rate and size."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
@@ -58,5 +58,5 @@ class Progress:
             self._next_s = now_s + PROGRESS_EVERY_S
 
     def due_in_s(self, now_s: float) -> float | None:
-        """When something waits to be shown: in how long."""
+        """Return the time until pending text may be passed on."""
         return max(0.0, self._next_s - now_s) if self._waiting else None

@@ -1,8 +1,8 @@
-"""Runs one command text with `sh -c`, verbatim, and leaves no process behind.
+"""Run one command text with `sh -c`, verbatim, and leave no process behind.
 
-The command lives under a keeper (see `keeper.py`). However this coroutine ends, by the command's
-end, by its time being up or by cancellation, everything the command started has ended with it;
-when the gateway is killed, the keeper does the same.
+The command runs under a supervisor (see `process_supervisor.py`). However this coroutine ends, by
+the command's end, a timeout or cancellation, everything the command started has ended with it;
+when the gateway is killed, the supervisor does the same.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from homarus.tools.exec.output import Output, Progress
 
 MAX_OUTPUT_CHARS = 200_000
 _CHUNK_BYTES = 65_536
-_ENDING_S = 10.0  # more than the keeper allows itself
+_ENDING_S = 10.0  # longer than the supervisor's own timeout
 _DRAIN_S = 1.0
 _KEEPER = Path(__file__).with_name("keeper.py")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a command ended; no `exit_code`: it was torn down before it could say."""
+    """How a command ended; `exit_code` is None when it was killed before it could report one."""
 
     exit_code: int | None
     timed_out: bool
@@ -45,7 +45,7 @@ async def run_command(
     timeout_s: float,
     show: Callable[[str], None],
 ) -> Outcome:
-    """Run to the end, or to the end of its time."""
+    """Run the command to its end or its timeout."""
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     output = Output(MAX_OUTPUT_CHARS)
@@ -57,7 +57,7 @@ async def run_command(
             duration_ms = round((loop.time() - began_s) * 1000)
             if exit_code is None:
                 kept.kill()
-            # A process that got away (not on Linux) may hold the pipe for ever.
+            # A process that escaped (not on Linux) may hold the pipe open for ever.
             await asyncio.wait([pump], timeout=_DRAIN_S)
             pump.cancel()
     finally:
@@ -66,7 +66,7 @@ async def run_command(
 
 
 async def _wait(control: socket.socket, timeout_s: float) -> tuple[int | None, bool]:
-    """The exit code that the keeper tells, and whether we had to make the command end."""
+    """Return the exit code from the supervisor, and whether the command had to be ended."""
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             return await _exit_code(control), False
@@ -86,7 +86,7 @@ async def _exit_code(control: socket.socket) -> int | None:
 
 
 async def _pump(pipe: BinaryIO, output: Output, progress: Progress) -> None:
-    """Take what the command writes, until nobody can write any more."""
+    """Read the command's output until its pipe is closed."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_CHUNK_BYTES)
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
@@ -108,7 +108,7 @@ async def _pump(pipe: BinaryIO, output: Output, progress: Progress) -> None:
 
 
 class _Kept:
-    """A keeper, our end of its control socket, and the pipe the command writes to."""
+    """A supervisor process, our end of its control socket, and the command's output pipe."""
 
     def __init__(self, command: str, folder_fd: int, env: Mapping[str, str]) -> None:
         try:
@@ -136,13 +136,13 @@ class _Kept:
         self.control.settimeout(0.0)
 
     async def end(self) -> None:
-        """End whatever still runs; afterwards nothing does."""
+        """End whatever still runs."""
         self.control.close()
         await asyncio.to_thread(self._reap)
         self.output.close()
 
     def kill(self) -> None:
-        """Kill the group: what is left to do when the command stopped or killed its keeper."""
+        """Kill the group, in case the command stopped or killed its supervisor."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 

@@ -1,0 +1,356 @@
+"""Dispatch chat commands and inline directives of messages, from every channel.
+
+    control = SessionControl(SessionServices(…, interpret=dispatcher.interpret))
+
+A message that is a command is executed at once, next to whatever runs. One of directives alone
+changes the session's settings; next to other text they hold for that message alone. A command of
+a sender without authority is ignored; the rest of what they write is plain text.
+
+Commands are messages: accepted before they are executed and settled with their reply, so that a
+crash loses none of them and repeats none that was answered.
+"""
+
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final, TypeAlias
+
+from homarus.agent.commands import models as model_commands
+from homarus.agent.commands import sessions as session_commands
+from homarus.agent.commands import settings as setting_commands
+from homarus.agent.commands.catalog import (
+    BY_NAME,
+    COMMANDS,
+    RESETS,
+    Category,
+    ParsedCommand,
+    is_abort_trigger,
+    parse_command,
+    parse_reset,
+)
+from homarus.agent.commands.context import AgentCommandContext, CommandServices
+from homarus.agent.commands.inline_directives import (
+    DIRECTIVES,
+    GivenCommand,
+    ParsedDirectives,
+    extract_directives,
+)
+from homarus.agent.run import Outcome
+from homarus.config.schema import Commands as CommandsConfig
+from homarus.core.errors import HomarusError, RunBroke, UserError
+from homarus.core.event import CommandAnswered, Event
+from homarus.core.keys import agent_of
+from homarus.core.message import Inbound, Json, Message, Text
+from homarus.core.tasks import contain
+from homarus.core.text import one_line
+from homarus.plugins.commands import (
+    ChatCommand,
+    CommandContext,
+    CommandPorts,
+    CommandReply,
+    command,
+    find_commands,
+)
+from homarus.plugins.values import Where
+from homarus.sessions.control import InterpretedMessage
+from homarus.store.base import Entry
+from homarus.store.journal import Accepted, JournalUnit, Lease
+
+_FIRST: Final = (
+    "new", "stop", "status", "model", "think", "verbose", "reasoning", "usage", "queue",
+    "compact", "context", "export-session", "whoami", "commands",
+)  # fmt: skip
+_TRANSCRIPT_CHANNEL: Final = "webchat"  # its clients read the transcript: replies must be in it
+_MAX_REASON_CHARS = 300
+
+# What a message leads to: a reply, or a message that is left for a run.
+CommandWork: TypeAlias = Callable[[AgentCommandContext], Awaitable[CommandReply | Inbound]]
+
+
+class CommandDispatcher:
+    """Interprets messages and executes the commands in them."""
+
+    def __init__(self, services: CommandServices) -> None:
+        self._services, self._journal = services, services.store.journal
+        self._ports = CommandPorts(
+            load_entry=self._load_entry,
+            stop_runs=partial(services.control.stop, by="stop-command"),
+            call_hooks=services.hooks.command,
+            get_restart=services.get_restart,
+        )
+
+    def interpret(self, key: str, row: Accepted) -> InterpretedMessage[Outcome]:
+        """Parse a message: a command, text with directives, or plain text."""
+        inbound = row.inbound
+        if inbound is None or not inbound.authority:
+            return InterpretedMessage(row)
+        parsed = self._parse(inbound.text)
+        if inbound.authority not in {"owner", "authorised"}:
+            is_command = parsed is not None and not inbound.images
+            ignore = partial(self._ignore, row) if is_command else None
+            return InterpretedMessage(row, execute=ignore)
+        if parsed and parsed.command.name in RESETS:
+            rest = replace(row, inbound=replace(inbound, text=parsed.args or inbound.text))
+            return self._as_command(key, row, inbound, partial(self._reset, parsed), rest)
+        if inbound.images:  # text with an image is about the image
+            parsed = None
+        elif is_abort_trigger(inbound.text):
+            parsed = ParsedCommand(BY_NAME["stop"])
+        if parsed and parsed.command.name not in DIRECTIVES:
+            given = ((parsed.command.name, parsed.args),)
+            return self._as_command(key, row, inbound, partial(self._run_commands, given))
+        return self._interpret_text(key, row, inbound, parsed)
+
+    def _interpret_text(
+        self, key: str, row: Accepted, inbound: Inbound, parsed: ParsedCommand | None
+    ) -> InterpretedMessage[Outcome]:
+        try:
+            found = self._extract(inbound, parsed)
+        except UserError as exc:
+            return self._as_command(key, row, inbound, partial(_fail, exc))
+        if found.commands:
+            return self._as_command(key, row, inbound, partial(self._run_commands, found.commands))
+        if found.text == inbound.text.strip() and not found.shows_status:
+            return InterpretedMessage(row)
+        message = replace(inbound, text=found.text, wishes=found.wishes)
+        rest = replace(row, inbound=message)
+        if found.shows_status:
+            show = partial(self._show_status, key, rest, message)
+            return InterpretedMessage(rest, found.queue, show)
+        return InterpretedMessage(rest, found.queue)
+
+    def _as_command(
+        self,
+        key: str,
+        row: Accepted,
+        inbound: Inbound,
+        work: CommandWork,
+        rest: Accepted | None = None,
+    ) -> InterpretedMessage[Outcome]:
+        """Return a message that is executed at once; `rest` is what of it a run would get."""
+        execute = partial(self._execute, key, row, inbound, work)
+        return InterpretedMessage(rest or row, execute=execute)
+
+    def _parse(self, text: str) -> ParsedCommand | None:
+        """Return the command that the complete message is; reset triggers mean `/new`."""
+        triggers = self._services.get_config().session.reset_triggers
+        return parse_command(text) or parse_reset(text, triggers)
+
+    def _extract(self, inbound: Inbound, parsed: ParsedCommand | None = None) -> ParsedDirectives:
+        config, models = self._services.get_config(), self._services.get_models()
+        return extract_directives(inbound, parsed, config, models)
+
+    def _context(self, key: str, inbound: Inbound) -> AgentCommandContext:
+        agent, channel = self._services.get_agent(agent_of(key)), inbound.address.channel
+        where = Where(agent.id, key, inbound.run_id, str(agent.workspace), channel)
+        config = self._services.get_config()
+        return AgentCommandContext(self._ports, config, where, key, inbound, "", self._services)
+
+    async def _load_entry(self, key: str) -> Mapping[str, Json]:
+        return (await self._services.control.load(key)).record.data
+
+    # Execution
+
+    async def _run_commands(
+        self, given: Sequence[GivenCommand], context: AgentCommandContext
+    ) -> CommandReply:
+        """Run the commands of one message in order; return their replies as one."""
+        replies = [await self._call(replace(context, args=args), name) for name, args in given]
+        fields = {name: value for reply in replies for name, value in reply.fields.items()}
+        on_saved = next((reply.on_saved for reply in replies if reply.on_saved), None)
+        return CommandReply("\n".join(reply.text for reply in replies), fields, on_saved)
+
+    async def _call(self, context: AgentCommandContext, name: str) -> CommandReply:
+        if BY_NAME[name].owner_only and not context.is_owner:
+            raise UserError(f"/{name} is for the owner alone")
+        handler = HANDLERS.get(name)
+        if handler is None:
+            raise UserError(f"/{name} is not built yet", fix="/commands lists what is")
+        return await handler(context)
+
+    async def _reset(
+        self, parsed: ParsedCommand, context: AgentCommandContext
+    ) -> CommandReply | Inbound:
+        """Reset the session, perhaps with another model; return the message that follows."""
+        name = parsed.command.name
+        lines = await self._services.hooks.command(context.where, name, parsed.args)
+        session = await session_commands.reset_session(context)
+        first, _, rest = parsed.args.partition(" ")
+        chosen = model_commands.find_named_model(context, first) if first else None
+        text = rest.strip() if chosen else parsed.args
+        if chosen:
+            _, fields = await model_commands.choose_model(context, chosen)
+            await session.update(**fields)
+        found = self._extract(replace(context.inbound, text=text))
+        if found.text or context.inbound.images:
+            return replace(context.inbound, text=found.text, wishes=found.wishes)
+        model = model_commands.describe_model(session, await context.default_model())
+        reply = "\n".join([f"A new conversation. Model: {model}.", *lines])
+        if not found.commands:
+            return CommandReply(reply)
+        more = await self._run_commands(found.commands, context)
+        return CommandReply(f"{reply}\n{more.text}", more.fields)
+
+    async def _execute(
+        self, key: str, row: Accepted, inbound: Inbound, work: CommandWork
+    ) -> Outcome | Accepted:
+        """Execute a message and settle it; return what is left for a run as a row."""
+        async with self._journal.lease(f"command:{row.id}") as lease:
+            async with self._journal.commit() as unit:
+                unit.start([row.id], lease, run=row.id)
+            done = await _attempt(f"command in {key}", lambda: work(self._context(key, inbound)))
+            if isinstance(done, Inbound):
+                return replace(row, inbound=done, run=row.id, attempts=row.attempts + 1)
+            if isinstance(done, HomarusError):
+                return await self._report(key, row, inbound, lease, done)
+            await self._settle(key, row, inbound, lease, done)
+        self._publish(row.id, key, CommandAnswered(done.text))
+        if done.on_saved:
+            done.on_saved()
+        return Outcome(row.id, key, "answered", text=done.text)
+
+    async def _settle(
+        self, key: str, row: Accepted, inbound: Inbound, lease: Lease, reply: CommandReply
+    ) -> None:
+        """Save the reply, the fields it changes and the outcome in one transaction."""
+        at_ms = self._services.clock.now_ms()
+        parcels = self._services.build_reply(inbound, row.id, reply.text)
+
+        def also(unit: JournalUnit, entries: Sequence[Entry]) -> None:
+            entry = entries[-1].id if entries else ""
+            unit.settle([row.id], lease, "answered", at_ms=at_ms, reply=entry)
+            unit.post(*parcels)
+
+        message = self._transcript_message(row, reply.text)
+        if message or reply.fields:
+            session = await self._services.control.load(key)
+            await session.note(message, reply.fields, also)
+        else:
+            async with self._journal.commit() as unit:
+                also(unit, ())
+        if parcels:
+            self._services.on_enqueued()
+
+    async def _report(
+        self, key: str, row: Accepted, inbound: Inbound, lease: Lease, error: HomarusError
+    ) -> Outcome:
+        """Settle a command that failed, and report the error to its sender."""
+        parcels = self._services.build_reply(inbound, row.id, str(error))
+        async with self._journal.commit() as unit:
+            reason = one_line(str(error), _MAX_REASON_CHARS)
+            at_ms = self._services.clock.now_ms()
+            unit.settle([row.id], lease, "reported", at_ms=at_ms, why=reason)
+            unit.post(*parcels)
+        if parcels:
+            self._services.on_enqueued()
+        self._publish(row.id, key, CommandAnswered(error=str(error)))
+        return Outcome(row.id, key, "failed", error=error)
+
+    async def _ignore(self, row: Accepted) -> Outcome:
+        """Settle a command of a sender without authority, without a reply."""
+        journal, at_ms = self._journal, self._services.clock.now_ms()
+        reason = "a command of a stranger"
+        async with journal.lease(f"command:{row.id}") as lease, journal.commit() as unit:
+            unit.start([row.id], lease, run=row.id)
+            unit.settle([row.id], lease, "silent", at_ms=at_ms, why=reason)
+        return Outcome(row.id, row.session, "answered")
+
+    async def _show_status(self, key: str, row: Accepted, inbound: Inbound) -> Accepted:
+        """Send the status card; the rest of the message is answered even when that fails."""
+
+        async def make_card() -> CommandReply:
+            return await self._call(self._context(key, inbound), "status")
+
+        reply = await _attempt(f"status in {key}", make_card)
+        if not isinstance(reply, CommandReply):
+            return row
+        card, run = reply.text, f"{row.id}:status"
+        if message := self._transcript_message(row, card):
+            await (await self._services.control.load(key)).note(message, {})
+        parcels = self._services.build_reply(inbound, run, card)
+        if parcels:
+            async with self._journal.commit() as unit:
+                unit.post(*parcels)
+            self._services.on_enqueued()
+        self._publish(run, key, CommandAnswered(card))
+        return row
+
+    def _transcript_message(self, row: Accepted, text: str) -> Message | None:
+        """Return a reply as a message of the transcript, for clients that read it there."""
+        if row.channel != _TRANSCRIPT_CHANNEL:
+            return None
+        return Message("assistant", (Text(text),), self._services.clock.now_ms())
+
+    def _publish(self, run_id: str, key: str, answer: CommandAnswered) -> None:
+        now_ms = self._services.clock.now_ms()
+        self._services.bus.publish(Event(run_id, key, 1, now_ms, answer))
+
+
+async def _attempt(
+    name: str, work: Callable[[], Awaitable[CommandReply | Inbound]]
+) -> CommandReply | Inbound | HomarusError:
+    """Return the result of `work`, or its error; a bug is logged."""
+    done: CommandReply | Inbound | HomarusError = RunBroke(
+        "the command met a bug and broke off", fix="homarus logs has the details"
+    )
+
+    async def run() -> None:
+        nonlocal done
+        try:
+            done = await work()
+        except HomarusError as exc:
+            done = exc
+
+    await contain(name, run, lambda _exc: None)
+    return done
+
+
+async def _fail(error: UserError, _context: CommandContext) -> CommandReply:
+    raise error
+
+
+@command("help")
+async def show_help(_context: CommandContext) -> CommandReply:
+    """`/help`."""
+    lines = [_line(name) for name in _FIRST]
+    return CommandReply(
+        "\n".join([*lines, "A directive inside a message holds for that message alone."])
+    )
+
+
+@command("commands")
+async def list_commands(_context: CommandContext) -> CommandReply:
+    """`/commands`."""
+    implemented = {*HANDLERS, *RESETS}
+    lines = list[str]()
+    for category in dict.fromkeys(spec.category for spec in COMMANDS):
+        names = [s.name for s in COMMANDS if s.category == category and s.name in implemented]
+        lines += [f"{_TITLES[category]}:", *map(_line, names), ""] if names else []
+    missing = ", ".join(f"/{spec.name}" for spec in COMMANDS if spec.name not in implemented)
+    return CommandReply("\n".join([*lines, f"Not built yet: {missing}"]))
+
+
+_TITLES: Final[Mapping[Category, str]] = {
+    "session": "Conversation", "options": "Settings", "status": "Looking", "media": "Media",
+    "management": "Management", "tools": "Tools", "docks": "Other channels",
+}  # fmt: skip
+
+
+def _line(name: str) -> str:
+    spec = BY_NAME[name]
+    shown = "export" if name == "export-session" else name
+    return f"/{shown}{f' {spec.args}' if spec.args else ''} - {spec.help}"
+
+
+HANDLERS: Final[Mapping[str, ChatCommand]] = find_commands(
+    sys.modules[__name__], session_commands, model_commands, setting_commands
+)
+
+
+def native_commands(config: CommandsConfig) -> tuple[tuple[str, str], ...]:
+    """Return name and help of the commands, for services that list them to people."""
+    if config.native is False:
+        return ()
+    implemented = {*HANDLERS, *RESETS}
+    return tuple((spec.name, spec.help) for spec in COMMANDS if spec.name in implemented)

@@ -1,0 +1,111 @@
+"""The status card: model, context, queue and settings of a session in a few lines."""
+
+from collections.abc import Mapping
+
+from homarus import __version__
+from homarus.agent.commands.context import AgentCommandContext
+from homarus.agent.commands.models import describe_model
+from homarus.core.message import Json
+from homarus.providers.catalog import Model
+from homarus.sessions import queue
+from homarus.sessions.send_policy import send_policy
+from homarus.sessions.session import Session
+from homarus.sessions.transcript import is_injected
+from homarus.sessions.usage import fresh_tokens
+
+_MINUTE_MS = 60_000
+
+
+async def status_card(context: AgentCommandContext) -> str:
+    """Return the text of `/status`."""
+    session, default = await context.session(), await context.default_model()
+    data, config = session.record.data, context.config
+    rules = queue.resolve(
+        config.messages.queue, channel=context.inbound.address.channel, entry=data
+    )
+    waiting = context.control.queue_depth(context.key)
+    running = bool(context.control.active_runs(context.key))
+    answered = send_policy(
+        config.session.send_policy, context.key, data, channel=context.inbound.address.channel
+    )
+    now_ms = context.services.clock.now_ms()
+    lines = [
+        f"🦞 Homarus {__version__}",
+        f"Model: {describe_model(session, default)}",
+        f"Context: {_context(session, await context.model())}",
+        *_spent(data),
+        f"Session: {context.key} · {_messages(session)} · {_age(session, now_ms)}",
+        f"Thinking: {await context.thinking()} · " + " · ".join(_levels(context, data)),
+        f"Queue: {queue.describe(rules)}{f' · {waiting} waiting' if waiting else ''}",
+        *([f"Workspace: {context.agent.workspace}"] if context.is_owner else []),
+        *(["Running: an answer is being made"] if running else []),
+        *(["Send: off, the gateway answers nothing here"] if answered == "deny" else []),
+        *(_failures(context) if context.is_owner else []),
+    ]
+    return "\n".join(lines)
+
+
+def _context(session: Session, model: Model | None) -> str:
+    data = session.record.data
+    used, window = fresh_tokens(data), _number(data, "contextTokens")
+    window = window or (model.window if model else 0)
+    size = f"{used:,}" if used is not None else "unknown" if session.is_used else "0"
+    share = f" ({100 * used // window}%)" if window and used is not None else ""
+    count = _number(data, "compactionCount")
+    noted = f" · {count} compaction{'' if count == 1 else 's'}" if count else ""
+    return f"{size} of {window:,} tokens{share}{noted}" if window else f"{size} tokens{noted}"
+
+
+def _spent(data: Mapping[str, Json]) -> list[str]:
+    """Return the line about the last run's tokens; none before there was a run."""
+    given, made = _number(data, "inputTokens"), _number(data, "outputTokens")
+    if not given and not made:
+        return []
+    read, written = _number(data, "cacheRead"), _number(data, "cacheWrite")
+    prompt = given + read + written
+    cached = f" · {100 * read // prompt}% of the prompt from a cache" if read and prompt else ""
+    return [f"Last run: {prompt:,} tokens in · {made:,} out{cached}"]
+
+
+def _failures(context: AgentCommandContext) -> list[str]:
+    """Return a line for each hook that failed since the program started."""
+    return [
+        f"Hook {one.hook} of plugin {one.plugin}: "
+        f"{one.count} failure{'' if one.count == 1 else 's'}, last {one.last}"
+        for one in context.services.hooks.failures
+    ]
+
+
+def _messages(session: Session) -> str:
+    count = sum(not is_injected(message) for message in session.messages)
+    return f"{count} message{'' if count == 1 else 's'}"
+
+
+def _age(session: Session, now_ms: int) -> str:
+    if not session.record.version:
+        return "new"
+    minutes = max(0, now_ms - session.record.updated_ms) // _MINUTE_MS
+    if minutes < 1:
+        return "used just now"
+    if minutes < 120:
+        return f"used {minutes} min ago"
+    return f"used {minutes // 60} h ago" if minutes < 2_880 else f"used {minutes // 1440} d ago"
+
+
+def _levels(context: AgentCommandContext, data: Mapping[str, Json]) -> list[str]:
+    defaults = {
+        "verbose": ("verboseLevel", context.config.agents.defaults.verbose_default),
+        "reasoning": ("reasoningLevel", "off"),
+        "elevated": ("elevatedLevel", "off"),
+        "usage": ("responseUsage", "off"),
+    }
+    stored = {name: data.get(field) for name, (field, _) in defaults.items()}
+    return [
+        f"{name}: {stored[name] if isinstance(stored[name], str) else level}"
+        for name, (_, level) in defaults.items()
+    ]
+
+
+def _number(data: Mapping[str, Json], name: str) -> int:
+    value = data.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

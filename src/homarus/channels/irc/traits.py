@@ -1,0 +1,13 @@
+"""The facts about IRC that do not depend on an account."""
+
+from typing import Final
+
+from homarus.core.channel_traits import ChannelTraits
+
+TRAITS: Final = ChannelTraits(
+    title="IRC",
+    dialect="irc",
+    has_caseless_ids=True,
+    group_id_prefixes=("#", "&", "+", "!"),
+    has_named_rooms=True,
+)

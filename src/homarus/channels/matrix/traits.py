@@ -1,0 +1,22 @@
+"""The facts about Matrix that do not depend on an account."""
+
+import re
+from typing import Final
+
+from homarus.core.channel_traits import ChannelTraits
+
+_ID: Final = re.compile(r"([@!#][^:\s]+):([^\s]+)")
+
+
+def _normalize_id(text: str) -> str:
+    """Return `@Ann:example.org` for `@Ann:Example.ORG`: only the server's name is caseless."""
+    match = _ID.fullmatch(text)
+    return f"{match[1]}:{match[2].lower()}" if match else ""
+
+
+TRAITS: Final = ChannelTraits(
+    title="Matrix",
+    dialect="matrix",
+    normalize_id=_normalize_id,
+    address_forms=(("@", ":"), ("!", ""), ("#", ":")),
+)

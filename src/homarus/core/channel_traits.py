@@ -1,0 +1,76 @@
+"""Facts about a chat service that packages below the channels need.
+
+A channel module declares its own as `TRAITS`; `channels.registry.find_traits` finds them by the
+channel's name. Session keys, allowlists, routing and prompts get a ChannelTraits, or the lookup,
+from their caller, so that none of them imports a channel.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias
+
+from homarus.core.value import dataclass
+
+Dialect: TypeAlias = Literal[
+    "markdown", "plain", "telegram", "matrix", "irc", "slack", "whatsapp", "signal", "discord"
+]
+
+_PHONE: Final = re.compile(r"\+?[0-9][0-9 ().-]{2,30}")
+_NOT_DIGIT: Final = re.compile(r"[^0-9]")
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelTraits:
+    """What is true of every account of one chat service.
+
+    `normalize_id` maps the spellings of one id to one text, and what cannot be an id to "".
+    `restore_case` maps a lower-case id to the id as the service writes it, where that is known.
+    `id_aliases` are prefixes that name the service in a list of ids, besides its own name.
+    `group_id_prefixes` are what the id of a group starts with, where that tells it from a person.
+    `address_forms` are (start, inner part) of ids that no other service has.
+    `has_named_rooms`: people of the service write a group as `#name`.
+    """
+
+    title: str = ""
+    dialect: Dialect = "markdown"
+    normalize_id: Callable[[str], str] = str
+    restore_case: Callable[[str], str] = str
+    has_caseless_ids: bool = False
+    has_phone_ids: bool = False
+    id_aliases: tuple[str, ...] = ()
+    group_id_prefixes: tuple[str, ...] = ()
+    address_forms: tuple[tuple[str, str], ...] = ()
+    has_named_rooms: bool = False
+    has_topics: bool = False
+
+    def canonical_id(self, text: str) -> str:
+        """Return the one form of an id that is compared; "" if the service has no such id.
+
+        It is the only normalisation: session keys, routes and allowlists agree on who is who.
+        """
+        if self.has_phone_ids and _PHONE.fullmatch(text.strip()):
+            return "+" + _NOT_DIGIT.sub("", text)
+        text = self.normalize_id(text)
+        return text.lower() if self.has_caseless_ids else text
+
+    def is_group_id(self, chat: str) -> bool:
+        """Return whether the id alone shows that a chat is a group."""
+        return chat.startswith(self.group_id_prefixes) if self.group_id_prefixes else False
+
+    def is_own_address(self, text: str) -> bool:
+        """Return whether only this service has addresses of this form."""
+        return any(text.startswith(start) and inner in text for start, inner in self.address_forms)
+
+
+UNKNOWN_CHANNEL: Final = ChannelTraits()  # of a name that no service has
+FindTraits: TypeAlias = Callable[[str], ChannelTraits]
+
+
+def no_traits(_channel: str) -> ChannelTraits:
+    """Return UNKNOWN_CHANNEL: the lookup of a caller that has no registry of channels."""
+    return UNKNOWN_CHANNEL
+
+
+def channel_title(channel: str, traits: ChannelTraits) -> str:
+    """Return a channel's name as people write it."""
+    return traits.title or channel[:1].upper() + channel[1:]

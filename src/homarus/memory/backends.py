@@ -1,0 +1,59 @@
+"""Load the backend that the settings name: `memory.backend` is the name of a module here.
+
+Other packages add backends by the entry-point group `homarus.memory`.
+"""
+
+from typing import Final, Protocol, runtime_checkable
+
+from homarus.memory.base import DEFAULT_BACKEND, Backend
+from homarus.memory.embed.base import Paying
+from homarus.memory.place import Place
+from homarus.memory.view import View
+from homarus.plugins.backends import BackendKind
+
+
+class MemoryBackendModule(Protocol):
+    """A module that implements a memory backend."""
+
+    def create(self, place: Place, spent: Paying) -> Backend:
+        """Open the backend of one agent; `spent` is called with the cost of each embedding call."""
+        ...
+
+    def sync_interval_s(self, place: Place) -> float:
+        """Return the seconds between two periodic syncs; 0 for none."""
+        ...
+
+
+@runtime_checkable
+class SupportsDocuments(Protocol):
+    """A backend module whose results name documents as `<backend>/<name>`."""
+
+    def read_document(self, place: Place, name: str, view: View) -> bytes | None:
+        """Return the text of a document; None if there is none, or the view does not show it."""
+        ...
+
+
+MEMORY_BACKENDS: Final[BackendKind[MemoryBackendModule]] = BackendKind(
+    name="memory backend",
+    package="homarus.memory",
+    group="homarus.memory",
+    required=("create", "sync_interval_s"),
+    config_key="memory.backend",
+)
+
+
+def load_backend(place: Place) -> MemoryBackendModule:
+    """Import the module of an agent's backend. Raises UnknownNameError."""
+    return MEMORY_BACKENDS.load(place.settings.backend)
+
+
+def open_backend(place: Place, spent: Paying) -> Backend:
+    """Open an agent's backend; any but the default one fails over to the default."""
+    name = place.settings.backend
+    backend = load_backend(place).create(place, spent)
+    if name == DEFAULT_BACKEND:
+        return backend
+    from homarus.memory.failover import FailoverBackend
+
+    default = MEMORY_BACKENDS.load(DEFAULT_BACKEND)
+    return FailoverBackend(name, backend, lambda: default.create(place, spent))

@@ -1,0 +1,451 @@
+"""The one entry point to sessions: accept and submit messages, stop, reset, inspect, recover.
+
+The gateway's methods, the channels, the command line and the chat commands use `SessionControl`.
+A message is written to the journal first (`accept`) and then interpreted (`submit`): a command is
+executed at once, next to whatever runs; anything else goes to the run queue of its session. What
+gets no run of its own is settled here.
+
+Agents, runs and commands belong to a higher layer: `SessionServices` brings them as functions.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from homarus.config.paths import Paths
+from homarus.config.resolve import agent_settings, agents, default_agent
+from homarus.config.schema import Config
+from homarus.core.clock import Clock
+from homarus.core.errors import Unavailable
+from homarus.core.keys import agent_of, store_key
+from homarus.core.lanes import Lanes
+from homarus.core.message import Inbound, Message, StoppedBy, Text
+from homarus.core.tasks import contain
+from homarus.core.value import dataclass
+from homarus.plugins.caller import Hooks
+from homarus.plugins.values import Where
+from homarus.providers.models import Models, Wish
+from homarus.sessions.directives import QueueSetting
+from homarus.sessions.inbox import Inbox, Start, make_promise
+from homarus.sessions.queue import QueueSettings, pause_ms, resolve
+from homarus.sessions.recovery import recover, take_up
+from homarus.sessions.send_policy import is_mute
+from homarus.sessions.session import Session, Sessions
+from homarus.store.base import Store
+from homarus.store.journal import OPEN, Acceptance, Accepted, JournalUnit, Lease, Parcel
+
+log = logging.getLogger(__name__)
+
+ABORTED = "aborted"
+RETRY_S = 5.0  # before messages are taken up again whose outcome could not be saved
+STOP_TIMEOUT_S = 10.0
+_LOOP_TURNS = 5  # of the event loop, until a run that was submitted just now can be stopped
+
+OutcomeT = TypeVar("OutcomeT")
+
+
+@dataclass(frozen=True, slots=True)
+class InterpretedMessage(Generic[OutcomeT]):
+    """A message after its commands and directives were parsed.
+
+    `row` is what a run gets of it, `queue` the queue settings it asks for. With `execute`, that
+    answers it at once; when it returns a row, a run answers the rest.
+    """
+
+    row: Accepted
+    queue: QueueSetting | None = None
+    execute: Callable[[], Awaitable[OutcomeT | Accepted]] | None = None
+
+
+def as_plain_message(_key: str, row: Accepted) -> InterpretedMessage[OutcomeT]:
+    """Treat the message as text, without looking for commands or directives."""
+    return InterpretedMessage(row)
+
+
+class SessionAgent(Protocol):
+    """What sessions need to know of the agent that answers them."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def workspace(self) -> Path: ...
+
+    @property
+    def model(self) -> str | None: ...
+
+    @property
+    def fallbacks(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SessionServices(Generic[OutcomeT]):
+    """What `SessionControl` is given from outside.
+
+    `stop_run` stops the active run of a session and returns its id; `mark_stopped_by` must be
+    called before it. `build_reply` turns a text for a message's sender into outbox records, and
+    `on_enqueued` is called once they are saved.
+    """
+
+    repository: Sessions
+    store: Store
+    paths: Paths
+    clock: Clock
+    group: asyncio.TaskGroup
+    lanes: Lanes
+    hooks: Hooks
+    get_config: Callable[[], Config]
+    get_models: Callable[[], Models]
+    get_agent: Callable[[str], SessionAgent]
+    start_run: Start[OutcomeT]
+    stop_run: Callable[[str, str | None], tuple[str, ...]]
+    mark_stopped_by: Callable[[str, str | None, StoppedBy], None]
+    active_ids: Callable[[str | None], tuple[str, ...]]
+    build_reply: Callable[[Inbound, str, str], Sequence[Parcel]]
+    on_enqueued: Callable[[], None]
+    interpret: Callable[[str, Accepted], InterpretedMessage[OutcomeT]] = as_plain_message
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStatus:
+    """A session and the model that would answer it."""
+
+    key: str
+    agent: str
+    model: str
+    reason: str
+    note: str
+    session_id: str
+    messages: int
+    context_tokens: int
+    window: int
+    workspace: str
+
+
+class SessionControl(Generic[OutcomeT]):
+    """Everything that can be done to a session from outside of its runs."""
+
+    def __init__(self, services: SessionServices[OutcomeT]) -> None:
+        self._services, self._journal = services, services.store.journal
+        self._clock, self._closed = services.clock, False
+        self._group: asyncio.TaskGroup = services.group
+        self._retries: set[asyncio.Task[None]] = set()
+        self._pending: dict[str, dict[str, asyncio.Future[OutcomeT]]] = {}  # key → message id → …
+        self._queue = Inbox(
+            services.start_run,
+            services.group,
+            services.clock,
+            settings=self._settings,
+            interrupt=lambda key: services.stop_run(key, None),
+            settle=self._settle_unanswered,
+        )
+
+    # Sessions
+
+    def resolve_key(self, name: str | None = None, agent: str | None = None) -> str:
+        """Return the stored key of a named session, or of an agent's main session.
+
+        Raises UnknownName when there is no such agent.
+        """
+        config = self._services.get_config()
+        found = agent_settings(config, self._services.paths, agent or default_agent(config)).id
+        return store_key(name, found, agents=agents(config))
+
+    async def load(self, key: str) -> Session:
+        """Return a session; one that was never used is new."""
+        agent = self._services.get_agent(agent_of(key))
+        return await self._services.repository.load(key, agent.id, cwd=str(agent.workspace))
+
+    async def status(self, key: str) -> SessionStatus:
+        """Describe a session and the model that would answer it."""
+        session, agent = await self.load(key), self._services.get_agent(agent_of(key))
+        models, ref = self._services.get_models(), session.model or agent.model
+        choice = None if ref else await models.choice()
+        _, model = await models.road(Wish(agent.id, ref, agent.fallbacks))
+        reason = "set for this session" if session.model else "configured"
+        return SessionStatus(
+            key=session.key,
+            agent=agent.id,
+            model=model.ref,
+            reason=choice.why if choice else reason,
+            note=model.note,
+            session_id=session.session_id,
+            messages=len(session.messages),
+            context_tokens=session.context_tokens,
+            window=model.window,
+            workspace=str(agent.workspace),
+        )
+
+    # Messages
+
+    async def accept(self, key: str, inbound: Inbound) -> Acceptance:
+        """Write a message to the journal; a duplicate is recognised and not run again."""
+        return await self._journal.accept(key, inbound, at_ms=self._clock.now_ms())
+
+    def submit(self, key: str, row: Accepted) -> asyncio.Future[OutcomeT]:
+        """Have an accepted message answered; the future is done when its run has ended."""
+        message = self._services.interpret(key, row)
+        if message.execute:
+            return self._execute(key, message.execute)
+        return self._enqueue(key, message)
+
+    async def ask(self, key: str, inbound: Inbound) -> OutcomeT:
+        """Accept and submit a message, and wait for the outcome of its run."""
+        return await self.submit(key, (await self.accept(key, inbound)).row)
+
+    def take_steering(self, key: str) -> Sequence[Accepted]:
+        """Return the messages that steer the active run of a session."""
+        return self._queue.take(key)
+
+    def queue_depth(self, key: str) -> int:
+        """Return how many messages of a session wait for a run."""
+        return self._queue.depth(key)
+
+    def active_runs(self, key: str | None = None) -> tuple[str, ...]:
+        """Return the ids of the active runs, of one session or of all."""
+        return self._services.active_ids(key)
+
+    def is_busy(self, key: str) -> bool:
+        """Return whether a session has an active run, or messages that wait for one."""
+        return bool(self.active_runs(key) or self.queue_depth(key))
+
+    async def inject(self, key: str, text: str) -> tuple[str, Message]:
+        """Add an assistant message that no model wrote; return its entry's id and itself."""
+        message = Message("assistant", (Text(text),), self._clock.now_ms())
+        session = await self.load(key)
+        await session.append(message)
+        assert session.leaf is not None  # noqa: S101 - it has at least this message
+        return session.leaf, message
+
+    # Stop and reset
+
+    def stop_now(
+        self, key: str, run_id: str | None = None, *, by: StoppedBy | None = None
+    ) -> tuple[str, ...]:
+        """Stop the active run and cancel what is queued, or one run; return the runs' ids.
+
+        `by` says how a person asked for it; the transcript records it.
+        """
+        if by:
+            self._services.mark_stopped_by(key, run_id, by)
+        dropped = self._queue.drop(key, run_id)
+        if dropped:
+            name = f"drop {key}"
+            settle = partial(self._settle_unanswered, dropped, ABORTED)
+            self._group.create_task(contain(name, settle, lambda _exc: None), name=name)
+        return (*self._services.stop_run(key, run_id), *(row.id for row in dropped))
+
+    async def stop(
+        self, key: str, run_id: str | None = None, *, by: StoppedBy | None = None
+    ) -> tuple[str, ...]:
+        """Stop a session's runs, or one, those that are only about to start too."""
+        pending = {id_ for id_ in self._pending.get(key, ()) if run_id in (None, id_)}
+        stopped = dict.fromkeys(self.stop_now(key, run_id, by=by))
+        for _ in range(_LOOP_TURNS):
+            if pending <= stopped.keys():
+                return tuple(stopped)
+            await asyncio.sleep(0)
+            stopped |= dict.fromkeys(self.stop_now(key, run_id, by=by))
+        # What is left was given to the active run as steering.
+        for active in self.active_runs(key):
+            stopped |= dict.fromkeys(self.stop_now(key, active, by=by))
+        return tuple(stopped)
+
+    async def stop_and_wait(self, key: str, *, by: StoppedBy | None = None) -> tuple[str, ...]:
+        """Stop a session's runs and wait for their outcomes; return their ids.
+
+        Raises Unavailable when they do not end in time.
+        """
+        stopped = await self.stop(key, by=by)
+        pending = self._pending.get(key, {}).values()
+        if pending and (await asyncio.wait(pending, timeout=STOP_TIMEOUT_S))[1]:
+            raise _still_running()
+        return stopped
+
+    @asynccontextmanager
+    async def exclusive(self, key: str, *, by: StoppedBy | None = None) -> AsyncIterator[None]:
+        """Stop a session's runs, and let none start until the block ends.
+
+        A run that was stopped has saved everything when the block starts. Raises Unavailable when
+        that takes too long.
+        """
+        await self.stop_and_wait(key, by=by)
+        async with AsyncExitStack() as lane:
+            try:
+                async with asyncio.timeout(STOP_TIMEOUT_S):
+                    await lane.enter_async_context(self._services.lanes.enter(f"session:{key}"))
+            except TimeoutError:
+                raise _still_running() from None
+            yield
+
+    async def reset(
+        self, key: str, where: Where, *, by: StoppedBy | None = None, only_used: bool = False
+    ) -> Session:
+        """Stop a session's runs and start a new transcript; the old one is archived.
+
+        `where` is what hooks are told. With `only_used` a session without messages stays as it is.
+        """
+        async with self.exclusive(key, by=by):
+            session = await self.load(key)
+            if session.is_used or not only_used:
+                count = len(session.messages)
+                await self._services.hooks.session_end(where, session.session_id, count)
+                await session.reset()
+            return session
+
+    # Start and end of the process
+
+    async def recover(self) -> list[tuple[Accepted, asyncio.Future[OutcomeT]]]:
+        """Resume what an earlier process accepted and did not settle."""
+        return await recover(self._journal, self._clock, self._resume)
+
+    def retry_unsettled(self, ids: Sequence[str]) -> None:
+        """Take up messages again, after a while, whose outcome could not be saved."""
+        if self._closed:
+            return
+        name = "return to messages"
+        work = contain(name, lambda: self._retry(ids), lambda _exc: self.retry_unsettled(ids))
+        if task := self._spawn(work, name):
+            self._retries.add(task)
+            task.add_done_callback(self._retries.discard)
+
+    def close(self) -> None:
+        """Start nothing more: what is accepted from now on waits for the next start."""
+        self._closed = True
+        self._queue.close()
+        for task in self._retries:
+            task.cancel()
+
+    def _resume(
+        self, key: str, rows: Sequence[Accepted]
+    ) -> tuple[Accepted, asyncio.Future[OutcomeT]]:
+        messages = [self._services.interpret(key, row) for row in rows]
+        if messages[0].execute and not rows[0].entry:
+            return rows[0], self._execute(key, messages[0].execute)
+        result = self._queue.begin(key, [one.row for one in messages])
+        return rows[0], self._track(key, rows[0].id, result)
+
+    async def _retry(self, ids: Sequence[str]) -> None:
+        await self._clock.sleep(RETRY_S)
+        found = [await self._journal.accepted(row_id) for row_id in ids]
+        rows = [row for row in found if row and row.state in OPEN]
+        _, summary = await take_up(self._journal, self._clock, self._resume, rows)
+        if summary:
+            log.warning("after a failure of the disk: %s", summary)
+
+    def _enqueue(self, key: str, message: InterpretedMessage[OutcomeT]) -> asyncio.Future[OutcomeT]:
+        row, inbound = message.row, self._services.get_config().messages.inbound
+        inline = self._settings(key, row, message.queue) if message.queue else None
+        result = self._queue.put(key, row, inline, pause_ms=pause_ms(inbound, row))
+        return self._track(key, row.id, result)
+
+    def _track(
+        self, key: str, message_id: str, result: asyncio.Future[OutcomeT]
+    ) -> asyncio.Future[OutcomeT]:
+        """Remember what is queued or runs, until it has its outcome."""
+        if result.done():
+            return result
+        self._pending.setdefault(key, {})[message_id] = result
+        result.add_done_callback(lambda _done: self._untrack(key, message_id, result))
+        return result
+
+    def _untrack(self, key: str, message_id: str, result: asyncio.Future[OutcomeT]) -> None:
+        pending = self._pending.get(key, {})
+        if pending.get(message_id) is result:
+            del pending[message_id]
+        if not pending:
+            self._pending.pop(key, None)
+
+    def _execute(
+        self, key: str, execute: Callable[[], Awaitable[OutcomeT | Accepted]]
+    ) -> asyncio.Future[OutcomeT]:
+        """Execute a command next to the runs; the future is done when it is answered."""
+        result: asyncio.Future[OutcomeT] = make_promise()
+        if self._closed:
+            result.cancel()  # it stays in the journal, for the next start
+            return result
+
+        async def work() -> None:
+            outcome = await execute()
+            if isinstance(outcome, Accepted):
+                rest = self._enqueue(key, InterpretedMessage(outcome))
+                rest.add_done_callback(partial(_copy_result, result))
+            elif not result.done():  # the caller may have stopped waiting
+                result.set_result(outcome)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if task.cancelled():
+                result.cancel()
+
+        command = contain(f"command in {key}", work, partial(_fail, result))
+        if task := self._spawn(command, f"command {key}"):
+            task.add_done_callback(ended)
+        else:
+            result.cancel()
+        return result
+
+    def _spawn(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None] | None:
+        """Start a task; None when the program is ending."""
+        try:
+            return self._group.create_task(work, name=name)
+        except RuntimeError:
+            work.close()
+            return None
+
+    def _settings(
+        self, key: str, row: Accepted, inline: QueueSetting | None = None
+    ) -> QueueSettings:
+        entry = self._services.repository.entry(key)
+        config = self._services.get_config().messages.queue
+        return resolve(config, channel=row.channel, entry=entry, inline=inline)
+
+    async def _settle_unanswered(self, rows: Sequence[Accepted], reason: str) -> None:
+        """Settle messages that get no run of their own, and report the reason to their senders."""
+        # No run works on these: there is no need to wait until the session's run has ended.
+        async with self._journal.lease("inbox") as lease, self._journal.commit() as unit:
+            for row in (row for row in rows if row.attempts):  # started under an earlier lease
+                unit.start([row.id], lease, run=row.run or row.id)
+            self._report(unit, rows, lease, reason)
+        self._services.on_enqueued()
+
+    def _report(
+        self, unit: JournalUnit, rows: Sequence[Accepted], lease: Lease, reason: str
+    ) -> None:
+        ids = [row.id for row in rows]
+        unit.settle(ids, lease, "reported", at_ms=self._clock.now_ms(), why=reason)
+        if reason == ABORTED:
+            return  # the sender stopped it
+        for row in rows:
+            if row.inbound and not self._is_muted(row.session, row.inbound):
+                text = f"I did not get to your message “{row.preview}”: {reason}."
+                unit.post(*self._services.build_reply(row.inbound, row.id, text))
+
+    def _is_muted(self, key: str, inbound: Inbound) -> bool:
+        """Return whether the send policy forbids replies to this chat."""
+        rules = self._services.get_config().session.send_policy
+        return is_mute(rules, key, self._services.repository.entry(key), inbound)
+
+
+def _still_running() -> Unavailable:
+    return Unavailable("the answer being made did not stop yet", fix="try again in a moment")
+
+
+def _copy_result(result: "asyncio.Future[OutcomeT]", run: "asyncio.Future[OutcomeT]") -> None:
+    """Give a command the outcome of the run that it led to."""
+    if result.done():
+        return
+    if run.cancelled():
+        result.cancel()
+    elif error := run.exception():
+        _fail(result, error)
+    else:
+        result.set_result(run.result())
+
+
+def _fail(result: "asyncio.Future[OutcomeT]", error: BaseException) -> None:
+    if not result.done():
+        result.set_exception(error)

@@ -1,0 +1,56 @@
+"""The gateway with the scripted channel: the real program, connected to a ledger.
+
+    python -m tests.crash.scripted_gateway --ledger http://127.0.0.1:P [--port P]
+
+It is `homarus gateway` in every other respect: state directory, config, signals and output. No
+person can answer in a test, so every approval request is granted.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+
+from homarus.app import serve
+from homarus.cli.main import fail
+from homarus.cli.reach import restart_self, warn
+from homarus.core.errors import HomarusError
+from homarus.tools.tool import Question
+from tests.crash.scripted_channel import make_channel
+
+
+async def _agree(_question: Question) -> bool:
+    return True
+
+
+def main() -> None:
+    """Serve until stopped."""
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.scripted_gateway")
+    parser.add_argument("--ledger", required=True, metavar="URL", help="of the ledger")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    options = parser.parse_args()
+    channel = make_channel(options.ledger)
+
+    def ready(url: str) -> None:
+        sys.stdout.write(f"The gateway is ready on {url} (process {os.getpid()}).\n")
+        sys.stdout.flush()
+
+    try:
+        ending = asyncio.run(
+            serve(
+                os.environ,
+                port=options.port,
+                ready=ready,
+                warn=warn,
+                channels=lambda: (channel,),
+                ask=_agree,
+            )
+        )
+    except HomarusError as exc:
+        fail(exc.message, fix=exc.fix, code=exc.code, status=exc.exit_status)
+    if ending == "restart":
+        restart_self()
+
+
+if __name__ == "__main__":
+    main()

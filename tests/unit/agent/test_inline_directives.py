@@ -1,0 +1,110 @@
+"""Extract run options and commands from a message."""
+
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.agent.commands.catalog import parse_command
+from homarus.agent.commands.inline_directives import ParsedDirectives, extract_directives
+from homarus.config.schema import Config
+from homarus.core.errors import UserError
+from homarus.core.message import Address, Image, Inbound, Wishes
+from homarus.providers.catalog import Model
+from homarus.providers.models import Models
+
+CONFIG = Config.model_validate(
+    {"agents": {"defaults": {"models": {"mock/big": {"alias": "big"}, "mock/small": {}}}}}
+)
+PICTURE = Image("QUJD", "image/png")
+
+
+class Known:
+    """Models that know two names."""
+
+    def check(self, ref: str) -> Model:
+        if ref not in {"big", "mock/big"}:
+            raise UserError(f"unknown model {ref}")
+        return Model("mock", "big")
+
+
+def heard(text: str, authority: Any = "owner", **more: Any) -> ParsedDirectives:
+    inbound = Inbound("1", Address("test", "1"), "ann", text, authority=authority, **more)
+    return extract_directives(inbound, parse_command(text), CONFIG, cast("Models", Known()))
+
+
+def test_directives_in_text_become_run_options() -> None:
+    found = heard(
+        "/think high /verbose full please /reasoning on /model big answer /queue steer cap:2",
+        wishes=Wishes(thinking="low", timeout_s=5.0),
+    )
+    assert found.text == "please answer" and not found.commands
+    assert found.wishes == Wishes("mock/big", "high", 5.0, "full", "on")
+    assert found.queue and found.queue.mode and found.queue.cap
+    assert (found.queue.mode.value, found.queue.cap.value) == ("steer", 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("/think high", [("think", "high")]),
+        ("/t", [("think", "")]),
+        ("/v on /think:max", [("think", "max"), ("verbose", "on")]),
+        ("/big", [("model", "big")]),
+        ("/model mock/big@work", [("model", "mock/big@work")]),
+        ("/queue collect cap:3 drop:old", [("queue", "collect cap:3 drop:old")]),
+        ("/queue", [("queue", "")]),
+        ("/queue nonsense", [("queue", "nonsense")]),
+        ("/think high /status", [("think", "high"), ("status", "")]),
+        ("/elevated ask", [("elevated", "ask")]),
+    ],
+)
+def test_directives_without_text_become_commands(text: str, given: list[tuple[str, str]]) -> None:
+    assert list(heard(text).commands) == given
+
+
+def test_directives_with_image_stay_a_message() -> None:
+    found = heard("/think high", images=(PICTURE,))
+    assert not found.commands and found.text == "" and found.wishes.thinking == "high"
+
+
+def test_elevated_directive_needs_owner() -> None:
+    assert heard("do it /elevated full now").text == "do it now"
+    assert heard("do it /elevated full now", "authorised").text == "do it /elevated full now"
+    assert heard("/elevated full", "authorised").commands == (
+        ("elevated", "full"),
+    )  # to be refused
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "use /model nobody now",
+        "use /model big@work now",
+        "go /queue cap:none on",
+        "/model list all",
+    ],
+)
+def test_directive_with_unknown_model_raises(text: str) -> None:
+    with pytest.raises(UserError):
+        heard(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/exec host=node ls", "see /usr/bin/think", "a/think b", "http://x/model", "/skill x y"],
+)
+def test_text_without_directives_is_unchanged(text: str) -> None:
+    assert heard(text) == ParsedDirectives(text)
+
+
+@given(st.text())
+def test_directives_of_any_text_lose_no_word(text: str) -> None:
+    try:
+        found = heard(text)
+    except UserError:
+        return
+    if "/" not in text:
+        assert found.text == text.strip()
+    assert len(found.text) <= len(text)

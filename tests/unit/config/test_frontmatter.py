@@ -1,0 +1,153 @@
+"""Frontmatter: the YAML that skills use."""
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.config.frontmatter import parse_frontmatter
+
+KEYS = st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True)
+LEAVES = st.text(
+    st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=8
+)
+TREES = st.recursive(
+    LEAVES | st.booleans() | st.integers(0, 99),
+    lambda inner: (
+        st.lists(inner, min_size=1, max_size=3)
+        | st.dictionaries(KEYS, inner, min_size=1, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def write(**lines: str) -> str:
+    return "---\n" + "\n".join(f"{key}:{value}" for key, value in lines.items()) + "\n---\nbody"
+
+
+def dump(tree: object, indent: int) -> list[str]:
+    """The tree as block YAML, one leaf on a line; a leaf is written as JSON."""
+    pad = " " * indent
+    if isinstance(tree, dict):
+        return [
+            line
+            for key, value in tree.items()
+            for line in (
+                [f"{pad}{key}:", *dump(value, indent + 2)]
+                if isinstance(value, dict | list)
+                else [f"{pad}{key}: {json.dumps(value)}"]
+            )
+        ]
+    assert isinstance(tree, list)
+    return [
+        line
+        for value in tree
+        for line in (
+            [f"{pad}-", *dump(value, indent + 2)]
+            if isinstance(value, dict | list)
+            else [f"{pad}- {json.dumps(value)}"]
+        )
+    ]
+
+
+@given(st.dictionaries(KEYS, TREES, min_size=1, max_size=3))
+def test_frontmatter_nested_block_becomes_json(tree: dict[str, object]) -> None:
+    block = "\n".join(dump(tree, 2))
+    found = parse_frontmatter(f"---\nname: x\nmetadata:\n{block}\nlast: y\n---\n")
+    assert found["name"] == "x" and found["last"] == "y"
+    assert json.loads(found["metadata"]) == tree
+
+
+def test_frontmatter_typical_block_is_parsed() -> None:
+    found = parse_frontmatter(
+        "---\n"
+        "name: gh   # the tool\n"
+        "metadata:\n"
+        "  openclaw:\n"
+        '    emoji: "🐙"\n'
+        "    # what it needs\n"
+        "    requires: { bins: ['gh'], }\n"
+        "    os: [darwin, linux]\n"
+        "    install:\n"
+        "    - kind: brew\n"
+        "      formula: gh\n"
+        "      stripComponents: 1\n"
+        "    - kind: node\n"
+        "---\n"
+    )
+    assert found["name"] == "gh"
+    assert json.loads(found["metadata"]) == {
+        "openclaw": {
+            "emoji": "🐙",
+            "requires": {"bins": ["gh"]},
+            "os": ["darwin", "linux"],
+            "install": [
+                {"kind": "brew", "formula": "gh", "stripComponents": 1},
+                {"kind": "node"},
+            ],
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (" plain words # and a comment", "plain words"),
+        (" https://example.org/a#b", "https://example.org/a#b"),
+        (" 'it''s' # quoted", "it's"),
+        (r' "a \"b\" \u00e9"', 'a "b" é'),
+        (" >\n  one\n  line\n\n  next", "one line\nnext"),
+        (" |\n  a\n    b\n  c", "a\n  b\nc"),
+        (" begins\n  and goes on", "begins and goes on"),
+        ("\n  just words\n  on two lines", "just words on two lines"),
+        (' {\n  "a": [1],\n}', '{\n  "a": [1],\n}'),
+        ('\n  {\n    "a": 1\n  }', '{\n  "a": 1\n}'),
+    ],
+)
+def test_frontmatter_value_notations_are_parsed(written: str, read: str) -> None:
+    text = write(first=" 1", key=written, last=" 2")
+    expected = {"first": "1", "key": read, "last": "2"}
+    assert parse_frontmatter(text) == expected
+    assert parse_frontmatter("\ufeff" + text.replace("\n", "\r\n")) == expected
+
+
+@pytest.mark.parametrize("value", ["", " ", " ~", " null", ' ""', " # only a comment"])
+def test_frontmatter_empty_value_is_omitted(value: str) -> None:
+    assert parse_frontmatter(write(key=value)) == {}
+
+
+@pytest.mark.parametrize("text", ["", "---", "---\na: 1", "x\n---\na: 1\n---", "--- a: 1 ---"])
+def test_frontmatter_without_closed_block_is_empty(text: str) -> None:
+    assert parse_frontmatter(text) == {}
+
+
+def test_frontmatter_last_of_equal_keys_wins() -> None:
+    assert parse_frontmatter("---\na: 1\na: 2\n---") == {"a": "2"}
+
+
+@given(st.text(st.sampled_from("ab:- \n\t#'\"[]{},|>~1"), max_size=60))
+def test_frontmatter_any_block_gives_text(body: str) -> None:
+    found = parse_frontmatter(f"---\n{body}\n---")
+    assert all(value and isinstance(value, str) for value in found.values())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "a:\n" + "".join(" " * n + "k:\n" for n in range(1, 300)),
+        "a:\n  b" + " " * 60_000 + "c",
+        "a:\n" + "  - - - - - - -\n" * 3_000,
+        "a: '" + "''" * 30_000,
+        'a: "' + "\\" * 60_000,
+        "a:\n  b: " + "[" * 60_000,
+        "a:\n" + "\n" * 60_000,
+        "a: x" + " " * 60_000 + "#",
+        "x" * 10_000_000,
+    ],
+)
+def test_frontmatter_untrusted_block_is_fast(body: str) -> None:
+    started = time.process_time()
+    parse_frontmatter(f"---\n{body}\n---\n")
+    assert time.process_time() - started < 2

@@ -1,0 +1,31 @@
+import json
+
+from homarus.config.json_schema import config_json_schema
+
+# What `config schema` and `config.schema` have always called the parts of the config.
+NAMES = """
+AgentDefaults AgentEntry Agents AllTools Auth AuthProfile Binding BindingMatch BlockChunk
+BlockCoalesce Broadcast Commands Compaction Compat ContextPruning ControlUi Cooldowns Cost
+CrossContext Detectors Endpoint Endpoints Env Exec Gateway GatewayAuth GroupChat HardClear Http
+HumanDelay Identity InboundWait Logging LoginClient LoopDetection Maintenance Marker MemoryFlush
+MessageTool Messages Meta ModelChoice ModelEntry Models Peer ProviderEntry ProviderModel Queue
+QueueByChannel RateLimit Reload Reset ResetByType Sandbox SecretSource SendMatch SendPolicy
+SendRule Session SoftTrim Spend ToolNames Tools
+"""
+
+
+def test_config_schema_definitions_keep_published_names() -> None:
+    schema = config_json_schema()
+    definitions = schema["$defs"]
+    assert list(definitions) == NAMES.split()
+    assert schema["title"] == "Config"
+    titles = {name: each["title"] for name, each in definitions.items() if "title" in each}
+    assert titles == {name: name for name in NAMES.split() if name != "ModelChoice"}
+
+
+def test_config_schema_references_resolve() -> None:
+    schema = config_json_schema()
+    text = json.dumps(schema)
+    refs = {part.partition('"')[0] for part in text.split("#/$defs/")[1:]}
+    assert refs <= set(schema["$defs"])
+    assert len(refs) > 50
