@@ -58,7 +58,7 @@ class Repeats:
         return ""
 
     @property
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Whether the run must end: no further call is run."""
         return bool(self._stop_reason)
 

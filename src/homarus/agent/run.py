@@ -248,6 +248,7 @@ class Run:
         """Load the session, connect the model, save the question; return what the loop needs."""
         services, inbound = self._services, merge_messages(self._records, self._text)
         agent, options = services.get_agent(agent_of(self.key)), inbound.wishes
+        all_tools = services.get_tools(agent.id)  # the first call imports them: before the deadline
         if self._scope and not self._is_stopped:
             timeout_s = options.timeout_s or agent.timeout_s
             self._scope.reschedule(asyncio.get_running_loop().time() + timeout_s)
@@ -267,7 +268,7 @@ class Run:
         self._chat = session_chat_context(
             services.get_config(), session, self._inbounds, find_traits=services.find_traits
         )
-        tools = self._chat.tools(services.get_tools(agent.id))
+        tools = self._chat.tools(all_tools)
         self._context = await make_model_context(
             services,
             session,

@@ -23,12 +23,12 @@ async def compact_with_hooks(
     also: Also,
     *,
     instructions: str = "",
-    wanted: bool = False,
+    is_requested: bool = False,
 ) -> Compaction:
     """Summarise the old turns of a session, between the two compaction hooks."""
     messages = context.session.messages  # the same list afterwards, with what is left
     await hooks.before_compaction(where, len(messages), context.look(messages).tokens)
-    result = await context.compact(also, instructions=instructions, wanted=wanted)
+    result = await context.compact(also, instructions=instructions, is_requested=is_requested)
     await hooks.after_compaction(where, len(messages), result.tokens_after)
     return result
 
@@ -57,7 +57,7 @@ async def compact_session(services: RunServices, key: str, instructions: str = "
         where = Where(agent.id, key, "", str(agent.workspace))
         try:
             return await compact_with_hooks(
-                context, services.hooks, where, also, instructions=instructions, wanted=True
+                context, services.hooks, where, also, instructions=instructions, is_requested=True
             )
         finally:
             services.spend.end(run)

@@ -45,7 +45,7 @@ class ToolRunner:
         """Run one call, unless an earlier attempt, loop detection or a hook forbids it."""
         if call.id in self.interrupted_calls:
             return interrupted(call)
-        if self.repeats.stopped:
+        if self.repeats.is_stopped:
             return self.repeats.refuse(call)
         started_ms = self.now_ms()
         allowed = await self.hooks.before_tool_call(self.where, call)

@@ -47,7 +47,7 @@ class Stage:
     """One run in one chat."""
 
     def __init__(self, manner: dict[str, Any]) -> None:
-        settings = Manner(here=HERE, **manner)
+        settings = Manner(address=HERE, **manner)
         self._builder = ReplyBuilder(settings, sends_on_save=settings.streams)
         self._text = self._thinking = ""
         self._calls: list[ToolCall] = []

@@ -136,7 +136,7 @@ def test_builder_unasked_run_with_silent_word_anywhere_is_silent(word: str, aske
 
 
 def test_builder_failed_message_tool_keeps_equal_answer() -> None:
-    builder = ReplyBuilder(Manner(here=Address("telegram", "42")))
+    builder = ReplyBuilder(Manner(address=Address("telegram", "42")))
     builder.feed(ToolStarted(ToolCall("1", "message", {"message": "Booked for eight."})))
     builder.feed(ToolEnded(ToolReturn("1", "message", (Text("no route"),), is_error=True)))
     assert builder.finish(said("Booked for eight.")).blocks == (Block("Booked for eight."),)
@@ -255,7 +255,7 @@ def test_builder_preview_shows_reasoning_until_text_comes() -> None:
 
 def test_builder_restored_message_tool_text_is_not_repeated() -> None:
     here = Address("telegram", "42")
-    builder = ReplyBuilder(Manner(here=here))
+    builder = ReplyBuilder(Manner(address=here))
     call = ToolCall("c", "message", {"message": "The pump has failed."})
     builder.restore(Message("assistant", (call,), 0, Origin("a", "p", "m", "toolUse")))
     builder.restore(Message("tool", (ToolReturn("c", "message", (Text("Sent."),)),)))

@@ -52,10 +52,15 @@ class Model:
 
 
 def run(
-    messages: Sequence[Message], room: Room, model: Model, *, wanted: bool = False, focus: str = ""
+    messages: Sequence[Message],
+    room: Room,
+    model: Model,
+    *,
+    is_requested: bool = False,
+    focus: str = "",
 ) -> Compaction:
     made = compact.compact(
-        lines(messages), room=room, summarise=model, wanted=wanted, instructions=focus
+        lines(messages), room=room, summarise=model, is_requested=is_requested, instructions=focus
     )
     return asyncio.run(made)
 
@@ -214,12 +219,12 @@ def test_compact_single_oversized_message_fails_without_model_call() -> None:
 
 
 def test_compact_requested_early_works_and_short_session_fails() -> None:
-    done = run(talk(6), room(200_000, keep=20_000), Model(200_000), wanted=True)
+    done = run(talk(6), room(200_000, keep=20_000), Model(200_000), is_requested=True)
     assert done.tokens_after < done.tokens_before
     with pytest.raises(UserError, match="nothing to summarise"):
-        run([user("hi"), said("ho")], room(200_000), Model(200_000), wanted=True)
+        run([user("hi"), said("ho")], room(200_000), Model(200_000), is_requested=True)
     with pytest.raises(UserError, match="nothing to summarise"):
-        run([], room(200_000), Model(200_000), wanted=True)
+        run([], room(200_000), Model(200_000), is_requested=True)
 
 
 def test_summary_prompt_closing_tag_in_text_is_escaped() -> None:

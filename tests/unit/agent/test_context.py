@@ -195,7 +195,7 @@ def test_check_window_by_size_and_fixed_tokens() -> None:
     assert check_window(31_999, 2_000).verdict == "tight"
     assert check_window(8_000, 1_000).verdict == "tight"
     refused = check_window(8_000, 4_001)
-    assert refused.verdict == "refused" and "8,000" in refused.why
+    assert refused.verdict == "refused" and "8,000" in refused.reason
 
 
 def test_render_answer_usage_scales_estimate() -> None:

@@ -12,7 +12,7 @@ HERE = Address("telegram", "42", "work")
 
 
 def made(config: dict[str, Any] | None = None, **known: Any) -> Manner:
-    at = Surroundings(here=HERE, **known)
+    at = Surroundings(address=HERE, **known)
     return manner(Config.model_validate(config or {}), "main", at)
 
 

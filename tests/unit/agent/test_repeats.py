@@ -26,7 +26,7 @@ def test_loop_detector_repeated_call_warns_then_stops() -> None:
     assert "called 10 times" in told[9]
     seen.check()
     assert "20 times" in note(seen, path="a")
-    assert seen.stopped
+    assert seen.is_stopped
     with pytest.raises(WentInCircles, match="exec was called 20 times"):
         seen.check()
     refused = seen.refuse(ToolCall("z", "exec", {}))
@@ -37,7 +37,7 @@ def test_loop_detector_stays_stopped() -> None:
     seen = Repeats(rules(warningThreshold=1, criticalThreshold=2))
     for name in ("a", "a", "b"):
         note(seen, name)
-    assert seen.stopped
+    assert seen.is_stopped
 
 
 def test_loop_detector_other_arguments_or_result_do_not_count() -> None:
@@ -91,9 +91,9 @@ def test_loop_detector_disabled_detectors_do_nothing() -> None:
 def test_loop_detector_always_warns_before_stop() -> None:
     seen = Repeats(rules(warningThreshold=5, criticalThreshold=2))
     told = [note(seen) for _ in range(5)]
-    assert told[4] and not seen.stopped
+    assert told[4] and not seen.is_stopped
     note(seen)
-    assert seen.stopped
+    assert seen.is_stopped
 
 
 def test_loop_detector_any_arguments_are_hashed() -> None:

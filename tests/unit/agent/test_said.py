@@ -35,7 +35,7 @@ def said(name: str = "message", *, error: bool = False, **args: Any) -> Said:
     ],
 )
 def test_sent_texts_message_to_this_chat_counts(args: dict[str, Any]) -> None:
-    assert said(**args).repeats(TEXT) and said(**args).anything
+    assert said(**args).repeats(TEXT) and said(**args).has_any
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_sent_texts_message_to_this_chat_counts(args: dict[str, Any]) -> None:
     ],
 )
 def test_sent_texts_other_chats_and_failures_do_not_count(args: dict[str, Any]) -> None:
-    assert not said(**args).repeats(TEXT) and not said(**args).anything
+    assert not said(**args).repeats(TEXT) and not said(**args).has_any
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_sent_texts_unknown_call_or_chat_is_ignored() -> None:
     found.start(ToolCall("1", "message", {"message": TEXT}))
     found.end(ToolReturn("1", "message", ()))
     found.end(ToolReturn("2", "message", ()))
-    assert not found.anything
+    assert not found.has_any
 
 
 @given(st.text())

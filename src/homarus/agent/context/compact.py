@@ -81,20 +81,20 @@ class Plan:
     summary: int  # at most
 
 
-def plan(lines: Sequence[Line], room: Room, *, wanted: bool = False) -> Plan | None:
+def plan(lines: Sequence[Line], room: Room, *, is_requested: bool = False) -> Plan | None:
     """Return the cut that keeps the most recent messages; None when no cut helps.
 
-    `wanted`: a person requested it, and the session may be short.
+    `is_requested`: a person requested it, and the session may be short.
     """
     weights = _weights(lines, room)
     before = sum(weights)
-    keep = min(room.keep, before // 4) if wanted else room.keep
+    keep = min(room.keep, before // 4) if is_requested else room.keep
     while True:
         cut = _cut(lines, weights, keep)
         removed = sum(weights[:cut])
         kept = before - removed
         summary = max(min(room.summary, removed // 2), _MIN_SUMMARY_TOKENS)
-        fits = wanted or room.fixed + kept + summary <= room.usable
+        fits = is_requested or room.fixed + kept + summary <= room.usable
         if cut > _first(lines) and fits and kept + summary <= before * SHRUNK:
             return Plan(cut, before, kept, summary)
         if not keep:
@@ -176,15 +176,15 @@ async def compact(
     room: Room,
     summarise: "Summarise",
     instructions: str = "",
-    wanted: bool = False,
+    is_requested: bool = False,
 ) -> Compaction:
     """Summarise the old turns. ContextOverflow when it cannot help, UserError when not needed."""
     from homarus.agent.context import notes
     from homarus.agent.context.note_taker import NoteTaker
 
-    made = plan(lines, room, wanted=wanted)
+    made = plan(lines, room, is_requested=is_requested)
     if made is None:
-        raise _hopeless(lines, room, wanted=wanted)
+        raise _hopeless(lines, room, is_requested=is_requested)
     before = summary_in(lines[0].message)
     old = [line.message for line in lines[_first(lines) : made.first_kept]]
     taker = NoteTaker(
@@ -219,8 +219,10 @@ def _asked(lines: Sequence[Line], cut: int) -> str:
     return question.text if question else ""
 
 
-def _hopeless(lines: Sequence[Line], room: Room, *, wanted: bool) -> UserError | ContextOverflow:
-    if wanted:
+def _hopeless(
+    lines: Sequence[Line], room: Room, *, is_requested: bool
+) -> UserError | ContextOverflow:
+    if is_requested:
         return UserError("there is nothing to summarise yet")
     longest = max(_weights(lines, room), default=0)
     return ContextOverflow(

@@ -37,23 +37,23 @@ class Views:
     """The last rendering of each session, from which the next one continues."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, View] = OrderedDict()
-        self._weighed: tuple[str, tuple[ToolSpec, ...], int] = ("", (), 0)
+        self._cached: OrderedDict[str, View] = OrderedDict()
+        self._fixed: tuple[str, tuple[ToolSpec, ...], int] = ("", (), 0)
 
-    def weigh(self, system: str, tools: tuple[ToolSpec, ...]) -> int:
+    def estimate_fixed(self, system: str, tools: tuple[ToolSpec, ...]) -> int:
         """Estimate the tokens of every request; mostly the same as for the last one."""
-        if self._weighed[:2] != (system, tools):
-            self._weighed = system, tools, fixed_tokens(system, tools)
-        return self._weighed[2]
+        if self._fixed[:2] != (system, tools):
+            self._fixed = system, tools, fixed_tokens(system, tools)
+        return self._fixed[2]
 
     def get(self, session_id: str) -> View:
-        return self._kept.get(session_id, NO_VIEW)
+        return self._cached.get(session_id, NO_VIEW)
 
-    def put(self, session_id: str, view: View) -> None:
-        self._kept[session_id] = view
-        self._kept.move_to_end(session_id)
-        while len(self._kept) > _MAX_CACHED:
-            self._kept.popitem(last=False)
+    def save(self, session_id: str, view: View) -> None:
+        self._cached[session_id] = view
+        self._cached.move_to_end(session_id)
+        while len(self._cached) > _MAX_CACHED:
+            self._cached.popitem(last=False)
 
 
 class Conversation:
@@ -79,7 +79,7 @@ class Conversation:
         self._views, self._now_ms = views, now_ms
         self._view = views.get(session.session_id)
         pruning = agent.pruning if applies(agent.pruning, model.provider) else None
-        fixed = views.weigh(system, tools)
+        fixed = views.estimate_fixed(system, tools)
         same = self._view.frame.model == model.id
         pictures = self._view.frame.pictures if same else None
         self._frame = Frame(model.id, model.window, fixed, max_turns, pruning, pictures)
@@ -88,9 +88,9 @@ class Conversation:
     def _check_window(self, fixed: int) -> None:
         fit = check_window(self.model.window, fixed)
         if fit.verdict == "refused":
-            raise UserError(fit.why, fix="choose a model with a larger window")
+            raise UserError(fit.reason, fix="choose a model with a larger window")
         if fit.verdict == "tight":
-            log.info("%s: %s", self.model.ref, fit.why)
+            log.info("%s: %s", self.model.ref, fit.reason)
 
     async def illustrate(self, question: Message) -> Message:
         """Return the question with the images it names, for a model with vision."""
@@ -112,7 +112,7 @@ class Conversation:
     def look(self, messages: list[Message] | tuple[Message, ...]) -> View:
         """Render these messages."""
         self._view = render(messages, self._frame, self._view, self._now_ms())
-        self._views.put(self.session.session_id, self._view)
+        self._views.save(self.session.session_id, self._view)
         return self._view
 
     def request(self, messages: tuple[Message, ...]) -> Request:
@@ -136,14 +136,18 @@ class Conversation:
         )
 
     async def compact(
-        self, also: Also, *, instructions: str = "", wanted: bool = False
+        self, also: Also, *, instructions: str = "", is_requested: bool = False
     ) -> Compaction:
         """Summarise the old turns in one entry. UserError when a person requested it needlessly."""
         view = self.look(self.session.messages)
         room = room_in(self.agent.compaction, view)
         lines = lines_of(await self.session.path())
         done = await compact(
-            lines, room=room, summarise=self._summarise, instructions=instructions, wanted=wanted
+            lines,
+            room=room,
+            summarise=self._summarise,
+            instructions=instructions,
+            is_requested=is_requested,
         )
         await self.session.compacted(done.draft(), done.fields(self.session.record.data), also)
         log.info(

@@ -198,7 +198,7 @@ class Fit:
     """Whether a model's context window is large enough."""
 
     verdict: Literal["ok", "tight", "refused"]
-    why: str = ""
+    reason: str = ""
 
 
 def check_window(window: int, fixed: int) -> Fit:

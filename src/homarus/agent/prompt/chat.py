@@ -39,7 +39,7 @@ _NO_MEMORY: Final = Rules(deny=("memory_*",))
 
 def chat_of(
     config: Config,
-    here: Address,
+    address: Address,
     senders: Sequence[str] = (),
     *,
     find_traits: FindTraits,
@@ -50,19 +50,19 @@ def chat_of(
 
     When several senders are answered at once, the rules of all of them hold.
     """
-    if here.channel not in config.channels:
+    if address.channel not in config.channels:
         return NO_CHAT
     from homarus.config.channels import common  # only for config files that name channels
     from homarus.policy.room import find_room, tool_rules
 
-    settings = common(config, here.channel, here.account)
+    settings = common(config, address.channel, address.account)
     level = (settings.model_extra or {}).get("reactionLevel")
     chat = Chat(reactions=level if level in ("minimal", "extensive") else "")
     if not group:
         return chat
-    room = find_room(settings, here, find_traits, parent=parent)
+    room = find_room(settings, address, find_traits, parent=parent)
     prompts = [(layer.system_prompt or "").strip() for layer in reversed(room.layers)]
-    rules = [tool_rules(room, here.channel, sender, find_traits) for sender in senders or ("",)]
+    rules = [tool_rules(room, address.channel, sender, find_traits) for sender in senders or ("",)]
     return Chat(
         "\n\n".join(text for text in prompts if text),
         chat.reactions,

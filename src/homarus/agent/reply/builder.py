@@ -70,7 +70,7 @@ class ReplyBuilder:
     def __init__(self, settings: Manner, *, sends_on_save: bool = False) -> None:
         self._settings, self._sends_on_save = settings, sends_on_save
         self._is_heartbeat = settings.ack_max_chars is not None
-        self._sent_texts = Said(settings.here)
+        self._sent_texts = Said(settings.address)
         self._stream = MessageStream()
         self._calls: dict[str, ToolCall] = {}
         self._pending: list[Block] = []
@@ -163,7 +163,7 @@ class ReplyBuilder:
         self._add_message(reply)
         blocks = self._pending[: self._answered] if self._is_silent else self._pending
         self._pending = []
-        has_sent = self._has_sent_text or self._sent_texts.anything
+        has_sent = self._has_sent_text or self._sent_texts.has_any
         has_text = has_sent or any(block.kind == "text" for block in blocks)
         if not has_text and not self._is_silent:
             blocks.append(self._decorated(Block(EMPTY, "notice")))
@@ -291,7 +291,7 @@ def make_reply_builder(
     """
     to, occasion = inbound.address, inbound.occasion
     target = Surroundings(
-        here=to,
+        address=to,
         channel=_section(config, to),
         entry=session.record.data,
         session_key=session.key,

@@ -38,7 +38,7 @@ class Manner:
     thinking: str = "off"
     typing: TypingMode = "instant"
     typing_interval_s: float = INTERVAL_S
-    here: Address | None = None
+    address: Address | None = None
     session_key: str = ""
     new_session: str = ""  # the id of a session that starts with this run
     ack_max_chars: int | None = None
@@ -53,7 +53,7 @@ class Surroundings:
     `reasoning` are options of the message itself.
     """
 
-    here: Address | None = None
+    address: Address | None = None
     channel: Mapping[str, Json] | None = None
     entry: Mapping[str, Json] | None = None
     session_key: str = ""
@@ -96,7 +96,7 @@ def manner(config: Config, agent_id: str, at: Surroundings) -> Manner:
             heartbeat=heartbeat,
         ),
         typing_interval_s=float(interval_s or INTERVAL_S),
-        here=at.here,
+        address=at.address,
         session_key=at.session_key,
         new_session=at.new_session,
         ack_max_chars=at.heartbeat_chars,
@@ -113,7 +113,7 @@ def _setting(at: Surroundings, name: str) -> Json:
     """Return a setting of this account, else of its channel."""
     channel = at.channel or {}
     accounts = channel.get("accounts")
-    own = accounts.get(at.here.account) if isinstance(accounts, Mapping) and at.here else None
+    own = accounts.get(at.address.account) if isinstance(accounts, Mapping) and at.address else None
     if isinstance(own, Mapping) and own.get(name) is not None:
         return own[name]
     return channel.get(name)

@@ -25,8 +25,8 @@ _SELECTORS = range(0xFE00, 0xFE10)
 class Said:
     """The texts that messaging tools have sent to one chat during one run."""
 
-    def __init__(self, here: Address | None) -> None:
-        self._here = here
+    def __init__(self, address: Address | None) -> None:
+        self._address = address
         self._begun: dict[str, str] = {}  # by call id, until the result is known
         self._sent: list[str] = []
 
@@ -42,7 +42,7 @@ class Said:
             self._sent = [*self._sent, text][-_MAX_TEXTS:]
 
     @property
-    def anything(self) -> bool:
+    def has_any(self) -> bool:
         return bool(self._sent)
 
     def repeats(self, text: str) -> bool:
@@ -53,11 +53,11 @@ class Said:
         return bool(normalized) and any(_same(normalized, sent) for sent in self._sent)
 
     def _text(self, call: ToolCall) -> str:
-        if call.name != _TOOL or self._here is None:
+        if call.name != _TOOL or self._address is None:
             return ""
-        args, here = call.args, self._here
+        args, address = call.args, self._address
         action = args.get("action", "send")
-        if str(action).lower() not in _ACTIONS or args.get("dryRun") or not _is_here(args, here):
+        if str(action).lower() not in _ACTIONS or args.get("dryRun") or not _is_here(args, address):
             return ""
         texts = (args.get(name) for name in _TEXTS)
         return next((text for text in texts if isinstance(text, str) and text.strip()), "")
@@ -75,9 +75,9 @@ def _is_picture(ch: str) -> bool:
     return drawn or code in _SKIN_TONES or code in _SELECTORS
 
 
-def _is_here(args: Json, here: Address) -> bool:
+def _is_here(args: Json, address: Address) -> bool:
     """Whether a call sends to this chat; what it does not name is this chat's."""
-    named = {"channel": here.channel, "accountId": here.account, "threadId": here.thread}
+    named = {"channel": address.channel, "accountId": address.account, "threadId": address.thread}
     for name, ours in named.items():
         theirs = args.get(name)
         if theirs and str(theirs).lower() != str(ours or "").lower():
@@ -85,16 +85,16 @@ def _is_here(args: Json, here: Address) -> bool:
     several = args.get("targets")
     targets = several if isinstance(several, list) else [several]
     chats = [str(to) for to in (args.get("target") or args.get("to"), *targets) if to]
-    return not chats or any(_is_chat(chat, here) for chat in chats)
+    return not chats or any(_is_chat(chat, address) for chat in chats)
 
 
-def _is_chat(target: str, here: Address) -> bool:
+def _is_chat(target: str, address: Address) -> bool:
     """Whether a target names this chat: as `telegram:123`, `user:123` or `123:topic:5` do."""
-    target, chat = target.strip().lower(), here.chat.lower()
+    target, chat = target.strip().lower(), address.chat.lower()
     head, mark, thread = target.rpartition(":topic:")
     if mark:
-        target = head if thread == (here.thread or "").lower() else ""
-    names = (re.escape(name.lower()) for name in (here.channel, here.account))
+        target = head if thread == (address.thread or "").lower() else ""
+    names = (re.escape(name.lower()) for name in (address.channel, address.account))
     before = "".join(f"(?:{name}:)?" for name in (*names, _KINDS))
     return re.fullmatch(before + re.escape(chat), target) is not None
 
