@@ -32,5 +32,5 @@ def test_scenario_output_matches_golden_file(name: str, tmp_path: Path) -> None:
     assert played == read(name)
 
 
-def test_scenarios_exist() -> None:
+def test_golden_scenarios_are_not_empty() -> None:
     assert len(NAMES) >= 6
