@@ -196,7 +196,7 @@ def test_row_31_endless_run_meets_deadline_and_frees_lane(
 ) -> None:
     async def main() -> None:
         async with world(tmp_path, [Hang(), answer("here")]) as it:
-            await it.send("long", "a", timeoutMs=50)
+            await it.send("long", "a", timeoutMs=1_000)
             (error,) = [c for c in it.gateway.chats("a") if c["state"] == "error"]
             assert "deadline" in error["errorMessage"]
             await it.send("again", "b")
