@@ -124,15 +124,11 @@ class Remembering:
             log.warning("what %s took for vectors was not noted", call.provider)
 
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> bool:
-        """Start a task; False when the program is about to end."""
-        try:
-            if self._group is None:
-                raise RuntimeError
-            self._group.create_task(work, name=name)
-        except RuntimeError:
-            work.close()
-            return False
-        return True
+        """Start a task; False without a group, and when the program is about to end."""
+        if self._group is not None and _start_task(self._group, work, name):
+            return True
+        work.close()
+        return False
 
     async def _save_usage(self, call: Spent) -> None:
         try:
@@ -140,6 +136,14 @@ class Remembering:
                 unit.add_spent(call)
         except StoreError as exc:
             log.warning("what %s took for vectors was not noted: %s", call.provider, exc)
+
+
+def _start_task(group: asyncio.TaskGroup, work: Coroutine[object, object, None], name: str) -> bool:
+    try:
+        group.create_task(work, name=name)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _service_settings(config: Config) -> tuple[object, object]:

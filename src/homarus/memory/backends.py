@@ -15,8 +15,8 @@ from homarus.plugins.backends import BackendKind
 class MemoryBackendModule(Protocol):
     """A module that implements a memory backend."""
 
-    def create(self, place: Place, spent: Paying) -> Backend:
-        """Open the backend of one agent; `spent` is called with the cost of each embedding call."""
+    def create(self, place: Place, on_cost: Paying) -> Backend:
+        """Open the backend of one agent; `on_cost` gets the cost of each embedding call."""
         ...
 
     def sync_interval_s(self, place: Place) -> float:
@@ -47,13 +47,13 @@ def load_backend(place: Place) -> MemoryBackendModule:
     return MEMORY_BACKENDS.load(place.settings.backend)
 
 
-def open_backend(place: Place, spent: Paying) -> Backend:
+def open_backend(place: Place, on_cost: Paying) -> Backend:
     """Open an agent's backend; any but the default one fails over to the default."""
     name = place.settings.backend
-    backend = load_backend(place).create(place, spent)
+    backend = load_backend(place).create(place, on_cost)
     if name == DEFAULT_BACKEND:
         return backend
     from homarus.memory.failover import FailoverBackend
 
     default = MEMORY_BACKENDS.load(DEFAULT_BACKEND)
-    return FailoverBackend(name, backend, lambda: default.create(place, spent))
+    return FailoverBackend(name, backend, lambda: default.create(place, on_cost))

@@ -37,9 +37,9 @@ MAX_NAMED: Final = 20  # skipped files that a note names
 _RESELECT_S: Final = 300.0  # before an embedder that was not available is looked for again
 
 
-def create(place: Place, spent: Paying) -> "Builtin":
+def create(place: Place, on_cost: Paying) -> "Builtin":
     """Open the backend; see MemoryBackendModule."""
-    return Builtin(place, spent=spent)
+    return Builtin(place, spent=on_cost)
 
 
 def sync_interval_s(place: Place) -> float:

@@ -16,15 +16,15 @@ from homarus.plugins.backends import BackendKind
 class EmbedderRequest:
     """What an embedder is created from.
 
-    `own` is whether `memorySearch.remote`, `model` and `local` are meant for this provider.
+    `uses_settings` is whether `memorySearch.remote`, `model` and `local` are meant for it.
     """
 
     place: Place
     provider: str
-    paid: Paying
-    tell: Telling
+    on_cost: Paying
+    on_notice: Telling
     clock: Clock
-    own: bool = True
+    uses_settings: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,9 @@ def _select_first(request: EmbedderRequest, without: Mapping[str, str]) -> Chose
     """Select the first available embedder in the order that the modules declare."""
     tried: list[Tried] = []
     for provider, takes_settings in _auto_order():
-        one = replace(request, provider=provider, own=request.own and takes_settings)
+        one = replace(
+            request, provider=provider, uses_settings=request.uses_settings and takes_settings
+        )
         available = _create(one, without)
         if isinstance(available, AvailableEmbedder):
             return _selection(one, available, tuple(tried))
@@ -111,9 +113,9 @@ def _select_fallback(
         selected = Chosen(None, "none", _WORDS_ONLY, tried)
     elif named == "auto":
         failed = {**without, request.provider: error.message}
-        selected = _select_first(replace(request, own=False), failed)
+        selected = _select_first(replace(request, uses_settings=False), failed)
     else:
-        one = replace(request, provider=named, own=False)
+        one = replace(request, provider=named, uses_settings=False)
         available = _create(one, without)
         if isinstance(available, AvailableEmbedder):
             selected = _selection(one, available, tried)
@@ -121,7 +123,7 @@ def _select_fallback(
             all_tried = (*tried, Tried(named, available.message))
             selected = Chosen(None, "none", _WORDS_ONLY, all_tried)
     why = f"{request.provider} cannot be had ({error.message}); {selected.why}"
-    request.tell(f"memory: {why}")
+    request.on_notice(f"memory: {why}")
     return replace(selected, why=why, fallback=fallback, problem=str(error))
 
 

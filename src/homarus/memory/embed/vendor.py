@@ -52,7 +52,7 @@ def create_remote(vendor: EmbeddingVendor, request: EmbedderRequest) -> Availabl
             f"there is no key for {request.provider}",
             fix=f"set {vendor.key_name}, or memorySearch.remote.apiKey",
         )
-    model = _model_name(search.model if request.own else None, vendor, request.provider)
+    model = _model_name(search.model if request.uses_settings else None, vendor, request.provider)
     known = own_service or not vendor.has_compatible_servers
     dims, price = vendor.models.get(model.partition(":")[0], (0, 0.0)) if known else (0, 0.0)
     hosted = Hosted(
@@ -62,13 +62,17 @@ def create_remote(vendor: EmbeddingVendor, request: EmbedderRequest) -> Availabl
         dims,
         price if own_service else 0.0,
         vendor.limits,
-        search.remote.batch if request.own else Batch.model_construct(),
+        search.remote.batch if request.uses_settings else Batch.model_construct(),
         _question_timeout_s(request.place),
     )
     wire = vendor.wire(model, own_service)
     if hosted.batch.enabled and wire.jobs is None:
-        request.tell(f"memory: {request.provider} at {_host(access.base_url)} has no batch service")
-    embedder = Remote(hosted, wire, paid=request.paid, tell=request.tell, clock=request.clock)
+        request.on_notice(
+            f"memory: {request.provider} at {_host(access.base_url)} has no batch service"
+        )
+    embedder = Remote(
+        hosted, wire, paid=request.on_cost, tell=request.on_notice, clock=request.clock
+    )
     why = f"{model} of {vendor.name if own_service else _host(access.base_url)}"
     if access.key is not None:
         why = f"{why}, by the key in {access.key.where}"
@@ -83,7 +87,9 @@ def _resolve_access(vendor: EmbeddingVendor, request: EmbedderRequest) -> Access
     provider's own: never to another address of `memorySearch.remote`.
     """
     chat = request.place.access(vendor.credential_provider or request.provider)
-    remote = request.place.search.remote if request.own else RemoteSettings.model_construct()
+    remote = (
+        request.place.search.remote if request.uses_settings else RemoteSettings.model_construct()
+    )
     base_url = (remote.base_url or chat.base_url or vendor.base_url).strip()
     if _origin(base_url) not in {_origin(chat.base_url), _origin(vendor.base_url)}:
         chat = Access()

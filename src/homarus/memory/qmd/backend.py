@@ -70,8 +70,8 @@ class _Asked:
         return ("--json", "-n", str(self.count), *named)
 
 
-def create(place: Place, spent: Paying) -> "Qmd":
-    """Open the backend; qmd embeds locally, so nothing is ever `spent`."""
+def create(place: Place, on_cost: Paying) -> "Qmd":
+    """Open the backend; qmd embeds locally, so there are no costs."""
     return Qmd(place)
 
 
