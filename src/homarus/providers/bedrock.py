@@ -34,7 +34,13 @@ from homarus.providers.anthropic_thinking import (
 from homarus.providers.aws import SIGN_IN, Signed, Signer, check_installed
 from homarus.providers.base import Delta, Request, ToolSpec
 from homarus.providers.bedrock_reply import Reply
-from homarus.providers.bedrock_request import API, Asked, ConverseBlock, Turns, converse
+from homarus.providers.bedrock_request import (
+    API,
+    Asked,
+    ConverseBlock,
+    ConverseTurnBuilder,
+    converse,
+)
 from homarus.providers.catalog import Model
 from homarus.providers.chat_reply import Malformed
 from homarus.providers.eventstream import BadFrame, Frame, FrameReader
@@ -196,7 +202,7 @@ class _Wire:
         self._thinks = thinking and (model.reasoning or not model.known)
         self._rich = self._claude is not None or "nova" in model.id.lower()
         sees = model.sees_images or not model.known
-        self._turns = Turns(provider=provider, model=model.id, sees_images=sees)
+        self._turns = ConverseTurnBuilder(provider=provider, model=model.id, sees_images=sees)
         self._tools: tuple[tuple[ToolSpec, ...], list[Json], dict[str, str]] = ((), [], {})
 
     def ask(self, request: Request) -> tuple[Asked, Mapping[str, str]]:
