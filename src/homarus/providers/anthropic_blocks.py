@@ -120,7 +120,6 @@ class AnthropicTurnBuilder(Generic[B]):
     def build(
         self, messages: Iterable[Message], *, reasoning: bool = True
     ) -> list[AnthropicTurn[B]]:
-        """Return the turns to send, with or without the model's earlier reasoning."""
         entries, _ = self._conversation.place(messages)
         entries = [entry for entry in entries if entry.encoded.plain]
         ids = UniqueIds(_UNIQUE_ID_CHARS, "_")
@@ -202,7 +201,6 @@ class AnthropicTurnBuilder(Generic[B]):
         return _EncodedMessage(blocks, plain, indexes, plain_indexes, called, has_thinking_first)
 
     def _content(self, parts: Iterable[Part | CallBlock]) -> list[ContentBlock]:
-        """Return what a user or a tool shows."""
         content: list[ContentBlock] = []
         for part in parts:
             if isinstance(part, Text) and part.text.strip():

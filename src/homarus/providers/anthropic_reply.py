@@ -35,8 +35,6 @@ _KINDS: dict[str, _Kind] = {
 
 
 class _Block:
-    """A content block under assembly."""
-
     __slots__ = ("given", "id", "kind", "name", "pieces", "signature")
 
     def __init__(self, kind: _Kind) -> None:
@@ -60,7 +58,6 @@ class Reply:
         self._usage: dict[str, Json] = {}
 
     def add(self, event: Mapping[str, Json]) -> Sequence[Delta]:
-        """Apply an event and return its deltas."""
         match event.get("type"):
             case "content_block_delta":
                 return self._said(event)
@@ -98,7 +95,6 @@ class Reply:
         return tuple(parts)
 
     def stop(self) -> StopReason:
-        """Return the stop reason in our terms."""
         stop = _STOPS.get(self.finish, "stop")
         if stop == "length":
             return stop
@@ -148,7 +144,6 @@ class Reply:
         return ()
 
     def _whole(self, message: Mapping[str, Json]) -> Sequence[Delta]:
-        """Read an answer that was not streamed."""
         content = message.get("content")
         if not isinstance(content, list):
             raise Malformed("content is not a list of blocks")

@@ -24,8 +24,6 @@ _Kind: TypeAlias = Literal["text", "thinking", "redacted", "tool", "image", "oth
 
 
 class _Block:
-    """A content block under assembly."""
-
     __slots__ = ("data", "id", "kind", "name", "pieces", "signature")
 
     def __init__(self, kind: _Kind) -> None:
@@ -47,7 +45,6 @@ class Reply:
         self._usage: Mapping[str, Json] = {}
 
     def add(self, name: str, event: Mapping[str, Json]) -> Sequence[Delta]:
-        """Apply an event and return its deltas."""
         match name:
             case "contentBlockDelta":
                 return self._said(_index(event), get_object(event, "delta"))
@@ -74,7 +71,6 @@ class Reply:
         return tuple(parts)
 
     def stop(self) -> StopReason:
-        """Return the stop reason in our terms."""
         stop = _STOPS.get(self.finish, "stop")
         if stop == "length":
             return stop

@@ -56,7 +56,6 @@ class Reply:
         self._usage: Mapping[str, Json] = {}
 
     def add(self, chunk: Mapping[str, Json]) -> Sequence[Delta]:
-        """Apply a chunk and return its deltas."""
         usage = chunk.get("usage")
         if usage is not None:
             self._note_usage(usage)
@@ -91,7 +90,6 @@ class Reply:
         return (*parts, *self._calls.made())
 
     def stop(self) -> StopReason:
-        """Return the stop reason in our terms."""
         stop = _STOPS.get(self.finish, "stop")
         if stop == "length":
             return stop
@@ -187,8 +185,6 @@ def usage_of(raw: Mapping[str, Json], price: Price) -> Usage:
 
 
 class _Call:
-    """A tool call under assembly."""
-
     __slots__ = ("args", "given", "id", "name")
 
     def __init__(self) -> None:

@@ -61,7 +61,6 @@ class Reply:
         self._usage: Json = None
 
     def add(self, chunk: Mapping[str, Json]) -> Sequence[Delta]:
-        """Apply a chunk and return its deltas."""
         self._usage = chunk.get("usageMetadata") or self._usage
         candidates = chunk.get("candidates")
         if not candidates:
@@ -91,7 +90,6 @@ class Reply:
         return tuple(block.made() if isinstance(block, _Words) else block for block in self._blocks)
 
     def stop(self) -> StopReason:
-        """Return the stop reason in our terms."""
         if self.finish in _LENGTH:
             return "length"
         return "toolUse" if any(isinstance(b, ToolCall) for b in self._blocks) else "stop"

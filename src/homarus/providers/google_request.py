@@ -88,7 +88,6 @@ class Turns:
         return _Made(self._shown(message.blocks) or _EMPTY.parts)
 
     def _shown(self, parts: Iterable[Block]) -> tuple[bytes, ...]:
-        """Return the texts and pictures of a user."""
         shown: list[Json] = []
         for part in parts:
             if isinstance(part, Text) and part.text:
