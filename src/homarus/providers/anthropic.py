@@ -76,7 +76,6 @@ class Anthropic:
         self._wires: dict[str, _Wire] = {}
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        """Send the request and yield the answer as it arrives."""
         model = self._models.get(request.model) or Model(self.name, request.model, known=False)
         subject = self._endpoint.subject(request.model)
         asked = self._wire(model).ask(request)
@@ -108,7 +107,6 @@ class Anthropic:
     async def _place(
         self, model: Model, betas: Sequence[str], subject: Subject
     ) -> tuple[str, Mapping[str, str]]:
-        """Return the path and the headers of a request to a model."""
         return self._path, self._headers(model, betas)
 
     def _wire(self, model: Model) -> "_Wire":
@@ -157,8 +155,6 @@ class _Asked:
 
 
 class _Wire:
-    """Builds requests to one model."""
-
     def __init__(self, model: Model, provider: str) -> None:
         self._model = model
         self._claude = claude_of(model.id)
@@ -172,7 +168,6 @@ class _Wire:
         self._tools: tuple[tuple[ToolSpec, ...], bytes, bytes, dict[str, str]] = ((), b"", b"", {})
 
     def ask(self, request: Request) -> _Asked:
-        """Encode a request; rendered messages of earlier turns come from the cache."""
         fields = self._fields(request)
         bound = self._claude is not None and self._claude.binds
         turns = self._turns.render(request.messages, reasoning=is_thinking(fields) or not bound)

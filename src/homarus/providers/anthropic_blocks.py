@@ -9,7 +9,6 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from homarus.core.message import Image, Json, Message, Part, Text, Thinking
@@ -25,8 +24,8 @@ from homarus.providers.conversation import (
     Author,
     CallBlock,
     CallIds,
-    Conversation,
-    Entry,
+    ConversationBuilder,
+    ConversationEntry,
     MessageBlocks,
     PlacedCall,
     UniqueIds,
@@ -87,15 +86,19 @@ class _EncodedMessage(Generic[B]):
     has_thinking_first: bool = False
 
 
-@dataclass(slots=True)
 class AnthropicTurn(Generic[B]):
-    """One turn to send. `results` are a user's answers to the calls of the turn before."""
+    """One turn to send. `results` are a user's answers to the calls of the turn before.
 
-    role: str
-    blocks: list[B] = field(default_factory=list)
-    results: list[B] = field(default_factory=list)
-    has_thinking_first: bool = False
-    called: Sequence[str] = ()  # the tools it calls, by their names on the wire
+    `called` are the tools that it calls, by their names on the wire.
+    """
+
+    __slots__ = ("blocks", "called", "has_thinking_first", "results", "role")
+
+    def __init__(self, role: str, results: list[B]) -> None:
+        self.role, self.results = role, results
+        self.blocks: list[B] = []
+        self.has_thinking_first = False
+        self.called: Sequence[str] = ()
 
 
 class AnthropicTurnBuilder(Generic[B]):
@@ -109,7 +112,7 @@ class AnthropicTurnBuilder(Generic[B]):
     ) -> None:
         self._encoder = encoder
         self._sees_images, self._unsigned = sees_images, unsigned
-        self._conversation = Conversation(self._encode, author=author, ids=_IDS)
+        self._conversation = ConversationBuilder(self._encode, author=author, ids=_IDS)
         self._opening = self._text(BEGINNING)
         self._closing = self._text(GO_ON)
         self._empty = self._text(NO_TEXT)
@@ -117,7 +120,6 @@ class AnthropicTurnBuilder(Generic[B]):
     def build(
         self, messages: Iterable[Message], *, reasoning: bool = True
     ) -> list[AnthropicTurn[B]]:
-        """Return the turns to send, with or without the model's earlier reasoning."""
         entries, _ = self._conversation.place(messages)
         entries = [entry for entry in entries if entry.encoded.plain]
         ids = UniqueIds(_UNIQUE_ID_CHARS, "_")
@@ -125,26 +127,25 @@ class AnthropicTurnBuilder(Generic[B]):
         for turn in alternate(
             entries, opening=self._opening, closing=self._closing, empty=self._empty
         ):
-            made: AnthropicTurn[B] = AnthropicTurn(turn.role)
-            if turn.answers is not None:
-                made.results = [self._result(call) for call in turn.answers.calls]
+            answered = turn.answers.calls if turn.answers else ()
+            made = AnthropicTurn(turn.role, [self._result(call) for call in answered])
             # Reasoning is accepted only at the start of a turn.
             first = reasoning and turn.role == "assistant"
             for entry in turn.entries:
                 encoded = entry.encoded
+                if first:
+                    made.has_thinking_first = encoded.has_thinking_first
                 if entry.calls:
                     made.blocks += self._with_ids(entry, ids, first=first)
                     made.called = encoded.called
                 else:
                     made.blocks += encoded.blocks if first else encoded.plain
-                if first:
-                    made.has_thinking_first = encoded.has_thinking_first
-                    first = False
+                first = False
             turns.append(made)
         return turns
 
     def _with_ids(
-        self, entry: Entry[_EncodedMessage[B]], ids: UniqueIds, *, first: bool
+        self, entry: ConversationEntry[_EncodedMessage[B]], ids: UniqueIds, *, first: bool
     ) -> list[B]:
         encoded = entry.encoded
         blocks = list(encoded.blocks if first else encoded.plain)
@@ -200,7 +201,6 @@ class AnthropicTurnBuilder(Generic[B]):
         return _EncodedMessage(blocks, plain, indexes, plain_indexes, called, has_thinking_first)
 
     def _content(self, parts: Iterable[Part | CallBlock]) -> list[ContentBlock]:
-        """Return what a user or a tool shows."""
         content: list[ContentBlock] = []
         for part in parts:
             if isinstance(part, Text) and part.text.strip():

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from homarus.core.message import Json, Part, StopReason, Text, Thinking, ToolCall, Usage
 from homarus.providers.base import Delta, TextDelta, ThinkingDelta
 from homarus.providers.catalog import Price
-from homarus.providers.chat_reply import Malformed
+from homarus.providers.chat_reply import Malformed, find_object, get_object, get_text, token_count
 
 # Redacted reasoning has no text; its data is stored as its signature. A real signature is base64
 # and has no colon.
@@ -35,8 +35,6 @@ _KINDS: dict[str, _Kind] = {
 
 
 class _Block:
-    """A content block under assembly."""
-
     __slots__ = ("given", "id", "kind", "name", "pieces", "signature")
 
     def __init__(self, kind: _Kind) -> None:
@@ -60,16 +58,15 @@ class Reply:
         self._usage: dict[str, Json] = {}
 
     def add(self, event: Mapping[str, Json]) -> Sequence[Delta]:
-        """Apply an event and return its deltas."""
         match event.get("type"):
             case "content_block_delta":
                 return self._said(event)
             case "content_block_start":
-                return self._begun(_index(event), _object(event, "content_block"))
+                return self._begun(_index(event), get_object(event, "content_block"))
             case "message_start":
-                self._note_usage(_object(event, "message").get("usage"))
+                self._note_usage(get_object(event, "message").get("usage"))
             case "message_delta":
-                self._note_end(_object(event, "delta"), event.get("usage"))
+                self._note_end(get_object(event, "delta"), event.get("usage"))
             case "message_stop":
                 self.done = True
             case "message":
@@ -98,7 +95,6 @@ class Reply:
         return tuple(parts)
 
     def stop(self) -> StopReason:
-        """Return the stop reason in our terms."""
         stop = _STOPS.get(self.finish, "stop")
         if stop == "length":
             return stop
@@ -109,20 +105,20 @@ class Reply:
         return usage_of(self._usage, price)
 
     def _said(self, event: Mapping[str, Json]) -> Sequence[Delta]:
-        delta = _object(event, "delta")
+        delta = get_object(event, "delta")
         match delta.get("type"):
             case "text_delta":
-                text = _string(delta, "text")
+                text = get_text(delta, "text")
                 self._block(_index(event), "text").pieces.append(text)
                 return (TextDelta(text),) if text else ()
             case "thinking_delta":
-                text = _string(delta, "thinking")
+                text = get_text(delta, "thinking")
                 self._block(_index(event), "thinking").pieces.append(text)
                 return (ThinkingDelta(text),) if text else ()
             case "signature_delta":
-                self._block(_index(event), "thinking").signature = _string(delta, "signature")
+                self._block(_index(event), "thinking").signature = get_text(delta, "signature")
             case "input_json_delta":
-                self._add_input(_index(event), _string(delta, "partial_json"))
+                self._add_input(_index(event), get_text(delta, "partial_json"))
         return ()
 
     def _begun(self, index: int, block: Mapping[str, Json]) -> Sequence[Delta]:
@@ -131,24 +127,23 @@ class Reply:
         opened = self._open(index, kind)
         match kind:
             case "text":
-                text = _string(block, "text")
+                text = get_text(block, "text")
                 opened.pieces.append(text)
                 return (TextDelta(text),) if text else ()
             case "thinking":
-                text = _string(block, "thinking")
+                text = get_text(block, "thinking")
                 opened.pieces.append(text)
-                opened.signature = _string(block, "signature")
+                opened.signature = get_text(block, "signature")
                 return (ThinkingDelta(text),) if text else ()
             case "redacted":
-                opened.signature = _string(block, "data")
+                opened.signature = get_text(block, "data")
             case "tool":
-                opened.id, opened.name = _string(block, "id"), _string(block, "name")
+                opened.id, opened.name = get_text(block, "id"), get_text(block, "name")
                 given = block.get("input")
                 opened.given = given if isinstance(given, dict) else {}
         return ()
 
     def _whole(self, message: Mapping[str, Json]) -> Sequence[Delta]:
-        """Read an answer that was not streamed."""
         content = message.get("content")
         if not isinstance(content, list):
             raise Malformed("content is not a list of blocks")
@@ -177,7 +172,7 @@ class Reply:
         block.pieces.append(piece)
 
     def _note_end(self, ended: Mapping[str, Json], usage: Json) -> None:
-        self.finish = _string(ended, "stop_reason") or self.finish
+        self.finish = get_text(ended, "stop_reason") or self.finish
         details = ended.get("stop_details")
         if isinstance(details, dict):
             told = (details.get("explanation"), details.get("category"))
@@ -192,13 +187,15 @@ class Reply:
 
 def usage_of(raw: Mapping[str, Json], price: Price) -> Usage:
     """Convert the vendor's usage object."""
-    given, answered = _count(raw, "input_tokens"), _count(raw, "output_tokens")
+    given, answered = token_count(raw, "input_tokens"), token_count(raw, "output_tokens")
     cached, written = (
-        _count(raw, "cache_read_input_tokens"),
-        _count(raw, "cache_creation_input_tokens"),
+        token_count(raw, "cache_read_input_tokens"),
+        token_count(raw, "cache_creation_input_tokens"),
     )
-    for_an_hour = min(_count(_details(raw, "cache_creation"), "ephemeral_1h_input_tokens"), written)
-    reasoning = _count(_details(raw, "output_tokens_details"), "thinking_tokens")
+    for_an_hour = min(
+        token_count(find_object(raw, "cache_creation"), "ephemeral_1h_input_tokens"), written
+    )
+    reasoning = token_count(find_object(raw, "output_tokens_details"), "thinking_tokens")
     cost = (
         given * price.input
         + answered * price.output
@@ -227,29 +224,3 @@ def _refuse(word: str) -> Json:
 def _index(event: Mapping[str, Json]) -> int:
     index = event.get("index")
     return index if isinstance(index, int) else 0
-
-
-def _object(raw: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    value = raw.get(name)
-    if not isinstance(value, dict):
-        raise Malformed(f"{name} is not an object")
-    return value
-
-
-def _string(raw: Mapping[str, Json], name: str) -> str:
-    value = raw.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise Malformed(f"{name} is not text")
-    return value
-
-
-def _details(raw: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    value = raw.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def _count(raw: Mapping[str, Json], name: str) -> int:
-    value = raw.get(name)
-    return int(value) if isinstance(value, int | float) and 0 <= value < 1e12 else 0

@@ -35,7 +35,6 @@ class Turns:
     def render(
         self, messages: Iterable[Message], *, reasoning: bool = True
     ) -> list[AnthropicTurn[bytes]]:
-        """Return the turns to send, with or without the model's earlier reasoning."""
         return self._builder.build(messages, reasoning=reasoning)
 
 

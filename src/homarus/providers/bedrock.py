@@ -34,7 +34,13 @@ from homarus.providers.anthropic_thinking import (
 from homarus.providers.aws import SIGN_IN, Signed, Signer, check_installed
 from homarus.providers.base import Delta, Request, ToolSpec
 from homarus.providers.bedrock_reply import Reply
-from homarus.providers.bedrock_request import API, Asked, ConverseBlock, Turns, converse
+from homarus.providers.bedrock_request import (
+    API,
+    Asked,
+    ConverseBlock,
+    ConverseTurnBuilder,
+    converse,
+)
 from homarus.providers.catalog import Model
 from homarus.providers.chat_reply import Malformed
 from homarus.providers.eventstream import BadFrame, Frame, FrameReader
@@ -116,7 +122,6 @@ class Bedrock:
         self._wires: dict[str, _Wire] = {}
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        """Send the request and yield the answer as it arrives."""
         model = self._models.get(request.model) or Model(self.name, request.model, known=False)
         asked, names = self._wire(model).ask(request)
         endpoint, signed = await self._signed(asked)
@@ -186,8 +191,6 @@ class Bedrock:
 
 
 class _Wire:
-    """Builds requests to one model."""
-
     def __init__(self, model: Model, provider: str) -> None:
         self._model = model
         # The id of an inference profile may not name the model; its name may.
@@ -196,7 +199,7 @@ class _Wire:
         self._thinks = thinking and (model.reasoning or not model.known)
         self._rich = self._claude is not None or "nova" in model.id.lower()
         sees = model.sees_images or not model.known
-        self._turns = Turns(provider=provider, model=model.id, sees_images=sees)
+        self._turns = ConverseTurnBuilder(provider=provider, model=model.id, sees_images=sees)
         self._tools: tuple[tuple[ToolSpec, ...], list[Json], dict[str, str]] = ((), [], {})
 
     def ask(self, request: Request) -> tuple[Asked, Mapping[str, str]]:
@@ -228,7 +231,6 @@ class _Wire:
         return {**{name: value for name, value in fields.items() if value}, **top}
 
     def _thinking(self, request: Request, turns: list[_Turn], most: int) -> dict[str, Json]:
-        """Return the thinking fields of a Claude model."""
         if not self._thinks:
             return {}
         fields = dict(thinking_fields(self._claude, request.thinking, most))
@@ -249,7 +251,6 @@ class _Wire:
         return min(int(wanted), most) if self._model.known else int(wanted)
 
     def _offer(self, request: Request, turns: list[_Turn]) -> tuple[list[Json], Mapping[str, str]]:
-        """Return the tools and our names of them."""
         if request.tools and self._model.calls_tools:
             if request.tools != self._tools[0]:
                 named = wire_names(request.tools)

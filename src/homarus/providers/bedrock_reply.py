@@ -14,7 +14,7 @@ from homarus.core.message import Image, Json, Part, StopReason, Text, Thinking, 
 from homarus.providers.anthropic_reply import REDACTED, usage_of
 from homarus.providers.base import Delta, TextDelta, ThinkingDelta
 from homarus.providers.catalog import Price
-from homarus.providers.chat_reply import Malformed, call_of
+from homarus.providers.chat_reply import Malformed, call_of, find_object, get_object, get_text
 
 _STOPS: dict[str, StopReason] = {
     "max_tokens": "length",
@@ -24,8 +24,6 @@ _Kind: TypeAlias = Literal["text", "thinking", "redacted", "tool", "image", "oth
 
 
 class _Block:
-    """A content block under assembly."""
-
     __slots__ = ("data", "id", "kind", "name", "pieces", "signature")
 
     def __init__(self, kind: _Kind) -> None:
@@ -47,16 +45,15 @@ class Reply:
         self._usage: Mapping[str, Json] = {}
 
     def add(self, name: str, event: Mapping[str, Json]) -> Sequence[Delta]:
-        """Apply an event and return its deltas."""
         match name:
             case "contentBlockDelta":
-                return self._said(_index(event), _object(event, "delta"))
+                return self._said(_index(event), get_object(event, "delta"))
             case "contentBlockStart":
-                self._begin(_index(event), _object(event, "start"))
+                self._begin(_index(event), get_object(event, "start"))
             case "messageStop":
-                self.finish = _string(event, "stopReason") or "end_turn"
+                self.finish = get_text(event, "stopReason") or "end_turn"
             case "metadata":
-                self._usage = _maybe(event, "usage")
+                self._usage = find_object(event, "usage")
         return ()
 
     def message_parts(self, names: Mapping[str, str] | None = None) -> tuple[Part, ...]:
@@ -74,7 +71,6 @@ class Reply:
         return tuple(parts)
 
     def stop(self) -> StopReason:
-        """Return the stop reason in our terms."""
         stop = _STOPS.get(self.finish, "stop")
         if stop == "length":
             return stop
@@ -96,18 +92,18 @@ class Reply:
 
     def _said(self, index: int, delta: Mapping[str, Json]) -> Sequence[Delta]:
         if "text" in delta:
-            text = _string(delta, "text")
+            text = get_text(delta, "text")
             self._block(index, "text").pieces.append(text)
             return (TextDelta(text),) if text else ()
         if "reasoningContent" in delta:
-            return self._thought(index, _object(delta, "reasoningContent"))
+            return self._thought(index, get_object(delta, "reasoningContent"))
         if "toolUse" in delta:
             block = self._by_index.get(index)
             if block is None:
                 raise Malformed("a tool's input without its tool")
-            block.pieces.append(_string(_object(delta, "toolUse"), "input"))
+            block.pieces.append(get_text(get_object(delta, "toolUse"), "input"))
         elif "image" in delta:
-            source = _maybe(_object(delta, "image"), "source")
+            source = find_object(get_object(delta, "image"), "source")
             self._block(index, "image").data += _bytes(source, "bytes")
         return ()
 
@@ -116,19 +112,19 @@ class Reply:
             self._block(index, "redacted").data += _bytes(thought, "redactedContent")
             return ()
         block = self._block(index, "thinking")
-        block.signature += _string(thought, "signature")
-        text = _string(thought, "text")
+        block.signature += get_text(thought, "signature")
+        text = get_text(thought, "text")
         block.pieces.append(text)
         return (ThinkingDelta(text),) if text else ()
 
     def _begin(self, index: int, start: Mapping[str, Json]) -> None:
         """Start a block; text and reasoning start without this event."""
-        tool, image = _maybe(start, "toolUse"), _maybe(start, "image")
+        tool, image = find_object(start, "toolUse"), find_object(start, "image")
         if tool and not tool.get("type"):  # with a type it is a tool the service runs itself
             block = self._open(index, "tool")
-            block.id, block.name = _string(tool, "toolUseId"), _string(tool, "name")
+            block.id, block.name = get_text(tool, "toolUseId"), get_text(tool, "name")
         elif image:
-            self._open(index, "image").name = _string(image, "format")
+            self._open(index, "image").name = get_text(image, "format")
         else:
             self._open(index, "other")
 
@@ -174,29 +170,8 @@ def _index(event: Mapping[str, Json]) -> int:
     return index if isinstance(index, int) else 0
 
 
-def _object(raw: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    value = raw.get(name)
-    if not isinstance(value, dict):
-        raise Malformed(f"{name} is not an object")
-    return value
-
-
-def _maybe(raw: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    value = raw.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def _string(raw: Mapping[str, Json], name: str) -> str:
-    value = raw.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise Malformed(f"{name} is not text")
-    return value
-
-
 def _bytes(raw: Mapping[str, Json], name: str) -> bytes:
     try:
-        return base64.b64decode(_string(raw, name))
+        return base64.b64decode(get_text(raw, name))
     except (binascii.Error, ValueError) as exc:
         raise Malformed(f"{name} is not base64") from exc

@@ -74,7 +74,7 @@ class _TypedEncoder:
         return ResultBlock(call_id, (Text(INTERRUPTED),))
 
 
-class Turns(AnthropicTurnBuilder[ConverseBlock]):
+class ConverseTurnBuilder(AnthropicTurnBuilder[ConverseBlock]):
     """Builds the turns of requests to one model."""
 
     def __init__(self, *, provider: str, model: str, sees_images: bool) -> None:

@@ -56,7 +56,6 @@ class Reply:
         self._usage: Mapping[str, Json] = {}
 
     def add(self, chunk: Mapping[str, Json]) -> Sequence[Delta]:
-        """Apply a chunk and return its deltas."""
         usage = chunk.get("usage")
         if usage is not None:
             self._note_usage(usage)
@@ -91,7 +90,6 @@ class Reply:
         return (*parts, *self._calls.made())
 
     def stop(self) -> StopReason:
-        """Return the stop reason in our terms."""
         stop = _STOPS.get(self.finish, "stop")
         if stop == "length":
             return stop
@@ -163,12 +161,14 @@ class Reply:
 
 def usage_of(raw: Mapping[str, Json], price: Price) -> Usage:
     """Convert a vendor's usage object."""
-    given, answered = _count(raw, "prompt_tokens"), _count(raw, "completion_tokens")
-    prompt_details = _details(raw, "prompt_tokens_details")
-    cached = _count(prompt_details, "cached_tokens") or _count(raw, "prompt_cache_hit_tokens")
-    written = _count(prompt_details, "cache_write_tokens")
-    reasoning = _count(_details(raw, "completion_tokens_details"), "reasoning_tokens")
-    if reasoning and given + answered + reasoning == _count(raw, "total_tokens"):
+    given, answered = token_count(raw, "prompt_tokens"), token_count(raw, "completion_tokens")
+    prompt_details = find_object(raw, "prompt_tokens_details")
+    cached = token_count(prompt_details, "cached_tokens") or token_count(
+        raw, "prompt_cache_hit_tokens"
+    )
+    written = token_count(prompt_details, "cache_write_tokens")
+    reasoning = token_count(find_object(raw, "completion_tokens_details"), "reasoning_tokens")
+    if reasoning and given + answered + reasoning == token_count(raw, "total_tokens"):
         answered += reasoning  # xAI counts reasoning separately
     cached = min(cached, given)
     written = min(written, given - cached)
@@ -185,8 +185,6 @@ def usage_of(raw: Mapping[str, Json], price: Price) -> Usage:
 
 
 class _Call:
-    """A tool call under assembly."""
-
     __slots__ = ("args", "given", "id", "name")
 
     def __init__(self) -> None:
@@ -318,11 +316,31 @@ def _string(value: Json) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _details(raw: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+def find_object(raw: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    """Return a field that is an object; an empty one for any other value."""
     value = raw.get(name)
     return value if isinstance(value, dict) else {}
 
 
-def _count(raw: Mapping[str, Json], name: str) -> int:
+def get_object(raw: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    """Return a field that must be an object. Raises MalformedChunkError."""
+    value = raw.get(name)
+    if not isinstance(value, dict):
+        raise Malformed(f"{name} is not an object")
+    return value
+
+
+def get_text(raw: Mapping[str, Json], name: str) -> str:
+    """Return a field that must be text or absent. Raises MalformedChunkError."""
+    value = raw.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Malformed(f"{name} is not text")
+    return value
+
+
+def token_count(raw: Mapping[str, Json], name: str) -> int:
+    """Return a field that is a plausible count; 0 for any other value."""
     value = raw.get(name)
     return int(value) if isinstance(value, int | float) and 0 <= value < 1e12 else 0

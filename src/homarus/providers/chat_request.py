@@ -26,8 +26,8 @@ from homarus.providers.conversation import (
     Author,
     Block,
     CallIds,
-    Conversation,
-    Entry,
+    ConversationBuilder,
+    ConversationEntry,
     MessageBlocks,
     PlacedCall,
     encode_json,
@@ -81,7 +81,9 @@ class Turns:
     def __init__(self, compat: Compat, *, provider: str, model: str, sees_images: bool) -> None:
         self._compat, self._sees_images = compat, sees_images
         ids = _MISTRAL_IDS if compat.mistral_tool_ids else _IDS
-        self._conversation = Conversation(self._turn, author=Author(provider, model), ids=ids)
+        self._conversation = ConversationBuilder(
+            self._turn, author=Author(provider, model), ids=ids
+        )
         self._begun: Beginnings[_Begun] = Beginnings()
         self._bridge = _made("assistant", GOT_RESULTS)
 
@@ -103,7 +105,9 @@ class Turns:
                     self._begun.keep(every[: size + settled.messages], prefix)
         return [*made, *map(_as_one, self._runs(entries, last)[0])]
 
-    def _runs(self, entries: Iterable[Entry[_Turn]], last: str) -> tuple[list[list[_Turn]], str]:
+    def _runs(
+        self, entries: Iterable[ConversationEntry[_Turn]], last: str
+    ) -> tuple[list[list[_Turn]], str]:
         """Return the turns, with results behind their calls, grouped by neighbours of one role.
 
         `last` is the role before them; the role they end with is returned as well.

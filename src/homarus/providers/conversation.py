@@ -1,6 +1,6 @@
 """Normalise a conversation into typed blocks, the part that is the same for every wire.
 
-`Conversation` splits each Message into blocks once, pairs every tool call with its result,
+`ConversationBuilder` splits each Message into blocks once, pairs every tool call with its result,
 drops results without a call, gives call ids the form a wire accepts, and decides whether the
 model that is called wrote a message itself. A wire module encodes the blocks of one message at
 a time; the encoded form is cached while the message lives. `alternate` groups the entries into
@@ -12,7 +12,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from homarus.core.message import Image, Json, Message, Text, Thinking, ToolCall, ToolReturn
@@ -142,7 +141,7 @@ class PlacedCall(Generic[T]):
         self.result: T | None = None
 
 
-class Entry(Generic[T]):
+class ConversationEntry(Generic[T]):
     """A user's or assistant's message in one request, encoded, with its calls."""
 
     __slots__ = ("calls", "encoded", "role")
@@ -166,7 +165,7 @@ class _CachedMessage(Generic[T]):
 
     def __init__(
         self,
-        entry: Entry[T] | None,
+        entry: ConversationEntry[T] | None,
         calls: Sequence[CallBlock] = (),
         call_id: str = "",
         result: T | None = None,
@@ -174,7 +173,7 @@ class _CachedMessage(Generic[T]):
         self.entry, self.calls, self.call_id, self.result = entry, calls, call_id, result
 
 
-class Conversation(Generic[T]):
+class ConversationBuilder(Generic[T]):
     """Places messages into requests to one model; `encode` serialises one message's blocks."""
 
     def __init__(
@@ -183,14 +182,16 @@ class Conversation(Generic[T]):
         self._encode, self._author, self._ids = encode, author, ids
         self._cache: Rendered[_CachedMessage[T]] = Rendered(self._read)
 
-    def place(self, messages: Iterable[Message]) -> tuple[list[Entry[T]], "SettledPrefix | None"]:
+    def place(
+        self, messages: Iterable[Message]
+    ) -> tuple[list[ConversationEntry[T]], "SettledPrefix | None"]:
         """Return the entries to send, each call with its result, and the prefix that is final.
 
         A result belongs to the nearest call before it with its id; without one it is dropped.
         """
-        entries: list[Entry[T]] = []
+        entries: list[ConversationEntry[T]] = []
         unanswered: dict[str, list[PlacedCall[T]]] = {}
-        settled: SettledPrefix | None = None
+        settled_messages, settled_entries = -1, 0
         cache = self._cache
         for number, message in enumerate(messages):
             cached = cache[message]
@@ -203,16 +204,18 @@ class Conversation(Generic[T]):
                         del unanswered[cached.call_id]
                 continue
             if not unanswered and entry.role == "user":
-                settled = SettledPrefix(number, len(entries))
+                settled_messages, settled_entries = number, len(entries)
             if cached.calls:
                 calls: list[PlacedCall[T]] = [PlacedCall(block) for block in cached.calls]
-                entry = Entry(entry.role, entry.encoded, calls)
+                entry = ConversationEntry(entry.role, entry.encoded, calls)
                 for call in calls:
                     unanswered.pop(call.id, None)
                 for call in calls:
                     unanswered.setdefault(call.id, []).append(call)
             entries.append(entry)
-        return entries, settled
+        if settled_messages < 0:
+            return entries, None
+        return entries, SettledPrefix(settled_messages, settled_entries)
 
     def _read(self, message: Message) -> _CachedMessage[T]:
         if message.role == "tool":
@@ -224,9 +227,13 @@ class Conversation(Generic[T]):
             return _CachedMessage(None, (), call_id, self._encode(blocks))
         if message.role == "user":
             asked = [p for p in message.parts if not isinstance(p, ToolCall | ToolReturn)]
-            return _CachedMessage(Entry("user", self._encode(MessageBlocks("user", asked))))
+            return _CachedMessage(
+                ConversationEntry("user", self._encode(MessageBlocks("user", asked)))
+            )
         answered = self._answered(message)
-        return _CachedMessage(Entry("assistant", self._encode(answered)), answered.calls)
+        return _CachedMessage(
+            ConversationEntry("assistant", self._encode(answered)), answered.calls
+        )
 
     def _answered(self, message: Message) -> MessageBlocks:
         blocks: list[Block] = []
@@ -247,17 +254,22 @@ class Conversation(Generic[T]):
         return MessageBlocks("assistant", blocks, calls, self._author.wrote(message), api)
 
 
-@dataclass(slots=True)
 class ConversationTurn(Generic[T]):
     """Neighbouring entries of one role. `answers` is the entry whose calls a user turn answers."""
 
-    role: Speaker
-    entries: list[Entry[T]] = field(default_factory=list)
-    answers: Entry[T] | None = None
+    __slots__ = ("answers", "entries", "role")
+
+    def __init__(
+        self,
+        role: Speaker,
+        entries: list[ConversationEntry[T]],
+        answers: ConversationEntry[T] | None = None,
+    ) -> None:
+        self.role, self.entries, self.answers = role, entries, answers
 
 
 def alternate(
-    entries: Iterable[Entry[T]], *, opening: T, closing: T, empty: T
+    entries: Iterable[ConversationEntry[T]], *, opening: T, closing: T, empty: T
 ) -> list[ConversationTurn[T]]:
     """Group entries into turns that alternate; the first and the last turn are the user's.
 
@@ -270,17 +282,19 @@ def alternate(
     for entry in entries:
         if last is None or last.role != entry.role:
             if last is None and entry.role == "assistant":
-                turns.append(ConversationTurn("user", [Entry("user", opening)]))
+                turns.append(ConversationTurn("user", [ConversationEntry("user", opening)]))
             last = ConversationTurn(entry.role, [entry])
             turns.append(last)
         else:
             last.entries.append(entry)
         if entry.calls:
-            last = ConversationTurn("user", answers=entry)
+            last = ConversationTurn("user", [], entry)
             turns.append(last)
     if last is None or last.role == "assistant":
         # Most models refuse to continue a sentence that another began.
-        turns.append(ConversationTurn("user", [Entry("user", closing if turns else empty)]))
+        turns.append(
+            ConversationTurn("user", [ConversationEntry("user", closing if turns else empty)])
+        )
     return turns
 
 

@@ -154,7 +154,6 @@ class Credentials:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the problems of the files."""
         return tuple(text for file in self._files for text in file.read().warnings)
 
     def entries(self, provider: str = "") -> list[Entry]:
@@ -376,7 +375,6 @@ class Credentials:
         self._note(candidate, reason, after_s)
 
     async def flush(self) -> None:
-        """Write pending results."""
         await asyncio.to_thread(self._ledger.flush)
 
     async def close(self) -> None:

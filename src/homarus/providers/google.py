@@ -89,7 +89,6 @@ class Google:
         self._wires: dict[str, _Wire] = {}
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        """Send the request and yield the answer as it arrives."""
         model = self._models.get(request.model) or Model(self.name, request.model, known=False)
         subject = self._endpoint.subject(request.model)
         wire = self._wire(model)
@@ -119,7 +118,6 @@ class Google:
     async def _place(
         self, method: str, model: Model, subject: Subject
     ) -> tuple[str, Mapping[str, str]]:
-        """Return the path and the headers of a call of a model's method."""
         return method, model.headers
 
     def _wire(self, model: Model) -> "_Wire":
@@ -137,8 +135,6 @@ class Google:
 
 
 class _Wire:
-    """Builds requests to one model."""
-
     def __init__(self, model: Model, provider: str) -> None:
         self._model = model
         self.path = _path(model.id)
@@ -154,7 +150,6 @@ class _Wire:
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"[]")
 
     def body(self, request: Request) -> bytes:
-        """Encode a request; rendered messages of earlier turns come from the cache."""
         fields = self._fields(request)
         pieces = [encode_json(fields)[:-1], b"," if fields else b"", b'"contents":[']
         pieces += [b",".join(self._turns.render(request.messages)), b"]"]

@@ -22,7 +22,7 @@ from homarus.core.message import (
 )
 from homarus.providers.base import Delta, TextDelta, ThinkingDelta
 from homarus.providers.catalog import Price
-from homarus.providers.chat_reply import Malformed
+from homarus.providers.chat_reply import Malformed, token_count
 
 MADE_ID = "call_"  # the prefix of ids we give to calls that have none
 
@@ -61,7 +61,6 @@ class Reply:
         self._usage: Json = None
 
     def add(self, chunk: Mapping[str, Json]) -> Sequence[Delta]:
-        """Apply a chunk and return its deltas."""
         self._usage = chunk.get("usageMetadata") or self._usage
         candidates = chunk.get("candidates")
         if not candidates:
@@ -91,7 +90,6 @@ class Reply:
         return tuple(block.made() if isinstance(block, _Words) else block for block in self._blocks)
 
     def stop(self) -> StopReason:
-        """Return the stop reason in our terms."""
         if self.finish in _LENGTH:
             return "length"
         return "toolUse" if any(isinstance(b, ToolCall) for b in self._blocks) else "stop"
@@ -102,10 +100,10 @@ class Reply:
         Google includes cached tokens in the input, and counts reasoning apart.
         """
         raw = self._usage if isinstance(self._usage, dict) else {}
-        given = _count(raw, "promptTokenCount") + _count(raw, "toolUsePromptTokenCount")
-        reasoning = _count(raw, "thoughtsTokenCount")
-        answered = _count(raw, "candidatesTokenCount") + reasoning
-        cached = min(_count(raw, "cachedContentTokenCount"), given)
+        given = token_count(raw, "promptTokenCount") + token_count(raw, "toolUsePromptTokenCount")
+        reasoning = token_count(raw, "thoughtsTokenCount")
+        answered = token_count(raw, "candidatesTokenCount") + reasoning
+        cached = min(token_count(raw, "cachedContentTokenCount"), given)
         fresh = given - cached
         cost = (
             fresh * price.input + answered * price.output + cached * price.cache_read
@@ -181,8 +179,3 @@ def _shown(args: Json) -> str:
 
 def _string(value: Json) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _count(raw: Mapping[str, Json], name: str) -> int:
-    value = raw.get(name)
-    return int(value) if isinstance(value, int | float) and 0 <= value < 1e12 else 0

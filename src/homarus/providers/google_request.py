@@ -25,7 +25,7 @@ from homarus.providers.conversation import (
     Block,
     CallBlock,
     CallIds,
-    Conversation,
+    ConversationBuilder,
     ConversationTurn,
     MessageBlocks,
     alternate,
@@ -71,7 +71,7 @@ class Turns:
     ) -> None:
         self._sees_images, self._draws, self._signs = sees_images, draws, signs
         author = Author(provider, model)
-        self._conversation = Conversation(self._make, author=author, ids=CallIds())
+        self._conversation = ConversationBuilder(self._make, author=author, ids=CallIds())
 
     def render(self, messages: Iterable[Message]) -> list[bytes]:
         """Return the contents to send, each as JSON."""
@@ -88,7 +88,6 @@ class Turns:
         return _Made(self._shown(message.blocks) or _EMPTY.parts)
 
     def _shown(self, parts: Iterable[Block]) -> tuple[bytes, ...]:
-        """Return the texts and pictures of a user."""
         shown: list[Json] = []
         for part in parts:
             if isinstance(part, Text) and part.text:

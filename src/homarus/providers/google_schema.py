@@ -44,8 +44,6 @@ def parameters(schema: Mapping[str, Json]) -> _Node | None:
 
 
 class _Translation:
-    """The translation of one schema."""
-
     def __init__(self, root: Mapping[str, Json]) -> None:
         self._root = root
         self._left = MAX_NODES

@@ -68,7 +68,6 @@ class Endpoint:
         self._shown_url = _without_secrets(settings.base_url)
 
     def subject(self, model: str) -> Subject:
-        """Return the context for errors about one of its models."""
         return Subject(self._settings.name, model, self._shown_url, self._secrets)
 
     @asynccontextmanager
@@ -107,7 +106,6 @@ class Endpoint:
             raise self._failure(exc, subject, answered=answer is not None) from exc
 
     async def close(self) -> None:
-        """Close all connections."""
         peer, self._peer = self._peer, None
         if peer is not None:
             await peer.close()

@@ -72,13 +72,11 @@ class Learned:
         return _completed(model, told) if told and told.window else model
 
     def of(self, provider: str) -> Mapping[str, Told]:
-        """Return the models that one service listed."""
         if provider not in self._told:
             self._told[provider] = dict(_read(self._file(provider)))
         return self._told[provider]
 
     def keep(self, provider: str, told: list[Told]) -> None:
-        """Replace the list of a service."""
         file = self._file(provider)
         rows = [_row(each) for each in told]
         try:

@@ -54,7 +54,6 @@ class Limiter:
         self._opens_at = max(self._opens_at, now + wait_s)
 
     def went_well(self) -> None:
-        """Record a success."""
         self._width = min(WIDEST, self._width + 1.0 / self._width)
         self._wake()
 

@@ -212,7 +212,6 @@ class Local:
             job.cancel()
 
     def _answer(self, body: Chunk, see: See) -> None:
-        """Run one request in the worker thread."""
         try:
             if self._engine is None:
                 self._engine = self._load(self._settings)

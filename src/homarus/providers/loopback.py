@@ -67,7 +67,6 @@ class Redirect:
         self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
     async def arrived(self) -> Answer:
-        """Wait for the result."""
         return await asyncio.shield(self._answer)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -117,7 +117,6 @@ class Models:
         return self.learned.complete(lookup(self._config, ref))
 
     def credentials(self, agent: str) -> Credentials:
-        """Return the credentials of an agent."""
         if agent not in self._credentials:
             self._credentials[agent] = open_credentials(
                 self._config, self._env, self._paths, agent, self._clock

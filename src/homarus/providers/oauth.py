@@ -246,8 +246,6 @@ def refresh(client: OAuthClient, refresh_token: str, now_ms: int) -> Tokens:
 
 
 class _Waiting(Exception):
-    """The user has not entered the code yet."""
-
     def __init__(self, *, slower: bool) -> None:
         super().__init__()
         self.slower = slower
@@ -318,7 +316,6 @@ def _refused(
     response: "httpx2.Response",
     answer: Mapping[str, Json] | None,
 ) -> Exception:
-    """Return the error for an unsuccessful response."""
     status = response.status_code
     code = answer.get("error") if answer else None
     code = code if isinstance(code, str) else ""

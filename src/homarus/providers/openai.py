@@ -52,7 +52,6 @@ class OpenAI:
         self._wires: dict[str, _Wire] = {}
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        """Send the request and yield the answer as it arrives."""
         model = self._models.get(request.model) or Model(self.name, request.model, known=False)
         subject = self._endpoint.subject(request.model)
         body = self._wire(model).body(request)
@@ -99,8 +98,6 @@ class OpenAI:
 
 
 class _Wire:
-    """Builds requests to one model."""
-
     def __init__(self, model: Model, provider: str, compat: Compat) -> None:
         self._model, self._compat = model, compat
         sees = model.sees_images or not model.known
@@ -108,7 +105,6 @@ class _Wire:
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"[]")
 
     def body(self, request: Request) -> bytes:
-        """Encode a request; rendered messages of earlier turns come from the cache."""
         turns = self._turns.render(request.messages)
         if request.system:
             role = "developer" if self._thinks and self._compat.developer_role else "system"

@@ -206,7 +206,6 @@ def _lock(descriptor: int) -> bool:
 
 
 def _make_folder(path: Path) -> None:
-    """Create a folder and its parents with mode 0700."""
     if not path.is_dir():
         _make_folder(path.parent)
         path.mkdir(0o700, exist_ok=True)

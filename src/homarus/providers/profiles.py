@@ -89,7 +89,6 @@ def parse(raw: Mapping[str, Json]) -> Profiles:
 
 
 def _profile(id_: str, entry: Json) -> tuple[Profile | None, str]:
-    """Return a profile, or its problem."""
     if not isinstance(entry, dict):
         return None, "it is not an object"
     if not id_ or len(id_) > MAX_ID_CHARS:

@@ -54,7 +54,6 @@ class Responses:
         self._wires: dict[str, _Wire] = {}
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        """Send the request and yield the answer as it arrives."""
         model = self._models.get(request.model) or Model(self.name, request.model, known=False)
         subject = self._endpoint.subject(request.model)
         wire = self._wire(model)
@@ -107,8 +106,6 @@ class Responses:
 
 
 class _Wire:
-    """Builds requests to one model."""
-
     def __init__(self, model: Model, provider: str, compat: Compat) -> None:
         self._model, self._compat = model, compat
         sees = model.sees_images or not model.known
@@ -116,7 +113,6 @@ class _Wire:
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"[]")
 
     def body(self, request: Request) -> bytes:
-        """Encode a request; rendered messages of earlier turns come from the cache."""
         fields = self._fields(request)
         items = b",".join(self._items.render(request.messages))
         pieces = [encode_json(fields)[:-1], b',"input":[', items, b"]"]
@@ -156,7 +152,6 @@ class _Wire:
 
 
 def _read(data: str, reply: Reply, subject: Subject) -> Sequence[Delta]:
-    """Apply the data of one event."""
     if not data.strip():
         return ()
     if data.startswith(DONE):

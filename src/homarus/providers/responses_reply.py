@@ -55,7 +55,6 @@ class Reply:
         self._usage: Mapping[str, Json] = {}
 
     def add(self, event: Mapping[str, Json]) -> Sequence[Delta]:
-        """Apply an event and return its deltas."""
         kind = event.get("type")
         if not isinstance(kind, str):
             return self._whole(event)
@@ -86,7 +85,6 @@ class Reply:
         return tuple(parts)
 
     def stop(self) -> StopReason:
-        """Return the stop reason in our terms."""
         if self.status == "incomplete":
             return "length"
         return "toolUse" if any(item.kind == CALL for item in self._items) else "stop"
@@ -158,7 +156,6 @@ class Reply:
         return item
 
     def _whole(self, event: Mapping[str, Json]) -> Sequence[Delta]:
-        """Read an answer that was not streamed."""
         if not isinstance(event.get("output"), list):
             raise Malformed("an event has no type")
         if event.get("status") in ("queued", "in_progress"):

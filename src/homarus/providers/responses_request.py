@@ -24,7 +24,7 @@ from homarus.providers.conversation import (
     Author,
     CallBlock,
     CallIds,
-    Conversation,
+    ConversationBuilder,
     MessageBlocks,
     UniqueIds,
     encode_json,
@@ -94,8 +94,8 @@ class Items:
         self._conversation = self._open()
         return True
 
-    def _open(self) -> Conversation[_Items]:
-        return Conversation(self._items, author=self._author, ids=_IDS)
+    def _open(self) -> ConversationBuilder[_Items]:
+        return ConversationBuilder(self._items, author=self._author, ids=_IDS)
 
     def _items(self, message: MessageBlocks) -> _Items:
         if message.result is not None:

@@ -188,7 +188,6 @@ def _host(location: str) -> str:
 
 
 def _failure(exc: Exception, subject: Subject) -> ProviderError:
-    """Return the error for an account that cannot be used."""
     from google.auth.exceptions import GoogleAuthError, TransportError
 
     words = str(exc.args[0]) if exc.args else type(exc).__name__

@@ -1,4 +1,4 @@
-"""OAuth servers that others wrote, started as programs of their own."""
+"""Third-party OAuth servers, started as processes."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The provider that a run would ask for a model, opened as a run opens it."""
+"""Open the provider of a model as a run does."""
 
 import asyncio
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def first_of(
     env: Mapping[str, str] | None = None,
     home: Path = Path("/nowhere"),
 ) -> tuple[Provider, Model]:
-    """The provider of the first way to a model; nothing is sent."""
+    """Return the provider of the first target of a model; nothing is sent."""
     models = Models(config or Config(), env or {}, Paths.find({}, home), FakeClock(patient=False))
 
     async def main() -> tuple[Provider, Model]:

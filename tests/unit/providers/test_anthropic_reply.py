@@ -1,4 +1,4 @@
-"""Events → an answer: the shapes that recorded streams do not show."""
+"""Assembling Anthropic events that recorded streams do not contain."""
 
 import json
 from typing import Any

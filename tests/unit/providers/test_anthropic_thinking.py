@@ -1,4 +1,4 @@
-"""Which Claude is asked to think how."""
+"""Thinking fields for each generation of Claude."""
 
 from typing import Any, get_args
 

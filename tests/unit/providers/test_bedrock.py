@@ -1,4 +1,4 @@
-"""Bedrock end to end: accounts, signatures, cancelling, and what is said when something lacks."""
+"""Bedrock end to end: accounts, signatures, cancelling, and errors for what is missing."""
 
 import asyncio
 import datetime

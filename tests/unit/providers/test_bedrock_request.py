@@ -34,7 +34,7 @@ from homarus.providers.bedrock_request import (
     MAX_PICTURES,
     OLD_FILE,
     OLD_PICTURE,
-    Turns,
+    ConverseTurnBuilder,
     converse,
     is_shallow,
     messages,
@@ -58,7 +58,7 @@ LLAMA = "meta.llama4-maverick-17b-instruct-v1:0"
 
 
 def rendered(*given: Message, rich: bool = True, sees: bool = True) -> list[Any]:
-    turns = Turns(provider="p", model="m", sees_images=sees)
+    turns = ConverseTurnBuilder(provider="p", model="m", sees_images=sees)
     return messages(turns.build(given), rich=rich)
 
 

@@ -1,4 +1,4 @@
-"""What is known of models, and how the configuration changes it."""
+"""The catalogue of models, and how the config overrides it."""
 
 from urllib.parse import urlsplit
 

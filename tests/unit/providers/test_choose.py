@@ -1,4 +1,4 @@
-"""Which model is taken when nobody named one, and what is said about it."""
+"""Choosing the default model, and the reasons reported."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The flags of services that speak the chat dialect."""
+"""The flags of services with a chat completions API."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""From a model's name to its provider, and what is said when there is no way."""
+"""Resolving a model's name to its provider, and the errors when that fails."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An agent's credentials: what is offered, what a secret costs, what a failure does."""
+"""An agent's credentials: candidates, secrets, and the effect of failures."""
 
 import asyncio
 import itertools

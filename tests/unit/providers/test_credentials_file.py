@@ -1,4 +1,4 @@
-"""`auth-profiles.json`: read whatever stands there, changed in one step, nothing lost."""
+"""`auth-profiles.json`: any content is read, updates are atomic and lose nothing."""
 
 import json
 import multiprocessing

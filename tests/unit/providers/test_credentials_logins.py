@@ -1,4 +1,4 @@
-"""Renewing a login while others change the file; the service is a function of the test's."""
+"""Refreshing a login while other processes change the file, with a fake service."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Several processes mark the credentials of one file, and nothing of it is lost."""
+"""Several processes record results for one file, and none is lost."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The laws of order and rest."""
+"""The rules of order and cooldown."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Keys that are kept elsewhere: in a variable, a file, or a program."""
+"""Secrets in a variable, a file, or printed by a program."""
 
 import asyncio
 import os

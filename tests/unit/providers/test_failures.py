@@ -1,4 +1,4 @@
-"""Vendors' words → our errors."""
+"""Converting vendors' errors into ours."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Chunks of Gemini's → what they say."""
+"""Assembling Gemini chunks into an answer."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How hard a Gemini is to think."""
+"""Thinking configs for each Gemini model."""
 
 from typing import Any, get_args
 

@@ -1,4 +1,4 @@
-"""The server that waits for one redirect: who may answer, and what it says back."""
+"""The redirect server: which requests it accepts, and what it answers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""A tool's schema as OpenAI takes it."""
+"""Converting tool schemas for OpenAI."""
 
 from typing import Any
 

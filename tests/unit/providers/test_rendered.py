@@ -1,4 +1,4 @@
-"""The memory of what was rendered."""
+"""The render cache and the prefix cache."""
 
 import gc
 

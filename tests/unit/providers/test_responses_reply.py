@@ -1,4 +1,4 @@
-"""Events of the Responses wire → what was said. Whole streams are in tests/wire."""
+"""Assembling Responses events; complete streams are in tests/wire."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Events from bytes."""
+"""Decoding server-sent events from bytes."""
 
 from collections import deque
 from itertools import pairwise, repeat
