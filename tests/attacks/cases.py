@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 Case: TypeAlias = Mapping[str, Any]
 
 
-class NotRun(Exception):
+class NotRunError(Exception):
     """The case attacks a part that is not implemented; the text says which."""
 
 
@@ -43,7 +43,7 @@ def try_all(cases: list[Case], world: World) -> list[Outcome]:
 def _try(case: Case, judge: Judge) -> Outcome:
     try:
         return Outcome(case["id"], problem=judge(case))
-    except NotRun as why:
+    except NotRunError as why:
         return Outcome(case["id"], not_run=str(why))
     except Exception as exc:  # noqa: BLE001 - a crash is a successful attack
         return Outcome(case["id"], problem=f"crashed with {type(exc).__name__}: {exc}")

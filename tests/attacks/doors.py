@@ -13,7 +13,7 @@ from unittest import mock
 
 from homarus.gateway.auth import same_secret
 from homarus.gateway.door import Barred, Door, Entrance
-from tests.attacks.cases import Case, Judge, NotRun
+from tests.attacks.cases import Case, Judge, NotRunError
 from tests.attacks.live import ALL_SCOPES, TOKEN, Caller, Live, configure, environment, gateway
 
 READ = "operator.read"
@@ -33,7 +33,7 @@ def _judge(live: Live, case: Case) -> str:
     for pattern, attempt in ATTEMPTS:
         if re.search(pattern, case["case"], re.IGNORECASE):
             return attempt(live)
-    raise NotRun(case["case"])
+    raise NotRunError(case["case"])
 
 
 def _knock(live: Live, case: Case) -> str:
@@ -202,7 +202,7 @@ def _before_connect(live: Live) -> str:
 def _foreign_gateway(live: Live) -> str:
     head = f"GET /?gatewayUrl=wss://evil HTTP/1.1\r\nHost: {live.host}".encode()
     if live.http(head) != 200:
-        raise NotRun("the page")
+        raise NotRunError("the page")
     with Caller(live, path="/?gatewayUrl=wss://evil") as caller:
         if caller.status != 101:
             return f"answered {caller.status}"

@@ -15,7 +15,7 @@ from typing import Any
 
 from homarus.core.errors import InvalidRequest
 from homarus.gateway.frames import HANDSHAKE_S, read_request
-from tests.attacks.cases import Case, Judge, NotRun
+from tests.attacks.cases import Case, Judge, NotRunError
 from tests.attacks.live import BINARY, CONTINUED, TEXT, Caller, Live, frame, gateway
 
 MB = 1 << 20
@@ -50,7 +50,7 @@ def _text(case: Case) -> str:
     if "int" in case["note"] and "regenerate" in text:
         return _request('{"x":%s}' % ("9" * 5000))
     if not text.lstrip("\ufeff \n").startswith(("{", "[", '"')) or "regenerate" in text:
-        raise NotRun(text[:60])
+        raise NotRunError(text[:60])
     return text
 
 
@@ -64,7 +64,7 @@ def _evaluate(node: ast.expr) -> Any:
         return node.value
     if isinstance(node, ast.BinOp) and type(node.op) in operators:
         return operators[type(node.op)](_evaluate(node.left), _evaluate(node.right))
-    raise NotRun("an expression of another kind")
+    raise NotRunError("an expression of another kind")
 
 
 def _request(params: str) -> str:

@@ -22,7 +22,7 @@ from homarus.store.sqlite import open_store
 from homarus.tools.call import call
 from homarus.tools.registry import Registry
 from homarus.tools.tool import ToolContext
-from tests.attacks.cases import Case, Judge, NotRun
+from tests.attacks.cases import Case, Judge, NotRunError
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def _compare(first: str | None, second: str | None, relation: str) -> str:
         if not all(keys.store_key(key) == key for key in (first, second)):
             return "a key that is stored otherwise"
         return "" if first != second else f"both are {first}"
-    raise NotRun(f"relation {relation}")
+    raise NotRunError(f"relation {relation}")
 
 
 def _derive(told: dict[str, Any]) -> str | None:
@@ -71,7 +71,7 @@ def _derive(told: dict[str, Any]) -> str | None:
                 return keys.store_key(name, agents=[told["child"]])
     except UserError:
         return None
-    raise NotRun(f"conversations of kind {told['kind']}")
+    raise NotRunError(f"conversations of kind {told['kind']}")
 
 
 def _chat_key(told: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from homarus.tools.builtin import files
 from homarus.tools.call import call
 from homarus.tools.registry import Registry
 from homarus.tools.tool import ToolContext
-from tests.attacks.cases import Case, Judge, NotRun
+from tests.attacks.cases import Case, Judge, NotRunError
 
 SECRET = "TOPSECRET"
 LINKS = {
@@ -73,9 +73,9 @@ def _judge(base: Path, case: Case) -> str:
     if case["op"] == "memory_get":
         return _judge_note(base, case)
     if case["op"] not in {"read", "write"}:
-        raise NotRun(f"no tool does {case['op']}")
+        raise NotRunError(f"no tool does {case['op']}")
     if "race" in case:
-        raise NotRun("races are run by tests/unit/tools")
+        raise NotRunError("races are run by tests/unit/tools")
     path = str(case["path"])
     if path.startswith(("/ws", "/outside", "@/outside", "file:///outside")):
         at = path.index("/ws" if path.startswith("/ws") else "/outside")

@@ -40,7 +40,7 @@ from homarus.sessions.routing import Route
 from homarus.testing.clock import FakeClock
 from homarus.tools.call import call
 from homarus.tools.tool import Question, ToolContext
-from tests.attacks.cases import Case, Judge, NotRun
+from tests.attacks.cases import Case, Judge, NotRunError
 
 OWNER, STRANGER, GROUP = "42", "666", "-100"
 ROUTE = Route("main", "telegram", "default", "agent:main:main", "", "")
@@ -54,7 +54,7 @@ def world() -> Iterator[Judge]:
     def judge(case: Case) -> str:
         attempt = ATTEMPTS.get(case["id"])
         if attempt is None:
-            raise NotRun(case["case"])
+            raise NotRunError(case["case"])
         with tempfile.TemporaryDirectory() as folder:
             return attempt(Path(folder))
 

@@ -18,7 +18,7 @@ from homarus.channels import signatures
 from homarus.channels.signatures import Replays
 from homarus.core.clock import SystemClock
 from homarus.gateway.limiter import MAX_SOURCES, Limiter, Source
-from tests.attacks.cases import Case, Judge, NotRun
+from tests.attacks.cases import Case, Judge, NotRunError
 from tests.attacks.listening import PATH, SECRET
 from tests.attacks.live import Live, gateway
 
@@ -39,7 +39,7 @@ def _judge(live: Live, case: Case) -> str:
         for pattern, attempt in ATTEMPTS:
             if re.search(pattern, case["note"], re.IGNORECASE):
                 return attempt(live) or _still_hears(live)
-        raise NotRun(case["note"])
+        raise NotRunError(case["note"])
     if "in query" in case["note"]:
         return _in_the_query(live, case)
     marks = [_check(case, again=again) for again in range(case.get("repeat", 2))]
@@ -75,7 +75,7 @@ def _check(case: Case, *, again: int) -> str | bool | None:
             return signatures.check_telnyx(headers, body, key, now_s)
         case "discord_ed25519":
             return signatures.check_discord(headers, body, key, now_s)
-    raise NotRun(case["scheme"])
+    raise NotRunError(case["scheme"])
 
 
 def _check_plivo(url: str, secret: str, *, again: int) -> str | None:

@@ -22,7 +22,7 @@ PACKAGE_LINES = {
     "cli": 5_800,
     "gateway": 8_600,
     "config": 4_700,
-    "core": 2_800,
+    "core": 2_900,
     "memory": 11_000,
     "net": 800,
     "plugins": 700,

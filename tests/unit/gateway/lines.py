@@ -50,7 +50,7 @@ class Ear:
         return self.status
 
 
-class FullDisk(StoreError):
+class FullDiskError(StoreError):
     """A disk on which nothing can be stored."""
 
 

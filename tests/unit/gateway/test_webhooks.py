@@ -15,7 +15,7 @@ from homarus.core.clock import SystemClock
 from homarus.gateway.http import Listener, Site, open_sockets
 from homarus.gateway.listen import Listen
 from homarus.gateway.webhooks import MAX_BYTES, MAX_LIVE_EACH, Webhooks
-from tests.unit.gateway.lines import PATH, SECRET, Ear, FullDisk
+from tests.unit.gateway.lines import PATH, SECRET, Ear, FullDiskError
 from tests.unit.gateway.stage import Stage, play
 
 GUARD_S = 60.0
@@ -297,7 +297,7 @@ def test_webhook_that_cannot_be_stored_returns_503(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(line: Line) -> None:
-        line.ear.failure = FullDisk("the disk is full")
+        line.ear.failure = FullDiskError("the disk is full")
         assert await line.post(KNOWN, JSON) == 503
         line.ear.failure = None
         vars(line.site)["_webhooks"] = Webhooks(SystemClock(), hear_s=0.01)
