@@ -1,21 +1,19 @@
 """Read and replace a small JSON file that two processes write."""
 
-import fcntl
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 from homarus.core.errors import StoreError
+from homarus.core.file_lock import file_lock
 from homarus.core.message import Json
 from homarus.core.whole import replace_whole
 from homarus.store.place import Stamp, make_folder, stamp_of
 
 MAX_BYTES: Final = 1 << 20
-_TRY_EVERY_S: Final = 0.005
 _FIX: Final = "mend it or move it away; homarus pairing list says when it can be read"
 
 
@@ -69,29 +67,13 @@ class PairingFile:
 @contextmanager
 def locked(path: Path, wait_s: float) -> Iterator[None]:
     """Hold the file lock while the block lasts; the kernel releases it if the process dies."""
-    opened = -1
-    try:
+    with ExitStack() as stack:
         try:
             make_folder(path.parent)
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            opened = os.open(path, flags, 0o600)
-            _take(opened, time.monotonic() + wait_s)
+            stack.enter_context(file_lock(path, wait_s))
         except OSError as exc:
             raise StoreError(
                 f"{path} cannot be locked: {exc.strerror or exc}",
                 fix="check who owns its folder, and try again",
             ) from exc
         yield
-    finally:
-        if opened >= 0:
-            os.close(opened)
-
-
-def _take(opened: int, until_s: float) -> None:
-    while True:
-        try:
-            return fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > until_s:
-                raise TimeoutError("another program holds it") from None
-            time.sleep(_TRY_EVERY_S)

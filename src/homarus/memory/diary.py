@@ -6,7 +6,6 @@ Lines that the note already has are not written again, so a write can be retried
 by others are preserved.
 """
 
-import fcntl
 import os
 import re
 import threading
@@ -21,6 +20,7 @@ from typing import Final
 from homarus.config.log import redact
 from homarus.config.zone import day_in
 from homarus.core.errors import ToolDenied, ToolError
+from homarus.core.file_lock import wait_for_lock
 from homarus.memory.base import Written
 from homarus.memory.notes import locate
 from homarus.memory.place import Place
@@ -151,7 +151,6 @@ def _alone(workspace: Path) -> Iterator[None]:
     After a timeout, or on a disk without locks, the writer continues: a concurrent change is
     detected when the file is replaced.
     """
-    until = time.monotonic() + _WAIT_S
     with _WRITING:
         try:
             descriptor = os.open(workspace, os.O_RDONLY)
@@ -161,18 +160,7 @@ def _alone(workspace: Path) -> Iterator[None]:
                 fix="run: homarus setup",
             ) from exc
         try:
-            while not _lock(descriptor) and time.monotonic() < until:
-                time.sleep(0.01)
+            wait_for_lock(descriptor, _WAIT_S, is_optional=True)
             yield
         finally:
             os.close(descriptor)
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -8,17 +8,16 @@ something to write in its place. Until the file exists, the legacy files (`auth.
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import stat
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
 from homarus.core.errors import Conflict, DiskFull, StoreError
+from homarus.core.file_lock import open_lock_file, wait_for_lock
 from homarus.core.text import one_line
 from homarus.core.value import dataclass
 from homarus.core.whole import replace_whole
@@ -27,7 +26,6 @@ from homarus.providers.profiles import VERSION, Profiles, Raw, carried_over, par
 FILE = "auth-profiles.json"
 MAX_BYTES = 4 << 20
 LOCK_WAIT_S = 10.0
-_LOCK_STEP_S = 0.005
 
 
 class ProfileFile:
@@ -80,13 +78,11 @@ class ProfileFile:
         """Hold the file's lock between processes; `what` names another lock next to it."""
         name = hashlib.sha256(what.encode("utf-8", "backslashreplace")).hexdigest()[:12]
         path = self._target().parent / f".auth-profiles{f'.{name}' if what else ''}.lock"
-        deadline = time.monotonic() + wait_s
         descriptor = _open_lock(path)
         try:
-            while not _lock(descriptor):
-                if time.monotonic() > deadline:
-                    raise Conflict(f"another process keeps {path} locked", fix="try again")
-                time.sleep(_LOCK_STEP_S)
+            # Without locks on the file system, replacing the file is still atomic.
+            if not wait_for_lock(descriptor, wait_s, is_optional=True):
+                raise Conflict(f"another process keeps {path} locked", fix="try again")
             yield
         finally:
             os.close(descriptor)
@@ -184,25 +180,14 @@ def _read_own(path: Path, warnings: list[str]) -> bytes:
 
 
 def _open_lock(path: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         _make_folder(path.parent)
-        return os.open(path, flags, 0o600)
+        return open_lock_file(path)
     except OSError as exc:
         raise StoreError(
             f"cannot write in {path.parent}: {exc.strerror or exc}",
             fix="check its owner and permissions",
         ) from exc
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks: replacing the file is still atomic
-        return True
-    return True
 
 
 def _make_folder(path: Path) -> None:

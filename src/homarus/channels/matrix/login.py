@@ -8,15 +8,14 @@ be replaced.
 import asyncio
 import json
 import logging
-import os
 import re
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 from homarus.channels.matrix.api import Homeserver, Object, Refused, text_of
 from homarus.channels.matrix.settings import Settings
 from homarus.core.errors import ChannelAuthFailed, ChannelError, StoreError
+from homarus.core.whole import replace_whole
 
 log = logging.getLogger(__name__)
 
@@ -120,17 +119,10 @@ class Login:
     def _write(self, said: dict[str, str]) -> None:
         if self._file is None:
             return
-        aside = self._file.with_name(f".{self._file.name}.{uuid4().hex}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             self._file.parent.mkdir(0o700, parents=True, exist_ok=True)
-            with os.fdopen(os.open(aside, flags, 0o600), "w", encoding="utf-8") as opened:
-                json.dump(said, opened, indent=2)
-                opened.flush()
-                os.fsync(opened.fileno())
-            aside.replace(self._file)
+            replace_whole(self._file, json.dumps(said, indent=2).encode())
         except OSError as exc:
-            aside.unlink(missing_ok=True)
             raise StoreError(
                 f"cannot keep the token of Matrix in {self._file}: {exc.strerror or exc}",
                 fix="check the owner and permissions of its folder",
