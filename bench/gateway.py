@@ -23,9 +23,9 @@ from bench.client import Client, Device, Turn, open_client
 from bench.figure import Figure
 from bench.process import Gateway, running_gateway
 from homarus.core.clock import SystemClock
-from homarus.core.message import Message, Origin, Text, user
-from homarus.sessions.session import Sessions
-from homarus.store.base import Header, SessionRecord
+from homarus.core.message import Message, Origin, Text, user_message
+from homarus.sessions.session import SessionRepository
+from homarus.store.base import SessionRecord, TranscriptHeader
 from homarus.store.sqlite import open_store
 
 SAY = "Hello MOCK:short"
@@ -217,8 +217,8 @@ async def _long_conversations(home: Path, url: str, size: Size) -> list[Figure]:
     keys = {length: f"agent:main:has-{length}" for length in lengths}
     async with open_store(home / "state") as store:
         for length, key in keys.items():
-            session = await Sessions(store, SystemClock()).load(key, "main")
-            await session.begin(user("Where were we?"), provider="bench", model="mock")
+            session = await SessionRepository(store, SystemClock()).load(key, "main")
+            await session.start_turn(user_message("Where were we?"), provider="bench", model="mock")
             await session.append(*[_message(number) for number in range(length)])
     async with _open(home, url) as (gateway, client):
         best_ms = dict[int, float]()
@@ -267,18 +267,18 @@ async def _store_sessions(state: Path, count: int) -> None:
     now_ms = SystemClock().now_ms()
     async with open_store(state) as store:
         for start in range(0, count, 500):
-            async with store.commit() as unit:
+            async with store.transaction() as unit:
                 for number in range(start, min(start + 500, count)):
                     id_ = str(uuid4())
                     key = f"agent:main:direct:{number}"
                     data = {"sessionId": id_, "updatedAt": now_ms, "chatType": "direct"}
-                    unit.open_transcript(Header(id_, "main", now_ms))
+                    unit.open_transcript(TranscriptHeader(id_, "main", now_ms))
                     unit.put_session(SessionRecord(key, "main", id_, now_ms - number, data))
 
 
 def _message(number: int) -> Message:
     if number % 2:
-        return user("Hello again", at_ms=number)
+        return user_message("Hello again", at_ms=number)
     origin = Origin("openai-completions", "bench", "mock")
     return Message("assistant", (Text("Hello from the mock model."),), number, origin)
 

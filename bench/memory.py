@@ -18,8 +18,8 @@ from pathlib import Path
 
 from bench import rivals
 from bench.figure import CpuClock, Figure, best_of, rss_mb
-from homarus.memory.base import Ask
-from homarus.memory.library import Memory
+from homarus.memory.base import SearchOptions
+from homarus.memory.note_search import NoteSearch
 
 LINES_PER_NOTE = 100
 WORDS = 12_000
@@ -60,7 +60,7 @@ def _measure(place: Path, lines: int, idle_mb: float, *, quick: bool) -> list[Fi
     database = place / "index.sqlite"
     looks = () if quick else (1, 2)
     index_s = min((_index_s(place, place / f"{look}.sqlite") for look in looks), default=math.inf)
-    with Memory(place, database) as memory:
+    with NoteSearch(place, database) as memory:
         cpu = CpuClock()
         report = memory.sync()
         index_s = min(index_s, cpu.spent_s())
@@ -91,7 +91,7 @@ def _measure(place: Path, lines: int, idle_mb: float, *, quick: bool) -> list[Fi
 
 def _index_s(place: Path, database: Path) -> float:
     """Return the CPU seconds of a first sync; the machine's noise only ever adds."""
-    with Memory(place, database) as memory:
+    with NoteSearch(place, database) as memory:
         cpu = CpuClock()
         memory.sync()
         return cpu.spent_s()
@@ -126,7 +126,7 @@ def _beside_the_original(place: Path) -> list[Figure]:
     """Return how many times as long OpenClaw took, on notes of the same kind."""
     chance = random.Random(3)
     words = rivals.write_daily(place, DAILY_NOTES)
-    with Memory(place, place / "index.sqlite") as memory:
+    with NoteSearch(place, place / "index.sqlite") as memory:
         cpu = CpuClock()
         memory.sync()
         index_s = cpu.spent_s()
@@ -148,7 +148,7 @@ def _beside_the_original(place: Path) -> list[Figure]:
     ]
 
 
-def _age(memory: Memory, place: Path) -> None:
+def _age(memory: NoteSearch, place: Path) -> None:
     """Make notes older and check them once: notes of this very second would be read again."""
     old_s = time.time() - 3600
     for path in (place / "memory").iterdir():
@@ -156,9 +156,9 @@ def _age(memory: Memory, place: Path) -> None:
     memory.sync()
 
 
-def _search_ms(memory: Memory, question: str) -> float:
+def _search_ms(memory: NoteSearch, question: str) -> float:
     cpu = CpuClock()
-    memory.search(question, Ask(max_results=20))
+    memory.search(question, SearchOptions(max_results=20))
     return cpu.spent_s() * 1000
 
 

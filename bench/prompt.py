@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench.app import ask, open_app_for_bench
 from bench.figure import CpuClock, Figure
-from homarus.agent.prompt.composer import Composer
+from homarus.agent.prompt.composer import PromptComposer
 from homarus.testing.model_server import ModelServer
 
 QUESTION = "What is the tide in Kiel tomorrow? MOCK:short"
@@ -23,7 +23,7 @@ async def _measure(home: Path, times: int) -> list[Figure]:
         sent_kb = int(server.requests[-1].headers["content-length"]) / 1000
         agent, tools = app.agent("main"), app.tools("main").specs()
         model = app.models.check("bench/mock")
-        composer = Composer()
+        composer = PromptComposer()
         keys = [app.control.resolve_key(), "agent:main:slack:channel:c1"]
         spent_ms = []
         for _ in range(5):

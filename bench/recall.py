@@ -27,12 +27,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from homarus.memory.base import Ask
-from homarus.memory.embed.base import Embedder, Model
-from homarus.memory.library import Memory
-from homarus.memory.ranking import Ranking
-from homarus.memory.results import Result
-from homarus.memory.search import LEXICAL, WITH_VECTORS, Weights
+from homarus.memory.base import SearchOptions
+from homarus.memory.embed.base import Embedder, EmbeddingModel
+from homarus.memory.note_search import NoteSearch
+from homarus.memory.ranker import LEXICAL, WITH_VECTORS, RankingWeights
+from homarus.memory.ranking_settings import RankingSettings
+from homarus.memory.results import SearchResult
 
 BUDGETS = (1000, 2000, 4000, 8000)
 COMPARED_CHARS = 160  # of a turn's words
@@ -84,7 +84,7 @@ class Kept:
         self._known: dict[str, list[float]] = {}
 
     @property
-    def model(self) -> Model:
+    def model(self) -> EmbeddingModel:
         return self._inner.model
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
@@ -98,7 +98,7 @@ def words(text: str) -> str:
     return re.sub(r"\W+", " ", text.lower()).strip()
 
 
-def has(result: Result, shown: str, evidence: Mapping[str, Any]) -> bool:
+def has(result: SearchResult, shown: str, evidence: Mapping[str, Any]) -> bool:
     return (
         result.path == evidence["path"]
         and result.start_line <= evidence["line"] <= result.end_line
@@ -106,7 +106,7 @@ def has(result: Result, shown: str, evidence: Mapping[str, Any]) -> bool:
     )
 
 
-def within(results: Sequence[Result], budget: int) -> Iterator[tuple[Result, str]]:
+def within(results: Sequence[SearchResult], budget: int) -> Iterator[tuple[SearchResult, str]]:
     """Results while there is room; the last one cut."""
     for result in results:
         if budget <= 0:
@@ -115,7 +115,7 @@ def within(results: Sequence[Result], budget: int) -> Iterator[tuple[Result, str
         budget -= len(result.snippet)
 
 
-def judge_lines(scores: Scores, asked: Mapping[str, Any], lines: Sequence[Result]) -> None:
+def judge_lines(scores: Scores, asked: Mapping[str, Any], lines: Sequence[SearchResult]) -> None:
     evidence = asked["evidence"]
     if not evidence:
         return
@@ -127,7 +127,9 @@ def judge_lines(scores: Scores, asked: Mapping[str, Any], lines: Sequence[Result
         scores.found["multi"].append(scores.found["lines4000"][-1])
 
 
-def judge_passages(scores: Scores, asked: Mapping[str, Any], passages: Sequence[Result]) -> None:
+def judge_passages(
+    scores: Scores, asked: Mapping[str, Any], passages: Sequence[SearchResult]
+) -> None:
     evidence = asked["evidence"]
     if not evidence:
         return
@@ -149,18 +151,22 @@ def asked_by_name(data: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def measure(
-    data: Path, state: Path, embedder: Embedder | None, weights: Weights | None
+    data: Path, state: Path, embedder: Embedder | None, weights: RankingWeights | None
 ) -> tuple[Scores, dict[str, Scores], list[float]]:
     whole, by_name, spent_ms = Scores(), defaultdict[str, Scores](Scores), list[float]()
-    ranking = Ranking(weights=weights)
+    ranking = RankingSettings(weights=weights)
     for name, questions in asked_by_name(data).items():
-        with Memory(data / name, state / f"{name}.sqlite", embedder, ranking=ranking) as memory:
+        with NoteSearch(data / name, state / f"{name}.sqlite", embedder, ranking=ranking) as memory:
             memory.sync()
             for asked in questions:
                 started = time.perf_counter()
-                lines = memory.search(asked["question"], Ask("lines", max_results=RESULTS))
+                lines = memory.search(
+                    asked["question"], SearchOptions("lines", max_results=RESULTS)
+                )
                 spent_ms.append((time.perf_counter() - started) * 1000)
-                passages = memory.search(asked["question"], Ask("passages", max_results=10))
+                passages = memory.search(
+                    asked["question"], SearchOptions("passages", max_results=10)
+                )
                 longest = max((len(one.snippet) for one in (*lines, *passages)), default=0)
                 whole.found["longest"] = [max(longest, *whole.found["longest"], 0)]
                 for scores in (whole, by_name[name]):
@@ -173,9 +179,9 @@ def embedder_of(named: str) -> Embedder | None:
     if named == "none":
         return None
     if named == "wordllama":
-        from homarus.memory.embed.wordllama import WordLlama
+        from homarus.memory.embed.wordllama import WordLlamaEmbedder
 
-        return Kept(WordLlama())
+        return Kept(WordLlamaEmbedder())
     from homarus.memory.embed.onnx import open_onnx
 
     return Kept(open_onnx(Path(named)))

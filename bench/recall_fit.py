@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 
 from bench.recall import HEAD, Scores, asked_by_name, embedder_of, judge_lines
+from homarus.memory.candidates import IndexSnapshot, gather_candidates, read_snapshot
 from homarus.memory.embed.base import Embedder, embed_question
 from homarus.memory.index import open_index
-from homarus.memory.pool import Snapshot, gather, read_snapshot
-from homarus.memory.question import Question, read_question
-from homarus.memory.results import Room, show_lines
-from homarus.memory.search import LEXICAL, Pool, Weights, attainable, rank
-from homarus.memory.source import find_notes
-from homarus.memory.vectors import Vectors
+from homarus.memory.note_files import find_notes
+from homarus.memory.query import ParsedQuery, parse_query
+from homarus.memory.ranker import LEXICAL, CandidatePool, RankingWeights, max_score, rank
+from homarus.memory.results import ResultLimits, show_lines
+from homarus.memory.vectors import VectorTable
 from homarus.memory.view import EVERYTHING
 
 WORDS = (
@@ -36,10 +36,10 @@ WORDS = (
     *("first_person", "time", "length", "related", "related_around"),
 )
 VECTORS = ("vector", "vector_beside", "vector_around")
-NOTHING = Weights(**{one.name: 0.0 for one in fields(Weights)})
+NOTHING = RankingWeights(**{one.name: 0.0 for one in fields(RankingWeights)})
 STEPS, RATE, PENALTY = 120, 0.06, 1e-3
 FOREIGN_EVERY = 8  # of the questions of other conversations, for the scale of scores
-ROOM = Room(max_results=60)
+ROOM = ResultLimits(max_results=60)
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Case:
     """A question with everything that is known about the lines it searches."""
 
     asked: Mapping[str, Any]
-    question: Question
-    pool: Pool
+    question: ParsedQuery
+    pool: CandidatePool
     ids: Sequence[int]
     table: Any  # a row for each line, a column for each ingredient
     wanted: Any
@@ -75,7 +75,7 @@ def _cases(
     with open_index(database, embedder) as index:
         index.sync(find_notes(place))
         with index.reading() as db:
-            vectors = Vectors.read(db, embedder.model) if embedder else None
+            vectors = VectorTable.read(db, embedder.model) if embedder else None
             snapshot = read_snapshot(db, index.generation, EVERYTHING, vectors)
             for one in asked:
                 yield _case(db, snapshot, one, embedder, names)
@@ -83,14 +83,16 @@ def _cases(
 
 def _case(
     db: Any,
-    snapshot: Snapshot,
+    snapshot: IndexSnapshot,
     asked: Mapping[str, Any],
     embedder: Embedder | None,
     names: Sequence[str],
 ) -> Case:
     text = asked["question"]
-    question = read_question(text, snapshot.speakers, snapshot.years)
-    pool = gather(db, snapshot, question, embed_question(embedder, text) if embedder else None)
+    question = parse_query(text, snapshot.speakers, snapshot.years)
+    pool = gather_candidates(
+        db, snapshot, question, embed_question(embedder, text) if embedder else None
+    )
     ids = sorted(pool.lines)
     table = np.zeros((len(ids), len(names)), np.float32)
     for column, name in enumerate(names):
@@ -122,25 +124,27 @@ def fit(cases: Sequence[Case]) -> Any:
     return weights / spread
 
 
-def weights_of(names: Sequence[str], fitted: Sequence[float]) -> Weights:
+def weights_of(names: Sequence[str], fitted: Sequence[float]) -> RankingWeights:
     """Return the weights as the product has them, with fitted values where they are fitted."""
     given = {name: float(value) for name, value in zip(names, fitted, strict=True)}
     given["length"] -= 1.0
     return replace(LEXICAL, **given)
 
 
-def search(case: Case, weights: Weights) -> list[Any]:
+def search(case: Case, weights: RankingWeights) -> list[Any]:
     ranked = [one for one in rank(case.question, case.pool, weights) if one.is_told]
     return show_lines(ranked, case.pool.notes, ROOM, lambda score: score)
 
 
-def scale(cases: Mapping[str, Sequence[Case]], weights: Weights, more: Sequence[Case]) -> Any:
+def scale(
+    cases: Mapping[str, Sequence[Case]], weights: RankingWeights, more: Sequence[Case]
+) -> Any:
     """Return the slope and offset that turn a score into a probability, by Newton's method."""
     scores, hits = [], []
     for case in [*(one for held in cases.values() for one in held), *more]:
         ranked = [one for one in rank(case.question, case.pool, weights) if one.is_told]
         place = {at: bool(hit) for at, hit in zip(case.ids, case.wanted, strict=True)}
-        most = attainable(case.question, case.pool, weights)
+        most = max_score(case.question, case.pool, weights)
         scores += [one.score - most for one in ranked]
         hits += [place[one.line.id] for one in ranked]
     table = np.stack([np.array(scores), np.ones(len(scores))], 1)

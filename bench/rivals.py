@@ -17,8 +17,8 @@ from pathlib import Path
 import apsw
 
 from bench.figure import CpuClock
-from homarus.memory.chunk import cut_chunks
-from homarus.memory.words import content_stems
+from homarus.memory.chunking import cut_chunks
+from homarus.memory.stems import content_stems
 
 # Measured on the machine the limits are for, 15 Nov 2026: the original 2026.2.17, 1,000 daily notes
 # of 1.5 KB (`write_daily`), indexing in CPU time of its process, and a search as `memory_search` by

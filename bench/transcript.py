@@ -6,8 +6,8 @@ from pathlib import Path
 
 from bench.figure import CpuClock, Figure
 from homarus.core.clock import SystemClock
-from homarus.core.message import Message, Origin, Text, user
-from homarus.sessions.session import Session, Sessions
+from homarus.core.message import Message, Origin, Text, user_message
+from homarus.sessions.session import Session, SessionRepository
 from homarus.store.sqlite import open_store
 
 ENTRIES = 10_000
@@ -23,8 +23,8 @@ def measure(*, quick: bool) -> list[Figure]:
 async def _measure(state: Path, times: int) -> list[Figure]:
     clock = SystemClock()
     async with open_store(state, mirror=False) as store:
-        session = await Sessions(store, clock).load(KEY, "main")
-        await session.begin(user("Where were we?"), provider="bench", model="mock")
+        session = await SessionRepository(store, clock).load(KEY, "main")
+        await session.start_turn(user_message("Where were we?"), provider="bench", model="mock")
         origin = Origin("openai-completions", "bench", "mock")
         for start in range(0, ENTRIES, BATCH):
             await session.append(*[_message(n, origin) for n in range(start, start + BATCH)])
@@ -46,5 +46,5 @@ def _message(number: int, origin: Origin) -> Message:
         f"Line {number}. " + "The lamp over the harbour went out again, and nobody noticed. " * 5
     )
     if number % 2:
-        return user(words, at_ms=number)
+        return user_message(words, at_ms=number)
     return Message("assistant", (Text(words),), number, origin)

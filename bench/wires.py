@@ -7,13 +7,13 @@ from urllib.parse import urlsplit
 
 from bench.app import model_server
 from bench.figure import CpuClock, Figure, best_of, child_cpu_s, rss_mb
-from homarus.core.message import Message, user
+from homarus.core.message import Message, user_message
 from homarus.providers import anthropic, google, openai, responses
-from homarus.providers.base import Provider, Request, TextDelta
-from homarus.providers.http import Settings
+from homarus.providers.base import ModelRequest, Provider, TextDelta
+from homarus.providers.endpoint import ProviderConnection
 
 CHUNKS = 2_000
-WIRES: dict[str, tuple[Callable[[Settings], Provider], str]] = {
+WIRES: dict[str, tuple[Callable[[ProviderConnection], Provider], str]] = {
     "openai": (openai.create, "/v1"),
     "responses": (responses.create, "/v1"),
     "anthropic": (anthropic.create, ""),
@@ -51,7 +51,9 @@ async def _chunks(url: str, times: int) -> list[Figure]:
     parts = urlsplit(url)
     figures = []
     for name, (create, path) in WIRES.items():
-        provider = create(Settings(name, f"{parts.scheme}://{parts.netloc}{path}", "sk-bench"))
+        provider = create(
+            ProviderConnection(name, f"{parts.scheme}://{parts.netloc}{path}", "sk-bench")
+        )
         spent_s = []
         for _ in range(times):
             clock = CpuClock()
@@ -66,7 +68,7 @@ async def _chunks(url: str, times: int) -> list[Figure]:
 
 async def _ask(provider: Provider) -> None:
     chunks = 0
-    request = Request("mock-1", "", (user(f"MOCK:long:{CHUNKS}"),), max_tokens=100_000)
+    request = ModelRequest("mock-1", "", (user_message(f"MOCK:long:{CHUNKS}"),), max_tokens=100_000)
     async for piece in provider.stream(request):
         if isinstance(piece, TextDelta):
             chunks += 1

@@ -15,13 +15,13 @@ from pydantic import BaseModel
 
 from homarus.agent.commands.catalog import COMMANDS, RESETS
 from homarus.agent.commands.dispatcher import HANDLERS
-from homarus.channels.roster import known_channels, label, load_channel
+from homarus.channels.registry import available_channels, channel_label, load_channel
 from homarus.cli.main import group
 from homarus.config.channels import AccountSettings
-from homarus.config.memory import MemorySearch, MemorySettings
+from homarus.config.memory import MemoryConfig, MemorySearchConfig
 from homarus.config.schema import Config
 from homarus.core import errors, event, message
-from homarus.gateway.methods import METHODS, UNBUILT
+from homarus.gateway.methods import METHODS, UNIMPLEMENTED
 from homarus.plugins import hooks as plugin_hooks
 from homarus.tools.sources import ToolSourceContext, load_tools
 from homarus.tools.tool import Tool
@@ -121,7 +121,7 @@ def _memory_keys() -> str:
         "that. See [Memory](../memory.md)."
     )
     head, parts = ("key", "value", "default"), ["## Memory", told]
-    for section, path in ((MemorySearch, "memorySearch"), (MemorySettings, "memory")):
+    for section, path in ((MemorySearchConfig, "memorySearch"), (MemoryConfig, "memory")):
         parts.append(_table(head, list(_settings_keys(section, path))))
     return "\n\n".join(parts)
 
@@ -135,9 +135,9 @@ def _channel_keys() -> str:
         "[Channels](../channels/README.md)."
     )
     parts = ["## Channels", told, _table(("key", "value", "default"), every)]
-    for name in known_channels():
+    for name in available_channels():
         own = list(_settings_keys(load_channel(name).Settings, f"channels.{name}"))
-        parts += [f"### {label(name)}", _table(("key", "value", "default"), own)]
+        parts += [f"### {channel_label(name)}", _table(("key", "value", "default"), own)]
     return "\n\n".join(parts)
 
 
@@ -254,15 +254,15 @@ def _argument(spec: Mapping[str, Any]) -> str:
 
 
 CALL = message.ToolCall("call_1", "read", {"path": "notes.md"})
-FACTS: tuple[event.Fact, ...] = (
+FACTS: tuple[event.EventData, ...] = (
     event.RunStarted(),
     event.TextAdded("Hello"),
     event.ThinkingAdded("…"),
     event.AttemptFailed("openai", "gpt-5.2", "overloaded", "the model is busy", "retry", 2.0),
     event.ToolStarted(CALL),
     event.ToolProgressed(CALL, "half of it"),
-    event.ToolEnded(message.ToolReturn("call_1", "read", (message.Text("all of it"),))),
-    event.MessageSaved(message.user("Hello")),
+    event.ToolEnded(message.ToolResult("call_1", "read", (message.Text("all of it"),))),
+    event.MessageSaved(message.user_message("Hello")),
     event.CompactionStarted(),
     event.CompactionEnded(),
     event.ErrorNoted("the search index is being rebuilt"),
@@ -273,9 +273,9 @@ FACTS: tuple[event.Fact, ...] = (
 
 
 def events() -> str:
-    payloads, rows = event.Payloads(), list[tuple[str, ...]]()
+    payloads, rows = event.EventEncoder(), list[tuple[str, ...]]()
     for fact in FACTS:
-        seen = payloads.of(event.Event("run", "agent:main:main", 1, 1_800_000_000_000, fact))
+        seen = payloads.encode(event.Event("run", "agent:main:main", 1, 1_800_000_000_000, fact))
         told = _one_line(type(fact).__doc__ or "")
         name = f"`{type(fact).__name__}`"
         data = f"`{json.dumps(seen['data'])}`" if seen else ""
@@ -302,7 +302,7 @@ def hooks() -> str:
             ", ".join(f"`{arg}`" for arg in _arguments(spec)),
             _one_line(spec.__doc__ or ""),
         )
-        for name, spec in vars(plugin_hooks.Specs).items()
+        for name, spec in vars(plugin_hooks.HookSpecs).items()
         if inspect.isfunction(spec)
     ]
     return (
@@ -370,7 +370,7 @@ def protocol() -> str:
         if rows:
             parts.append(_table(("param", "type", "required"), rows))
     parts += ["## Not built yet", "These answer `UNAVAILABLE`, and say why:"]
-    missing = [(f"`{name}`", why) for name, why in sorted(UNBUILT.items())]
+    missing = [(f"`{name}`", why) for name, why in sorted(UNIMPLEMENTED.items())]
     parts.append(_table(("method", "why"), missing))
     return "\n\n".join(parts)
 

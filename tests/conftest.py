@@ -12,7 +12,7 @@ from hypothesis import settings
 from homarus.config.paths import Paths
 from homarus.core.errors import HomarusError
 from homarus.memory.embed import minilm
-from homarus.providers import demo
+from homarus.providers import weights
 
 # A busy machine is slow, not wrong: only the timeout of the whole test applies.
 settings.register_profile("homarus", deadline=None)
@@ -38,9 +38,9 @@ def fetched(request: pytest.FixtureRequest, pull: Callable[[Path], object]) -> P
 @pytest.fixture(scope="session")
 def demo_weights(request: pytest.FixtureRequest) -> Path:
     """Return the embedded model's file: the user's, else a downloaded one."""
-    own = demo.find(Paths.find(os.environ).models_cache)
-    pull = partial(demo.pull, progress=lambda _done, _total: None)
-    return own or fetched(request, pull) / demo.DEMO.file
+    own = weights.find_weights(Paths.find(os.environ).models_cache)
+    pull = partial(weights.pull_weights, progress=lambda _done, _total: None)
+    return own or fetched(request, pull) / weights.DEMO.file
 
 
 @pytest.fixture(scope="session")

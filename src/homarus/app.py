@@ -10,51 +10,51 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from homarus.agent.boot import boot
-from homarus.agent.cast import Cast
+from homarus.agent.agent_registry import AgentRegistry
+from homarus.agent.boot import run_boot_prompts
 from homarus.agent.commands.catalog import has_control_command
 from homarus.agent.commands.context import CommandServices
 from homarus.agent.commands.dispatcher import CommandDispatcher, native_commands
-from homarus.agent.prompt.hearing import hear
-from homarus.agent.prompt.preview import PreviewServices, preview
-from homarus.agent.remembering import Remembering
-from homarus.agent.run import Outcome
+from homarus.agent.memory_registry import MemoryRegistry
+from homarus.agent.prompt.preview import PreviewServices, preview_prompt
+from homarus.agent.prompt.user_message import format_user_message
+from homarus.agent.run import RunOutcome
 from homarus.agent.run_registry import RunRegistry
 from homarus.agent.services import RunServices
-from homarus.agent.spend import Spend
+from homarus.agent.spend_limit import SpendLimiter
 from homarus.channels.base import Channel
-from homarus.channels.front import Front
-from homarus.channels.mail import Mailbox
-from homarus.channels.roster import find_traits
-from homarus.config.load import Loaded, load
-from homarus.config.log import set_up
+from homarus.channels.messenger import ChannelMessenger
+from homarus.channels.registry import find_traits
+from homarus.channels.runtime import ChannelRuntime
+from homarus.config.agent_settings import agent_ids, default_agent_id
+from homarus.config.load import LoadedConfig, load_config
+from homarus.config.log_setup import configure_logging
 from homarus.config.paths import Paths
-from homarus.config.resolve import agents, default_agent
 from homarus.config.schema import Config
-from homarus.config.zone import day_in, zone_name
+from homarus.config.timezone import local_date, zone_name
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import HomarusError
-from homarus.core.keys import agent_of
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound
+from homarus.core.session_keys import agent_id_of
 from homarus.core.tasks import task_group
 from homarus.core.watchdog import Watchdog
-from homarus.plugins.caller import Hooks
-from homarus.providers.models import Models, Wish
+from homarus.plugins.hook_runner import Hooks
+from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.sessions.control import SessionControl, SessionServices
-from homarus.sessions.maintenance import MaintenanceServices, Upkeep
+from homarus.sessions.maintenance import MaintenanceServices, SessionMaintenance
 from homarus.sessions.notices import Notices
 from homarus.sessions.reset import is_fresh
-from homarus.sessions.session import Session, Sessions
+from homarus.sessions.session import Session, SessionRepository
 from homarus.store.base import Store
-from homarus.store.journal import Accepted
+from homarus.store.journal import InboxRecord
 from homarus.store.sqlite import SqliteStore, open_store
-from homarus.tools.tool import Ask, nobody
+from homarus.tools.tool import AskApproval, deny_approval
 
 if TYPE_CHECKING:
     from homarus.agent.reply.builder import ReplyBuilder
-    from homarus.gateway.serve import Ending
+    from homarus.gateway.serve import ExitMode
     from homarus.gateway.services import GatewayServices
 
 
@@ -62,34 +62,36 @@ class App:
     """The parts of the program, connected to each other. Open it with `open_app`."""
 
     def __init__(
-        self, *, loaded: Loaded, paths: Paths, models: Models, store: Store, clock: Clock, ask: Ask,
+        self, *, loaded: LoadedConfig, paths: Paths, models: ModelRouter, store: Store, clock: Clock, ask: AskApproval,
         group: asyncio.TaskGroup, channels: Sequence[Channel] = (),
     ) -> None:  # fmt: skip
         self.loaded, self.paths, self.models = loaded, paths, models
-        self._retired: list[Models] = []  # of an earlier config; active runs may still use them
-        self.store, self.sessions = store, Sessions(store, clock)
+        self._retired: list[
+            ModelRouter
+        ] = []  # of an earlier config; active runs may still use them
+        self.store, self.sessions = store, SessionRepository(store, clock)
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
         self.clock, self.hooks = clock, Hooks()
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channel_task: asyncio.Task[None] | None = None
         self._restart: Callable[[], None] | None = None  # set by the gateway process
-        self.memory = Remembering(
+        self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
         )
-        self._cast = Cast(
-            self._config, paths, reaches=lambda: not self.channels.is_empty, memory=self.memory.of,
+        self._cast = AgentRegistry(
+            self._config, paths, reaches=lambda: not self.channels.is_empty, memory=self.memory.get,
         )  # fmt: skip
-        self.agent, self.tools = self._cast.agent, self._cast.tools
-        self._front = Front(
+        self.agent, self.tools = self._cast.get, self._cast.tools
+        self._front = ChannelRuntime(
             self._config, store.journal, clock, group, state=paths.state, given=channels,
-            env=lambda: self.loaded.env, record=self.sessions.data, called=self._cast.called,
+            env=lambda: self.loaded.env, record=self.sessions.data, called=self._cast.display_name,
             put=lambda key, row: self.control.submit(key, row), is_command=has_control_command,
             sent=lambda *sent: group.create_task(self.hooks.message_sent(*sent), name="hooks"),
             commands=lambda: native_commands(self._config().commands),
         )  # fmt: skip
         self.channels, self._delivery = self._front.switchboard, self._front.delivery
-        self.messenger = Mailbox(
+        self.messenger = ChannelMessenger(
             self._delivery, store, clock, config=self._config, hooks=self.hooks, state=paths.state,
         )  # fmt: skip
         self.control = SessionControl(self._session_services())
@@ -103,10 +105,10 @@ class App:
             get_config=self._config, get_models=self._models, get_agent=self.agent,
             get_restart=lambda: self._restart, control=self.control, store=self.store, bus=self.bus,
             clock=self.clock, hooks=self.hooks, compact=self._runs.compact_session,
-            preview=partial(preview, self.preview), build_reply=self._delivery.pack,
-            on_enqueued=self._delivery.nudge,
+            preview=partial(preview_prompt, self.preview), build_reply=self._delivery.build_reply,
+            on_enqueued=self._delivery.wake_workers,
         ))  # fmt: skip
-        self._maintenance = Upkeep(MaintenanceServices(
+        self._maintenance = SessionMaintenance(MaintenanceServices(
             get_config=self._config, paths=paths, store=store, repository=self.sessions,
             clock=clock, lanes=self.lanes, is_busy=self.control.is_busy,
         ))  # fmt: skip
@@ -114,10 +116,10 @@ class App:
     def _config(self) -> Config:
         return self.loaded.config
 
-    def _models(self) -> Models:
+    def _models(self) -> ModelRouter:
         return self.models
 
-    def _session_services(self) -> SessionServices[Outcome]:
+    def _session_services(self) -> SessionServices[RunOutcome]:
         """Connect sessions with runs and commands, which are made after them."""
         return SessionServices(
             repository=self.sessions, store=self.store, paths=self.paths, clock=self.clock,
@@ -126,12 +128,12 @@ class App:
             start_run=lambda key, rows, text: self._runs.start(key, rows, text),
             stop_run=lambda key, run_id: self._runs.stop(key, run_id),
             mark_stopped_by=lambda key, run_id, by: self._runs.mark_stopped_by(key, run_id, by),
-            active_ids=lambda key: self._runs.active_ids(key), build_reply=self._delivery.pack,
-            on_enqueued=self._delivery.nudge,
+            active_ids=lambda key: self._runs.active_ids(key), build_reply=self._delivery.build_reply,
+            on_enqueued=self._delivery.wake_workers,
             interpret=lambda key, row: self.commands.interpret(key, row),
         )  # fmt: skip
 
-    def _run_services(self, ask: Ask) -> RunServices:
+    def _run_services(self, ask: AskApproval) -> RunServices:
         now_ms = self.clock.now_ms
         return RunServices(
             sessions=self.sessions,
@@ -141,20 +143,22 @@ class App:
             clock=self.clock,
             hooks=self.hooks,
             watchdog=self.watchdog,
-            spend=Spend(self.store, lambda: self._config().agents.defaults.spend, now_ms, self.day),
+            spend_limiter=SpendLimiter(
+                self.store, lambda: self._config().agents.defaults.spend, now_ms, self.local_date
+            ),
             get_agent=self.agent,
             get_tools=self.tools,
-            connect=lambda wish: self.models.road(wish),
+            connect=lambda wish: self.models.connect(wish),
             get_approver=lambda _inbound: ask,
             pop_steering=self.control.take_steering,
             format_message=self._words,
             make_builder=self._make_builder,
-            build_reply=self._delivery.pack,
-            on_enqueued=self._delivery.nudge,
+            build_reply=self._delivery.build_reply,
+            on_enqueued=self._delivery.wake_workers,
             on_unsettled=self.control.retry_unsettled,
             find_traits=find_traits,
             get_config=self._config,
-            start_live_reply=self._front.live.show,
+            start_live_reply=self._front.live.start,
             messenger=self.messenger,
             is_fresh=lambda session, inbound: is_fresh(
                 self._config().session, session.record, inbound.address.channel, now_ms()
@@ -172,7 +176,7 @@ class App:
             channels=self.channels, messenger=self.messenger, memory=self.memory, agent=self.agent,
             preview=self.preview, recover=self.recover, run_maintenance=self._maintenance.run,
             run_boot=self.run_boot, preload=self.preload, reload=self.reload,
-            wake_workers=self._delivery.nudge, set_restart=self.set_restart,
+            wake_workers=self._delivery.wake_workers, set_restart=self.set_restart,
         )  # fmt: skip
 
     def set_restart(self, restart: Callable[[], None]) -> None:
@@ -182,11 +186,11 @@ class App:
     async def preload(self) -> None:
         """Do in advance what the first run would wait for; errors are left to that run."""
         with suppress(HomarusError):
-            agent = self.agent(default_agent(self._config()))
+            agent = self.agent(default_agent_id(self._config()))
             self.tools(agent.id)
-            await self.models.warm(Wish(agent.id, agent.model))
+            await self.models.preload(ModelSelection(agent.id, agent.model))
 
-    async def recover(self) -> list[tuple[Accepted, asyncio.Future[Outcome]]]:
+    async def recover(self) -> list[tuple[InboxRecord, asyncio.Future[RunOutcome]]]:
         """Resume what an earlier process left unsettled; then start the channels."""
         resumed = await self.control.recover()
         self._channel_task = self._group.create_task(self.channels.run(), name="channels")
@@ -194,15 +198,15 @@ class App:
 
     async def run_boot(self) -> None:
         """Run the BOOT.md of every agent."""
-        every = (self.agent(each) for each in agents(self._config()))
-        await boot(every, self.control.accept, self.control.submit, self.clock.now_ms())
+        every = (self.agent(each) for each in agent_ids(self._config()))
+        await run_boot_prompts(every, self.control.accept, self.control.submit, self.clock.now_ms())
 
     def stop(self) -> None:
         """Start nothing more: what is accepted from now on waits for the next start."""
         self.control.close()
         if self._channel_task:
             self._channel_task.cancel()
-        self.memory.rest()
+        self.memory.stop_watching()
 
     def _make_builder(
         self, session: Session, inbound: Inbound, thinking: str, new_session_id: str
@@ -217,23 +221,25 @@ class App:
 
     def _words(self, key: str, inbound: Inbound) -> str:
         """Return a message as the model reads it: with its time, and after pending notices."""
-        agent, last_ms = self.agent(agent_of(key)), self.sessions.last_ms(key)
+        agent, last_ms = self.agent(agent_id_of(key)), self.sessions.last_ms(key)
         if last_ms is None:  # the first message of a session
-            self.memory.touch(agent)
-        return self.notices.take_before(key, hear(agent, key, inbound, last_ms, find_traits))
+            self.memory.sync_on_session_start(agent)
+        return self.notices.prepend_to(
+            key, format_user_message(agent, key, inbound, last_ms, find_traits)
+        )
 
-    async def reload(self, loaded: Loaded) -> None:
+    async def reload(self, loaded: LoadedConfig) -> None:
         """Use another config: active runs end by the old one, the next use this."""
         if not self.control.active_runs():
             await self._close_retired()
         self._retired.append(self.models)
-        self.models = Models(loaded.config, loaded.env, self.paths, self.clock)
+        self.models = ModelRouter(loaded.config, loaded.env, self.paths, self.clock)
         self.loaded = loaded
-        self._cast.dismiss()
+        self._cast.clear()
         await self.memory.reload()
         self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
-        set_up(loaded.config)
-        await self.channels.reload()
+        configure_logging(loaded.config)
+        await self.channels.reconcile()
 
     async def close(self) -> None:
         """Close the connections to models, and memory."""
@@ -245,36 +251,36 @@ class App:
         while self._retired:
             await self._retired.pop().close()
 
-    def day(self, at_ms: int) -> str:
+    def local_date(self, at_ms: int) -> str:
         """Return the local date of the person."""
-        return day_in(zone_name(self._config().agents.defaults.user_timezone), at_ms)
+        return local_date(zone_name(self._config().agents.defaults.user_timezone), at_ms)
 
 
 @asynccontextmanager
 async def open_app(
     env: Mapping[str, str],
     *,
-    ask: Ask = nobody,
+    ask: AskApproval = deny_approval,
     clock: Clock | None = None,
     warn: Callable[[str], None] = lambda _text: None,
-    loaded: Loaded | None = None,
+    loaded: LoadedConfig | None = None,
     channels: Sequence[Channel] = (),
 ) -> AsyncIterator[App]:
     """Build the App of a state directory; everything is closed when the block ends."""
     paths = Paths.find(env)
     if loaded is None:
-        loaded = load(paths, env)
-        set_up(loaded.config)
+        loaded = load_config(paths, env)
+        configure_logging(loaded.config)
         for text in loaded.warnings:
             warn(text)
     clock = clock or SystemClock()
-    models = Models(loaded.config, loaded.env, paths, clock)
+    models = ModelRouter(loaded.config, loaded.env, paths, clock)
     async with open_store(paths.state) as store, AsyncExitStack() as after, task_group() as group:
         app = App(
             loaded=loaded, paths=paths, models=models, store=store, group=group, clock=clock,
             ask=ask, channels=channels,
         )  # fmt: skip
-        after.callback(app.watchdog.let_go)
+        after.callback(app.watchdog.detach_abandoned)
         after.push_async_callback(app.close)  # after the last run
         watching = group.create_task(_end_if_broken(store), name="store watch")
         try:
@@ -285,7 +291,7 @@ async def open_app(
 
 
 async def _end_if_broken(store: SqliteStore) -> None:
-    raise await store.until_broken()  # a disk that lost a write may lose the next one too
+    raise await store.wait_for_disk_failure()  # a disk that lost a write may lose the next one too
 
 
 async def serve(
@@ -296,21 +302,23 @@ async def serve(
     ready: Callable[[str], None] = lambda _url: None,
     warn: Callable[[str], None] = lambda _text: None,
     channels: Callable[[], Sequence[Channel]] = tuple,
-    ask: Ask = nobody,
-) -> "Ending":
+    ask: AskApproval = deny_approval,
+) -> "ExitMode":
     """Run the gateway process; return how it should end."""
     from homarus.gateway import serve as gateway
-    from homarus.gateway.last_good import load_or_recall
-    from homarus.gateway.methods import METHODS, UNBUILT
+    from homarus.gateway.last_good import load_config_or_last_good
+    from homarus.gateway.methods import METHODS, UNIMPLEMENTED
 
     paths, clock = Paths.find(env), SystemClock()
-    loaded, problem = load_or_recall(paths, env)
-    set_up(loaded.config)
+    loaded, problem = load_config_or_last_good(paths, env)
+    configure_logging(loaded.config)
     for text in loaded.warnings:
         warn(text)
     if problem:
         warn(f"starting with the last good config, because {problem}")
-    plan = gateway.Plan(loaded, paths, env, clock, METHODS, UNBUILT, port, bind, problem)
+    plan = gateway.ServeOptions(
+        loaded, paths, env, clock, METHODS, UNIMPLEMENTED, port, bind, problem
+    )
 
     @asynccontextmanager
     async def open_services() -> "AsyncIterator[GatewayServices]":

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from homarus.core.errors import InvalidRequest
-from homarus.gateway.frames import HANDSHAKE_S, read_request
+from homarus.core.errors import InvalidRequestError
+from homarus.gateway.frames import HANDSHAKE_S, parse_request
 from tests.attacks.cases import Case, Judge, NotRunError
 from tests.attacks.live import BINARY, CONTINUED, TEXT, Caller, Live, frame, gateway
 
@@ -75,8 +75,8 @@ def _parse(text: str, expected: str) -> str:
     """Send it as a frame and as params: it is refused, or parsed in one way only."""
     for asked in {text, _request(text)} if text[:1] in {"{", "["} else {text}:
         try:
-            request = read_request(asked)
-        except InvalidRequest:
+            request = parse_request(asked)
+        except InvalidRequestError:
             continue
         if asked == text and "unknown method" not in expected:
             return "was accepted as a frame"
@@ -203,8 +203,8 @@ def _reused_id(live: Live) -> str:
 
 def _odd_ids(_live: Live) -> str:
     for odd in ("null", "{}", "[]", "1", "true", '""', f'"{"a" * (10 * MB)}"'):
-        with suppress(InvalidRequest):
-            read_request(f'{{"type":"req","id":{odd},"method":"health"}}')
+        with suppress(InvalidRequestError):
+            parse_request(f'{{"type":"req","id":{odd},"method":"health"}}')
             return f"an id of {odd[:20]} was accepted"
     return ""
 
@@ -212,8 +212,8 @@ def _odd_ids(_live: Live) -> str:
 def _bom(live: Live) -> str:
     text = "\ufeff" + _request("{}")
     for form in (text, text.encode()):
-        with suppress(InvalidRequest):
-            read_request(form)
+        with suppress(InvalidRequestError):
+            parse_request(form)
             return "is accepted in one of its forms"
     return _send(live, text)
 

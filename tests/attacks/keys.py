@@ -7,20 +7,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from homarus.channels.roster import find_traits
-from homarus.core import keys
+from homarus.channels.registry import find_traits
+from homarus.core import session_keys
 from homarus.core.errors import HomarusError, UserError
 from homarus.core.message import ToolCall
 from homarus.core.principal import Principal
-from homarus.gateway.bounds import Bounds
-from homarus.memory.keeper import AgentMemory
-from homarus.memory.place import Place
+from homarus.gateway.session_access import SessionAccess
+from homarus.memory.agent_memory import AgentMemory
+from homarus.memory.spec import MemorySpec
 from homarus.memory.tools import memory_tools
-from homarus.policy.decide import Verdict
+from homarus.policy.tool_policy import ToolDecision
 from homarus.store.base import SessionRecord
 from homarus.store.sqlite import open_store
-from homarus.tools.call import call
-from homarus.tools.registry import Registry
+from homarus.tools.execute import execute_tool_call
+from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import ToolContext
 from tests.attacks.cases import Case, Judge, NotRunError
 
@@ -41,7 +41,7 @@ def _judge(case: Case) -> str:
         case "http":
             return "" if relation == "reject" and _is_refused(a) else "was let in"
         case "hook":
-            seen = [keys.is_hook(each["key"]) for each in (a, b)]
+            seen = [session_keys.is_hook(each["key"]) for each in (a, b)]
             return "" if relation == "both_untrusted" and all(seen) else f"is a hook's: {seen}"
     return _compare(_derive(a), _derive(b), relation)
 
@@ -52,7 +52,7 @@ def _compare(first: str | None, second: str | None, relation: str) -> str:
     if relation.startswith("must_differ"):
         if first is None or second is None:
             return "" if relation.endswith("reject") else f"refused: {first}, {second}"
-        if not all(keys.store_key(key) == key for key in (first, second)):
+        if not all(session_keys.canonical_key(key) == key for key in (first, second)):
             return "a key that is stored otherwise"
         return "" if first != second else f"both are {first}"
     raise NotRunError(f"relation {relation}")
@@ -65,10 +65,10 @@ def _derive(told: dict[str, Any]) -> str | None:
             case "chat":
                 return _chat_key(told)
             case "cron":
-                return keys.cron_key("main", told["job"], told.get("run", ""))
+                return session_keys.cron_key("main", told["job"], told.get("run", ""))
             case "subagent":
                 name = f"{told['parent']}::{told['child']}"
-                return keys.store_key(name, agents=[told["child"]])
+                return session_keys.canonical_key(name, agents=[told["child"]])
     except UserError:
         return None
     raise NotRunError(f"conversations of kind {told['kind']}")
@@ -77,7 +77,7 @@ def _derive(told: dict[str, Any]) -> str | None:
 def _chat_key(told: dict[str, Any]) -> str:
     kind = {"dm": "direct"}.get(told["chat_type"], told["chat_type"])
     peer = told.get("peer") if kind == "direct" else told.get("group")
-    key = keys.peer_key(
+    key = session_keys.peer_key(
         told["agent"],
         told["channel"],
         kind,
@@ -86,13 +86,15 @@ def _chat_key(told: dict[str, Any]) -> str:
         scope=told.get("dm_scope", "main"),
         traits=find_traits(told["channel"]),
     )
-    return keys.thread_key(key, told.get("thread"))
+    return session_keys.thread_key(key, told.get("thread"))
 
 
 def _is_refused(asked: dict[str, Any]) -> bool:
     try:
-        key = keys.store_key(asked["key"], asked.get("caller_agent", keys.DEFAULT_AGENT))
-        Bounds(asked.get("caller_agent", ""), asked.get("caller", "")).check(key)
+        key = session_keys.canonical_key(
+            asked["key"], asked.get("caller_agent", session_keys.DEFAULT_AGENT)
+        )
+        SessionAccess(asked.get("caller_agent", ""), asked.get("caller", "")).check(key)
     except HomarusError:
         return True
     return False
@@ -102,7 +104,7 @@ async def _two_tenants(a: dict[str, Any], b: dict[str, Any]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         async with open_store(Path(folder)) as store:
             mine, theirs = (store.scoped(Principal(team=each["tenant"])) for each in (a, b))
-            async with mine.commit() as unit:
+            async with mine.transaction() as unit:
                 unit.put_session(SessionRecord(a["key"], "main", "s1", 1))
             if not await mine.session(a["key"]):
                 return "a tenant does not find its own session"
@@ -114,27 +116,29 @@ async def _two_tenants(a: dict[str, Any], b: dict[str, Any]) -> str:
 async def _ask_memory(a: dict[str, Any]) -> str:
     """Search with the tools of a model: the owner finds the note, a group does not."""
 
-    async def allow(_call: ToolCall) -> Verdict:
-        return Verdict("allow", "")
+    async def allow(_call: ToolCall) -> ToolDecision:
+        return ToolDecision("allow", "")
 
-    key = keys.peer_key("main", "telegram", "group" if a["session"] == "group" else "direct", "1")
+    key = session_keys.peer_key(
+        "main", "telegram", "group" if a["session"] == "group" else "direct", "1"
+    )
     with tempfile.TemporaryDirectory() as folder:
         root, state = Path(folder), Path(folder, "state")
         (root / "MEMORY.md").write_text("- private: the door code is 4711\n")
-        memory = AgentMemory(Place("main", root, state / "m.sqlite", state, state, state))
-        tools = Registry(memory_tools(lambda: memory))
+        memory = AgentMemory(MemorySpec("main", root, state / "m.sqlite", state, state, state))
+        tools = ToolRegistry(memory_tools(lambda: memory))
         calls = {
             "memory_search": {"query": "private door code"},
             "memory_get": {"path": "MEMORY.md"},
         }
         told = dict[str, list[str]]()
         try:
-            for of in (keys.main_key("main"), key):
+            for of in (session_keys.main_key("main"), key):
                 ctx = ToolContext(of, "main", root)
                 asked = [ToolCall("1", name, args) for name, args in calls.items()]
-                told[of] = [(await call(tools, ctx, one, allow)).text for one in asked]
+                told[of] = [(await execute_tool_call(tools, ctx, one, allow)).text for one in asked]
         finally:
             await memory.close()
-    if not all("4711" in text for text in told[keys.main_key("main")]):
+    if not all("4711" in text for text in told[session_keys.main_key("main")]):
         return "memory was not read by who may"
     return "private memory was read" if any("4711" in text for text in told[key]) else ""

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from homarus.app import serve
-from homarus.channels.base import Capabilities, Receipt, Receive
-from homarus.channels.signatures import check_telegram
+from homarus.channels.base import Capabilities, InboundHandler, Receipt
+from homarus.channels.signatures import verify_telegram
 from homarus.core.message import Outbound
 
 PATH = "/hooks/test"
@@ -26,14 +26,14 @@ class Ear:
     name, account, path = "listening", "default", PATH
     capabilities = Capabilities()
 
-    async def run(self, receive: Receive) -> None:
+    async def run(self, receive: InboundHandler) -> None:
         await asyncio.Event().wait()
 
     async def send(self, message: Outbound) -> Receipt:
         return Receipt()
 
     def admits(self, headers: Mapping[str, str]) -> bool:
-        return check_telegram(headers, SECRET)
+        return verify_telegram(headers, SECRET)
 
     async def hear(self, headers: Mapping[str, str], body: bytes) -> int:
         try:

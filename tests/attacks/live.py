@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from homarus.gateway.identity import Identity
+from homarus.gateway.identity import DeviceIdentity
 
 TOKEN = "attack-token-0123456789abcdef"
 WAIT_S = 20.0
@@ -36,8 +36,8 @@ class Live:
     def host(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def identity(self, name: str = "device") -> Identity:
-        return Identity.load_or_create(self.home / "clients" / f"{name}.json", 1)
+    def identity(self, name: str = "device") -> DeviceIdentity:
+        return DeviceIdentity.load_or_create(self.home / "clients" / f"{name}.json", 1)
 
     def http(self, head: bytes, body: bytes = b"") -> int:
         """Send a raw request; return the status of the response, 0 if there is none."""
@@ -176,7 +176,7 @@ class Caller:
         self,
         token: Any = TOKEN,
         *,
-        identity: Identity | None = None,
+        identity: DeviceIdentity | None = None,
         scopes: tuple[str, ...] = ALL_SCOPES,
         with_nonce: bool = True,
         client: str = "cli",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 
-from homarus.config.log import MAX_CHARS, set_up
+from homarus.config.log_setup import MAX_CHARS, configure_logging
 from homarus.config.schema import Config
 from tests.attacks.cases import Case, Judge
 
@@ -41,7 +41,7 @@ def _judge(file: Path, case: Case) -> str:
         text = repeated[1] * int(repeated[2])
     terminal = io.StringIO()
     with redirect_stderr(terminal):
-        set_up(Config.model_validate({"logging": {"file": str(file)}}))
+        configure_logging(Config.model_validate({"logging": {"file": str(file)}}))
         logging.getLogger("homarus.gateway").warning("%s", text)
         logging.getLogger("homarus.gateway").warning(text)
     for handler in logging.getLogger("homarus").handlers:

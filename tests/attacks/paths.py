@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from homarus.core.message import ToolCall, ToolReturn
-from homarus.memory.keeper import AgentMemory
-from homarus.memory.place import Place
+from homarus.core.message import ToolCall, ToolResult
+from homarus.memory.agent_memory import AgentMemory
+from homarus.memory.spec import MemorySpec
 from homarus.memory.tools import memory_tools
-from homarus.policy.decide import Verdict
+from homarus.policy.tool_policy import ToolDecision
 from homarus.tools.builtin import files
-from homarus.tools.call import call
-from homarus.tools.registry import Registry
+from homarus.tools.execute import execute_tool_call
+from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import ToolContext
 from tests.attacks.cases import Case, Judge, NotRunError
 
@@ -106,27 +106,29 @@ def _judge_note(base: Path, case: Case) -> str:
     return "" if "hello" in given_own.text else "a note of its own was not read"
 
 
-async def _get(base: Path, path: str) -> ToolReturn:
+async def _get(base: Path, path: str) -> ToolResult:
     root, state = base / "ws", base / "state"
-    memory = AgentMemory(Place("main", root, state / "m.sqlite", state, state, state))
+    memory = AgentMemory(MemorySpec("main", root, state / "m.sqlite", state, state, state))
     ctx = ToolContext("agent:main:main", "main", root)
     try:
         asked = ToolCall("1", "memory_get", {"path": path})
-        return await call(Registry(memory_tools(lambda: memory)), ctx, asked, _allow)
+        return await execute_tool_call(
+            ToolRegistry(memory_tools(lambda: memory)), ctx, asked, _allow
+        )
     finally:
         await memory.close()
 
 
-async def _allow(_call: ToolCall) -> Verdict:
-    return Verdict("allow", "")
+async def _allow(_call: ToolCall) -> ToolDecision:
+    return ToolDecision("allow", "")
 
 
 def _files(base: Path) -> dict[Path, bytes]:
     return {p: p.read_bytes() for p in base.rglob("*") if p.is_file()}
 
 
-def _use(root: Path, op: str, path: str) -> ToolReturn:
+def _use(root: Path, op: str, path: str) -> ToolResult:
     args = {"path": path} | ({"content": "pwned"} if op == "write" else {})
     ctx = ToolContext("agent:main:main", "main", root)
-    tools = Registry.from_modules(files)
-    return asyncio.run(call(tools, ctx, ToolCall("1", op, args), _allow))
+    tools = ToolRegistry.from_modules(files)
+    return asyncio.run(execute_tool_call(tools, ctx, ToolCall("1", op, args), _allow))

@@ -20,26 +20,32 @@ from unittest import mock
 
 from homarus.agent.commands.catalog import has_control_command
 from homarus.app import App, open_app
-from homarus.channels import gate
-from homarus.channels.base import Capabilities, Receipt, Receive
-from homarus.channels.gate import Admitted, Challenged, Gate, PassedOver, Verdict
-from homarus.channels.intake import Left
-from homarus.channels.loops import BOT_TURNS
-from homarus.channels.media import Files
-from homarus.channels.pairing import ALPHABET, CODE_CHARS, MAX_PENDING, TTL_MS, Pairings
-from homarus.channels.porter import Porter
-from homarus.config.check import check
-from homarus.config.load import load
+from homarus.channels import access_control
+from homarus.channels.access_control import (
+    AccessControl,
+    AccessDecision,
+    AccessGranted,
+    MessageIgnored,
+    PairingRequired,
+)
+from homarus.channels.admission import AdmissionPipeline
+from homarus.channels.base import Capabilities, InboundHandler, Receipt
+from homarus.channels.bot_loops import BOT_TURNS
+from homarus.channels.inbound import RejectedMessage
+from homarus.channels.media import MediaDownloader
+from homarus.channels.pairing import ALPHABET, CODE_CHARS, MAX_PENDING, TTL_MS, PairingStore
+from homarus.config.check import check_config
+from homarus.config.load import load_config
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.errors import ConfigError, UserError
-from homarus.core.message import Address, Inbound, Json, Media, Occasion, Outbound, ToolCall
-from homarus.gateway.last_good import FILE, load_or_recall
-from homarus.policy.decide import Verdict as Decision
+from homarus.core.message import Address, Inbound, InboundMetadata, Json, Media, Outbound, ToolCall
+from homarus.gateway.last_good import FILE, load_config_or_last_good
+from homarus.policy.tool_policy import ToolDecision as Decision
 from homarus.sessions.routing import Route
 from homarus.testing.clock import FakeClock
-from homarus.tools.call import call
-from homarus.tools.tool import Question, ToolContext
+from homarus.tools.execute import execute_tool_call
+from homarus.tools.tool import ApprovalRequest, ToolContext
 from tests.attacks.cases import Case, Judge, NotRunError
 
 OWNER, STRANGER, GROUP = "42", "666", "-100"
@@ -64,21 +70,21 @@ def world() -> Iterator[Judge]:
 def _program(folder: Path) -> AbstractAsyncContextManager[App]:
     """The program with this folder as its home."""
     env = {"HOME": str(folder)}
-    return open_app(env, loaded=load(Paths.find(env), env))
+    return open_app(env, loaded=load_config(Paths.find(env), env))
 
 
 # Chats
 
 
 def _config(telegram: Mapping[str, Json], **rest: Json) -> Config:
-    checked = check({"channels": {"telegram": dict(telegram)}, **rest})
+    checked = check_config({"channels": {"telegram": dict(telegram)}, **rest})
     if checked.config is None or checked.problems:
         raise UserError(str(checked.problems))
     return checked.config
 
 
-def _gate(folder: Path, config: Config, clock: FakeClock | None = None) -> Gate:
-    return Gate(
+def _gate(folder: Path, config: Config, clock: FakeClock | None = None) -> AccessControl:
+    return AccessControl(
         lambda: config,
         folder,
         clock or FakeClock(),
@@ -87,21 +93,25 @@ def _gate(folder: Path, config: Config, clock: FakeClock | None = None) -> Gate:
     )
 
 
-def _try(folder: Path, telegram: Mapping[str, Json], inbound: Inbound, **rest: Json) -> Verdict:
-    return _gate(folder, _config(telegram, **rest)).judge(inbound, ROUTE)
+def _try(
+    folder: Path, telegram: Mapping[str, Json], inbound: Inbound, **rest: Json
+) -> AccessDecision:
+    return _gate(folder, _config(telegram, **rest)).check(inbound, ROUTE)
 
 
 def _direct(sender: str, text: str = "hi", **about: Any) -> Inbound:
-    return Inbound("1", Address("telegram", sender), sender, text, occasion=Occasion(**about))
+    return Inbound(
+        "1", Address("telegram", sender), sender, text, metadata=InboundMetadata(**about)
+    )
 
 
 def _group(sender: str, text: str = "hi", **about: Any) -> Inbound:
-    told = Occasion(**{"kind": "group", **about})
-    return Inbound("1", Address("telegram", GROUP), sender, text, occasion=told)
+    told = InboundMetadata(**{"kind": "group", **about})
+    return Inbound("1", Address("telegram", GROUP), sender, text, metadata=told)
 
 
-def _is_out(verdict: Verdict) -> str:
-    return "" if isinstance(verdict, PassedOver) else f"was {verdict}"
+def _is_out(verdict: AccessDecision) -> str:
+    return "" if isinstance(verdict, MessageIgnored) else f"was {verdict}"
 
 
 def _listed_nobody(folder: Path) -> str:
@@ -115,9 +125,9 @@ def _listed_nobody(folder: Path) -> str:
 def _listed_everybody(folder: Path) -> str:
     """All senders are allowed, none is the owner, and the log warns of it."""
     everybody: Mapping[str, Json] = {"dmPolicy": "allowlist", "allowFrom": ["*"]}
-    with mock.patch.object(gate.log, "warning") as warned:
+    with mock.patch.object(access_control.log, "warning") as warned:
         verdict = _try(folder, everybody, _direct(STRANGER))
-    if not isinstance(verdict, Admitted):
+    if not isinstance(verdict, AccessGranted):
         return f"was {verdict}"
     if "everybody" not in str(warned.call_args):
         return "nobody is warned"
@@ -125,7 +135,7 @@ def _listed_everybody(folder: Path) -> str:
 
 
 def _open_to_nobody(_folder: Path) -> str:
-    checked = check({"channels": {"telegram": {"dmPolicy": "open"}}})
+    checked = check_config({"channels": {"telegram": {"dmPolicy": "open"}}})
     told = [problem.message for problem in checked.problems]
     return "" if any("open" in one for one in told) else f"the config is taken: {told}"
 
@@ -134,10 +144,10 @@ def _suffix(folder: Path) -> str:
     allowed = "+15550001"
     for caller in ("+9915550001", "", "+1555000", "+155500011"):
         tree = {"channels": {"signal": {"dmPolicy": "allowlist", "allowFrom": [allowed]}}}
-        config = check(tree).config
+        config = check_config(tree).config
         assert config is not None
         inbound = Inbound("1", Address("signal", caller), caller, "hi")
-        if problem := _is_out(_gate(folder, config).judge(inbound, ROUTE)):
+        if problem := _is_out(_gate(folder, config).check(inbound, ROUTE)):
             return f"{caller!r} {problem}"
     return ""
 
@@ -165,7 +175,7 @@ class _Fetched:
     def __init__(self) -> None:
         self.asked: list[Media] = []
 
-    async def run(self, receive: Receive) -> None:
+    async def run(self, receive: InboundHandler) -> None:
         """Receive nothing."""
 
     async def send(self, message: Outbound) -> Receipt:
@@ -185,10 +195,10 @@ def _media(folder: Path) -> str:
     async def main() -> str:
         config = _config({"allowFrom": [OWNER], **OPEN_GROUP, "groupAllowFrom": [OWNER]})
         channel = _Fetched()
-        porter = Porter(
+        porter = AdmissionPipeline(
             lambda: config,
             _gate(folder, config),
-            Files(folder, lambda: 0),
+            MediaDownloader(folder, lambda: 0),
             record=nothing,
             pack=lambda _inbound, _run, _text: [],
             welcome=lambda _inbound, _emoji: None,
@@ -196,7 +206,11 @@ def _media(folder: Path) -> str:
         sent = (Media("image", "image/png", ref="file-1"),)
         for inbound in (_direct(STRANGER), _group(STRANGER)):
             left = await porter.admit(channel, replace(inbound, media=sent))
-            if not isinstance(left, Left) or channel.asked or (folder / "media").exists():
+            if (
+                not isinstance(left, RejectedMessage)
+                or channel.asked
+                or (folder / "media").exists()
+            ):
                 return f"a stranger's file was fetched: {left}"
         await porter.admit(channel, replace(_direct(OWNER), media=sent))
         return "" if channel.asked else "a known person's file was not fetched"
@@ -214,7 +228,7 @@ def _owner_command(folder: Path) -> str:
             before = app.paths.config.exists()
             for text in ("/config set gateway.port=1", "/restart", "/elevated full"):
                 verdict = _try(folder, config, replace(_direct("7", text), id=text), **rest)
-                if not isinstance(verdict, Admitted):
+                if not isinstance(verdict, AccessGranted):
                     return f"was {verdict}"
                 outcome = await app.control.ask(app.control.resolve_key(), verdict.inbound)
                 if "owner" not in str(outcome.error):
@@ -232,16 +246,16 @@ def _recipient(folder: Path) -> str:
     rest: dict[str, Json] = {"commands": {"ownerAllowFrom": [OWNER]}}
     for inbound, worth in ((to_owner, "authorised"), (in_group, "stranger")):
         verdict = _try(folder, listed, replace(inbound, authority="owner"), **rest)
-        if not isinstance(verdict, Admitted) or verdict.inbound.authority != worth:
+        if not isinstance(verdict, AccessGranted) or verdict.inbound.authority != worth:
             return f"was {verdict}"
     return ""
 
 
 def _guess(folder: Path) -> str:
     clock = FakeClock()
-    door, pairings = _gate(folder, _config({}), clock), Pairings(folder, clock)
+    door, pairings = _gate(folder, _config({}), clock), PairingStore(folder, clock)
     for n in range(1, 200):
-        door.judge(_direct(str(n)), ROUTE)
+        door.check(_direct(str(n)), ROUTE)
     waiting = pairings.pending("telegram")
     if len(waiting) != MAX_PENDING or [one.id for one in waiting] != ["1", "2", "3"]:
         return f"{len(waiting)} wait"
@@ -259,15 +273,15 @@ def _guess(folder: Path) -> str:
 
 def _paired_in_a_room(folder: Path) -> str:
     config, clock = _config(OPEN_GROUP), FakeClock()
-    door, pairings = _gate(folder, config, clock), Pairings(folder, clock)
-    if not isinstance(door.judge(_direct("7"), ROUTE), Challenged):
+    door, pairings = _gate(folder, config, clock), PairingStore(folder, clock)
+    if not isinstance(door.check(_direct("7"), ROUTE), PairingRequired):
         return "was not asked to pair"
     pairings.approve("telegram", pairings.pending("telegram")[0].code)
-    if not isinstance(door.judge(replace(_direct("7"), id="2"), ROUTE), Admitted):
+    if not isinstance(door.check(replace(_direct("7"), id="2"), ROUTE), AccessGranted):
         return "was paired and is not heard"
     for about in ({}, {"mentioned": True}):
-        verdict = door.judge(replace(_group("7", "/new", **about), id=f"3{about}"), ROUTE)
-        if isinstance(verdict, Admitted) and verdict.inbound.authority != "stranger":
+        verdict = door.check(replace(_group("7", "/new", **about), id=f"3{about}"), ROUTE)
+        if isinstance(verdict, AccessGranted) and verdict.inbound.authority != "stranger":
             return f"commands in a room: {verdict}"
     return ""
 
@@ -291,9 +305,9 @@ def _bots(folder: Path) -> str:
     door = _gate(folder, config.model_copy(update={"channels": allowed}))
     for n in range(100):
         said = replace(_group("9", mentioned=True, is_bot=True), id=str(n))
-        if isinstance(door.judge(said, ROUTE), PassedOver):
+        if isinstance(door.check(said, ROUTE), MessageIgnored):
             return "" if n == BOT_TURNS else f"stopped after {n}"
-        door.answered(said.address)
+        door.on_reply_sent(said.address)
     return "goes on for ever"
 
 
@@ -308,7 +322,7 @@ def _forwarded(folder: Path) -> str:
 
     async def main() -> str:
         verdict = _try(folder, {"allowFrom": [OWNER]}, _direct(OWNER, text, forwarded="Eve"))
-        if not isinstance(verdict, Admitted) or verdict.inbound.authority:
+        if not isinstance(verdict, AccessGranted) or verdict.inbound.authority:
             return f"was {verdict}"
         async with _program(folder) as app:
             row = (await app.control.accept(app.control.resolve_key(), verdict.inbound)).row
@@ -321,7 +335,7 @@ def _forwarded(folder: Path) -> str:
 # Tools, plugins, commands
 
 
-async def _yes(_question: Question) -> bool:
+async def _yes(_question: ApprovalRequest) -> bool:
     return True
 
 
@@ -337,7 +351,9 @@ def _use(folder: Path, config: Json, key: str, name: str, args: Mapping[str, Jso
     async def main() -> str:
         async with _program(folder) as app:
             ctx = ToolContext(key, "main", app.agent("main").workspace, _yes)
-            given = await call(app.tools("main"), ctx, ToolCall("1", name, args), _allow)
+            given = await execute_tool_call(
+                app.tools("main"), ctx, ToolCall("1", name, args), _allow
+            )
             held = app.sessions.entry("agent:main:main")
             return f"{'refused' if given.is_error else 'done'}: {given.text} {dict(held)}"
 
@@ -414,7 +430,7 @@ def _include(folder: Path) -> str:
     for name, make in makes:
         make()
         try:
-            load(paths, {})
+            load_config(paths, {})
         except ConfigError:
             inside.unlink()
             continue
@@ -428,16 +444,16 @@ def _invalid(folder: Path) -> str:
     for broken in ("{", '{"channels": {"telegram": {"dmPolicy": "open"}}}', '{"gateway": 5}'):
         paths.config.write_text(broken)
         try:
-            load_or_recall(paths, {})
+            load_config_or_last_good(paths, {})
         except ConfigError:
             continue
         return f"started with {broken}"
     closed = {"channels": {"telegram": {"dmPolicy": "allowlist", "allowFrom": [OWNER]}}}
     (paths.state / FILE).write_text(json.dumps(closed))
-    loaded, problem = load_or_recall(paths, {})
+    loaded, problem = load_config_or_last_good(paths, {})
     if problem is None:
         return "does not say that the file is broken"
-    return _is_out(_gate(folder, loaded.config).judge(_direct(STRANGER), ROUTE))
+    return _is_out(_gate(folder, loaded.config).check(_direct(STRANGER), ROUTE))
 
 
 ATTEMPTS: Mapping[str, Callable[[Path], str]] = {

@@ -15,9 +15,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import parse_qsl, urlsplit
 
 from homarus.channels import signatures
-from homarus.channels.signatures import Replays
+from homarus.channels.signatures import ReplayGuard
 from homarus.core.clock import SystemClock
-from homarus.gateway.limiter import MAX_SOURCES, Limiter, Source
+from homarus.gateway.auth_rate_limiter import MAX_SOURCES, AuthRateLimiter, ClientSource
 from tests.attacks.cases import Case, Judge, NotRunError
 from tests.attacks.listening import PATH, SECRET
 from tests.attacks.live import Live, gateway
@@ -45,7 +45,7 @@ def _judge(live: Live, case: Case) -> str:
     marks = [_check(case, again=again) for again in range(case.get("repeat", 2))]
     found = "accept" if all(marks) else "reject"
     if case["expected"] == "dedupe" and found == "accept":
-        seen = Replays()
+        seen = ReplayGuard()
         if [seen.is_new(str(mark)) for mark in marks] == [True, *[False] * (len(marks) - 1)]:
             found = "dedupe"
     return "" if found == case["expected"] else f"the outcome is {found}"
@@ -59,22 +59,22 @@ def _check(case: Case, *, again: int) -> str | bool | None:
     form, now_s = list(case.get("form", {}).items()), float(case.get("now", 0))
     match case["scheme"]:
         case "github":
-            return signatures.check_github(headers, body, secret)
+            return signatures.verify_github(headers, body, secret)
         case "slack":
-            return signatures.check_slack(headers, body, secret, now_s)
+            return signatures.verify_slack(headers, body, secret, now_s)
         case "line":
-            return signatures.check_line(headers, body, secret)
+            return signatures.verify_line(headers, body, secret)
         case "twilio":  # a proxy adds a new id to every request
             headers["i-twilio-idempotency-token"] = str(again)
-            return signatures.check_twilio(headers, case["url"], form, secret)
+            return signatures.verify_twilio(headers, case["url"], form, secret)
         case "plivo_v3":
             return _check_plivo(case["url"], secret, again=again)
         case "telegram_secret_token":
-            return signatures.check_telegram(headers, secret)
+            return signatures.verify_telegram(headers, secret)
         case "telnyx_ed25519":
-            return signatures.check_telnyx(headers, body, key, now_s)
+            return signatures.verify_telnyx(headers, body, key, now_s)
         case "discord_ed25519":
-            return signatures.check_discord(headers, body, key, now_s)
+            return signatures.verify_discord(headers, body, key, now_s)
     raise NotRunError(case["scheme"])
 
 
@@ -87,7 +87,7 @@ def _check_plivo(url: str, secret: str, *, again: int) -> str | None:
     headers = {"x-plivo-signature-v3": signature.decode(), "x-plivo-signature-v3-nonce": "1"}
     parts = query.split("&")
     turned = "&".join(parts[again % len(parts) :] + parts[: again % len(parts)])
-    return signatures.check_plivo(headers, f"{base}?{turned}", (), secret)
+    return signatures.verify_plivo(headers, f"{base}?{turned}", (), secret)
 
 
 def _in_the_query(live: Live, case: Case) -> str:
@@ -176,10 +176,10 @@ def _many(live: Live) -> str:
 
 
 def _many_sources(_live: Live) -> str:
-    limiter, seen = Limiter(SystemClock()), Replays()
+    limiter, seen = AuthRateLimiter(SystemClock()), ReplayGuard()
     for number in range(MAX_SOURCES + 5_000):
         ip = f"{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}.1"
-        limiter.fail(Source(ip, "hook-token", is_browser=False, is_local=False))
+        limiter.record_failure(ClientSource(ip, "hook-token", is_browser=False, is_local=False))
         seen.is_new(ip)
     if limiter.sources > MAX_SOURCES:
         return f"{limiter.sources} sources are remembered"

@@ -14,18 +14,18 @@ from tests.contract.channel_peers import (
     TerminalPeer,
     WebchatPeer,
 )
-from tests.contract.channel_stage import Peer, Stage
-from tests.crash.rig import Zygote
+from tests.contract.channel_stage import Harness, Peer
+from tests.crash.harness import ForkServer
 
 if TYPE_CHECKING:
     from tests.peers.synapse import People, Synapse
 
 
 @pytest.fixture
-def stage(request: pytest.FixtureRequest, tmp_path: Path, zygote: Zygote) -> Iterator[Stage]:
+def stage(request: pytest.FixtureRequest, tmp_path: Path, zygote: ForkServer) -> Iterator[Harness]:
     """Return a gateway to be started, with the channel under test."""
     model = Hosted(ModelServer)
-    made = Stage(tmp_path / "home", make_peer(request, tmp_path), model.server, zygote.fork)
+    made = Harness(tmp_path / "home", make_peer(request, tmp_path), model.server, zygote.fork)
     yield made
     made.close()
     model.close()

@@ -20,11 +20,11 @@ from uuid import uuid4
 
 from homarus.core.message import Json
 from homarus.core.text import utf16_len
-from homarus.gateway.identity import Identity
-from homarus.gateway.link import Guest, Link, Secret, open_link
+from homarus.gateway.client import ClientProfile, GatewayClient, GatewaySecret, connect_gateway
+from homarus.gateway.identity import DeviceIdentity
 from homarus.testing.stream_server import StreamServer
 from homarus.testing.telegram_server import ADA, GROUP, TelegramServer
-from tests.contract.channel_stage import ANN, EVE, GUARD_S, TOKEN, Shown, Stage
+from tests.contract.channel_stage import ANN, EVE, GUARD_S, TOKEN, Harness, Shown
 from tests.crash.ledger import LedgerServer, Offer, SendFault
 from tests.e2e.program import PAINT, Terminal
 
@@ -65,7 +65,7 @@ class Hosted(Generic[S]):
         self._loop.call_soon_threadsafe(time.sleep, seconds)
 
     def go_down(self) -> None:
-        self.wait(self.server.hang_up)
+        self.wait(self.server.disconnect_all)
 
     def come_up(self) -> None:
         self.wait(self.server.listen)
@@ -109,7 +109,7 @@ class TelegramPeer:
             }
         }
 
-    def arrive(self, stage: Stage) -> None:
+    def arrive(self, stage: Harness) -> None:
         """The bot polls as soon as it runs: nothing to wait for."""
 
     def write(self, text: str, *, who: str = ANN, room: bool = False) -> None:
@@ -141,7 +141,7 @@ class TelegramPeer:
 
         self._host.do(kick)
 
-    def redeliver(self, stage: Stage, times: int) -> None:
+    def redeliver(self, stage: Harness, times: int) -> None:
         server = self._server
         again = [server.acts.updates[-1]] * times
         self._host.do(lambda: server.redeliver(*again, renumbered=True))
@@ -178,7 +178,7 @@ class LedgerPeer:
     def section(self) -> Mapping[str, Any]:
         return {"scripted": {"allowFrom": [ANN]}}
 
-    def arrive(self, stage: Stage) -> None:
+    def arrive(self, stage: Harness) -> None:
         """The channel polls as soon as it runs: nothing to wait for."""
 
     def write(self, text: str, *, who: str = ANN, room: bool = False) -> None:
@@ -203,7 +203,7 @@ class LedgerPeer:
     def refuse_once(self) -> None:
         self._trouble(SendFault(taken=False, status=429, after_s=1))
 
-    def redeliver(self, stage: Stage, times: int) -> None:
+    def redeliver(self, stage: Harness, times: int) -> None:
         offer = Offer(text="again", chat=ANN, id=self._last, copies=times)
         text = self._ledger.records.messages[self._last].text
         self._host.do(lambda: self._ledger.offer(offer.model_copy(update={"text": text})))
@@ -226,14 +226,14 @@ class WebchatPeer:
     limit = UNLIMITED  # an answer is one message there
 
     def __init__(self) -> None:
-        self._stage: Stage | None = None
-        self._identity: Identity | None = None
+        self._stage: Harness | None = None
+        self._identity: DeviceIdentity | None = None
         self._last: dict[str, str] = {}
 
     def section(self) -> Mapping[str, Any]:
         return {}
 
-    def arrive(self, stage: Stage) -> None:
+    def arrive(self, stage: Harness) -> None:
         self._stage = stage
 
     def write(self, text: str, *, who: str = ANN, room: bool = False) -> None:
@@ -255,8 +255,8 @@ class WebchatPeer:
     def measure(self, text: str) -> int:
         return len(text)
 
-    def redeliver(self, stage: Stage, times: int) -> None:
-        async def main(link: Link) -> None:
+    def redeliver(self, stage: Harness, times: int) -> None:
+        async def main(link: GatewayClient) -> None:
             for _ in range(times):
                 await link.call("chat.send", self._last)
 
@@ -274,14 +274,16 @@ class WebchatPeer:
     def close(self) -> None:
         """The gateway ends with the harness."""
 
-    def _visit(self, act: Callable[[Link], Awaitable[Any]], token: str = TOKEN) -> Any:
+    def _visit(self, act: Callable[[GatewayClient], Awaitable[Any]], token: str = TOKEN) -> Any:
         stage = self._stage
         assert stage is not None
-        self._identity = self._identity or Identity.load_or_create(stage.folder / "client.json", 1)
-        guest = Guest(secret=Secret(token), identity=self._identity)
+        self._identity = self._identity or DeviceIdentity.load_or_create(
+            stage.folder / "client.json", 1
+        )
+        guest = ClientProfile(secret=GatewaySecret(token), identity=self._identity)
 
         async def main() -> Any:
-            async with asyncio.timeout(GUARD_S), open_link(stage.url, guest) as link:
+            async with asyncio.timeout(GUARD_S), connect_gateway(stage.url, guest) as link:
                 return await act(link)
 
         return asyncio.run(main())
@@ -301,7 +303,7 @@ class TerminalPeer:
     def section(self) -> Mapping[str, Any]:
         return {}
 
-    def arrive(self, stage: Stage) -> None:
+    def arrive(self, stage: Harness) -> None:
         self.close()
         self._terminal = Terminal(stage.home, "chat")
         self._terminal.wait_for("> ")

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from homarus.store.journal import Accepted, Cursor, Parcel
+from homarus.store.journal import Cursor, InboxRecord, OutboxRecord
 from homarus.store.sqlite import SqliteStore, open_store
 from homarus.testing.model_server import ModelServer
-from tests.crash.rig import Child, Launch
+from tests.crash.harness import Child, Launch
 from tests.e2e.program import Home
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Peer(Protocol):
         """Return the config of the channel, under `channels`."""
         ...
 
-    def arrive(self, stage: "Stage") -> None:
+    def arrive(self, stage: "Harness") -> None:
         """Wait until a started gateway is connected."""
         ...
 
@@ -92,7 +92,7 @@ class Hampers(Protocol):
 class Redelivers(Protocol):
     """A service that delivers a message repeatedly, `times` in total."""
 
-    def redeliver(self, stage: "Stage", times: int) -> None: ...
+    def redeliver(self, stage: "Harness", times: int) -> None: ...
 
 
 class Attaches(Protocol):
@@ -113,7 +113,7 @@ def wait_for(done: Callable[[], T | None], what: str, guard_s: float = GUARD_S) 
 
 
 @dataclass
-class Stage:
+class Harness:
     """One gateway at a time, in one home, on one service."""
 
     folder: Path
@@ -137,7 +137,7 @@ class Stage:
         self.out = self.folder / "gateway.out"
         self.out.touch()
 
-    def start(self, fault: str = "") -> "Stage":
+    def start(self, fault: str = "") -> "Harness":
         """Start the gateway, and wait until it is connected."""
         assert self.gateway is None or self.gateway.ended()
         env = {**self.home.env, "HOMARUS_FAULT": fault}
@@ -207,16 +207,16 @@ class Stage:
         """Set the cursor for the next gateway."""
 
         async def main() -> None:
-            async with open_store(self.home.state) as store, store.journal.commit() as unit:
-                unit.read_to(Cursor(line, cursor))
+            async with open_store(self.home.state) as store, store.journal.transaction() as unit:
+                unit.save_cursor(Cursor(line, cursor))
 
         asyncio.run(main())
 
-    def rows(self) -> list[Accepted]:
-        return list(self._look(lambda store: store.journal.rows()))
+    def rows(self) -> list[InboxRecord]:
+        return list(self._look(lambda store: store.journal.inbox_records()))
 
-    def parcels(self) -> list[Parcel]:
-        return list(self._look(lambda store: store.journal.parcels()))
+    def parcels(self) -> list[OutboxRecord]:
+        return list(self._look(lambda store: store.journal.outbox_records()))
 
     def _look(self, ask: Callable[[SqliteStore], Awaitable[T]]) -> T:
         async def main() -> T:

@@ -8,7 +8,7 @@ import pytest
 from homarus.core.principal import OWNER
 from tests.contract.channel_fixtures import stage, synapse_and_people  # noqa: F401 - fixtures
 from tests.contract.journals import KINDS, Body, Home, Run, home_of, postgres_server
-from tests.crash.rig import Zygote
+from tests.crash.harness import ForkServer
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +35,7 @@ def run_journal(journal_home: Home) -> Run:
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
-    made = Zygote()
+def zygote() -> Iterator[ForkServer]:
+    made = ForkServer()
     yield made
     made.close()

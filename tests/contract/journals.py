@@ -11,9 +11,16 @@ from uuid import uuid4
 
 import pytest
 
-from homarus.core.message import Address, Image, Inbound, Wishes
+from homarus.core.message import Address, Image, Inbound, RunOptions
 from homarus.core.principal import Principal
-from homarus.store.journal import Accepted, Journal, Lease, Parcel, ParcelState, Settled
+from homarus.store.journal import (
+    InboxRecord,
+    Journal,
+    Lease,
+    OutboxRecord,
+    OutboxState,
+    SettledState,
+)
 from homarus.store.sqlite import open_store
 from homarus.testing.memory_store import MemoryStore
 
@@ -36,9 +43,9 @@ HELLO = Inbound(
     "hello",
     (Image("aGk=", "image/png"),),
     at_ms=5,
-    wishes=Wishes("openai/x", "high", 2.5),
+    options=RunOptions("openai/x", "high", 2.5),
 )
-SETTLED: tuple[Settled, ...] = ("answered", "silent", "reported", "parked")
+SETTLED: tuple[SettledState, ...] = ("answered", "silent", "reported", "parked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,7 @@ def sqlite_home(state: Path) -> Home:
 
 
 def postgres_home(uri: str) -> Home:
-    from homarus.store.postgres import open_journal
+    from homarus.store.postgres_journal import open_journal
 
     schema = f"h{uuid4().hex}"
 
@@ -122,7 +129,7 @@ def says(text: str, message_id: str = "m1") -> Inbound:
     return Inbound(message_id, CHAT, "ann", text)
 
 
-async def accept(journal: Journal, inbound: Inbound = HELLO, at_ms: int = 10) -> Accepted:
+async def accept(journal: Journal, inbound: Inbound = HELLO, at_ms: int = 10) -> InboxRecord:
     acceptance = await journal.accept(SESSION, inbound, at_ms=at_ms)
     assert acceptance.kind == "new"
     return acceptance.row
@@ -134,40 +141,46 @@ async def lease(journal: Journal, name: str = "session:x") -> Lease:
         return held
 
 
-async def start(journal: Journal, *rows: Accepted, name: str = "session:x") -> Lease:
+async def start(journal: Journal, *rows: InboxRecord, name: str = "session:x") -> Lease:
     held = await lease(journal, name)
-    async with journal.commit() as unit:
-        unit.start([row.id for row in rows], held, run=rows[0].id, session_id="s1", entry="e1")
+    async with journal.transaction() as unit:
+        unit.mark_running(
+            [row.id for row in rows], held, run=rows[0].id, session_id="s1", entry="e1"
+        )
     return held
 
 
 async def settle(
-    journal: Journal, row: Accepted, held: Lease, state: Settled = "answered", at_ms: int = 20
+    journal: Journal,
+    row: InboxRecord,
+    held: Lease,
+    state: SettledState = "answered",
+    at_ms: int = 20,
 ) -> None:
-    async with journal.commit() as unit:
+    async with journal.transaction() as unit:
         unit.settle([row.id], held, state, at_ms=at_ms, why="w", reply="e9")
 
 
-async def reread(journal: Journal, row: Accepted) -> Accepted:
-    found = await journal.accepted(row.id)
+async def reread(journal: Journal, row: InboxRecord) -> InboxRecord:
+    found = await journal.inbox_record(row.id)
     assert found is not None
     return found
 
 
-def parcel(parcel_id: str, text: str = "hi", at_ms: int = 30, chat: Address = CHAT) -> Parcel:
-    return Parcel(parcel_id, "r1", chat, text, at_ms, at_ms + 100)
+def parcel(parcel_id: str, text: str = "hi", at_ms: int = 30, chat: Address = CHAT) -> OutboxRecord:
+    return OutboxRecord(parcel_id, "r1", chat, text, at_ms, at_ms + 100)
 
 
-async def post(journal: Journal, *parcels: Parcel) -> None:
-    async with journal.commit() as unit:
-        unit.post(*parcels)
+async def post(journal: Journal, *parcels: OutboxRecord) -> None:
+    async with journal.transaction() as unit:
+        unit.enqueue(*parcels)
 
 
 async def send(
-    journal: Journal, parcel_id: str, state: ParcelState, *, receipt: str = "", why: str = ""
+    journal: Journal, parcel_id: str, state: OutboxState, *, receipt: str = "", why: str = ""
 ) -> Lease:
     held = await lease(journal)
-    async with journal.commit() as unit:
+    async with journal.transaction() as unit:
         unit.send_started(parcel_id, held)
         unit.send_ended(parcel_id, held, state, receipt=receipt, why=why)
     return held

@@ -8,14 +8,14 @@ from typing import Any, Protocol
 
 import pytest
 
-from homarus.channels.base import Channel, LooksUp
-from homarus.channels.deliver import Delivery
-from homarus.channels.intake import Intake, by_route
-from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, SendFailed
+from homarus.channels.base import Channel, SupportsLookup
+from homarus.channels.inbound import InboundPipeline, admit_all
+from homarus.channels.supervisor import ChannelSupervisor
+from homarus.core.errors import ChannelAuthError, ChannelError, DiskFullError, SendError
 from homarus.core.message import Address, Inbound, Outbound
-from homarus.store.journal import Accepted, Journal
+from homarus.store.journal import InboxRecord, Journal
 from homarus.testing.clock import FakeClock
-from homarus.testing.fakes import Desk, ListChannel
+from homarus.testing.fakes import ListChannel, RecordingHandler
 from homarus.testing.memory_store import MemoryStore
 from tests.crash import scripted_channel
 from tests.crash.ledger import FLAVOURS, Flavour, LedgerServer, Offer, SendFault
@@ -95,7 +95,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     return lambda body: asyncio.run(main(body))
 
 
-class Slow(Desk):
+class Slow(RecordingHandler):
     """Store nothing before the test opens the gate."""
 
     def __init__(self) -> None:
@@ -116,11 +116,11 @@ async def wait_for(holds: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def running(channel: Channel, desk: Desk) -> AsyncIterator[asyncio.Task[None]]:
+async def running(channel: Channel, desk: RecordingHandler) -> AsyncIterator[asyncio.Task[None]]:
     """Run the channel while the block lasts, and yield its task."""
 
     async def live() -> None:
-        with suppress(DiskFull):
+        with suppress(DiskFullError):
             await channel.run(desk)
 
     async with asyncio.TaskGroup() as group:
@@ -135,7 +135,7 @@ def out(text: str, key: str, chat: str = "chat") -> Outbound:
 
 def test_channel_inbound_arrives_complete_and_in_order(run: Run) -> None:
     async def body(peer: Peer) -> None:
-        desk, channel = Desk(), peer.channel
+        desk, channel = RecordingHandler(), peer.channel
         peer.write(HOSTILE, "1")
         peer.write("second", "2", chat="other")
         async with running(channel, desk):
@@ -149,7 +149,7 @@ def test_channel_inbound_arrives_complete_and_in_order(run: Run) -> None:
 
 def test_channel_message_not_stored_is_offered_again(run: Run) -> None:
     async def body(peer: Peer) -> None:
-        desk = Desk(DiskFull("no room"))
+        desk = RecordingHandler(DiskFullError("no room"))
         peer.write("hello", "1")
         async with running(peer.channel, desk) as task:
             await asyncio.wait([task])  # it raised, to be restarted
@@ -163,7 +163,7 @@ def test_channel_message_not_stored_is_offered_again(run: Run) -> None:
 
 def test_channel_send_arrives_unchanged_with_receipt(run: Run) -> None:
     async def body(peer: Peer) -> None:
-        async with running(peer.channel, Desk()):
+        async with running(peer.channel, RecordingHandler()):
             first = await peer.channel.send(out(HOSTILE, "k1"))
             second = await peer.channel.send(out("second", "k2", chat="other"))
         assert peer.shown() == [("chat", HOSTILE), ("other", "second")]
@@ -174,7 +174,7 @@ def test_channel_send_arrives_unchanged_with_receipt(run: Run) -> None:
 
 def test_channel_same_key_twice_is_one_message_if_idempotent(run: Run) -> None:
     async def body(peer: Peer) -> None:
-        async with running(peer.channel, Desk()):
+        async with running(peer.channel, RecordingHandler()):
             first = await peer.channel.send(out("hello", "k"))
             second = await peer.channel.send(out("hello", "k"))
         if peer.channel.capabilities.idempotent:
@@ -188,9 +188,9 @@ def test_channel_same_key_twice_is_one_message_if_idempotent(run: Run) -> None:
 def test_channel_lookup_knows_what_arrived(run: Run) -> None:
     async def body(peer: Peer) -> None:
         channel = peer.channel
-        if not isinstance(channel, LooksUp):
+        if not isinstance(channel, SupportsLookup):
             return
-        async with running(peer.channel, Desk()):
+        async with running(peer.channel, RecordingHandler()):
             receipt = await peer.channel.send(out("hello", "k"))
             assert await channel.look_up(out("hello", "k")) == receipt
             assert await channel.look_up(out("hello", "other")) is None
@@ -201,7 +201,7 @@ def test_channel_lookup_knows_what_arrived(run: Run) -> None:
 def test_channel_cancelled_ends_and_can_run_again(run: Run) -> None:
     async def body(peer: Peer) -> None:
         for _ in range(3):
-            async with running(peer.channel, Desk()) as task:
+            async with running(peer.channel, RecordingHandler()) as task:
                 await asyncio.sleep(0)
             assert task.done()
 
@@ -232,10 +232,10 @@ def test_channel_acknowledges_after_message_is_stored(flavour: Flavour) -> None:
 @pytest.mark.parametrize(
     ("trouble", "kind", "retryable", "after_s"),
     [
-        (SendFault(taken=False, status=429, after_s=7), SendFailed, True, 7.0),
-        (SendFault(taken=False, status=429), SendFailed, True, None),
-        (SendFault(taken=False, status=400), SendFailed, False, None),
-        (SendFault(taken=False, status=401), ChannelAuthFailed, None, None),
+        (SendFault(taken=False, status=429, after_s=7), SendError, True, 7.0),
+        (SendFault(taken=False, status=429), SendError, True, None),
+        (SendFault(taken=False, status=400), SendError, False, None),
+        (SendFault(taken=False, status=401), ChannelAuthError, None, None),
         (SendFault(taken=True, status=500), ChannelError, None, None),
         (SendFault(taken=True, status=0), ChannelError, None, None),
         (SendFault(taken=False, status=0), ChannelError, None, None),
@@ -247,7 +247,7 @@ def test_channel_errors_map_to_send_outcomes(
 ) -> None:
     async def body(peer: LedgerPeer) -> None:
         peer.ledger.records.faults.append(trouble)
-        async with running(peer.channel, Desk()):
+        async with running(peer.channel, RecordingHandler()):
             with pytest.raises(ChannelError) as caught:
                 await peer.channel.send(out("hello", "k"))
         assert type(caught.value) is kind
@@ -261,13 +261,13 @@ def test_channel_unsent_message_may_be_resent(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(scripted_channel, "READY_S", 0.01)
 
     async def body(peer: LedgerPeer) -> None:
-        with pytest.raises(SendFailed) as caught:
+        with pytest.raises(SendError) as caught:
             await peer.channel.send(out("hello", "k"))  # it is not connected
         assert caught.value.retryable
         async with LedgerServer() as gone:
             nowhere = ScriptedChannel(gone.url)
         async with nowhere._connected():
-            with pytest.raises(SendFailed) as caught:
+            with pytest.raises(SendError) as caught:
                 await nowhere.send(out("hello", "k"))
         assert caught.value.retryable
 
@@ -280,7 +280,7 @@ class Program:
 
     journal: Journal
     clock: FakeClock
-    delivery: Delivery
+    delivery: ChannelSupervisor
 
     async def until(self, done: Callable[[], bool | Awaitable[bool]]) -> None:
         """Let time pass until a condition holds; the service is real and takes its own."""
@@ -292,28 +292,30 @@ class Program:
             await asyncio.sleep(0.002)
 
     async def settled(self) -> bool:
-        return not await self.journal.parcels("pending", "sending")
+        return not await self.journal.outbox_records("pending", "sending")
 
 
 @asynccontextmanager
 async def program(channel: Channel) -> AsyncIterator[Program]:
     async with MemoryStore() as store, asyncio.TaskGroup() as group:
         clock, journal = FakeClock(), store.journal
-        delivery = Delivery(journal, [channel], clock)
+        delivery = ChannelSupervisor(journal, [channel], clock)
 
-        async def answer(row: Accepted) -> None:
+        async def answer(row: InboxRecord) -> None:
             assert row.inbound is not None
-            parcels = delivery.pack(row.inbound, row.id, row.inbound.text)
-            async with journal.lease(row.session) as lease, journal.commit() as unit:
-                unit.start([row.id], lease, run=row.id)
+            parcels = delivery.build_reply(row.inbound, row.id, row.inbound.text)
+            async with journal.lease(row.session) as lease, journal.transaction() as unit:
+                unit.mark_running([row.id], lease, run=row.id)
                 unit.settle([row.id], lease, "answered", at_ms=0)
-                unit.post(*parcels)
-            delivery.nudge()
+                unit.enqueue(*parcels)
+            delivery.wake_workers()
 
-        def put(_session: str, row: Accepted) -> None:
+        def put(_session: str, row: InboxRecord) -> None:
             group.create_task(answer(row))
 
-        intake = Intake(journal, clock, admit=by_route(lambda one: one.address.chat), put=put)
+        intake = InboundPipeline(
+            journal, clock, admit=admit_all(lambda one: one.address.chat), put=put
+        )
         live = group.create_task(delivery.run(intake))
         yield Program(journal, clock, delivery)
         live.cancel()
@@ -327,7 +329,7 @@ def test_channel_hundred_duplicates_are_answered_once(run: Run) -> None:
         async with program(peer.channel) as core:
             await core.until(lambda: ("other", "bye") in peer.shown())
             await core.until(core.settled)
-            (row, _) = await core.journal.rows()
+            (row, _) = await core.journal.inbox_records()
         assert row.duplicates == 99
         assert sorted(peer.shown()) == [("chat", "hello"), ("other", "bye")]
 
@@ -343,7 +345,7 @@ def test_channel_lost_response_causes_no_duplicate(flavour: Flavour, taken: bool
         async with program(peer.channel) as core:
             await core.until(lambda: bool(peer.ledger.records.attempts))
             await core.until(core.settled)
-            (parcel,) = await core.journal.parcels()
+            (parcel,) = await core.journal.outbox_records()
         if flavour == "plain":
             assert parcel.state == "unknown" and len(peer.shown()) == taken
         else:

@@ -14,9 +14,9 @@ from tests.contract.channel_stage import (
     EVE,
     Attaches,
     Hampers,
+    Harness,
     Redelivers,
     Restarts,
-    Stage,
     wait_for,
 )
 from tests.contract.channel_table import BEHAVIOURS, CANNOT, CHANNELS, over
@@ -39,7 +39,7 @@ def asked(model: ModelServer) -> list[str]:
     return [json.dumps(one.body["messages"][-1], ensure_ascii=False) for one in model.requests]
 
 
-def converse(stage: Stage, question: str, answer: str, **where: Any) -> None:
+def converse(stage: Harness, question: str, answer: str, **where: Any) -> None:
     """Run one complete turn."""
     stage.model.script([Say(answer)])
     stage.peer.write(question, **where)
@@ -47,7 +47,7 @@ def converse(stage: Stage, question: str, answer: str, **where: Any) -> None:
 
 
 @over("text both ways")
-def test_channel_text_arrives_unchanged_both_ways(stage: Stage) -> None:
+def test_channel_text_arrives_unchanged_both_ways(stage: Harness) -> None:
     stage.start()
     converse(stage, f"one {UNICODE}", f"answer {UNICODE}")
     converse(stage, "two", "second answer")
@@ -57,7 +57,7 @@ def test_channel_text_arrives_unchanged_both_ways(stage: Stage) -> None:
 
 
 @over("splitting")
-def test_channel_long_answer_is_split_within_limit_without_loss(stage: Stage) -> None:
+def test_channel_long_answer_is_split_within_limit_without_loss(stage: Harness) -> None:
     stage.start()
     peer = stage.peer
     least = min(peer.limit, 4_000)
@@ -73,7 +73,7 @@ def test_channel_long_answer_is_split_within_limit_without_loss(stage: Stage) ->
 
 
 @over("formatting")
-def test_channel_bold_uses_markup_of_service(stage: Stage) -> None:
+def test_channel_bold_uses_markup_of_service(stage: Harness) -> None:
     stage.start()
     stage.model.script([Say("this is **important** and `code` is_not_italic\n\n- one\n- two")])
     stage.peer.write("format it")
@@ -84,7 +84,7 @@ def test_channel_bold_uses_markup_of_service(stage: Stage) -> None:
 
 
 @over("redelivery")
-def test_channel_hundred_deliveries_are_answered_once(stage: Stage) -> None:
+def test_channel_hundred_deliveries_are_answered_once(stage: Harness) -> None:
     stage.start()
     batch = getattr(stage.peer, "batch", 1)
     for number in range(batch):
@@ -98,7 +98,7 @@ def test_channel_hundred_deliveries_are_answered_once(stage: Stage) -> None:
 
 
 @over("slow sends")
-def test_channel_slow_service_gets_everything_once_in_order(stage: Stage) -> None:
+def test_channel_slow_service_gets_everything_once_in_order(stage: Harness) -> None:
     stage.start()
     converse(stage, "first", "answer 1")
     stage.model.script([Say("answer 2")], [Say("answer 3")])
@@ -111,7 +111,7 @@ def test_channel_slow_service_gets_everything_once_in_order(stage: Stage) -> Non
 
 
 @over("refused for now")
-def test_channel_temporary_refusal_is_sent_later(stage: Stage) -> None:
+def test_channel_temporary_refusal_is_sent_later(stage: Harness) -> None:
     stage.start()
     cast("Hampers", stage.peer).refuse_once()
     converse(stage, "hello", "after a while")
@@ -120,7 +120,7 @@ def test_channel_temporary_refusal_is_sent_later(stage: Stage) -> None:
 
 
 @over("refused for good")
-def test_channel_permanent_refusal_is_logged_and_rest_is_sent(stage: Stage) -> None:
+def test_channel_permanent_refusal_is_logged_and_rest_is_sent(stage: Harness) -> None:
     stage.start()
     peer = stage.peer
     cast("Hampers", peer).refuse_room()
@@ -135,7 +135,7 @@ def test_channel_permanent_refusal_is_logged_and_rest_is_sent(stage: Stage) -> N
 
 
 @over("stranger")
-def test_channel_unknown_sender_is_not_answered(stage: Stage) -> None:
+def test_channel_unknown_sender_is_not_answered(stage: Harness) -> None:
     stage.start()
     try:
         stage.peer.write("the password is swordfish", who=EVE)
@@ -152,7 +152,7 @@ def test_channel_unknown_sender_is_not_answered(stage: Stage) -> None:
 
 
 @over("rooms")
-def test_channel_group_answers_mention_only(stage: Stage) -> None:
+def test_channel_group_answers_mention_only(stage: Harness) -> None:
     stage.start()
     peer = stage.peer
     peer.write("the tide is high", room=True)
@@ -169,7 +169,7 @@ def test_channel_group_answers_mention_only(stage: Stage) -> None:
 
 
 @over("hostile markup")
-def test_channel_untrusted_model_text_breaks_nothing(stage: Stage) -> None:
+def test_channel_untrusted_model_text_breaks_nothing(stage: Harness) -> None:
     stage.start()
     stage.model.script([Say(HOSTILE)])
     stage.peer.write("do your worst")
@@ -182,7 +182,7 @@ def test_channel_untrusted_model_text_breaks_nothing(stage: Stage) -> None:
 
 
 @over("large file")
-def test_channel_oversized_file_is_noted_and_text_answered(stage: Stage) -> None:
+def test_channel_oversized_file_is_noted_and_text_answered(stage: Harness) -> None:
     stage.start()
     peer = cast("Attaches", stage.peer)
     stage.model.script([Say("I cannot see it")])
@@ -198,7 +198,7 @@ def test_channel_oversized_file_is_noted_and_text_answered(stage: Stage) -> None
 
 
 @over("service restarts")
-def test_channel_service_outage_is_recovered(stage: Stage) -> None:
+def test_channel_service_outage_is_recovered(stage: Harness) -> None:
     stage.start()
     converse(stage, "before", "answer before")
     peer = cast("Restarts", stage.peer)

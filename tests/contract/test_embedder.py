@@ -15,17 +15,22 @@ from dataclasses import dataclass
 import pytest
 
 from homarus.memory.embed import minilm
+from homarus.memory.embed.access import config_key
 from homarus.memory.embed.base import Embedder, close, embed_question
-from homarus.memory.embed.fastembed import FastEmbed
-from homarus.memory.embed.gemini import GeminiWire
-from homarus.memory.embed.keys import given_key
-from homarus.memory.embed.link import Access
-from homarus.memory.embed.ollama import OllamaWire
-from homarus.memory.embed.openai import OpenAIWire
-from homarus.memory.embed.remote import Hosted, Limits, Remote, Wire
-from homarus.memory.embed.steady import Steady
-from homarus.memory.embed.voyage import VoyageWire
-from homarus.memory.embed.wordllama import WordLlama
+from homarus.memory.embed.circuit_breaker import CircuitBreakerEmbedder
+from homarus.memory.embed.client import ServiceAccess
+from homarus.memory.embed.fastembed import FastEmbedEmbedder
+from homarus.memory.embed.gemini import GeminiEmbeddingApi
+from homarus.memory.embed.ollama import OllamaEmbeddingApi
+from homarus.memory.embed.openai import OpenAIEmbeddingApi
+from homarus.memory.embed.remote import (
+    EmbeddingApi,
+    EmbedRequestLimits,
+    HostedModel,
+    RemoteEmbedder,
+)
+from homarus.memory.embed.voyage import VoyageEmbeddingApi
+from homarus.memory.embed.wordllama import WordLlamaEmbedder
 from homarus.testing.clock import FakeClock
 from tests.unit.memory.embed_server import DIMS, EmbedServer
 
@@ -63,7 +68,7 @@ class Row:
 @contextmanager
 def _wordllama(_request: pytest.FixtureRequest) -> Iterator[Embedder]:
     pytest.importorskip("wordllama")
-    yield WordLlama()
+    yield WordLlamaEmbedder()
 
 
 @contextmanager
@@ -80,16 +85,20 @@ def _fastembed(request: pytest.FixtureRequest) -> Iterator[Embedder]:
     told = {"model_max_length": 256, "pad_token": "[PAD]"}
     (folder / "tokenizer_config.json").write_text(json.dumps(told))
     (folder / "config.json").write_text('{"pad_token_id": 0}')
-    yield FastEmbed(MINILM, folder.parent / "cache", folder)
+    yield FastEmbedEmbedder(MINILM, folder.parent / "cache", folder)
 
 
-def _served(provider: str, base: str, wire: Wire) -> Row:
+def _served(provider: str, base: str, wire: EmbeddingApi) -> Row:
     @contextmanager
     def opened(_request: pytest.FixtureRequest) -> Iterator[Embedder]:
         with EmbedServer() as server:
-            access = Access(server.url + base, {}, given_key("K", "sk-test-0123456789abcdef"))
-            hosted = Hosted(provider, "m", access, DIMS, limits=Limits(max_texts=2))
-            yield Remote(hosted, wire, clock=FakeClock(patient=False))
+            access = ServiceAccess(
+                server.url + base, {}, config_key("K", "sk-test-0123456789abcdef")
+            )
+            hosted = HostedModel(
+                provider, "m", access, DIMS, limits=EmbedRequestLimits(max_texts=2)
+            )
+            yield RemoteEmbedder(hosted, wire, clock=FakeClock(patient=False))
 
     return Row(provider, opened, is_local=False)
 
@@ -98,10 +107,10 @@ ROWS = [
     Row("wordllama", _wordllama),
     Row("minilm", _minilm),
     Row("fastembed", _fastembed),
-    _served("openai", "/v1", OpenAIWire("m")),
-    _served("voyage", "/v1", VoyageWire("m")),
-    _served("gemini", "/v1beta", GeminiWire("m")),
-    _served("ollama", "", OllamaWire("m")),
+    _served("openai", "/v1", OpenAIEmbeddingApi("m")),
+    _served("voyage", "/v1", VoyageEmbeddingApi("m")),
+    _served("gemini", "/v1beta", GeminiEmbeddingApi("m")),
+    _served("ollama", "", OllamaEmbeddingApi("m")),
 ]
 
 
@@ -195,7 +204,7 @@ def test_embedder_closed_can_be_used_again(embedder: Embedder) -> None:
 
 
 def test_circuit_breaker_passes_everything_through(embedder: Embedder) -> None:
-    steady = Steady(embedder, FakeClock(patient=False))
+    steady = CircuitBreakerEmbedder(embedder, FakeClock(patient=False))
     assert steady.model == embedder.model
     assert steady.embed(NOTES) == embedder.embed(NOTES)
     assert steady.embed_question("tea") == embed_question(embedder, "tea")

@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from homarus.core.errors import LeaseLost
+from homarus.core.errors import LeaseLostError
 from homarus.core.message import Address, Button, Extras, Image, Inbound, Media
 from homarus.core.principal import Principal
 from homarus.store.journal import (
     OPEN,
     Acceptance,
-    Accepted,
     Cursor,
+    InboxRecord,
+    InboxState,
     Journal,
     Lease,
-    Parcel,
-    ParcelState,
-    Settled,
-    State,
+    OutboxRecord,
+    OutboxState,
+    SettledState,
 )
 from tests.contract.journals import (
     CHAT,
@@ -50,7 +50,7 @@ def test_accept_stores_complete_message(run_journal: Run) -> None:
         assert kept[0].kind == "new"
         row = kept[0].row
         assert row.id and row.place
-        assert row == Accepted(
+        assert row == InboxRecord(
             id=row.id,
             session=SESSION,
             channel="telegram",
@@ -65,8 +65,8 @@ def test_accept_stores_complete_message(run_journal: Run) -> None:
 
     async def later(journal: Journal) -> None:
         row = kept[0].row
-        assert await journal.accepted(row.id) == row
-        assert list(await journal.rows()) == [row]
+        assert await journal.inbox_record(row.id) == row
+        assert list(await journal.inbox_records()) == [row]
 
     run_journal(first)
     run_journal(later)
@@ -74,12 +74,15 @@ def test_accept_stores_complete_message(run_journal: Run) -> None:
 
 def test_journal_absent_items_read_as_nothing(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
-        assert await journal.accepted("x") is None
-        assert await journal.parcel("x") is None
+        assert await journal.inbox_record("x") is None
+        assert await journal.outbox_record("x") is None
         assert await journal.cursor("x") is None
-        assert await journal.calls("x") == frozenset()
-        assert list(await journal.rows()) == [] and list(await journal.rows(*OPEN)) == []
-        assert list(await journal.parcels()) == []
+        assert await journal.open_calls("x") == frozenset()
+        assert (
+            list(await journal.inbox_records()) == []
+            and list(await journal.inbox_records(*OPEN)) == []
+        )
+        assert list(await journal.outbox_records()) == []
         assert not await journal.retry("x", at_ms=1)
         assert not await journal.discard("x", at_ms=1, why="w")
         assert await journal.prune(10**15) == 0
@@ -98,7 +101,7 @@ def test_accept_same_message_is_duplicate_in_every_state(run_journal: Run) -> No
         last = await journal.accept(SESSION, HELLO, at_ms=13)
         assert last.kind == "duplicate"
         assert (last.row.state, last.row.duplicates, last.row.inbound) == ("answered", 3, None)
-        assert len(await journal.rows()) == 1
+        assert len(await journal.inbox_records()) == 1
 
     run_journal(body)
 
@@ -109,7 +112,7 @@ def test_accept_hundred_concurrent_copies_gives_one_new(run_journal: Run) -> Non
             tasks = [group.create_task(journal.accept(SESSION, HELLO, at_ms=n)) for n in range(100)]
         kinds = [task.result().kind for task in tasks]
         assert sorted(kinds) == ["duplicate"] * 99 + ["new"]
-        assert [row.duplicates for row in await journal.rows()] == [99]
+        assert [row.duplicates for row in await journal.inbox_records()] == [99]
 
     run_journal(body)
 
@@ -125,11 +128,11 @@ def test_accept_same_id_with_other_text_is_parked_conflict(run_journal: Run) -> 
             assert (conflict.kind, found.state) == ("conflict", "parked")
             assert found.inbound == says(text) and found.message_id.startswith("m1#")
             assert "m1 was accepted before" in found.why and found.settled_ms == found.at_ms
-            assert await journal.accepted(found.id) == found
+            assert await journal.inbox_record(found.id) == found
         assert await reread(journal, row) == row
         again = await journal.accept(SESSION, says("two"), at_ms=14)
         assert again == Acceptance("duplicate", replace(other.row, duplicates=1))
-        assert len(await journal.rows()) == 4
+        assert len(await journal.inbox_records()) == 4
         assert await journal.retry(other.row.id, at_ms=15)
         assert (await reread(journal, other.row)).state == "accepted"
 
@@ -154,7 +157,7 @@ def test_accept_message_without_id_is_always_new(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         for _ in range(3):
             await accept(journal, says("yes", message_id=""))
-        assert len({row.message_id for row in await journal.rows()}) == 3
+        assert len({row.message_id for row in await journal.inbox_records()}) == 3
 
     run_journal(body)
 
@@ -202,9 +205,9 @@ def test_inbox_records_are_in_order_of_acceptance(run_journal: Run) -> None:
         ids = [row.id for row in (*made, other.row)]
 
         async def found(
-            *states: State, session: str | None = None, limit: int | None = None
+            *states: InboxState, session: str | None = None, limit: int | None = None
         ) -> list[int]:
-            rows = await journal.rows(*states, session=session, limit=limit)
+            rows = await journal.inbox_records(*states, session=session, limit=limit)
             return [ids.index(row.id) for row in rows]
 
         assert await found() == [0, 1, 2, 3, 4, 5, 6]
@@ -230,11 +233,11 @@ def test_mark_running_records_transcript_position(run_journal: Run) -> None:
         )
         assert await reread(journal, row) == expected
         later = await lease(journal)
-        async with journal.commit() as unit:
-            unit.start([row.id, row.id], later, run="r2")
+        async with journal.transaction() as unit:
+            unit.mark_running([row.id, row.id], later, run="r2")
         assert await reread(journal, row) == replace(expected, run="r2", attempts=2)
-        async with journal.commit() as unit:
-            unit.start([row.id], later, run="r2", session_id="s2", entry="e2")
+        async with journal.transaction() as unit:
+            unit.mark_running([row.id], later, run="r2", session_id="s2", entry="e2")
         assert await reread(journal, row) == replace(
             expected, run="r2", session_id="s2", entry="e2", attempts=2
         )
@@ -247,33 +250,33 @@ def test_inbox_record_changes_only_under_latest_lease(run_journal: Run) -> None:
         row = await accept(journal)
         before = await lease(journal)
         first = await start(journal, row)
-        async with journal.commit() as unit:
+        async with journal.transaction() as unit:
             unit.call_started(row.id, first, "c1")
         unstarted = await lease(journal)
         second = await start(journal, row)
         unstarted_later = await lease(journal)
         now = await reread(journal, row)
         for stale in (before, first, unstarted, unstarted_later):
-            with pytest.raises(LeaseLost):
-                async with journal.commit() as unit:
-                    unit.hold([row.id], stale)
-            with pytest.raises(LeaseLost):
-                async with journal.commit() as unit:
+            with pytest.raises(LeaseLostError):
+                async with journal.transaction() as unit:
+                    unit.check_lease([row.id], stale)
+            with pytest.raises(LeaseLostError):
+                async with journal.transaction() as unit:
                     unit.settle([row.id], stale, "answered", at_ms=1)
-            with pytest.raises(LeaseLost):
-                async with journal.commit() as unit:
+            with pytest.raises(LeaseLostError):
+                async with journal.transaction() as unit:
                     unit.call_started(row.id, stale, "c2")
-            with pytest.raises(LeaseLost):
-                async with journal.commit() as unit:
+            with pytest.raises(LeaseLostError):
+                async with journal.transaction() as unit:
                     unit.call_ended(row.id, stale, "c1")
         for stale in (before, first, unstarted):
-            with pytest.raises(LeaseLost):
-                async with journal.commit() as unit:
-                    unit.start([row.id], stale, run="r", entry="bad")
+            with pytest.raises(LeaseLostError):
+                async with journal.transaction() as unit:
+                    unit.mark_running([row.id], stale, run="r", entry="bad")
         assert await reread(journal, row) == now
-        assert await journal.calls(row.id) == {"c1"}
-        async with journal.commit() as unit:
-            unit.hold([row.id], second)
+        assert await journal.open_calls(row.id) == {"c1"}
+        async with journal.transaction() as unit:
+            unit.check_lease([row.id], second)
         await settle(journal, row, second)
 
     run_journal(body)
@@ -288,20 +291,20 @@ def test_transaction_without_lease_changes_nothing(run_journal: Run) -> None:
         now = await reread(journal, row)
 
         async def try_all() -> None:
-            async with journal.commit() as unit:
-                unit.post(parcel("p1"))
-                unit.start([other.id], held, run=other.id)
+            async with journal.transaction() as unit:
+                unit.enqueue(parcel("p1"))
+                unit.mark_running([other.id], held, run=other.id)
                 unit.settle([row.id], held, "answered", at_ms=1)
-                unit.hold([other.id], stale)
+                unit.check_lease([other.id], stale)
 
-        with pytest.raises(LeaseLost):
+        with pytest.raises(LeaseLostError):
             await try_all()
-        with pytest.raises(LeaseLost):
-            async with journal.commit() as unit:
-                unit.start([other.id, "unknown"], held, run=other.id)
+        with pytest.raises(LeaseLostError):
+            async with journal.transaction() as unit:
+                unit.mark_running([other.id, "unknown"], held, run=other.id)
         assert await reread(journal, row) == now
         assert await reread(journal, other) == other
-        assert await journal.parcel("p1") is None
+        assert await journal.outbox_record("p1") is None
 
     run_journal(body)
 
@@ -311,21 +314,21 @@ def test_transaction_is_invisible_before_end_and_after_error(run_journal: Run) -
         row = await accept(journal)
         held = await lease(journal)
         with suppress(RuntimeError):
-            async with journal.commit() as unit:
-                unit.start([row.id], held, run=row.id)
-                unit.post(parcel("p1"))
+            async with journal.transaction() as unit:
+                unit.mark_running([row.id], held, run=row.id)
+                unit.enqueue(parcel("p1"))
                 assert await reread(journal, row) == row
                 raise RuntimeError
         assert await reread(journal, row) == row
-        assert list(await journal.parcels()) == []
-        async with journal.commit():
+        assert list(await journal.outbox_records()) == []
+        async with journal.transaction():
             pass
 
     run_journal(body)
 
 
 @pytest.mark.parametrize("state", SETTLED)
-def test_settle_twice_is_refused(run_journal: Run, state: Settled) -> None:
+def test_settle_twice_is_refused(run_journal: Run, state: SettledState) -> None:
     async def body(journal: Journal) -> None:
         row = await accept(journal)
         held = await start(journal, row)
@@ -337,14 +340,14 @@ def test_settle_twice_is_refused(run_journal: Run, state: Settled) -> None:
         later = await lease(journal)
         for any_lease in (held, later):
             for any_state in SETTLED:
-                with pytest.raises(LeaseLost):
+                with pytest.raises(LeaseLostError):
                     await settle(journal, row, any_lease, any_state)
-            with pytest.raises(LeaseLost):
-                async with journal.commit() as unit:
-                    unit.start([row.id], any_lease, run=row.id)
-            with pytest.raises(LeaseLost):
-                async with journal.commit() as unit:
-                    unit.hold([row.id], any_lease)
+            with pytest.raises(LeaseLostError):
+                async with journal.transaction() as unit:
+                    unit.mark_running([row.id], any_lease, run=row.id)
+            with pytest.raises(LeaseLostError):
+                async with journal.transaction() as unit:
+                    unit.check_lease([row.id], any_lease)
         assert await reread(journal, row) == done
 
     run_journal(body)
@@ -364,13 +367,15 @@ def test_settle_messages_of_one_run_together(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         rows = [await accept(journal, says(str(n), f"m{n}")) for n in range(3)]
         held = await start(journal, *rows)
-        assert {row.run for row in await journal.rows("running")} == {rows[0].id}
-        async with journal.commit() as unit:
-            unit.hold([row.id for row in rows], held)
+        assert {row.run for row in await journal.inbox_records("running")} == {rows[0].id}
+        async with journal.transaction() as unit:
+            unit.check_lease([row.id for row in rows], held)
             unit.settle([row.id for row in rows], held, "answered", at_ms=9, reply="e5")
-            unit.post(parcel("p1"))
-        assert {(row.state, row.reply) for row in await journal.rows()} == {("answered", "e5")}
-        assert [found.id for found in await journal.parcels("pending")] == ["p1"]
+            unit.enqueue(parcel("p1"))
+        assert {(row.state, row.reply) for row in await journal.inbox_records()} == {
+            ("answered", "e5")
+        }
+        assert [found.id for found in await journal.outbox_records("pending")] == ["p1"]
 
     run_journal(body)
 
@@ -382,23 +387,23 @@ def test_call_is_open_from_start_to_result(run_journal: Run) -> None:
         row = await accept(journal)
         held = await start(journal, row)
         ids.append(row.id)
-        async with journal.commit() as unit:
+        async with journal.transaction() as unit:
             unit.call_started(row.id, held, "c1")
             unit.call_started(row.id, held, "c2")
             unit.call_started(row.id, held, "c2")
-        async with journal.commit() as unit:
+        async with journal.transaction() as unit:
             unit.call_ended(row.id, held, "c1")
             unit.call_ended(row.id, held, "never started")
 
     async def later(journal: Journal) -> None:
-        assert await journal.calls(ids[0]) == {"c2"}
-        assert await journal.calls("another") == frozenset()
-        (row,) = await journal.rows()
+        assert await journal.open_calls(ids[0]) == {"c2"}
+        assert await journal.open_calls("another") == frozenset()
+        (row,) = await journal.inbox_records()
         held = await start(journal, row)
-        assert await journal.calls(ids[0]) == {"c2"}
-        async with journal.commit() as unit:
+        assert await journal.open_calls(ids[0]) == {"c2"}
+        async with journal.transaction() as unit:
             unit.settle([row.id], held, "answered", at_ms=9)
-        assert await journal.calls(ids[0]) == frozenset()
+        assert await journal.open_calls(ids[0]) == frozenset()
 
     run_journal(first)
     run_journal(later)
@@ -408,16 +413,16 @@ def test_parked_message_keeps_calls_until_discarded(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         row = await accept(journal)
         held = await start(journal, row)
-        async with journal.commit() as unit:
+        async with journal.transaction() as unit:
             unit.call_started(row.id, held, "c1")
         await settle(journal, row, held, "parked")
-        assert await journal.calls(row.id) == {"c1"}
+        assert await journal.open_calls(row.id) == {"c1"}
         assert await journal.retry(row.id, at_ms=21)
         held = await start(journal, row)
-        assert await journal.calls(row.id) == {"c1"}
+        assert await journal.open_calls(row.id) == {"c1"}
         await settle(journal, row, held, "parked")
         assert await journal.discard(row.id, at_ms=22, why="w")
-        assert await journal.calls(row.id) == frozenset()
+        assert await journal.open_calls(row.id) == frozenset()
 
     run_journal(body)
 
@@ -427,16 +432,16 @@ def test_calls_of_run_are_deleted_with_its_last_message(run_journal: Run) -> Non
         rows = [await accept(journal, says(str(n), f"m{n}")) for n in range(4)]
         held = await start(journal, *rows)
         run = rows[0].id
-        async with journal.commit() as unit:
+        async with journal.transaction() as unit:
             unit.call_started(run, held, "c1")
             unit.settle([rows[0].id, rows[1].id], held, "parked", at_ms=20)
             unit.settle([rows[2].id], held, "answered", at_ms=20)
         assert await journal.discard(run, at_ms=21, why="w")
-        assert await journal.calls(run) == {"c1"}
+        assert await journal.open_calls(run) == {"c1"}
         await settle(journal, rows[3], held)
-        assert await journal.calls(run) == {"c1"}  # one is parked
+        assert await journal.open_calls(run) == {"c1"}  # one is parked
         assert await journal.discard(rows[1].id, at_ms=22, why="w")
-        assert await journal.calls(run) == frozenset()
+        assert await journal.open_calls(run) == frozenset()
 
     run_journal(body)
 
@@ -453,11 +458,11 @@ def test_retry_parked_message_is_accepted_again(run_journal: Run) -> None:
         assert (again.state, again.inbound, again.attempts) == ("accepted", HELLO, 0)
         assert (again.why, again.reply, again.settled_ms) == ("", "", 0)
         assert (again.entry, again.session_id) == ("e1", "s1")
-        with pytest.raises(LeaseLost):  # the run that parked it can no longer write
+        with pytest.raises(LeaseLostError):  # the run that parked it can no longer write
             await settle(journal, row, held, "answered")
-        with pytest.raises(LeaseLost):
-            async with journal.commit() as unit:
-                unit.start([row.id], held, run=row.id)
+        with pytest.raises(LeaseLostError):
+            async with journal.transaction() as unit:
+                unit.mark_running([row.id], held, run=row.id)
         later = await start(journal, row)
         await settle(journal, row, later)
         assert not await journal.retry(row.id, at_ms=30)
@@ -482,7 +487,7 @@ def test_discard_parked_and_stranded_items(run_journal: Run) -> None:
         assert await journal.discard("p1", at_ms=1, why="w")
         assert await journal.discard("p2", at_ms=1, why="w")
         assert not await journal.discard("p3", at_ms=1, why="w")
-        assert [one.id for one in await journal.parcels()] == ["p3"]
+        assert [one.id for one in await journal.outbox_records()] == ["p3"]
 
     run_journal(body)
 
@@ -499,15 +504,18 @@ def test_prune_deletes_only_finished_items(run_journal: Run) -> None:
         running, waiting = [await accept(journal, says("x", f"open{n}")) for n in range(2)]
         await start(journal, running)
         kept |= {running.id, waiting.id}
-        states: tuple[ParcelState, ...] = ("sent", "unknown", "dead", "pending")
+        states: tuple[OutboxState, ...] = ("sent", "unknown", "dead", "pending")
         for parcel_state in states:
             await post(journal, parcel(f"{parcel_state}1", at_ms=10))
             await post(journal, parcel(f"{parcel_state}2", at_ms=50))
             await send(journal, f"{parcel_state}1", parcel_state)
             await send(journal, f"{parcel_state}2", parcel_state)
         assert await journal.prune(50) == 4
-        assert {row.id for row in await journal.rows()} == kept
-        assert len(await journal.parcels()) == 7 and await journal.parcel("sent1") is None
+        assert {row.id for row in await journal.inbox_records()} == kept
+        assert (
+            len(await journal.outbox_records()) == 7
+            and await journal.outbox_record("sent1") is None
+        )
         assert await journal.prune(50) == 0
         assert (await journal.accept(SESSION, says("x", "answered10"), at_ms=60)).kind == "new"
 
@@ -523,25 +531,25 @@ def test_journal_unstorable_text_round_trips(run_journal: Run) -> None:
         inbound = Inbound(odd, address, odd, odd, run_id=odd)
         new = await journal.accept(odd, inbound, at_ms=1, cursor=Cursor(odd, {odd: odd}))
         assert new.kind == "new" and new.row.id == told
-        found = await journal.accepted(odd)
+        found = await journal.inbox_record(odd)
         assert found is not None and found.inbound is not None
         assert (found.id, found.session, found.channel, found.sender) == (told,) * 4
         assert found.inbound.text == odd.replace("\ud83d", "\ufffd")
         assert (await journal.accept(odd, inbound, at_ms=1)).kind == "duplicate"
         assert await journal.cursor(odd) is not None
-        assert len(await journal.rows(session=odd)) == 1
+        assert len(await journal.inbox_records(session=odd)) == 1
         held = await lease(journal, odd)
-        async with journal.commit() as unit:
-            unit.start([odd], held, run=found.id)
+        async with journal.transaction() as unit:
+            unit.mark_running([odd], held, run=found.id)
             unit.call_started(found.id, held, odd)
-            unit.post(Parcel(odd, found.id, address, odd, 1, 2))
+            unit.enqueue(OutboxRecord(odd, found.id, address, odd, 1, 2))
             unit.send_started(odd, held)
             unit.send_ended(odd, held, "unknown", receipt=odd, why=odd)
-        assert await journal.calls(found.id) == {told}
-        (sent,) = await journal.parcels(channel=odd)
+        assert await journal.open_calls(found.id) == {told}
+        (sent,) = await journal.outbox_records(channel=odd)
         assert (sent.id, sent.text, sent.receipt, sent.why) == (told,) * 4
         assert sent.address == Address(told, told, told, told)
-        async with journal.commit() as unit:
+        async with journal.transaction() as unit:
             unit.settle([odd], held, "parked", at_ms=1, why=odd)
         assert await journal.discard(odd, at_ms=1, why=odd)
         assert (await reread(journal, found)).why == told
@@ -551,15 +559,15 @@ def test_journal_unstorable_text_round_trips(run_journal: Run) -> None:
 
 def test_save_cursor_without_message(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
-        async with journal.commit() as unit:
-            unit.read_to(Cursor("telegram:default", {"offset": 5}))
-            unit.post(parcel("p1", "who are you?"))
+        async with journal.transaction() as unit:
+            unit.save_cursor(Cursor("telegram:default", {"offset": 5}))
+            unit.enqueue(parcel("p1", "who are you?"))
         assert await journal.cursor("telegram:default") == {"offset": 5}
-        assert [one.id for one in await journal.parcels()] == ["p1"]
+        assert [one.id for one in await journal.outbox_records()] == ["p1"]
         held = await lease(journal, "l")
-        with suppress(LeaseLost):
-            async with journal.commit() as unit:
-                unit.read_to(Cursor("telegram:default", {"offset": 9}))
+        with suppress(LeaseLostError):
+            async with journal.transaction() as unit:
+                unit.save_cursor(Cursor("telegram:default", {"offset": 9}))
                 unit.send_started("nothing", held)
         assert await journal.cursor("telegram:default") == {"offset": 5}
 
@@ -572,7 +580,7 @@ def test_outbox_record_keeps_extras(run_journal: Run) -> None:
             "7", media=(Media("image", path="a.png"),), buttons=((Button("yes", "/ok"),),)
         )
         await post(journal, replace(parcel("p1", "look"), extras=carried), parcel("p2", "words"))
-        first, second = await journal.parcels()
+        first, second = await journal.outbox_records()
         assert first.extras == carried and second.extras == Extras()
 
     run_journal(body)
@@ -585,7 +593,7 @@ def test_journal_large_values_fit(run_journal: Run) -> None:
         assert len(row.preview) <= 120
         assert await reread(journal, row) == row
         await post(journal, parcel("p1", "ü" * 500_000))
-        found = await journal.parcel("p1")
+        found = await journal.outbox_record("p1")
         assert found is not None and len(found.text) == 500_000
 
     run_journal(body)
@@ -597,19 +605,19 @@ def test_journal_scopes_are_isolated(journal_home: Home) -> None:
         one = await accept(ann, replace(HELLO, run_id="k"))
         two = await accept(bob, replace(HELLO, run_id="k"))
         held = await start(ann, one)
-        async with ann.commit() as unit:
+        async with ann.transaction() as unit:
             unit.call_started("k", held, "c1")
-            unit.post(parcel("p1"))
+            unit.enqueue(parcel("p1"))
         await send(ann, "p1", "dead")
-        assert await bob.accepted("k") == two and await bob.calls("k") == frozenset()
-        assert await bob.parcel("p1") is None and not await bob.retry("p1", at_ms=1)
+        assert await bob.inbox_record("k") == two and await bob.open_calls("k") == frozenset()
+        assert await bob.outbox_record("p1") is None and not await bob.retry("p1", at_ms=1)
         assert not await bob.discard("p1", at_ms=1, why="w")
-        with pytest.raises(LeaseLost):
-            async with bob.commit() as unit:
-                unit.hold(["k"], held)
+        with pytest.raises(LeaseLostError):
+            async with bob.transaction() as unit:
+                unit.check_lease(["k"], held)
         await settle(bob, two, await start(bob, two))
         assert await bob.prune(10**15) == 1
-        assert [row.state for row in await ann.rows()] == ["running"]
+        assert [row.state for row in await ann.inbox_records()] == ["running"]
         async with ann.lease("x"), asyncio.timeout(30), bob.lease("x"):
             pass
 
@@ -636,25 +644,25 @@ def test_lease_of_cancelled_holder_is_released(run_journal: Run) -> None:
 
 
 def test_journal_reopened_needs_later_start_to_continue(run_journal: Run) -> None:
-    kept: list[tuple[Accepted, Lease]] = []
+    kept: list[tuple[InboxRecord, Lease]] = []
 
     async def first(journal: Journal) -> None:
         row = await accept(journal)
         held = await start(journal, row)
-        async with journal.commit() as unit:
+        async with journal.transaction() as unit:
             unit.call_started(row.id, held, "c1")
-            unit.post(parcel("p1"))
+            unit.enqueue(parcel("p1"))
             unit.send_started("p1", held)
         kept.append((await reread(journal, row), held))
 
     async def later(journal: Journal) -> None:
         row, old = kept[0]
-        assert list(await journal.rows(*OPEN)) == [row]
-        assert await journal.calls(row.id) == {"c1"}
-        assert [one.state for one in await journal.parcels()] == ["sending"]
+        assert list(await journal.inbox_records(*OPEN)) == [row]
+        assert await journal.open_calls(row.id) == {"c1"}
+        assert [one.state for one in await journal.outbox_records()] == ["sending"]
         held = await start(journal, row)
         assert held.token > old.token
-        with pytest.raises(LeaseLost):
+        with pytest.raises(LeaseLostError):
             await settle(journal, row, old)
         await settle(journal, row, held)
 

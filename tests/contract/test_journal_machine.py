@@ -24,25 +24,25 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from homarus.core.errors import LeaseLost
+from homarus.core.errors import LeaseLostError
 from homarus.core.message import Address, Inbound
 from homarus.core.principal import OWNER
 from homarus.store.journal import (
     OPEN,
-    Accepted,
+    InboxRecord,
+    InboxState,
     Journal,
-    JournalUnit,
+    JournalTransaction,
     Lease,
-    Parcel,
-    ParcelState,
-    Settled,
-    State,
+    OutboxRecord,
+    OutboxState,
+    SettledState,
 )
 from tests.contract.journals import KINDS, Home, memory_home, postgres_home, sqlite_home
 
 SESSION = "agent:main:main"
 CHAT = Address("telegram", "42")
-DONE: tuple[Settled, ...] = ("answered", "silent", "reported")
+DONE: tuple[SettledState, ...] = ("answered", "silent", "reported")
 
 pick = st.integers(0, 11)
 outcomes = st.sampled_from([*DONE, "parked"])
@@ -56,7 +56,7 @@ class Row:
     id: str
     name: str
     text: str
-    state: State = "accepted"
+    state: InboxState = "accepted"
     token: int = 0
     attempts: int = 0
     duplicates: int = 0
@@ -75,7 +75,7 @@ class Row:
         return self.id, self.state, self.attempts, self.duplicates, self.settled_ms, kept
 
     @staticmethod
-    def look(row: Accepted) -> tuple[object, ...]:
+    def look(row: InboxRecord) -> tuple[object, ...]:
         kept = row.inbound is not None
         return row.id, row.state, row.attempts, row.duplicates, row.settled_ms, kept
 
@@ -86,7 +86,7 @@ class Sent:
 
     id: str
     at_ms: int
-    state: ParcelState = "pending"
+    state: OutboxState = "pending"
     token: int = 0
     attempts: int = 0
 
@@ -122,15 +122,15 @@ class Machine(RuleBasedStateMachine):
         self.now_ms += 1
         return self.now_ms
 
-    def tries(self, allowed: bool, step: Callable[[JournalUnit], None]) -> bool:
+    def tries(self, allowed: bool, step: Callable[[JournalTransaction], None]) -> bool:
         """Run a transaction that must be accepted, or refused completely."""
 
         async def commit() -> bool:
             try:
-                async with self.journal.commit() as unit:
+                async with self.journal.transaction() as unit:
                     step(unit)
-                    unit.post()
-            except LeaseLost:
+                    unit.enqueue()
+            except LeaseLostError:
                 return False
             return True
 
@@ -162,7 +162,7 @@ class Machine(RuleBasedStateMachine):
     def accept(self, name: str, text: str, at_once: int) -> None:
         inbound = Inbound(name, CHAT, "ann", text)
 
-        async def offer() -> list[tuple[str, Accepted]]:
+        async def offer() -> list[tuple[str, InboxRecord]]:
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(self.journal.accept(SESSION, inbound, at_ms=now))
@@ -192,7 +192,9 @@ class Machine(RuleBasedStateMachine):
     @rule(which=pick, under=pick)
     def start(self, which: int, under: int) -> None:
         row, lease = self.row(which), self.lease(under)
-        if self.tries(row.open_to(lease.token), lambda u: u.start([row.id], lease, run=row.id)):
+        if self.tries(
+            row.open_to(lease.token), lambda u: u.mark_running([row.id], lease, run=row.id)
+        ):
             row.attempts += row.state == "accepted" or row.token != lease.token
             row.state, row.token = "running", lease.token
 
@@ -200,18 +202,18 @@ class Machine(RuleBasedStateMachine):
     @rule(which=pick, under=pick)
     def hold(self, which: int, under: int) -> None:
         row, lease = self.row(which), self.lease(under)
-        self.tries(row.held_by(lease.token), lambda unit: unit.hold([row.id], lease))
+        self.tries(row.held_by(lease.token), lambda unit: unit.check_lease([row.id], lease))
 
     @precondition(lambda self: self.rows)
     @rule(which=pick, under=pick, state=outcomes)
-    def settle(self, which: int, under: int, state: Settled) -> None:
+    def settle(self, which: int, under: int, state: SettledState) -> None:
         """Settle with an outbox record, which must not be stored when the settlement is refused."""
         row, lease = self.row(which), self.lease(under)
         reply = Sent(f"p{self.tick()}", self.now_ms)
         allowed = row.held_by(lease.token) or (row.state == "accepted" and row.token <= lease.token)
 
-        def step(unit: JournalUnit) -> None:
-            unit.post(Parcel(reply.id, row.id, CHAT, "hi", reply.at_ms, self.now_ms + 50))
+        def step(unit: JournalTransaction) -> None:
+            unit.enqueue(OutboxRecord(reply.id, row.id, CHAT, "hi", reply.at_ms, self.now_ms + 50))
             unit.settle([row.id], lease, state, at_ms=self.now_ms)
 
         if self.tries(allowed, step):
@@ -226,7 +228,7 @@ class Machine(RuleBasedStateMachine):
     def call(self, which: int, under: int, call: str, ends: bool) -> None:
         row, lease = self.row(which), self.lease(under)
 
-        def step(unit: JournalUnit) -> None:
+        def step(unit: JournalTransaction) -> None:
             (unit.call_ended if ends else unit.call_started)(row.id, lease, call)
 
         if self.tries(row.held_by(lease.token), step):
@@ -242,7 +244,7 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.parcels)
     @rule(which=pick, under=pick, state=endings)
-    def end_send(self, which: int, under: int, state: ParcelState) -> None:
+    def end_send(self, which: int, under: int, state: OutboxState) -> None:
         sent, lease = self.parcel(which), self.lease(under)
         allowed = sent.state == "sending" and sent.token == lease.token
         if self.tries(allowed, lambda unit: unit.send_ended(sent.id, lease, state)):
@@ -305,13 +307,13 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def everything_is_as_it_must_be(self) -> None:
         async def look() -> tuple[Any, ...]:
-            calls = [(row.id, set(await self.journal.calls(row.id))) for row in self.rows]
+            calls = [(row.id, set(await self.journal.open_calls(row.id))) for row in self.rows]
             return (
-                await self.journal.rows(),
-                await self.journal.rows(*OPEN),
+                await self.journal.inbox_records(),
+                await self.journal.inbox_records(*OPEN),
                 calls,
-                await self.journal.parcels(),
-                await self.journal.parcels("pending"),
+                await self.journal.outbox_records(),
+                await self.journal.outbox_records("pending"),
             )
 
         rows, still_open, calls, parcels, pending = self.do(look())

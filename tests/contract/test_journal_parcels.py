@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from homarus.core.errors import LeaseLost
+from homarus.core.errors import LeaseLostError
 from homarus.core.message import Address
 from homarus.store.journal import (
     Journal,
-    ParcelState,
+    OutboxState,
 )
 from tests.contract.journals import (
     Run,
@@ -26,15 +26,15 @@ def test_outbox_records_are_in_order_of_enqueueing(run_journal: Run) -> None:
         await post(journal, parcel("p1", "other words"), parcel("p2"))
 
         async def ids(
-            *states: ParcelState, channel: str | None = None, limit: int | None = None
+            *states: OutboxState, channel: str | None = None, limit: int | None = None
         ) -> list[str]:
-            found = await journal.parcels(*states, channel=channel, limit=limit)
+            found = await journal.outbox_records(*states, channel=channel, limit=limit)
             return [one.id for one in found]
 
         assert await ids() == ["p1", "p0", "i1", "p2"]
-        first = await journal.parcel("p1")
+        first = await journal.outbox_record("p1")
         assert first == replace(parcel("p1"), place=first.place if first else 0)
-        second = await journal.parcel("i1")
+        second = await journal.outbox_record("i1")
         assert second is not None and second.address == elsewhere
         await send(journal, "p0", "sent", receipt="x7")
         assert await ids("pending") == ["p1", "i1", "p2"]
@@ -50,7 +50,7 @@ def test_outbox_record_starts_as_pending(run_journal: Run) -> None:
     async def body(journal: Journal) -> None:
         odd = replace(parcel("p1"), state="sent", receipt="r", why="w", attempts=9, place=99)
         await post(journal, replace(odd, not_before_ms=50))
-        found = await journal.parcel("p1")
+        found = await journal.outbox_record("p1")
         assert found is not None
         assert found == replace(parcel("p1"), not_before_ms=50, place=found.place)
 
@@ -59,30 +59,30 @@ def test_outbox_record_starts_as_pending(run_journal: Run) -> None:
 
 @pytest.mark.parametrize("state", ["sent", "unknown", "dead", "pending"])
 def test_outbox_record_is_marked_before_and_after_send(
-    run_journal: Run, state: ParcelState
+    run_journal: Run, state: OutboxState
 ) -> None:
     async def body(journal: Journal) -> None:
         await post(journal, parcel("p1"))
         held = await lease(journal)
-        with pytest.raises(LeaseLost):
-            async with journal.commit() as unit:
+        with pytest.raises(LeaseLostError):
+            async with journal.transaction() as unit:
                 unit.send_ended("p1", held, state)
-        async with journal.commit() as unit:
+        async with journal.transaction() as unit:
             unit.send_started("p1", held)
-        (sending,) = await journal.parcels("sending")
+        (sending,) = await journal.outbox_records("sending")
         assert sending.attempts == 1
-        async with journal.commit() as unit:
+        async with journal.transaction() as unit:
             unit.send_ended("p1", held, state, receipt="x", why="w", not_before_ms=60)
-        ended = await journal.parcel("p1")
+        ended = await journal.outbox_record("p1")
         assert ended == replace(sending, state=state, receipt="x", why="w", not_before_ms=60)
         if state != "pending":
-            with pytest.raises(LeaseLost):
-                async with journal.commit() as unit:
+            with pytest.raises(LeaseLostError):
+                async with journal.transaction() as unit:
                     unit.send_started("p1", await lease(journal))
         else:
             await send(journal, "p1", "sent")
-        with pytest.raises(LeaseLost):
-            async with journal.commit() as unit:
+        with pytest.raises(LeaseLostError):
+            async with journal.transaction() as unit:
                 unit.send_ended("p1", held, "pending")
 
     run_journal(body)
@@ -92,40 +92,40 @@ def test_outbox_record_is_sent_only_under_latest_lease(run_journal: Run) -> None
     async def body(journal: Journal) -> None:
         await post(journal, parcel("p1"))
         first = await lease(journal)
-        async with journal.commit() as unit:
+        async with journal.transaction() as unit:
             unit.send_started("p1", first)
         second = await lease(journal)
-        with pytest.raises(LeaseLost):
-            async with journal.commit() as unit:
+        with pytest.raises(LeaseLostError):
+            async with journal.transaction() as unit:
                 unit.send_ended("p1", second, "sent")
-        async with journal.commit() as unit:
+        async with journal.transaction() as unit:
             unit.send_started("p1", second)  # it was being sent when the first died
         for stale in (first, await lease(journal)):
-            with pytest.raises(LeaseLost):
-                async with journal.commit() as unit:
+            with pytest.raises(LeaseLostError):
+                async with journal.transaction() as unit:
                     unit.send_ended("p1", stale, "sent")
-        with pytest.raises(LeaseLost):
-            async with journal.commit() as unit:
+        with pytest.raises(LeaseLostError):
+            async with journal.transaction() as unit:
                 unit.send_started("p1", first)
-        with pytest.raises(LeaseLost):
-            async with journal.commit() as unit:
+        with pytest.raises(LeaseLostError):
+            async with journal.transaction() as unit:
                 unit.send_started("p2", second)
-        async with journal.commit() as unit:
+        async with journal.transaction() as unit:
             unit.send_ended("p1", second, "sent", receipt="r")
-        found = await journal.parcel("p1")
+        found = await journal.outbox_record("p1")
         assert found is not None and (found.state, found.attempts) == ("sent", 2)
 
     run_journal(body)
 
 
 @pytest.mark.parametrize("state", ["dead", "unknown"])
-def test_outbox_stranded_record_can_be_retried(run_journal: Run, state: ParcelState) -> None:
+def test_outbox_stranded_record_can_be_retried(run_journal: Run, state: OutboxState) -> None:
     async def body(journal: Journal) -> None:
         await post(journal, parcel("p1", at_ms=30), parcel("p2"))
         assert not await journal.retry("p1", at_ms=1000)
         held = await send(journal, "p1", state, why="no")
         assert await journal.retry("p1", at_ms=1000)
-        found = await journal.parcel("p1")
+        found = await journal.outbox_record("p1")
         assert found is not None
         assert (found.state, found.why, found.attempts, found.not_before_ms) == (
             "pending",
@@ -134,9 +134,9 @@ def test_outbox_stranded_record_can_be_retried(run_journal: Run, state: ParcelSt
             0,
         )
         assert found.expires_ms == 1100  # as long as it had at first
-        assert [one.id for one in await journal.parcels("pending")] == ["p1", "p2"]
-        with pytest.raises(LeaseLost):
-            async with journal.commit() as unit:
+        assert [one.id for one in await journal.outbox_records("pending")] == ["p1", "p2"]
+        with pytest.raises(LeaseLostError):
+            async with journal.transaction() as unit:
                 unit.send_started("p1", held)
         await send(journal, "p1", "sent")
         assert not await journal.retry("p1", at_ms=1000)

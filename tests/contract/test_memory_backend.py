@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from homarus.config.memory import MemorySearch, MemorySettings
+from homarus.config.memory import MemoryConfig, MemorySearchConfig
 from homarus.core.errors import HomarusError
 from homarus.memory.backends import open_backend
-from homarus.memory.base import Answer, Ask, Backend, Stops
-from homarus.memory.builtin import Builtin
-from homarus.memory.embed.base import unpaid
-from homarus.memory.index import Report
-from homarus.memory.place import Place
-from homarus.memory.qmd.backend import Qmd
+from homarus.memory.base import MemoryBackend, SearchOptions, SearchResponse, StoppableBackend
+from homarus.memory.builtin import BuiltinBackend
+from homarus.memory.embed.base import ignore_cost
+from homarus.memory.index import SyncReport
+from homarus.memory.qmd.backend import QmdBackend
 from homarus.memory.qmd.collections import find_document
-from homarus.memory.results import Result
+from homarus.memory.results import SearchResult
+from homarus.memory.spec import MemorySpec
 from homarus.memory.view import view_for
 from tests.peers.install import qmd_program
 from tests.unit.memory.fake_qmd import fake_qmd
@@ -95,12 +95,12 @@ class Kept:
     """A place, and whoever keeps its index."""
 
     kind: str
-    place: Place
+    place: MemorySpec
 
-    def open(self) -> Backend:
+    def open(self) -> MemoryBackend:
         if self.kind == "both":
-            return open_backend(self.place, unpaid)
-        return Qmd(self.place) if self.kind.startswith("qmd") else Builtin(self.place)
+            return open_backend(self.place, ignore_cost)
+        return QmdBackend(self.place) if self.kind.startswith("qmd") else BuiltinBackend(self.place)
 
     def write(self, name: str, text: str) -> None:
         file = self.place.workspace / name
@@ -111,7 +111,7 @@ class Kept:
         for name, text in NOTES.items():
             self.write(name, text)
 
-    def sync(self, memory: Backend) -> Report:
+    def sync(self, memory: MemoryBackend) -> SyncReport:
         """qmd is not asked again within seconds, unless it is forced."""
         return memory.sync(force=self.place.settings.backend == "qmd")
 
@@ -119,7 +119,7 @@ class Kept:
         is_qmds = path.startswith("qmd/")
         return find_document(self.place, path).file if is_qmds else self.place.workspace / path
 
-    def check(self, results: tuple[Result, ...]) -> None:
+    def check(self, results: tuple[SearchResult, ...]) -> None:
         """Every citation holds: those lines of that file say it, in these words."""
         for one in results:
             text = self.file(one.path).read_bytes().decode()
@@ -130,9 +130,11 @@ class Kept:
             pieces = [piece for piece in one.snippet.split("\n") if piece.strip(" …")]
             assert all(piece.strip(" …") in cited for piece in pieces), one
 
-    def found(self, memory: Backend, text: str, ask: Ask | None = None) -> dict[str, str]:
+    def found(
+        self, memory: MemoryBackend, text: str, ask: SearchOptions | None = None
+    ) -> dict[str, str]:
         """What is found, by the names of files in the workspace."""
-        results = memory.search(text, ask or Ask()).results
+        results = memory.search(text, ask or SearchOptions()).results
         self.check(results)
         found: dict[str, str] = {}
         for one in results:
@@ -141,21 +143,21 @@ class Kept:
         return found
 
 
-def builtin_place(base: Path, provider: str) -> Place:
-    return Place(
+def builtin_place(base: Path, provider: str) -> MemorySpec:
+    return MemorySpec(
         agent="main",
         workspace=base / "ws",
         database=base / "memory" / "main.sqlite",
         agent_folder=base / "agents" / "main",
         models_cache=base / "models",
         home=base,
-        search=MemorySearch.model_validate({"provider": provider}),
-        settings=MemorySettings(),
+        search=MemorySearchConfig.model_validate({"provider": provider}),
+        settings=MemoryConfig(),
         timezone="UTC",
     )
 
 
-def scripted(base: Path) -> Place:
+def scripted(base: Path) -> MemorySpec:
     fake = fake_qmd(base)
     for command, code in (("update", _UPDATE), ("search", _SEARCH), ("query", _SEARCH)):
         fake.does(command, code)
@@ -163,15 +165,15 @@ def scripted(base: Path) -> Place:
     return fake.place
 
 
-def real(base: Path) -> Place:
+def real(base: Path) -> MemorySpec:
     program = qmd_program()
     env = {"PATH": f"{program.node}{os.pathsep}{os.environ['PATH']}", "LANG": "C.UTF-8"}
     settings = {"command": str(program.command), "limits": {"timeoutMs": 60_000}}
-    written = MemorySettings.model_validate({"backend": "qmd", "qmd": settings})
+    written = MemoryConfig.model_validate({"backend": "qmd", "qmd": settings})
     return replace(builtin_place(base, "none"), settings=written, env=env)
 
 
-MAKERS: dict[str, Callable[[Path], Place]] = {
+MAKERS: dict[str, Callable[[Path], MemorySpec]] = {
     "words": lambda base: builtin_place(base, "none"),
     "wordllama": lambda base: builtin_place(base, "wordllama"),
     "qmd": scripted,
@@ -201,7 +203,7 @@ def test_backend_synced_note_is_found_and_cited(kept: Kept) -> None:
         assert "keel" in kept.found(memory, "keel")["memory/long.md"]
         assert "memory/a folder/Übung_1.md" in kept.found(memory, "Practice hour")
         assert "SOUL.md" not in kept.found(memory, "boat secret soul")
-        answer = memory.search("Lisbon", Ask())
+        answer = memory.search("Lisbon", SearchOptions())
     assert answer.backend == ("qmd" if kept.place.settings.backend == "qmd" else "builtin")
     assert answer.provider == {"words": "none", "wordllama": "wordllama"}.get(kept.kind, "qmd")
     assert answer.fallback is None
@@ -234,7 +236,8 @@ def test_backend_view_limits_results(kept: Kept) -> None:
     with closing(kept.open()) as memory:
         kept.sync(memory)
         seen = {
-            key: set(kept.found(memory, "boat", Ask(view=view))) for key, view in folders.items()
+            key: set(kept.found(memory, "boat", SearchOptions(view=view)))
+            for key, view in folders.items()
         }
     private = {"memory/2026-01-01.md", "memory/a folder/Übung_1.md", "memory/long.md"}
     assert seen[GROUP] == {"memory/shared/rules.md"}
@@ -246,7 +249,7 @@ def test_backend_without_notes_is_empty_without_error(kept: Kept) -> None:
     with closing(kept.open()) as memory:
         for _ in range(2):
             assert kept.sync(memory).indexed == ()
-            assert memory.search("boat", Ask()).results == ()
+            assert memory.search("boat", SearchOptions()).results == ()
         status = memory.status()
     assert (status.files, status.vectors, status.problem) == (0, 0, "")
 
@@ -254,10 +257,10 @@ def test_backend_without_notes_is_empty_without_error(kept: Kept) -> None:
 def test_backend_search_before_sync_finds_or_explains(kept: Kept) -> None:
     kept.fill()
     with closing(kept.open()) as memory:
-        answer = memory.search("mast", Ask())
+        answer = memory.search("mast", SearchOptions())
         kept.check(answer.results)
         kept.sync(memory)
-        assert memory.search("mast", Ask()).results
+        assert memory.search("mast", SearchOptions()).results
 
 
 def test_backend_any_query_text_is_safe(kept: Kept) -> None:
@@ -273,11 +276,11 @@ def test_backend_results_respect_limits(kept: Kept) -> None:
     kept.fill()
     with closing(kept.open()) as memory:
         kept.sync(memory)
-        assert len(memory.search("boat", Ask(max_results=2)).results) == 2
-        assert memory.search("boat", Ask(max_results=1)).results
-        for one in memory.search("boat keel", Ask(max_snippet_chars=90)).results:
+        assert len(memory.search("boat", SearchOptions(max_results=2)).results) == 2
+        assert memory.search("boat", SearchOptions(max_results=1)).results
+        for one in memory.search("boat keel", SearchOptions(max_snippet_chars=90)).results:
             assert len(one.snippet) <= 90
-        answer = memory.search("boat", Ask(max_injected_chars=100))
+        answer = memory.search("boat", SearchOptions(max_injected_chars=100))
         kept.check(answer.results)
         assert 0 < sum(len(one.snippet) for one in answer.results) <= 100
 
@@ -301,13 +304,13 @@ def test_backend_status_counts_files(kept: Kept) -> None:
 def test_backend_search_during_sync_in_two_threads_works(kept: Kept) -> None:
     kept.fill()
     ended = threading.Event()
-    answers: list[Answer] = []
+    answers: list[SearchResponse] = []
     with closing(kept.open()) as memory:
         kept.sync(memory)
 
         def ask() -> None:
             while not ended.is_set() or not answers:
-                answers.append(memory.search("mast", Ask()))
+                answers.append(memory.search("mast", SearchOptions()))
 
         asking = threading.Thread(target=ask)
         asking.start()
@@ -326,14 +329,14 @@ def test_backend_closed_refuses_calls_and_closes_again(kept: Kept) -> None:
     memory = kept.open()
     kept.sync(memory)
     before = threading.active_count()
-    if isinstance(memory, Stops):
+    if isinstance(memory, StoppableBackend):
         memory.stop()
     memory.close()
     memory.close()
     with pytest.raises(HomarusError):
         memory.sync(force=True)
     with pytest.raises(HomarusError):
-        memory.search("boat", Ask())
+        memory.search("boat", SearchOptions())
     assert threading.active_count() <= before
     never_used = kept.open()
     never_used.close()

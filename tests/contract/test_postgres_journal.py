@@ -8,11 +8,11 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from homarus.core.errors import LeaseLost, StoreError
+from homarus.core.errors import LeaseLostError, StoreError
 from homarus.core.message import Address, Inbound
-from homarus.store.journal import OPEN, Accepted, Journal, Lease
-from homarus.store.postgres import PostgresJournal, open_journal
-from homarus.store.postgres_rows import MIGRATIONS
+from homarus.store.journal import OPEN, InboxRecord, Journal, Lease
+from homarus.store.postgres_journal import PostgresJournal, open_journal
+from homarus.store.postgres_sql import MIGRATIONS
 
 pytestmark = pytest.mark.peers
 
@@ -24,7 +24,7 @@ def schema() -> str:
     return f"h{uuid4().hex}"
 
 
-async def accept(journal: Journal) -> Accepted:
+async def accept(journal: Journal) -> InboxRecord:
     return (await journal.accept("s", HELLO, at_ms=1)).row
 
 
@@ -53,7 +53,7 @@ def end_connections(uri: str) -> None:
 def test_postgres_concurrent_starts_create_tables_once(postgres_uri: str, schema: str) -> None:
     async def begin() -> int:
         async with open_journal(postgres_uri, schema=schema) as journal:
-            return len(await journal.rows())
+            return len(await journal.inbox_records())
 
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
@@ -132,21 +132,21 @@ def test_postgres_lost_connection_loses_lease(postgres_uri: str, schema: str) ->
         async with two_processes(postgres_uri, schema) as (one, other):
             row = await accept(one)
             async with one.lease("session:x") as first:
-                async with one.commit() as unit:
-                    unit.start([row.id], first, run=row.id)
+                async with one.transaction() as unit:
+                    unit.mark_running([row.id], first, run=row.id)
                 await asyncio.to_thread(end_connections, postgres_uri)
                 await wait_until_served(one)
                 await wait_until_served(other)
                 async with other.lease("session:x") as second:
                     assert second.token > first.token
-                    async with other.commit() as unit:
-                        unit.start([row.id], second, run=row.id)
-                    with pytest.raises(LeaseLost):
-                        async with one.commit() as unit:
+                    async with other.transaction() as unit:
+                        unit.mark_running([row.id], second, run=row.id)
+                    with pytest.raises(LeaseLostError):
+                        async with one.transaction() as unit:
                             unit.settle([row.id], first, "answered", at_ms=2)
-                    async with other.commit() as unit:
+                    async with other.transaction() as unit:
                         unit.settle([row.id], second, "answered", at_ms=2)
-            (done,) = await one.rows()
+            (done,) = await one.inbox_records()
             assert (done.state, done.attempts) == ("answered", 2)
             async with one.lease("session:x") as third:  # by a new connection
                 assert third.token > second.token
@@ -158,7 +158,7 @@ async def wait_until_served(journal: PostgresJournal) -> None:
     """Wait until dead connections have failed once and were replaced."""
     while True:
         try:
-            await journal.rows(*OPEN)
+            await journal.inbox_records(*OPEN)
         except StoreError:
             continue
         return
@@ -174,10 +174,10 @@ def test_postgres_known_lost_lease_writes_nothing(postgres_uri: str, schema: str
                 with pytest.raises(StoreError):  # by the connection that held the first
                     async with journal.lease("session:y"):
                         pass
-                with pytest.raises(LeaseLost, match="lost"):
-                    async with journal.commit() as unit:
-                        unit.start([row.id], held, run=row.id)
-            assert [found.state for found in await journal.rows()] == ["accepted"]
+                with pytest.raises(LeaseLostError, match="lost"):
+                    async with journal.transaction() as unit:
+                        unit.mark_running([row.id], held, run=row.id)
+            assert [found.state for found in await journal.inbox_records()] == ["accepted"]
 
     asyncio.run(main())
 
@@ -189,30 +189,30 @@ def test_postgres_row_is_locked_between_check_and_commit(postgres_uri: str, sche
         async with two_processes(postgres_uri, schema) as (one, other):
             row = await accept(one)
             for _ in range(20):
-                async with one.lease("session:x") as first, one.commit() as unit:
-                    unit.start([row.id], first, run=row.id)
+                async with one.lease("session:x") as first, one.transaction() as unit:
+                    unit.mark_running([row.id], first, run=row.id)
                 async with other.lease("session:x") as second:
                     pass
                 kept: list[str] = []
 
                 async def work(first: Lease = first, kept: list[str] = kept) -> None:
                     try:
-                        async with one.commit() as unit:
-                            unit.hold([row.id], first)
+                        async with one.transaction() as unit:
+                            unit.check_lease([row.id], first)
                             unit.call_started(row.id, first, "c")
                             unit.call_ended(row.id, first, "c")
-                    except LeaseLost:
+                    except LeaseLostError:
                         kept.append("late")
 
                 async with asyncio.TaskGroup() as group:
                     group.create_task(work())
-                    async with other.commit() as unit:
-                        unit.start([row.id], second, run=row.id)
+                    async with other.transaction() as unit:
+                        unit.mark_running([row.id], second, run=row.id)
                 assert kept in ([], ["late"])
-                assert await one.calls(row.id) == frozenset()
-                with pytest.raises(LeaseLost):
-                    async with one.commit() as unit:
-                        unit.hold([row.id], first)
+                assert await one.open_calls(row.id) == frozenset()
+                with pytest.raises(LeaseLostError):
+                    async with one.transaction() as unit:
+                        unit.check_lease([row.id], first)
 
     asyncio.run(main())
 
@@ -222,7 +222,7 @@ def test_postgres_closed_journal_refuses(postgres_uri: str, schema: str) -> None
         async with open_journal(postgres_uri, schema=schema) as journal:
             await accept(journal)
         with pytest.raises(StoreError, match="closed"):
-            await journal.rows()
+            await journal.inbox_records()
         with pytest.raises(StoreError, match="closed"):
             async with journal.lease("x"):
                 pass

@@ -23,11 +23,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from homarus.agent.agent import Agent
 from homarus.agent.reply.builder import make_reply_builder
-from homarus.agent.run import Outcome
+from homarus.agent.run import RunOutcome
 from homarus.agent.run_registry import RunRegistry
 from homarus.agent.services import RunServices
-from homarus.agent.spend import Spend
-from homarus.channels.roster import find_traits
+from homarus.agent.spend_limit import SpendLimiter
+from homarus.channels.registry import find_traits
 from homarus.config import schema
 from homarus.config.paths import Paths
 from homarus.core.bus import Bus
@@ -35,20 +35,20 @@ from homarus.core.errors import StoreError
 from homarus.core.lanes import Lanes
 from homarus.core.message import NO_EXTRAS, Address, Extras, Inbound, Message, ToolCall
 from homarus.core.watchdog import Watchdog
-from homarus.plugins.caller import Hooks
-from homarus.providers.base import Delta, Provider, Request
-from homarus.providers.catalog import Model
-from homarus.providers.models import Models, Wish
+from homarus.plugins.hook_runner import Hooks
+from homarus.providers.base import Delta, ModelRequest, Provider
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.sessions.control import SessionControl, SessionServices
-from homarus.sessions.session import Sessions
-from homarus.store.base import Store, Unit
-from homarus.store.journal import OPEN, Accepted, Parcel
+from homarus.sessions.session import SessionRepository
+from homarus.store.base import Store, Transaction
+from homarus.store.journal import OPEN, InboxRecord, OutboxRecord
 from homarus.store.sqlite import open_store
 from homarus.testing.clock import FakeClock
-from homarus.testing.fakes import say
+from homarus.testing.fakes import assistant_message
 from homarus.testing.memory_store import MemoryStore
-from homarus.tools.registry import Registry
-from homarus.tools.tool import Question, Tool, ToolContext, tool
+from homarus.tools.registry import ToolRegistry
+from homarus.tools.tool import ApprovalRequest, Tool, ToolContext, tool
 
 NONCE = re.compile(r"#\d+#")
 SETTLED = {"answered", "silent", "reported"}
@@ -90,18 +90,20 @@ class Echo:
     def __init__(self, gate: Gate, calls: "Counter[str]") -> None:
         self._gate, self._calls = gate, calls
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
         await self._gate.pass_through()
         last = request.messages[-1]
         wanted = re.search(r"use:(slow|ask)", last.text) if last.role == "user" else None
         if wanted:
             self._calls["made"] += 1
-            yield say(ToolCall(f"call-{self._calls['made']}", wanted[1], {}))
+            yield assistant_message(
+                ToolCall(f"assistant_message-{self._calls['made']}", wanted[1], {})
+            )
             return
         said = "".join(m.text for m in request.messages if m.role == "assistant")
         asked = [n for m in request.messages if m.role == "user" for n in NONCE.findall(m.text)]
         new = [nonce for nonce in dict.fromkeys(asked) if nonce not in said]
-        yield say(f"re {' '.join(new)}" if new else "nothing new")
+        yield assistant_message(f"re {' '.join(new)}" if new else "nothing new")
 
     async def close(self) -> None:
         """Do nothing: no connection is open."""
@@ -114,8 +116,8 @@ class Life:
         self.world = world
         self.models, self.tools, self.approvals = Gate(), Gate(), Gate()
         clock = FakeClock(patient=False)
-        sessions, lanes, hooks = Sessions(store, clock), Lanes(), Hooks()
-        registry = Registry([self._slow(), self._ask()])
+        sessions, lanes, hooks = SessionRepository(store, clock), Lanes(), Hooks()
+        registry = ToolRegistry([self._slow(), self._ask()])
         agent = Agent("main", "Ada", world.folder, model="p/m")
         services = RunServices(
             find_traits=find_traits,
@@ -126,7 +128,7 @@ class Life:
             clock=clock,
             hooks=hooks,
             watchdog=Watchdog(),
-            spend=Spend(store, schema.Spend, clock.now_ms, str),
+            spend_limiter=SpendLimiter(store, schema.SpendConfig, clock.now_ms, str),
             get_agent=lambda _id: agent,
             get_tools=lambda _agent: registry,
             connect=self._connect,
@@ -144,8 +146,8 @@ class Life:
         queue = {"mode": world.mode, "debounceMs": 0}
         config = schema.Config.model_validate({"messages": {"queue": queue}})
         paths = Paths.find({"HOME": str(world.folder)})
-        models = Models(config, {}, paths, clock)
-        self.control: SessionControl[Outcome] = SessionControl(
+        models = ModelRouter(config, {}, paths, clock)
+        self.control: SessionControl[RunOutcome] = SessionControl(
             SessionServices(
                 repository=sessions,
                 store=store,
@@ -166,17 +168,17 @@ class Life:
             )
         )
 
-    async def _connect(self, _wish: Wish) -> tuple[Provider, Model]:
-        return Echo(self.models, self.world.calls), Model("p", "m")
+    async def _connect(self, _wish: ModelSelection) -> tuple[Provider, ModelInfo]:
+        return Echo(self.models, self.world.calls), ModelInfo("p", "m")
 
-    async def _approve(self, _question: Question) -> bool:
+    async def _approve(self, _question: ApprovalRequest) -> bool:
         await self.approvals.pass_through()
         return True
 
     def _pack(
         self, inbound: Inbound, run: str, text: str, first: int = 0, extras: Extras = NO_EXTRAS
-    ) -> list[Parcel]:
-        return [Parcel(f"{run}:{first}", run, inbound.address, text, 0, 10)]
+    ) -> list[OutboxRecord]:
+        return [OutboxRecord(f"{run}:{first}", run, inbound.address, text, 0, 10)]
 
     def _slow(self) -> Tool:
         @tool(group="test", name="slow")
@@ -192,7 +194,7 @@ class Life:
         @tool(group="test", name="ask", asks=True)
         async def ask(ctx: ToolContext) -> str:
             """Ask a person first."""
-            allowed = await ctx.ask(Question("May I?", ""))
+            allowed = await ctx.ask(ApprovalRequest("May I?", ""))
             return "allowed" if allowed else "denied"
 
         return ask
@@ -231,8 +233,8 @@ class Cut:
         return getattr(self._store, name)
 
     @asynccontextmanager
-    async def commit(self) -> AsyncIterator[Unit]:
-        async with self._store.commit() as unit:
+    async def commit(self) -> AsyncIterator[Transaction]:
+        async with self._store.transaction() as unit:
             yield unit
             if self.dead:
                 raise StoreError("the process is dead")
@@ -248,7 +250,7 @@ class Promises(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.world = World(self.kind, Path(self.folder.name))
         self.loop = asyncio.Runner()
-        self.known: dict[str, Accepted] = {}
+        self.known: dict[str, InboxRecord] = {}
         self.run(self._begin())
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
@@ -315,12 +317,12 @@ class Promises(RuleBasedStateMachine):
 
         async def each() -> None:
             journal = self.store.journal
-            for row in await journal.rows("parked"):
+            for row in await journal.inbox_records("parked"):
                 if not again:
                     assert await journal.discard(row.id, at_ms=1, why="not needed")
                     continue
                 assert await journal.retry(row.id, at_ms=1)
-                found = await journal.accepted(row.id)
+                found = await journal.inbox_record(row.id)
                 assert found is not None
                 self.life.control.submit(row.session, found)
 
@@ -345,7 +347,7 @@ class Promises(RuleBasedStateMachine):
     @invariant()
     def what_is_settled_stays(self) -> None:
         async def look() -> None:
-            for row in await self.store.journal.rows():
+            for row in await self.store.journal.inbox_records():
                 before = self.known.get(row.id)
                 if before and before.state in SETTLED:
                     assert (row.state, row.reply, row.why) == (
@@ -362,7 +364,7 @@ class Promises(RuleBasedStateMachine):
             for _ in range(4):  # a message that dies with the program three times is parked
                 self.life.let_go()
                 for _ in range(400):
-                    if not await self.store.journal.rows(*OPEN):
+                    if not await self.store.journal.inbox_records(*OPEN):
                         return
                     await asyncio.sleep(0.002)
                 await self._end(dies=False)
@@ -377,8 +379,8 @@ class Promises(RuleBasedStateMachine):
             self.folder.cleanup()
 
     async def _judge(self) -> None:
-        rows = await self.store.journal.rows()
-        parcels = await self.store.journal.parcels()
+        rows = await self.store.journal.inbox_records()
+        parcels = await self.store.journal.outbox_records()
         answers = Counter(n for parcel in parcels for n in NONCE.findall(parcel.text))
         assert len(rows) == self.world.sent, "none is lost"
         for row in rows:

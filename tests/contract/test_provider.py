@@ -17,7 +17,7 @@ from typing import Protocol
 import pytest
 
 from homarus.core.clock import SystemClock
-from homarus.core.errors import Overloaded, ProviderError, RateLimited
+from homarus.core.errors import OverloadedError, ProviderError, RateLimitError
 from homarus.core.message import (
     Image,
     Message,
@@ -26,36 +26,36 @@ from homarus.core.message import (
     Text,
     Thinking,
     ToolCall,
-    ToolReturn,
-    user,
+    ToolResult,
+    user_message,
 )
 from homarus.providers import anthropic, bedrock, google, local, openai, responses, vertex
 from homarus.providers.base import (
+    AttemptRetried,
     Delta,
+    ModelRequest,
     Provider,
-    Request,
-    Retried,
     TextDelta,
     ThinkingDelta,
     ToolSpec,
 )
 from homarus.testing.fakes import Hang, ScriptedProvider
 from homarus.testing.model_server import (
-    Call,
     CallTools,
     Fail,
-    Hold,
+    HangUntilDisconnect,
     ModelServer,
     Say,
-    Step,
+    ScriptedCall,
+    ScriptStep,
     Think,
 )
 
 MODEL = "model-1"
-STATUSES = {RateLimited: 429, Overloaded: 503}
+STATUSES = {RateLimitError: 429, OverloadedError: 503}
 
 
-class Stage(Protocol):
+class Harness(Protocol):
     """A provider on stage: each `will_…` decides one coming answer, in order."""
 
     provider: Provider
@@ -82,7 +82,7 @@ class Stage(Protocol):
 @dataclass(frozen=True)
 class Row:
     name: str
-    stage: Callable[[], AbstractAsyncContextManager[Stage]]
+    stage: Callable[[], AbstractAsyncContextManager[Harness]]
     can: frozenset[str] = frozenset({"think", "call", "fail", "history", "together"})
 
 
@@ -93,14 +93,14 @@ class ServedStage:
         self.provider, self._server = provider, server
 
     def will_say(self, text: str, *, thinking: str = "") -> None:
-        steps: list[Step] = [Think(thinking)] if thinking else []
+        steps: list[ScriptStep] = [Think(thinking)] if thinking else []
         self._server.script([*steps, Say(text.split("\0"))] if text else steps)
 
     def will_call(self, *calls: tuple[str, dict[str, object]]) -> None:
-        self._server.script([CallTools(*(Call(name, args) for name, args in calls))])
+        self._server.script([CallTools(*(ScriptedCall(name, args) for name, args in calls))])
 
     def will_hang(self) -> None:
-        self._server.script([Say("I was saying"), Hold()])
+        self._server.script([Say("I was saying"), HangUntilDisconnect()])
 
     def will_fail(self, kind: type[ProviderError]) -> None:
         self._server.script([Fail(STATUSES[kind])])
@@ -157,8 +157,8 @@ class LocalStage:
         self._script: deque[list[local.Chunk] | None] = deque()
         self._asked = 0
         self._stopped = threading.Event()
-        settings = local.Settings(Path("model.gguf"))
-        self.provider: Provider = local.Local(settings, lambda _: self, SystemClock())
+        settings = local.LocalModelSettings(Path("model.gguf"))
+        self.provider: Provider = local.LocalProvider(settings, lambda _: self, SystemClock())
 
     def handle_chat_completions(self, _body: local.Chunk, see: local.See, /) -> None:
         self._asked += 1
@@ -195,64 +195,68 @@ def _chunk(**delta: str) -> local.Chunk:
 
 
 @asynccontextmanager
-async def local_stage() -> AsyncIterator[Stage]:
+async def local_stage() -> AsyncIterator[Harness]:
     stage = LocalStage()
     yield stage
     await stage.provider.close()
 
 
 @asynccontextmanager
-async def openai_stage() -> AsyncIterator[Stage]:
+async def openai_stage() -> AsyncIterator[Harness]:
     async with ModelServer() as server:
-        provider = openai.create(openai.Settings("served", server.url, "sk-contract-key"))
+        provider = openai.create(openai.ProviderConnection("served", server.url, "sk-contract-key"))
         yield ServedStage(provider, server)
         await provider.close()
 
 
 @asynccontextmanager
-async def anthropic_stage() -> AsyncIterator[Stage]:
+async def anthropic_stage() -> AsyncIterator[Harness]:
     async with ModelServer() as server:
-        provider = anthropic.create(anthropic.Settings("served", server.url, "sk-contract-key"))
+        provider = anthropic.create(
+            anthropic.ProviderConnection("served", server.url, "sk-contract-key")
+        )
         yield ServedStage(provider, server)
         await provider.close()
 
 
 @asynccontextmanager
-async def responses_stage() -> AsyncIterator[Stage]:
+async def responses_stage() -> AsyncIterator[Harness]:
     async with ModelServer() as server:
-        provider = responses.create(responses.Settings("served", server.url, "sk-contract-key"))
+        provider = responses.create(
+            responses.ProviderConnection("served", server.url, "sk-contract-key")
+        )
         yield ServedStage(provider, server)
         await provider.close()
 
 
 @asynccontextmanager
-async def google_stage() -> AsyncIterator[Stage]:
+async def google_stage() -> AsyncIterator[Harness]:
     async with ModelServer() as server:
-        provider = google.create(google.Settings("served", server.url, "AI-contract-key"))
+        provider = google.create(google.ProviderConnection("served", server.url, "AI-contract-key"))
         yield ServedStage(provider, server)
         await provider.close()
 
 
 @asynccontextmanager
-async def bedrock_stage() -> AsyncIterator[Stage]:
+async def bedrock_stage() -> AsyncIterator[Harness]:
     env = {"AWS_ACCESS_KEY_ID": "AKIDCONTRACT", "AWS_SECRET_ACCESS_KEY": "contract-secret"}
     async with ModelServer() as server:
-        provider = bedrock.create(bedrock.Settings("served", server.url, env=env))
+        provider = bedrock.create(bedrock.ProviderConnection("served", server.url, env=env))
         yield ServedStage(provider, server)
         await provider.close()
 
 
 @asynccontextmanager
-async def vertex_stage() -> AsyncIterator[Stage]:
+async def vertex_stage() -> AsyncIterator[Harness]:
     async with ModelServer() as server:
-        settings = vertex.Settings("served", server.url, "AQ.contract-key")
+        settings = vertex.ProviderConnection("served", server.url, "AQ.contract-key")
         provider = vertex.create(replace(settings, model_id=MODEL))
         yield ServedStage(provider, server)
         await provider.close()
 
 
 @asynccontextmanager
-async def scripted_stage() -> AsyncIterator[Stage]:
+async def scripted_stage() -> AsyncIterator[Harness]:
     yield ScriptedStage()
 
 
@@ -279,7 +283,7 @@ def needs(row: Row, ability: str) -> None:
         pytest.skip(f"{row.name} cannot {ability}")
 
 
-def run(row: Row, scene: Callable[[Stage], Awaitable[None]]) -> None:
+def run(row: Row, scene: Callable[[Harness], Awaitable[None]]) -> None:
     async def main() -> None:
         async with asyncio.timeout(30), row.stage() as stage:
             await scene(stage)
@@ -287,12 +291,14 @@ def run(row: Row, scene: Callable[[Stage], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def ask(text: str = "Hello", *messages: Message) -> Request:
+def ask(text: str = "Hello", *messages: Message) -> ModelRequest:
     tools = (ToolSpec("read", "Read a file.", {"type": "object", "properties": {}}),)
-    return Request(MODEL, "Be brief.", (*messages, user(text)), tools)
+    return ModelRequest(MODEL, "Be brief.", (*messages, user_message(text)), tools)
 
 
-async def collect(stage: Stage, request: Request | None = None) -> tuple[list[Delta], Message]:
+async def collect(
+    stage: Harness, request: ModelRequest | None = None
+) -> tuple[list[Delta], Message]:
     deltas: list[Delta] = []
     message: Message | None = None
     async for piece in stage.provider.stream(request or ask()):
@@ -306,19 +312,21 @@ async def collect(stage: Stage, request: Request | None = None) -> tuple[list[De
 
 
 def test_stream_yields_deltas_then_one_complete_message(row: Row) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scene(stage: Harness) -> None:
         stage.will_say("One \0two\0 three 🦞.")
         deltas, message = await collect(stage)
         assert message.role == "assistant"
         assert message.text == "One two three 🦞."
         assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == message.text
-        assert all(d.text for d in deltas if not isinstance(d, Retried)), "a delta says something"
+        assert all(d.text for d in deltas if not isinstance(d, AttemptRetried)), (
+            "a delta says something"
+        )
 
     run(row, scene)
 
 
 def test_stream_message_origin_names_model_and_stop(row: Row) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scene(stage: Harness) -> None:
         stage.will_say("Done.")
         _, message = await collect(stage)
         origin = message.origin
@@ -336,7 +344,7 @@ def test_stream_message_origin_names_model_and_stop(row: Row) -> None:
 def test_stream_reasoning_separated_from_text(row: Row) -> None:
     needs(row, "think")
 
-    async def scene(stage: Stage) -> None:
+    async def scene(stage: Harness) -> None:
         stage.will_say("Four.", thinking="Two and two.")
         deltas, message = await collect(stage)
         assert message.thinking == "Two and two."
@@ -350,7 +358,7 @@ def test_stream_reasoning_separated_from_text(row: Row) -> None:
 def test_stream_tool_calls_complete_with_unique_ids(row: Row) -> None:
     needs(row, "call")
 
-    async def scene(stage: Stage) -> None:
+    async def scene(stage: Harness) -> None:
         stage.will_call(("read", {"path": "a.md", "limit": 5}), ("read", {"path": "b.md"}))
         _, message = await collect(stage)
         assert [(c.name, dict(c.args)) for c in message.calls] == [
@@ -367,7 +375,7 @@ def test_stream_tool_calls_complete_with_unique_ids(row: Row) -> None:
 
 
 def test_stream_empty_answer_is_returned(row: Row) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scene(stage: Harness) -> None:
         stage.will_say("")
         deltas, message = await collect(stage)
         assert deltas == []
@@ -379,11 +387,11 @@ def test_stream_empty_answer_is_returned(row: Row) -> None:
     run(row, scene)
 
 
-@pytest.mark.parametrize("kind", [RateLimited, Overloaded])
+@pytest.mark.parametrize("kind", [RateLimitError, OverloadedError])
 def test_stream_failure_raises_its_class_once_with_fix(row: Row, kind: type[ProviderError]) -> None:
     needs(row, "fail")
 
-    async def scene(stage: Stage) -> None:
+    async def scene(stage: Harness) -> None:
         stage.will_fail(kind)
         with pytest.raises(ProviderError) as caught:
             await collect(stage)
@@ -396,7 +404,7 @@ def test_stream_failure_raises_its_class_once_with_fix(row: Row, kind: type[Prov
 
 
 def test_stream_cancel_stops_vendor(row: Row) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scene(stage: Harness) -> None:
         stage.will_hang()
         began = asyncio.Event()
 
@@ -416,7 +424,7 @@ def test_stream_cancel_stops_vendor(row: Row) -> None:
 
 
 def test_stream_closed_early_stops_vendor(row: Row) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scene(stage: Harness) -> None:
         stage.will_hang()
         stream = stage.provider.stream(ask())
         async for _ in stream:
@@ -431,11 +439,11 @@ def test_stream_closed_early_stops_vendor(row: Row) -> None:
 def test_provider_answers_after_failure_and_abort(row: Row) -> None:
     needs(row, "fail")
 
-    async def scene(stage: Stage) -> None:
-        stage.will_fail(Overloaded)
+    async def scene(stage: Harness) -> None:
+        stage.will_fail(OverloadedError)
         stage.will_hang()
         stage.will_say("Still here.")
-        with pytest.raises(Overloaded):
+        with pytest.raises(OverloadedError):
             await collect(stage)
         stream = stage.provider.stream(ask())
         async for _ in stream:
@@ -451,7 +459,7 @@ def test_provider_answers_after_failure_and_abort(row: Row) -> None:
 def test_concurrent_streams_do_not_mix(row: Row) -> None:
     needs(row, "together")
 
-    async def scene(stage: Stage) -> None:
+    async def scene(stage: Harness) -> None:
         for n in range(8):
             stage.will_say("\0".join(f"{n}" for _ in range(20)))
         async with asyncio.TaskGroup() as group:
@@ -465,19 +473,19 @@ def test_concurrent_streams_do_not_mix(row: Row) -> None:
 def test_any_history_can_be_requested(row: Row) -> None:
     needs(row, "history")
 
-    async def scene(stage: Stage) -> None:
+    async def scene(stage: Harness) -> None:
         stage.will_say("Fine.")
         origin = Origin("other", "other", "other-1", "aborted")
         lost = ToolCall("c1", "read", {"path": "a"})
         broken = ToolCall("c2|fc_long" * 20, "", {}, broken="{oops")
         history = (
-            user(""),
+            user_message(""),
             Message("assistant", (), origin=origin),
             Message("assistant", (Thinking("hm", "sig"), Text("I"), lost, broken), origin=origin),
-            user("wait", Image("aGk=", "image/png")),
-            Message("tool", (ToolReturn(broken.id, "", (Image("aGk=", "image/png"),)),)),
-            Message("tool", (ToolReturn("nobody-asked", "read", (Text("x"),)),)),
-            Message("tool", (ToolReturn("c1", "read", (), is_error=True),)),
+            user_message("wait", Image("aGk=", "image/png")),
+            Message("tool", (ToolResult(broken.id, "", (Image("aGk=", "image/png"),)),)),
+            Message("tool", (ToolResult("nobody-asked", "read", (Text("x"),)),)),
+            Message("tool", (ToolResult("c1", "read", (), is_error=True),)),
         )
         _, message = await collect(stage, ask("and now? \ud800", *history))
         assert message.text == "Fine."
@@ -486,7 +494,7 @@ def test_any_history_can_be_requested(row: Row) -> None:
 
 
 def test_close_unused_and_twice_is_allowed(row: Row) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scene(stage: Harness) -> None:
         await stage.provider.close()
         await stage.provider.close()
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from homarus.core.errors import Conflict, LeaseLost, NotFound
+from homarus.core.errors import ConflictError, LeaseLostError, NotFoundError
 from homarus.core.message import Address, Inbound, Usage
 from homarus.core.principal import Principal
-from homarus.store.base import Entry, Header, SessionRecord, Spent, Store
-from homarus.store.journal import Lease, Parcel
+from homarus.store.base import SessionRecord, Store, TranscriptEntry, TranscriptHeader, UsageRecord
+from homarus.store.journal import Lease, OutboxRecord
 from homarus.store.sqlite import open_store
 from homarus.testing.memory_store import MemoryStore
 from tests.contract.leases import check_that_a_cancelled_holder_gives_it_back, check_that_one_holds
@@ -20,7 +20,7 @@ from tests.contract.leases import check_that_a_cancelled_holder_gives_it_back, c
 Body = Callable[[Store], Awaitable[None]]
 Run = Callable[[Body], None]
 
-HEADER = Header("s1", "main", 1_000, "/w")
+HEADER = TranscriptHeader("s1", "main", 1_000, "/w")
 
 
 @pytest.fixture(params=["sqlite", "memory"])
@@ -41,20 +41,20 @@ def record(key: str = "agent:main:main", at_ms: int = 5, **data: object) -> Sess
     return SessionRecord(key, agent, "s1", at_ms, data)
 
 
-def entry(entry_id: str, parent: str | None = None, text: str = "hi") -> Entry:
+def entry(entry_id: str, parent: str | None = None, text: str = "hi") -> TranscriptEntry:
     message = {"role": "user", "content": text, "timestamp": 7}
-    return Entry(entry_id, parent, "message", 7, {"message": message})
+    return TranscriptEntry(entry_id, parent, "message", 7, {"message": message})
 
 
-async def write(store: Store, *entries: Entry) -> None:
-    async with store.commit() as unit:
+async def write(store: Store, *entries: TranscriptEntry) -> None:
+    async with store.transaction() as unit:
         unit.open_transcript(HEADER)
         unit.append("s1", *entries)
 
 
 def test_session_committed_is_read_with_every_field(run: Run) -> None:
     async def body(store: Store) -> None:
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.put_session(record(label="x", odd={"a": [1, None, "é😀"]}))
         found = await store.session("agent:main:main")
         assert found is not None
@@ -81,7 +81,7 @@ def test_store_absent_items_read_as_nothing(run: Run) -> None:
 
 def test_transaction_is_invisible_before_end(run: Run) -> None:
     async def body(store: Store) -> None:
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.put_session(record())
             unit.put_record("job", "1", {"a": 1})
             assert await store.session("agent:main:main") is None
@@ -94,7 +94,7 @@ def test_transaction_is_invisible_before_end(run: Run) -> None:
 def test_transaction_that_raises_changes_nothing(run: Run) -> None:
     async def body(store: Store) -> None:
         async def fail() -> None:
-            async with store.commit() as unit:
+            async with store.transaction() as unit:
                 unit.put_session(record())
                 raise RuntimeError("no")
 
@@ -108,12 +108,12 @@ def test_transaction_that_raises_changes_nothing(run: Run) -> None:
 def test_transaction_with_failing_step_is_rolled_back(run: Run) -> None:
     async def body(store: Store) -> None:
         async def fail() -> None:
-            async with store.commit() as unit:
+            async with store.transaction() as unit:
                 unit.put_session(record())
                 unit.put_record("job", "1", {})
                 unit.append("missing", entry("a"))
 
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             await fail()
         assert await store.session("agent:main:main") is None
         assert await store.record("job", "1") is None
@@ -127,11 +127,11 @@ def test_transactions_in_parallel_fail_alone(run: Run) -> None:
 
         async def one(n: int) -> None:
             try:
-                async with store.commit() as unit:
+                async with store.transaction() as unit:
                     unit.put_record("n", str(n), {"n": n})
                     if n % 3 == 0:
                         unit.set_leaf("missing", None)
-            except NotFound:
+            except NotFoundError:
                 failed.append(n)
 
         async with asyncio.TaskGroup() as group:
@@ -154,7 +154,7 @@ def test_entries_keep_order_and_are_numbered_from_one(run: Run) -> None:
             ("b", "a", 2),
             ("c", "b", 3),
         ]
-        assert found[0] == Entry("a", None, "message", 7, entry("a").data, 1)
+        assert found[0] == TranscriptEntry("a", None, "message", 7, entry("a").data, 1)
         assert [one.id for one in await store.entries("s1", after=1)] == ["b", "c"]
         assert list(await store.entries("s1", after=3)) == []
 
@@ -191,16 +191,16 @@ def test_leaf_follows_appends_and_branches(run: Run) -> None:
     async def body(store: Store) -> None:
         await write(store, entry("a"), entry("b", "a"))
         assert await store.leaf("s1") == "b"
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.set_leaf("s1", "a")
         assert await store.leaf("s1") == "a"
         await write(store, entry("c", "a"))
         assert await store.leaf("s1") == "c"
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.set_leaf("s1", None)
         assert await store.leaf("s1") is None
-        with pytest.raises(NotFound):
-            async with store.commit() as unit:
+        with pytest.raises(NotFoundError):
+            async with store.transaction() as unit:
                 unit.set_leaf("s1", "zz")
 
     run(body)
@@ -209,7 +209,7 @@ def test_leaf_follows_appends_and_branches(run: Run) -> None:
 def test_append_taken_entry_id_raises_conflict(run: Run) -> None:
     async def body(store: Store) -> None:
         await write(store, entry("a"))
-        with pytest.raises(Conflict):
+        with pytest.raises(ConflictError):
             await write(store, entry("b", "a"), entry("a", "b"))
         assert [one.id for one in await store.entries("s1")] == ["a"]
         assert await store.leaf("s1") == "a"
@@ -220,8 +220,8 @@ def test_append_taken_entry_id_raises_conflict(run: Run) -> None:
 def test_open_transcript_again_changes_nothing(run: Run) -> None:
     async def body(store: Store) -> None:
         await write(store, entry("a"))
-        async with store.commit() as unit:
-            unit.open_transcript(Header("s1", "main", 9_999, "/elsewhere"))
+        async with store.transaction() as unit:
+            unit.open_transcript(TranscriptHeader("s1", "main", 9_999, "/elsewhere"))
         assert await store.header("s1") == HEADER
         assert await store.leaf("s1") == "a"
 
@@ -230,8 +230,8 @@ def test_open_transcript_again_changes_nothing(run: Run) -> None:
 
 def test_header_keeps_parent_session(run: Run) -> None:
     async def body(store: Store) -> None:
-        header = Header("s2", "ops", 1_234, "/x", parent_session="s1")
-        async with store.commit() as unit:
+        header = TranscriptHeader("s2", "ops", 1_234, "/x", parent_session="s1")
+        async with store.transaction() as unit:
             unit.open_transcript(header)
         assert await store.header("s2") == header
 
@@ -241,7 +241,7 @@ def test_header_keeps_parent_session(run: Run) -> None:
 def test_archived_transcript_can_be_read(run: Run) -> None:
     async def body(store: Store) -> None:
         await write(store, entry("a"))
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.archive("s1", "reset", 5_000)
         assert [one.id for one in await store.entries("s1")] == ["a"]
 
@@ -250,15 +250,15 @@ def test_archived_transcript_can_be_read(run: Run) -> None:
 
 def test_put_session_stale_version_raises_conflict(run: Run) -> None:
     async def body(store: Store) -> None:
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.put_session(record(n=1), if_version=0)
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.put_session(record(n=2), if_version=1)
         for stale in (0, 1, 3):
-            with pytest.raises(Conflict):
-                async with store.commit() as unit:
+            with pytest.raises(ConflictError):
+                async with store.transaction() as unit:
                     unit.put_session(record(n=3), if_version=stale)
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.put_session(record(n=4))
         found = await store.session("agent:main:main")
         assert found is not None and found.data["n"] == 4 and found.version == 3
@@ -272,10 +272,10 @@ def test_put_session_two_writers_of_one_version_one_wins(run: Run) -> None:
 
         async def one(n: int) -> None:
             try:
-                async with store.commit() as unit:
+                async with store.transaction() as unit:
                     unit.put_session(record(n=n), if_version=0)
                 outcomes.append("won")
-            except Conflict:
+            except ConflictError:
                 outcomes.append("lost")
 
         async with asyncio.TaskGroup() as group:
@@ -288,14 +288,14 @@ def test_put_session_two_writers_of_one_version_one_wins(run: Run) -> None:
 
 def test_deleted_session_is_gone_and_key_is_free(run: Run) -> None:
     async def body(store: Store) -> None:
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.put_session(record(n=1))
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.delete_session("agent:main:main")
             unit.delete_session("agent:main:never")
         assert await store.session("agent:main:main") is None
         assert list(await store.sessions()) == []
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.put_session(record(n=2), if_version=0)
         found = await store.session("agent:main:main")
         assert found is not None and found.version == 1
@@ -305,7 +305,7 @@ def test_deleted_session_is_gone_and_key_is_free(run: Run) -> None:
 
 def test_sessions_are_listed_newest_first(run: Run) -> None:
     async def body(store: Store) -> None:
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             for n, key in enumerate(["agent:main:a", "agent:ops:b", "agent:main:c"]):
                 unit.put_session(record(key, 10 + n))
         keys = [found.key for found in await store.sessions()]
@@ -318,7 +318,7 @@ def test_sessions_are_listed_newest_first(run: Run) -> None:
 
 def test_sessions_are_found_by_search_and_fields(run: Run) -> None:
     async def body(store: Store) -> None:
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.put_session(record("agent:main:a", 10, label="Tax % return", spawnedBy="x"))
             unit.put_session(replace(record("agent:main:b", 11, subject="garden"), session_id="s2"))
             unit.put_session(record("agent:ops:c", 12, label=7, spawnedBy="x"))
@@ -346,11 +346,11 @@ def test_sessions_are_found_by_search_and_fields(run: Run) -> None:
 
 def test_records_are_stored_by_kind_and_id(run: Run) -> None:
     async def body(store: Store) -> None:
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.put_record("job", "2", {"b": 2})
             unit.put_record("job", "1", {"a": 1})
             unit.put_record("pairing", "1", {"c": 3})
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.put_record("job", "1", {"a": "new"})
             unit.delete_record("pairing", "1")
         assert await store.records("job") == {"1": {"a": "new"}, "2": {"b": 2}}
@@ -365,12 +365,12 @@ def test_store_scopes_are_isolated(run: Run) -> None:
         ann = store.scoped(Principal("acme", "ann"))
         bob = store.scoped(Principal("acme", "bob"))
         for n, scope in enumerate((store, ann, bob)):
-            async with scope.commit() as unit:
+            async with scope.transaction() as unit:
                 unit.put_session(record(n=n))
                 unit.open_transcript(HEADER)
                 unit.append("s1", entry("a", text=str(n)))
                 unit.put_record("job", "1", {"n": n})
-        async with ann.commit() as unit:
+        async with ann.transaction() as unit:
             unit.delete_session("agent:main:main")
         assert await ann.session("agent:main:main") is None
         for n, scope in ((0, store), (2, bob)):
@@ -389,26 +389,26 @@ def test_reply_outcome_and_outbox_records_commit_together(run: Run) -> None:
         await write(store, entry("a"))
         row = (await store.journal.accept("k", Inbound("m1", chat, "ann", "hi"), at_ms=1)).row
 
-        async def answer(lease: Lease, reply: Entry) -> None:
-            async with store.commit() as unit:
+        async def answer(lease: Lease, reply: TranscriptEntry) -> None:
+            async with store.transaction() as unit:
                 unit.append("s1", reply)
                 unit.settle([row.id], lease, "answered", at_ms=2, reply=reply.id)
-                unit.post(Parcel("p1", row.id, chat, "ho", 2, 3))
+                unit.enqueue(OutboxRecord("p1", row.id, chat, "ho", 2, 3))
 
         async with store.lease("session:k") as lease:
-            async with store.commit() as unit:
-                unit.start([row.id], lease, run=row.id)
-            with pytest.raises(Conflict):  # the transcript refuses: nothing was answered
+            async with store.transaction() as unit:
+                unit.mark_running([row.id], lease, run=row.id)
+            with pytest.raises(ConflictError):  # the transcript refuses: nothing was answered
                 await answer(lease, entry("a"))
-            assert [one.state for one in await store.journal.rows()] == ["running"]
-            with pytest.raises(LeaseLost):  # the journal refuses: nothing was said
+            assert [one.state for one in await store.journal.inbox_records()] == ["running"]
+            with pytest.raises(LeaseLostError):  # the journal refuses: nothing was said
                 await answer(replace(lease, token=lease.token - 1), entry("b", "a"))
             assert [one.id for one in await store.entries("s1")] == ["a"]
             assert await store.leaf("s1") == "a"
-            assert list(await store.journal.parcels()) == []
+            assert list(await store.journal.outbox_records()) == []
             await answer(lease, entry("b", "a"))
-        assert [one.state for one in await store.journal.rows()] == ["answered"]
-        assert [one.id for one in await store.journal.parcels()] == ["p1"]
+        assert [one.state for one in await store.journal.inbox_records()] == ["answered"]
+        assert [one.id for one in await store.journal.outbox_records()] == ["p1"]
         assert await store.leaf("s1") == "b"
 
     run(body)
@@ -428,7 +428,7 @@ def test_lease_of_cancelled_holder_is_released(run: Run) -> None:
 def test_values_read_are_copies(run: Run) -> None:
     async def body(store: Store) -> None:
         data = {"list": [1]}
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.put_record("job", "1", data)
         data["list"].append(2)
         assert await store.record("job", "1") == {"list": [1]}
@@ -442,7 +442,7 @@ def test_store_unstorable_text_round_trips(run: Run) -> None:
         await write(store, entry("a", text=odd))
         (found,) = await store.entries("s1")
         assert found.data["message"]["content"] == odd.replace("\ud83d", "\ufffd")
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.put_record("job", "1", {"x": float("nan"), "y": [float("inf"), 1.5]})
         assert await store.record("job", "1") == {"x": None, "y": [None, 1.5]}
 
@@ -451,18 +451,21 @@ def test_store_unstorable_text_round_trips(run: Run) -> None:
 
 def test_usage_records_keep_order_and_are_found_by_time_and_session(run: Run) -> None:
     calls = [
-        Spent("r1", "agent:main:a", "p", "m", 10, Usage(1, 2, 3, 4, 5, 0.5)),
-        Spent("r1", "agent:main:a", "p", "m", 11, error="busy \ud800"),
-        Spent("r2", "agent:main:b", "q", "n", 20),
+        UsageRecord("r1", "agent:main:a", "p", "m", 10, Usage(1, 2, 3, 4, 5, 0.5)),
+        UsageRecord("r1", "agent:main:a", "p", "m", 11, error="busy \ud800"),
+        UsageRecord("r2", "agent:main:b", "q", "n", 20),
     ]
 
     async def body(store: Store) -> None:
-        async with store.commit() as unit:
-            unit.add_spent(*calls)
-        assert [call.run for call in await store.spent()] == ["r1", "r1", "r2"]
-        assert (await store.spent())[0] == calls[0]
-        assert await store.spent(since_ms=12) == calls[2:]
-        assert [call.at_ms for call in await store.spent(session="agent:main:a")] == [10, 11]
-        assert await store.scoped(Principal("other", "one")).spent() == []
+        async with store.transaction() as unit:
+            unit.add_usage(*calls)
+        assert [call.run for call in await store.usage_records()] == ["r1", "r1", "r2"]
+        assert (await store.usage_records())[0] == calls[0]
+        assert await store.usage_records(since_ms=12) == calls[2:]
+        assert [call.at_ms for call in await store.usage_records(session="agent:main:a")] == [
+            10,
+            11,
+        ]
+        assert await store.scoped(Principal("other", "one")).usage_records() == []
 
     run(body)

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import local
 
-from tests.crash.rig import Zygote
-from tests.crash.storm import Scene, Storm, Tally, scenes
+from tests.crash.harness import ForkServer
+from tests.crash.random_kills import RandomKills, Scene, Tally, scenes
 
 WORKERS = 2
 HEAD = (
@@ -30,12 +30,12 @@ HEAD = (
 )
 
 
-def run(scene: Scene, timings: int, seed: int, zygote: Zygote) -> Tally:
+def run(scene: Scene, timings: int, seed: int, zygote: ForkServer) -> Tally:
     """Run one scene in a directory of its own."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        storm = Storm(zygote.fork, Path(folder), scene, seed)
+        storm = RandomKills(zygote.fork, Path(folder), scene, seed)
         try:
-            tally = storm.blow(timings)
+            tally = storm.run(timings)
         except AssertionError as exc:
             tally = storm.tally
             tally.faults.append(str(exc))
@@ -75,11 +75,11 @@ def main() -> None:
     options = parser.parse_args()
     chosen = [scene for scene in scenes() if not options.row or scene.row in options.row]
     print(f"seed {options.seed}, {options.timings} timings for each row", flush=True)
-    own, zygotes = local(), list[Zygote]()
+    own, zygotes = local(), list[ForkServer]()
 
     def work(scene: Scene) -> Tally:
         if not hasattr(own, "zygote"):
-            own.zygote = Zygote()
+            own.zygote = ForkServer()
             zygotes.append(own.zygote)
         kinds = sum(other.row == scene.row for other in scenes())
         return run(scene, -(-options.timings // kinds), options.seed, own.zygote)

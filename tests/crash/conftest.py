@@ -7,20 +7,20 @@ from typing import Any, TypeAlias
 import pytest
 
 from tests.contract.channel_fixtures import stage, synapse_and_people  # noqa: F401 - fixtures
-from tests.crash.rig import Launch, Rig, Zygote
+from tests.crash.harness import ForkServer, Launch, Rig
 
 MakeRig: TypeAlias = Callable[..., Rig]
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
-    made = Zygote()
+def zygote() -> Iterator[ForkServer]:
+    made = ForkServer()
     yield made
     made.close()
 
 
 @pytest.fixture
-def launch(zygote: Zygote) -> Launch:
+def launch(zygote: ForkServer) -> Launch:
     return zygote.fork
 
 

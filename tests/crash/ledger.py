@@ -66,9 +66,9 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.value import dataclass
-from homarus.testing.model_server.pipe import HungUp, read_request, write_whole
+from homarus.testing.model_server.body_stream import ConnectionEnded, read_request, write_whole
 from homarus.testing.stream_server import StreamServer, serve
 
 Flavour: TypeAlias = Literal["plain", "idempotent", "lookup"]
@@ -305,7 +305,7 @@ class LedgerServer(StreamServer):
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Handle the requests of one connection in sequence."""
         # A client that disconnected, does not speak HTTP or is cut off gets no orderly end.
-        with suppress(ConnectionError, asyncio.IncompleteReadError, ValueError, HungUp):
+        with suppress(ConnectionError, asyncio.IncompleteReadError, ValueError, ConnectionEnded):
             while (request := await read_request(reader)) is not None:
                 method, path, _, body = request
                 status, answer = await self._answer(method, path, body)
@@ -371,7 +371,7 @@ class LedgerServer(StreamServer):
         if fault.wait_s:
             await asyncio.sleep(fault.wait_s)
         if not fault.status:
-            raise HungUp
+            raise ConnectionEnded
         if fault.status == 200:
             return 200, {"messageId": message_id}
         return fault.status, {"error": "as it was told", "afterS": fault.after_s}

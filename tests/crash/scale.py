@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.crash.rig import Launch, Rig, Started, wait_for
+from tests.crash.harness import Launch, Rig, SpawnedProcess, wait_for
 
 THINK_MS = 1_000  # the model takes this long, so that all sessions are live together
 LAG_MS = 100.0
@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("sessions", nargs="?", type=int, default=1_000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        found = play(Started, Path(folder), options.sessions)
+        found = play(SpawnedProcess, Path(folder), options.sessions)
     wanted = 4 * found.sessions
     verdicts = {
         f"answered {found.answered} of {wanted}": found.answered == wanted,

@@ -16,8 +16,8 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from homarus.channels.base import Capabilities, Receipt, Receive
-from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed
+from homarus.channels.base import Capabilities, InboundHandler, Receipt
+from homarus.core.errors import ChannelAuthError, ChannelError, SendError
 from homarus.core.message import Address, Inbound, Json, Outbound
 
 if TYPE_CHECKING:
@@ -46,12 +46,12 @@ class ScriptedChannel:
         self._client: httpx2.AsyncClient | None = None
         self._ready = asyncio.Event()
 
-    async def run(self, receive: Receive) -> None:
+    async def run(self, receive: InboundHandler) -> None:
         """Poll from the stored cursor; each message is acknowledged once it is stored."""
-        stored = await receive.cursor()
+        stored = await receive.load_cursor()
         offset: int = stored["offset"] if stored else 0
         async with self._connected():
-            receive.connected()
+            receive.mark_connected()
             while True:
                 told = await self._get("/updates", offset=offset, waitS=POLL_S)
                 for update in told["updates"]:
@@ -98,7 +98,7 @@ class ScriptedChannel:
             async with asyncio.timeout(READY_S):
                 await self._ready.wait()
         if self._client is None:
-            raise SendFailed(f"{self.name} is not connected", retryable=True)
+            raise SendError(f"{self.name} is not connected", retryable=True)
         return self._client
 
     async def _get(self, path: str, **asked: float | str) -> Json:
@@ -113,18 +113,18 @@ class ScriptedChannel:
             response = await client.request(method, path, **request)
             told = response.json()
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
-            raise SendFailed(f"{self.name} cannot be reached: {exc}", retryable=True) from exc
+            raise SendError(f"{self.name} cannot be reached: {exc}", retryable=True) from exc
         except (httpx2.HTTPError, ValueError) as exc:
             raise ChannelError(f"{self.name} did not answer: {type(exc).__name__} {exc}") from exc
         status, why = response.status_code, f"{self.name} said {response.status_code}"
         if status == 401:
-            raise ChannelAuthFailed(why, fix="give the account another token")
+            raise ChannelAuthError(why, fix="give the account another token")
         if status == 429:
-            raise SendFailed(why, retryable=True, after_s=float(told.get("afterS", 0)) or None)
+            raise SendError(why, retryable=True, after_s=float(told.get("afterS", 0)) or None)
         if status >= 500:
             raise ChannelError(why)  # the request may have been carried out
         if status >= 400:
-            raise SendFailed(why, retryable=False)
+            raise SendError(why, retryable=False)
         return told
 
 

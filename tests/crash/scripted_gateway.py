@@ -12,14 +12,14 @@ import os
 import sys
 
 from homarus.app import serve
+from homarus.cli.gateway_options import restart_self, warn
 from homarus.cli.main import fail
-from homarus.cli.reach import restart_self, warn
 from homarus.core.errors import HomarusError
-from homarus.tools.tool import Question
+from homarus.tools.tool import ApprovalRequest
 from tests.crash.scripted_channel import make_channel
 
 
-async def _agree(_question: Question) -> bool:
+async def _agree(_question: ApprovalRequest) -> bool:
     return True
 
 

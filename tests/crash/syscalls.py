@@ -21,8 +21,8 @@ from pathlib import Path
 
 from homarus.core.errors import HomarusError
 from homarus.store.sqlite import check_database
-from tests.crash.rig import Launch, Rig, Zygote, wait_for
-from tests.crash.storm import ECHO, leave_a_mark
+from tests.crash.harness import ForkServer, Launch, Rig, wait_for
+from tests.crash.random_kills import ECHO, leave_a_mark
 
 # Which calls, and how each fails: SQLite writes with pwrite64 and syncs with fdatasync, the files
 # beside it are written with write and put in place with rename.
@@ -174,7 +174,7 @@ def sweep(launch: Launch, kind: str) -> Sweep:
 def main() -> None:
     """Sweep over every kind, or those that are named."""
     find_strace()
-    zygote = Zygote()
+    zygote = ForkServer()
     try:
         found = [sweep(zygote.fork, kind) for kind in sys.argv[1:] or KINDS]
     finally:

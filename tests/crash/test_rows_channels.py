@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed
 
 from homarus.core.errors import HomarusError
 from homarus.testing.model_server import Say
-from tests.contract.channel_stage import Redelivers, Stage, wait_for
+from tests.contract.channel_stage import Harness, Redelivers, wait_for
 from tests.contract.channel_table import over
 
 pytestmark = pytest.mark.timeout(300)
@@ -30,7 +30,7 @@ WINDOW_S = 0.25
 SEED = 20261115
 
 
-def die(stage: Stage, fault: str) -> None:
+def die(stage: Harness, fault: str) -> None:
     """Let Ann ask, in a chat with history, kill the gateway at the point, and start another."""
     stage.start(f"{fault}:kill9:{2 if fault != 'provider.streaming' else 3}")
     stage.model.script([Say("hello Ann")])
@@ -39,7 +39,7 @@ def die(stage: Stage, fault: str) -> None:
     die_of_it(stage)
 
 
-def die_of_it(stage: Stage) -> None:
+def die_of_it(stage: Harness) -> None:
     """It may ask the model, before it dies and after."""
     stage.model.script([Say("the answer")], [Say("the answer")])
     stage.peer.write("a question")
@@ -47,14 +47,14 @@ def die_of_it(stage: Stage) -> None:
     stage.start()
 
 
-def ask_once_more(stage: Stage) -> None:
+def ask_once_more(stage: Harness) -> None:
     stage.model._answers.clear()
     stage.model.script([Say("the next answer")])
     stage.peer.write("another question")
     stage.wait_shown("the next answer")
 
 
-def settled(stage: Stage) -> bool:
+def settled(stage: Harness) -> bool:
     """Return whether nothing is pending."""
     rows, parcels = stage.rows(), stage.parcels()
     return all(row.state == "answered" for row in rows) and not any(
@@ -70,7 +70,7 @@ def settled(stage: Stage) -> bool:
     ],
     indirect=True,
 )
-def test_row_01_first_message_uncommitted_is_redelivered(stage: Stage) -> None:
+def test_row_01_first_message_uncommitted_is_redelivered(stage: Harness) -> None:
     stage.start("intake.read:kill9")
     die_of_it(stage)
     wait_for(lambda: stage.peer.shown(), "it is answered", 20.0)
@@ -78,7 +78,7 @@ def test_row_01_first_message_uncommitted_is_redelivered(stage: Stage) -> None:
 
 
 @over("killed before it was kept")
-def test_row_01_uncommitted_message_is_redelivered_and_answered_once(stage: Stage) -> None:
+def test_row_01_uncommitted_message_is_redelivered_and_answered_once(stage: Harness) -> None:
     die(stage, "intake.read")
     stage.wait_shown("the answer")
     ask_once_more(stage)
@@ -98,7 +98,7 @@ def test_row_01_uncommitted_message_is_redelivered_and_answered_once(stage: Stag
     ],
 )
 @over("killed")
-def test_rows_02_to_11_committed_message_is_answered_once(stage: Stage, fault: str) -> None:
+def test_rows_02_to_11_committed_message_is_answered_once(stage: Harness, fault: str) -> None:
     die(stage, fault)
     stage.wait_shown("the answer")
     ask_once_more(stage)
@@ -109,7 +109,7 @@ def test_rows_02_to_11_committed_message_is_answered_once(stage: Stage, fault: s
 
 @pytest.mark.parametrize("fault", ["run.begun", "provider.asked", "provider.streaming"])
 @pytest.mark.parametrize("stage", ["webchat"], indirect=True)
-def test_rows_04_to_06_repeated_request_is_answered_once(stage: Stage, fault: str) -> None:
+def test_rows_04_to_06_repeated_request_is_answered_once(stage: Harness, fault: str) -> None:
     """On the gateway's own WebSocket: who heard nothing sends the same request once more."""
     stage.start(f"{fault}:kill9")
     stage.model.script([Say("the answer")], [Say("the answer")])
@@ -124,7 +124,7 @@ def test_rows_04_to_06_repeated_request_is_answered_once(stage: Stage, fault: st
 
 
 @over("killed")
-def test_row_12_reply_maybe_sent_is_sent_once_or_reported(stage: Stage) -> None:
+def test_row_12_reply_maybe_sent_is_sent_once_or_reported(stage: Harness) -> None:
     die(stage, "deliver.started")
     if stage.peer.name in ONCE:
         stage.wait_shown("the answer")
@@ -136,7 +136,7 @@ def test_row_12_reply_maybe_sent_is_sent_once_or_reported(stage: Stage) -> None:
 
 
 @over("killed")
-def test_row_13_delivered_reply_is_not_sent_again(stage: Stage) -> None:
+def test_row_13_delivered_reply_is_not_sent_again(stage: Harness) -> None:
     die(stage, "deliver.answered")
     ask_once_more(stage)
     wait_for(lambda: settled(stage), "all is settled")
@@ -145,7 +145,7 @@ def test_row_13_delivered_reply_is_not_sent_again(stage: Stage) -> None:
 
 
 @over("killed")
-def test_random_kills_lose_and_double_nothing(stage: Stage) -> None:
+def test_random_kills_lose_and_double_nothing(stage: Harness) -> None:
     chance = Random(f"{stage.peer.name}-{SEED}")
     runs = dict[str, set[str]]()  # by nonce: the run that answers it, if it was kept
     stage.start()
@@ -170,5 +170,5 @@ def test_random_kills_lose_and_double_nothing(stage: Stage) -> None:
     assert not unknown or stage.peer.name not in ONCE
 
 
-def _has_rows(stage: Stage, count: int) -> bool:
+def _has_rows(stage: Harness, count: int) -> bool:
     return len(stage.rows()) >= count

@@ -14,23 +14,23 @@ from typing import Any
 import pytest
 
 from homarus.agent.agent import Agent
-from homarus.agent.context.conversation import Conversation, Views
-from homarus.config.load import load
+from homarus.agent.context.model_context import ModelContext, RenderedContextCache
+from homarus.config.load import load_config
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
-from homarus.core.errors import ProviderError, StoreError, StreamBroken
-from homarus.core.message import Message, Thinking, ToolCall, user
-from homarus.providers.base import Request
-from homarus.providers.catalog import Model
-from homarus.providers.models import Models, Wish
+from homarus.core.errors import ProviderError, StoreError, StreamError
+from homarus.core.message import Message, Thinking, ToolCall, user_message
+from homarus.providers.base import ModelRequest
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.sessions.session import Session
-from homarus.store.base import Entry, Unit
+from homarus.store.base import Transaction, TranscriptEntry
 from homarus.testing.clock import FakeClock
-from homarus.testing.fakes import Hang, ScriptedProvider, say
+from homarus.testing.fakes import Hang, ScriptedProvider, assistant_message
 from homarus.testing.memory_store import MemoryStore
-from homarus.testing.model_server import Answer, Cut, ModelServer, Say
-from homarus.testing.model_server.script import Comments, LongLine, Raw, Shape
-from tests.unit.gateway.world import World, answer, world
+from homarus.testing.model_server import Cut, ModelServer, Say, ScriptedAnswer
+from homarus.testing.model_server.script import BodyFraming, Comments, LongLine, Raw
+from tests.unit.gateway.app_harness import Harness, answer, world
 
 KEY = "agent:main:main"
 GUARD_S = 60.0
@@ -45,30 +45,33 @@ class Full(MemoryStore):
     fails = False
 
     @asynccontextmanager
-    async def commit(self) -> AsyncIterator[Unit]:
-        async with super().commit() as unit:
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        async with super().transaction() as unit:
             yield unit
             if self.fails:
                 self.fails = False
                 raise StoreError("killed before it was written")
 
 
-def nothing(_unit: Unit, _entries: Sequence[Entry]) -> None:
+def nothing(_unit: Transaction, _entries: Sequence[TranscriptEntry]) -> None:
     """Nothing else belongs into that unit."""
 
 
 async def long_session(store: MemoryStore, folder: Path) -> tuple[Session, Agent]:
     session = await Session.load(store, FakeClock(), KEY, "main")
-    await session.begin(user("the code is 4711"), provider="p", model="m")
+    await session.start_turn(user_message("the code is 4711"), provider="p", model="m")
     for number in range(30):
-        await session.append(say(f"answer {number} " + "word " * 300), user(f"question {number}"))
+        await session.append(
+            assistant_message(f"answer {number} " + "word " * 300),
+            user_message(f"user_message {number}"),
+        )
     return session, Agent("main", "Ada", folder)
 
 
-def talk(session: Session, agent: Agent, *script: Any) -> Conversation:
-    return Conversation(
-        session, agent, ScriptedProvider(script), Model("p", "m", window=20_000),
-        system="s", tools=(), thinking="off", views=Views(), now_ms=lambda: 5,
+def talk(session: Session, agent: Agent, *script: Any) -> ModelContext:
+    return ModelContext(
+        session, agent, ScriptedProvider(script), ModelInfo("p", "m", window=20_000),
+        system="s", tools=(), thinking="off", views=RenderedContextCache(), now_ms=lambda: 5,
     )  # fmt: skip
 
 
@@ -81,7 +84,7 @@ def test_row_15_killed_compaction_leaves_transcript_unchanged(when: str, tmp_pat
         if when == "before it is written":
             store.fails = True
             with pytest.raises(StoreError):
-                await talk(session, agent, *[say("notes")] * 9).compact(nothing)
+                await talk(session, agent, *[assistant_message("notes")] * 9).compact(nothing)
         else:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05):
@@ -89,7 +92,7 @@ def test_row_15_killed_compaction_leaves_transcript_unchanged(when: str, tmp_pat
         assert await store.entries(session.session_id) == before
         again = await Session.load(store, FakeClock(), KEY, "main")
         assert again.leaf == leaf and len(again.messages) == len(session.messages)
-        await talk(again, agent, *[say("notes: 4711")] * 9).compact(nothing)
+        await talk(again, agent, *[assistant_message("notes: 4711")] * 9).compact(nothing)
         after = await store.entries(session.session_id)
         assert after[: len(before)] == before and [one.type for one in after[len(before) :]] == [
             "compaction"
@@ -103,7 +106,7 @@ def test_row_15_killed_compaction_leaves_transcript_unchanged(when: str, tmp_pat
 
 WRITER = """
 import sys
-from homarus.config.edit import parse_path, set_path
+from homarus.config.tree_edit import parse_path, set_path
 from homarus.config.paths import Paths
 from homarus.config.write import write
 paths = Paths.find({"HOME": sys.argv[1]})
@@ -127,14 +130,14 @@ def test_row_16_killed_config_write_leaves_old_or_new_file(tmp_path: Path) -> No
             assert child.stdout is not None and child.stdout.readline() == b"ready\n"
             time.sleep(chance.random() * 0.2)
             child.kill()
-        found = load(Paths.find({"HOME": str(tmp_path)}), {}).config
+        found = load_config(Paths.find({"HOME": str(tmp_path)}), {}).config
         assert found.logging.level in {"info", "debug"}
 
 
 # --- rows 30 and 31: streams that are not what they should be ----------------------------------
 
 
-def asked(tmp_path: Path, steps: Answer) -> str:
+def asked(tmp_path: Path, steps: ScriptedAnswer) -> str:
     """What a model says whose service answers like this."""
 
     async def main() -> str:
@@ -142,12 +145,12 @@ def asked(tmp_path: Path, steps: Answer) -> str:
             server.script(*[steps] * 9)  # it may be tried again
             provider = {"baseUrl": server.url, "apiKey": "k", "models": [{"id": "m", "name": "M"}]}
             config = Config.model_validate({"models": {"providers": {"p": provider}}})
-            models = Models(
+            models = ModelRouter(
                 config, {}, Paths.find({"HOME": str(tmp_path)}), FakeClock(patient=False)
             )
             try:
-                road, _ = await models.road(Wish("main", "p/m"))
-                async for piece in road.stream(Request("m", "", (user("hi"),))):
+                road, _ = await models.connect(ModelSelection("main", "p/m"))
+                async for piece in road.stream(ModelRequest("m", "", (user_message("hi"),))):
                     if isinstance(piece, Message):
                         return piece.text
             finally:
@@ -160,14 +163,14 @@ def asked(tmp_path: Path, steps: Answer) -> str:
 @pytest.mark.parametrize(
     "steps",
     [
-        [Say("Hé"), Say("llo 🦞"), Shape(piece_bytes=1)],
-        [Say("Hé"), Say("llo 🦞"), Shape(newline=b"\r\n")],
-        [Say("Hé"), Say("llo 🦞"), Shape(bom=True)],
+        [Say("Hé"), Say("llo 🦞"), BodyFraming(piece_bytes=1)],
+        [Say("Hé"), Say("llo 🦞"), BodyFraming(newline=b"\r\n")],
+        [Say("Hé"), Say("llo 🦞"), BodyFraming(bom=True)],
         [Comments(times=20, every_s=0), Say("Hé"), Comments(times=5, every_s=0), Say("llo 🦞")],
     ],
     ids=["one byte at a time", "CRLF", "BOM", "comments"],
 )
-def test_row_30_odd_streams_are_understood(steps: Answer, tmp_path: Path) -> None:
+def test_row_30_odd_streams_are_understood(steps: ScriptedAnswer, tmp_path: Path) -> None:
     assert asked(tmp_path, steps) == "Héllo 🦞"
 
 
@@ -176,18 +179,18 @@ def test_row_30_odd_streams_are_understood(steps: Answer, tmp_path: Path) -> Non
     [
         [Say("a"), Raw(b"data: {not json\n\n")],
         [Say("a"), LongLine(50_000_000)],
-        [Say("a"), Shape(end=False)],
+        [Say("a"), BodyFraming(end=False)],
     ],
     ids=["bad JSON", "a line of 50 MB", "no end"],
 )
-def test_row_30_broken_streams_raise_errors(steps: Answer, tmp_path: Path) -> None:
+def test_row_30_broken_streams_raise_errors(steps: ScriptedAnswer, tmp_path: Path) -> None:
     with pytest.raises(ProviderError):
         asked(tmp_path, steps)
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "half-close"])
 def test_row_31_cut_stream_raises_its_own_error(how: Any, tmp_path: Path) -> None:
-    with pytest.raises(StreamBroken):
+    with pytest.raises(StreamError):
         asked(tmp_path, [Say("a"), Cut(how)])
 
 
@@ -208,7 +211,7 @@ def test_row_31_endless_run_meets_deadline_and_frees_lane(
 # --- row 32: answers that are odd --------------------------------------------------------------
 
 
-def last_text(it: World, run_id: str) -> str:
+def last_text(it: Harness, run_id: str) -> str:
     final = [c for c in it.gateway.chats(run_id) if c["state"] == "final"][-1]
     content = (final.get("message") or {}).get("content") or [{"text": ""}]
     return str(content[0].get("text", ""))
@@ -260,7 +263,7 @@ def test_row_32_empty_answer_ends_run_normally(parts: tuple[Thinking, ...], tmp_
         async with world(tmp_path, [answer(*parts)]) as it:
             await it.send("go")
             assert [c["state"] for c in it.gateway.chats("run-1")][-1] == "final"
-            (row,) = await it.app.store.journal.rows()
+            (row,) = await it.app.store.journal.inbox_records()
             assert row.state == "answered"
 
     asyncio.run(main())

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from homarus.core.errors import LeaseLost, StoreError
+from homarus.core.errors import LeaseLostError, StoreError
 from homarus.core.message import Address, Inbound
-from homarus.store.base import Entry, Header, SessionRecord
-from homarus.store.journal import Cursor, Parcel
+from homarus.store.base import SessionRecord, TranscriptEntry, TranscriptHeader
+from homarus.store.journal import Cursor, OutboxRecord
 from homarus.store.sqlite import SqliteStore, check_database, open_store
 from tests.crash.shim import Act, Disk
 
@@ -28,8 +28,10 @@ MESSAGE = Inbound("m1", CHAT, "ann", "hello", run_id=ROW)
 MOST = 200  # more writes than this one turn does not make
 
 
-def entry(name: str, parent: str | None) -> Entry:
-    return Entry(name, parent, "message", 5, {"message": {"role": "user", "content": name}})
+def entry(name: str, parent: str | None) -> TranscriptEntry:
+    return TranscriptEntry(
+        name, parent, "message", 5, {"message": {"role": "user", "content": name}}
+    )
 
 
 class Turn:
@@ -43,52 +45,52 @@ class Turn:
         """Do each step in order, from one on; the first failure ends it."""
         async with self._store.journal.lease(f"session:{KEY}") as lease:
             if start > 1:  # a later process: it takes over what was running
-                async with self._store.commit() as unit:
-                    unit.start([ROW], lease, run=ROW)
+                async with self._store.transaction() as unit:
+                    unit.mark_running([ROW], lease, run=ROW)
             if start == 0:
                 cursor = Cursor("ledger", {"offset": 1})
                 await self._store.journal.accept(KEY, MESSAGE, at_ms=1, cursor=cursor)
                 self.done = 1
             if start <= 1:
-                async with self._store.commit() as unit:
-                    unit.open_transcript(Header(SESSION, "main", 5, "/w"))
+                async with self._store.transaction() as unit:
+                    unit.open_transcript(TranscriptHeader(SESSION, "main", 5, "/w"))
                     unit.put_session(SessionRecord(KEY, "main", SESSION, 5))
                     unit.append(SESSION, entry("question", None))
-                    unit.start([ROW], lease, run=ROW, session_id=SESSION, entry="question")
+                    unit.mark_running([ROW], lease, run=ROW, session_id=SESSION, entry="question")
                 self.done = 2
             if start <= 2:
-                async with self._store.commit() as unit:
+                async with self._store.transaction() as unit:
                     unit.append(SESSION, entry("call", "question"))
                     unit.call_started(ROW, lease, "call-1")
                 self.done = 3
             if start <= 3:
-                async with self._store.commit() as unit:
+                async with self._store.transaction() as unit:
                     unit.append(SESSION, entry("result", "call"))
                     unit.call_ended(ROW, lease, "call-1")
                 self.done = 4
             if start <= 4:
-                async with self._store.commit() as unit:
+                async with self._store.transaction() as unit:
                     unit.append(SESSION, entry("reply", "result"))
                     unit.settle([ROW], lease, "answered", at_ms=9, reply="reply")
-                    unit.post(Parcel("p1", ROW, CHAT, "hi", 9, 10**15))
+                    unit.enqueue(OutboxRecord("p1", ROW, CHAT, "hi", 9, 10**15))
                 self.done = 5
         await self._send()
         self.done = 6
 
     async def _send(self) -> None:
         async with self._store.journal.lease("chat:1") as lease:
-            async with self._store.journal.commit() as unit:
+            async with self._store.journal.transaction() as unit:
                 unit.send_started("p1", lease)
-            async with self._store.journal.commit() as unit:
+            async with self._store.journal.transaction() as unit:
                 unit.send_ended("p1", lease, "sent", receipt="r1")
 
 
 async def found(store: SqliteStore) -> int:
     """Return how many steps are stored; fail when one is stored partially."""
     journal = store.journal
-    row, parcel = await journal.accepted(ROW), await journal.parcel("p1")
+    row, parcel = await journal.inbox_record(ROW), await journal.outbox_record("p1")
     entries = [one.id for one in await store.entries(SESSION)]
-    calls = await journal.calls(ROW)
+    calls = await journal.open_calls(ROW)
     assert (await journal.cursor("ledger") is not None) == (row is not None)
     if row is None:
         assert (entries, calls, parcel) == ([], frozenset(), None)
@@ -138,7 +140,7 @@ async def play_until_it_fails(
     turn = Turn(store)
     try:
         await turn.play()
-    except LeaseLost:
+    except LeaseLostError:
         raise
     except StoreError:
         return turn.done, False

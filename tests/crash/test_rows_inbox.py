@@ -9,8 +9,8 @@ import pytest
 
 from homarus.gateway.server import DRAIN_S
 from tests.crash.conftest import MakeRig
-from tests.crash.rig import Rig, wait_for
-from tests.crash.storm import ECHO
+from tests.crash.harness import Rig, wait_for
+from tests.crash.random_kills import ECHO
 
 EXIT_S = 10.0
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from tests.crash.conftest import MakeRig
-from tests.crash.rig import Flavour, Launch, Rig, wait_for
-from tests.crash.storm import (
+from tests.crash.harness import Flavour, Launch, Rig, wait_for
+from tests.crash.random_kills import (
     ECHO,
     PART_CHARS,
     PARTS,
+    RandomKills,
     Scene,
-    Storm,
     leave_a_mark,
     long_reply,
     scenes,
@@ -312,9 +312,9 @@ def test_row_14_killed_between_parts_of_reply(make_rig: MakeRig, parts: int) -> 
 @pytest.mark.parametrize("scene", scenes(), ids=lambda scene: f"{scene.row:02}-{scene.flavour}")
 def test_rows_01_to_14_random_kills(launch: Launch, tmp_path: Path, scene: Scene) -> None:
     kinds = sum(other.row == scene.row for other in scenes())
-    storm = Storm(launch, tmp_path, scene, SEED)
+    storm = RandomKills(launch, tmp_path, scene, SEED)
     try:
-        tally = storm.blow(-(-TIMINGS // kinds))
+        tally = storm.run(-(-TIMINGS // kinds))
     finally:
         storm.rig.close()
     assert tally.is_good, f"{tally}\n{storm.rig.output[-4000:]}"

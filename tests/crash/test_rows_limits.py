@@ -17,8 +17,8 @@ from homarus.core.errors import ToolError
 from homarus.sessions.recovery import MAX_ATTEMPTS
 from homarus.tools.exec.run import run_command
 from tests.crash.conftest import MakeRig
-from tests.crash.rig import wait_for
-from tests.crash.storm import ECHO, leave_a_mark
+from tests.crash.harness import wait_for
+from tests.crash.random_kills import ECHO, leave_a_mark
 
 COMMITS = 12  # more than one turn makes
 

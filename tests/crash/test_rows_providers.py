@@ -13,30 +13,30 @@ import pytest
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.errors import (
-    AllFailed,
-    AuthFailed,
-    Overloaded,
+    AllAttemptsFailedError,
+    AuthError,
+    OverloadedError,
     ProviderError,
-    RateLimited,
-    Unreachable,
+    RateLimitError,
+    UnreachableError,
 )
-from homarus.core.message import Message, user
+from homarus.core.message import Message, user_message
 from homarus.core.retry import Backoff
-from homarus.providers import http
-from homarus.providers.base import Delta, Request, Retried
-from homarus.providers.catalog import Model
-from homarus.providers.fallback import Fallback, Patience, Way
-from homarus.providers.limiter import WIDEST, Limiter
-from homarus.providers.models import Models, Wish
+from homarus.providers import endpoint
+from homarus.providers.base import AttemptRetried, Delta, ModelRequest
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.concurrency_limiter import WIDEST, ConcurrencyLimiter
+from homarus.providers.fallback import FallbackProvider, FallbackTarget, ProviderRetryPolicy
+from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.testing.clock import FakeClock
-from homarus.testing.fakes import say
+from homarus.testing.fakes import assistant_message
 from homarus.testing.model_server import Fail, ModelServer, Say
 
 GUARD_S = 60.0
-TRIES = Patience().tries
+TRIES = ProviderRetryPolicy().tries
 
 
-def models(tmp_path: Path, primary: str, second: str = "") -> tuple[Models, Wish]:
+def models(tmp_path: Path, primary: str, second: str = "") -> tuple[ModelRouter, ModelSelection]:
     """Two services by their addresses, the second as the fallback when there is one."""
     providers: dict[str, Any] = {
         name: {"baseUrl": url, "apiKey": "k", "models": [{"id": "m", "name": "M"}]}
@@ -45,19 +45,21 @@ def models(tmp_path: Path, primary: str, second: str = "") -> tuple[Models, Wish
     }
     config = Config.model_validate({"models": {"providers": providers}})
     paths = Paths.find({"HOME": str(tmp_path)})
-    road = Models(config, {}, paths, FakeClock(patient=False))
-    return road, Wish("main", "first/m", ("second/m",) if second else ())
+    road = ModelRouter(config, {}, paths, FakeClock(patient=False))
+    return road, ModelSelection("main", "first/m", ("second/m",) if second else ())
 
 
-async def ask(road: Models, wish: Wish) -> tuple[str, list[Retried]]:
+async def ask(road: ModelRouter, wish: ModelSelection) -> tuple[str, list[AttemptRetried]]:
     """Return the answer, and the failures before it."""
     try:
-        provider, _ = await road.road(wish)
-        pieces = [piece async for piece in provider.stream(Request("m", "", (user("hi"),)))]
+        provider, _ = await road.connect(wish)
+        pieces = [
+            piece async for piece in provider.stream(ModelRequest("m", "", (user_message("hi"),)))
+        ]
     finally:
         await road.close()
     (message,) = [piece for piece in pieces if isinstance(piece, Message)]
-    return message.text, [piece for piece in pieces if isinstance(piece, Retried)]
+    return message.text, [piece for piece in pieces if isinstance(piece, AttemptRetried)]
 
 
 @asynccontextmanager
@@ -96,7 +98,9 @@ async def tls_less() -> AsyncIterator[str]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the connection timeout, and never resolve names on the network."""
-    monkeypatch.setattr(http, "Settings", functools.partial(http.Settings, connect_s=0.2))
+    monkeypatch.setattr(
+        endpoint, "Settings", functools.partial(endpoint.ProviderConnection, connect_s=0.2)
+    )
 
     def refuse(host: Any, *args: Any, **more: Any) -> Any:
         if str(host).endswith(".invalid"):
@@ -118,7 +122,7 @@ def test_row_27_unreachable_service_is_retried_within_budget_and_reported(
             assert text == "Hello from the mock model."
             assert [one.reason for one in failed] == ["provider.unreachable"] * TRIES
             assert len(server.requests) == 1
-            with pytest.raises(Unreachable) as caught:
+            with pytest.raises(UnreachableError) as caught:
                 await ask(*models(tmp_path, url))
             assert caught.value.fix
 
@@ -136,15 +140,15 @@ class Busy:
         self.taken: list[float] = []
         self.asked: list[float] = []
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
         now = self._clock.monotonic()
         self.asked.append(now)
         if sum(at > now - 1.0 for at in self.taken) >= self._limit:
             await self._clock.sleep(self.REFUSAL_S)
-            raise RateLimited("too many requests", after_s=self._after_s)
+            raise RateLimitError("too many requests", after_s=self._after_s)
         self.taken.append(now)
         await self._clock.sleep(self.LATENCY_S)
-        yield say("done")
+        yield assistant_message("done")
 
     async def close(self) -> None:
         pass
@@ -164,16 +168,16 @@ def test_row_28_thousand_sessions_after_429_keep_allowed_rate(
     async def main() -> tuple[Busy, list[str], float]:
         clock = FakeClock()
         service = Busy(clock, limit, after_s)
-        gate, outcomes = Limiter(clock), list[str]()
+        gate, outcomes = ConcurrencyLimiter(clock), list[str]()
 
         async def opened() -> Busy:
             return service
 
         async def session() -> None:
-            way = Way(Model("busy", "m"), "", opened, lambda _: None, gate)
-            patience = Patience(tries=1_000, backoff=Backoff(first_s=1.0, most_s=8.0))
-            provider = Fallback([way], clock, patience)
-            async for piece in provider.stream(Request("m", "", (user("hi"),))):
+            way = FallbackTarget(ModelInfo("busy", "m"), "", opened, lambda _: None, gate)
+            patience = ProviderRetryPolicy(tries=1_000, backoff=Backoff(first_s=1.0, max_s=8.0))
+            provider = FallbackProvider([way], clock, patience)
+            async for piece in provider.stream(ModelRequest("m", "", (user_message("hi"),))):
                 if isinstance(piece, Message):
                     outcomes.append(piece.text)
 
@@ -234,11 +238,11 @@ def test_row_29_all_services_failing_reports_every_failure(tmp_path: Path) -> No
         async with ModelServer() as first, ModelServer() as second:
             first.script(*[[Fail(500)]] * 1_000)
             second.script(*[[Fail(403)]] * 1_000)
-            with pytest.raises(AllFailed) as caught:
+            with pytest.raises(AllAttemptsFailedError) as caught:
                 await ask(*models(tmp_path, first.url, second.url))
             assert isinstance(caught.value, ProviderError)
             assert "first/m" in str(caught.value) and "second/m" in str(caught.value)
-            assert [type(one) for one in caught.value.tried] == [Overloaded, AuthFailed]
+            assert [type(one) for one in caught.value.tried] == [OverloadedError, AuthError]
             assert (len(first.requests), len(second.requests)) == (TRIES, 1)
 
     asyncio.run(main())

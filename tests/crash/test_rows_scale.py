@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.crash.rig import Launch
+from tests.crash.harness import Launch
 from tests.crash.scale import play
 
 SESSIONS = 100

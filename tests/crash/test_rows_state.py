@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from homarus.core.errors import Corrupt, InUse
-from homarus.store.base import Entry, Header, SessionRecord
+from homarus.core.errors import CorruptDataError, StateInUseError
+from homarus.store.base import SessionRecord, TranscriptEntry, TranscriptHeader
 from homarus.store.sqlite import SqliteStore, check_database, open_store
 from tests.e2e.program import DEADLINE_S, Done, Home
 
@@ -29,14 +29,16 @@ def home(tmp_path: Path) -> Home:
 
 async def fill(store: SqliteStore) -> None:
     """Write a session of COUNT messages to the database and its file."""
-    async with store.commit() as unit:
-        unit.open_transcript(Header("s1", "main", 5, "/w"))
+    async with store.transaction() as unit:
+        unit.open_transcript(TranscriptHeader("s1", "main", 5, "/w"))
         unit.put_session(SessionRecord("agent:main:main", "main", "s1", 5))
     for n in range(COUNT):
         message = {"role": "user", "content": f"{n}" * 400, "timestamp": n}
         parent = f"{n - 1:08x}" if n else None
-        async with store.commit() as unit:
-            unit.append("s1", Entry(f"{n:08x}", parent, "message", 5, {"message": message}))
+        async with store.transaction() as unit:
+            unit.append(
+                "s1", TranscriptEntry(f"{n:08x}", parent, "message", 5, {"message": message})
+            )
     await store.flush()
 
 
@@ -75,7 +77,7 @@ def test_row_43_damaged_database_refuses_start_and_is_unchanged(
     assert done.status not in {0, -9} and "state.sqlite is damaged" in done.err
     assert "homarus doctor" in done.err
     assert database.read_bytes() == data, "nothing was thrown away"
-    with pytest.raises(Corrupt):
+    with pytest.raises(CorruptDataError):
         check_database(database)
     doctor = home.run("doctor")
     assert doctor.status != 0 and "state.sqlite" in doctor.out + doctor.err
@@ -116,7 +118,7 @@ def test_row_44_second_gateway_on_state_directory_is_refused(
     done = start_gateway(home)
     assert done.status == 2
     assert f"process {gateway.pid}" in done.err and str(home.state) in done.err
-    with pytest.raises(InUse, match=f"process {gateway.pid} uses"):
+    with pytest.raises(StateInUseError, match=f"process {gateway.pid} uses"):
         open_store(home.state)
     assert gateway.poll() is None
     gateway.send_signal(signal.SIGTERM)

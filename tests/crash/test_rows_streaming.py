@@ -11,8 +11,15 @@ from typing import Any
 
 import pytest
 
-from homarus.testing.model_server import Answer, Call, CallTools, Gate, Hold, Say
-from tests.contract.channel_stage import Stage, wait_for
+from homarus.testing.model_server import (
+    CallTools,
+    HangUntilDisconnect,
+    Say,
+    ScriptedAnswer,
+    ScriptedCall,
+    WaitForTest,
+)
+from tests.contract.channel_stage import Harness, wait_for
 from tests.crash.test_rows_channels import NOTICE, ask_once_more, settled
 
 pytestmark = pytest.mark.timeout(300)
@@ -21,7 +28,7 @@ BLOCK, ANSWER = "Let me look into that file.", "It is about crabs."
 BEGUN, END = "The beginning of a long answer, as it grows", "And this is its end."
 
 
-def choose(stage: Stage, **settings: Any) -> None:
+def choose(stage: Harness, **settings: Any) -> None:
     """Set an option of the channel, before the gateway is started."""
     file = stage.home.state / "openclaw.json"
     config = json.loads(file.read_text(encoding="utf-8"))
@@ -56,13 +63,15 @@ class Latch(asyncio.Event):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("stage", ["telegram", "scripted"], indirect=True)
-def test_rows_08_to_13_text_before_tool_and_answer_are_sent_once(stage: Stage, fault: str) -> None:
+def test_rows_08_to_13_text_before_tool_and_answer_are_sent_once(
+    stage: Harness, fault: str
+) -> None:
     choose(stage, blockStreaming=True)
     stage.start(fault)
     stage.model.script([Say("hello Ann")])
     stage.peer.write("hello")
     stage.wait_shown("hello Ann")
-    look: Answer = [Say(BLOCK), CallTools(Call("read", {"path": "AGENTS.md"}))]
+    look: ScriptedAnswer = [Say(BLOCK), CallTools(ScriptedCall("read", {"path": "AGENTS.md"}))]
     stage.model.script(look, [Say(ANSWER)], [Say(ANSWER)])
     stage.peer.write("what is it about?")
     stage.died()
@@ -86,12 +95,12 @@ def test_rows_08_to_13_text_before_tool_and_answer_are_sent_once(stage: Stage, f
 # In a live message
 
 
-def grow(stage: Stage, fault: str = "") -> Latch:
+def grow(stage: Harness, fault: str = "") -> Latch:
     """Ask in the group and wait for the start of the answer."""
     choose(stage, streamMode="partial")
     opened = Latch()
     stage.start(fault)
-    stage.model.script([Say(BEGUN), Gate(opened), Say(f". {END}")])
+    stage.model.script([Say(BEGUN), WaitForTest(opened), Say(f". {END}")])
     stage.peer.write(stage.peer.call("tell me"), room=True)
     stage.wait_shown(BEGUN, room=True)
     return opened
@@ -99,7 +108,7 @@ def grow(stage: Stage, fault: str = "") -> Latch:
 
 @pytest.mark.parametrize("stage", ["telegram"], indirect=True)
 def test_row_06_live_message_at_kill_stays_and_answer_is_sent_once(
-    stage: Stage,
+    stage: Harness,
 ) -> None:
     grow(stage)
     stage.kill()
@@ -115,7 +124,7 @@ def test_row_06_live_message_at_kill_stays_and_answer_is_sent_once(
     "fault", ["reply.saved", "deliver.started", "deliver.answered", "deliver.ended"]
 )
 @pytest.mark.parametrize("stage", ["telegram"], indirect=True)
-def test_rows_11_to_13_live_message_becomes_answer_after_kill(stage: Stage, fault: str) -> None:
+def test_rows_11_to_13_live_message_becomes_answer_after_kill(stage: Harness, fault: str) -> None:
     grow(stage, f"{fault}:kill9").open()
     stage.died()
     stage.start()
@@ -126,11 +135,11 @@ def test_rows_11_to_13_live_message_becomes_answer_after_kill(stage: Stage, faul
 
 
 @pytest.mark.parametrize("stage", ["telegram"], indirect=True)
-def test_live_message_without_answer_is_deleted(stage: Stage) -> None:
+def test_live_message_without_answer_is_deleted(stage: Harness) -> None:
     """A person sends stop while the message is live."""
     choose(stage, streamMode="partial")
     stage.start()
-    stage.model.script([Say(BEGUN), Hold()])
+    stage.model.script([Say(BEGUN), HangUntilDisconnect()])
     stage.peer.write(stage.peer.call("tell me"), room=True)
     stage.wait_shown(BEGUN, room=True)
     stage.peer.write(stage.peer.call("/stop"), room=True)

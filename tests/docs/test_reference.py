@@ -11,11 +11,11 @@ import pytest
 from pydantic import BaseModel
 
 from docs import generate
-from homarus.channels.roster import known_channels, load_channel
+from homarus.channels.registry import available_channels, load_channel
 from homarus.cli.main import group
 from homarus.config.schema import Config
 from homarus.core import event
-from homarus.gateway.methods import METHODS, UNBUILT
+from homarus.gateway.methods import METHODS, UNIMPLEMENTED
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in generate.REFERENCE.glob("*.md")}
@@ -90,7 +90,7 @@ def test_reference_contains_every_config_key() -> None:
 
 def test_reference_contains_every_channel_setting() -> None:
     page = PAGES["config.md"]
-    for name in known_channels():
+    for name in available_channels():
         for key in load_channel(name).Settings.model_fields.values():
             told = (f"`channels.{name}.{key.alias}`", f"`channels.<channel>.{key.alias}`")
             assert any(one in page for one in told), f"{name} {key.alias}"
@@ -106,9 +106,9 @@ def test_reference_contains_every_tool_with_arguments() -> None:
 
 
 def test_reference_contains_every_event_and_error() -> None:
-    for fact in typing.get_args(event.Fact):
+    for fact in typing.get_args(event.EventData):
         assert f"`{fact.__name__}`" in PAGES["events.md"]
-    assert {type(fact) for fact in generate.FACTS} == set(typing.get_args(event.Fact))
+    assert {type(fact) for fact in generate.FACTS} == set(typing.get_args(event.EventData))
     for kind in generate.all_errors():
         assert f"`{kind.code}`" in PAGES["errors.md"]
         assert kind.__doc__
@@ -120,4 +120,4 @@ def test_reference_contains_every_method_with_params() -> None:
         assert f"Scope: {method.scope}." in section
         assert all(f"`{field.alias}`" in section for field in method.params.model_fields.values())
     missing = PAGES["protocol.md"].split("\n## Not built yet\n")[1]
-    assert all(f"`{name}`" in missing for name in UNBUILT)
+    assert all(f"`{name}`" in missing for name in UNIMPLEMENTED)

@@ -14,8 +14,8 @@ from uuid import uuid4
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from homarus.gateway.identity import Identity
-from homarus.gateway.link import Guest, Link, Secret, open_link
+from homarus.gateway.client import ClientProfile, GatewayClient, GatewaySecret, connect_gateway
+from homarus.gateway.identity import DeviceIdentity
 from tests.e2e.program import DEADLINE_S, Home
 
 TOKEN = "e2e-token-0123456789"
@@ -51,10 +51,10 @@ class Gateway:
         return self
 
     @asynccontextmanager
-    async def link(self, **guest: Any) -> AsyncIterator[Link]:
-        identity = Identity.load_or_create(self.home.path / "client.json", 1)
-        who: dict[str, Any] = {"secret": Secret(TOKEN), "identity": identity, **guest}
-        async with open_link(self.url, Guest(**who)) as link:
+    async def link(self, **guest: Any) -> AsyncIterator[GatewayClient]:
+        identity = DeviceIdentity.load_or_create(self.home.path / "client.json", 1)
+        who: dict[str, Any] = {"secret": GatewaySecret(TOKEN), "identity": identity, **guest}
+        async with connect_gateway(self.url, ClientProfile(**who)) as link:
             yield link
 
     def signal(self, number: int) -> None:
@@ -85,7 +85,7 @@ def change(home: Home, **sections: object) -> None:
 class Heard:
     """Every event of a connection, and a way to wait for one."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: GatewayClient) -> None:
         self.all: list[tuple[str, Any]] = []
         self._link = link
         self._news = asyncio.Event()
@@ -110,7 +110,9 @@ class Heard:
         )
 
 
-def visit(gateway: Gateway, scene: Callable[[Link, Heard], Awaitable[None]], **guest: Any) -> None:
+def visit(
+    gateway: Gateway, scene: Callable[[GatewayClient, Heard], Awaitable[None]], **guest: Any
+) -> None:
     async def main() -> None:
         async with gateway.link(**guest) as link, asyncio.TaskGroup() as group:
             heard = Heard(link)
@@ -121,7 +123,7 @@ def visit(gateway: Gateway, scene: Callable[[Link, Heard], Awaitable[None]], **g
     asyncio.run(main())
 
 
-async def send(link: Link, text: str, key: str = "main") -> str:
+async def send(link: GatewayClient, text: str, key: str = "main") -> str:
     run_id = str(uuid4())
     params = {"sessionKey": key, "message": text, "idempotencyKey": run_id}
     assert await link.call("chat.send", params) == {"runId": run_id, "status": "started"}

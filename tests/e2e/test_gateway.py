@@ -15,10 +15,10 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from homarus.core.errors import InvalidRequest, Unavailable
+from homarus.core.errors import InvalidRequestError, UnavailableError
 from homarus.core.message import Json
-from homarus.gateway.identity import Identity
-from homarus.gateway.link import Guest, Link, Secret
+from homarus.gateway.client import ClientProfile, GatewayClient, GatewaySecret
+from homarus.gateway.identity import DeviceIdentity
 from tests.e2e.gateway import (
     TOKEN,
     Gateway,
@@ -40,7 +40,7 @@ def roles(home: Home) -> list[str]:
 
 
 def test_gateway_turn_sends_start_text_end_and_one_final_event(gateway: Gateway) -> None:
-    async def scene(link: Link, heard: Heard) -> None:
+    async def scene(link: GatewayClient, heard: Heard) -> None:
         assert link.hello["protocol"] == 3
         run_id = await send(link, "MOCK:short")
         final = await heard.end_of(run_id)
@@ -59,7 +59,7 @@ def test_gateway_turn_sends_start_text_end_and_one_final_event(gateway: Gateway)
 
 
 def test_gateway_agent_is_answered_twice_with_tool_events(gateway: Gateway) -> None:
-    async def scene(link: Link, heard: Heard) -> None:
+    async def scene(link: GatewayClient, heard: Heard) -> None:
         run_id = str(uuid4())
         text = 'MOCK:tool:read:{"path":"AGENTS.md","limit":5}§'
         params = {"message": text, "sessionKey": "tools", "idempotencyKey": run_id}
@@ -78,7 +78,7 @@ def test_gateway_agent_is_answered_twice_with_tool_events(gateway: Gateway) -> N
 
 
 def test_gateway_client_without_capability_gets_no_tool_events(gateway: Gateway) -> None:
-    async def scene(link: Link, heard: Heard) -> None:
+    async def scene(link: GatewayClient, heard: Heard) -> None:
         run_id = await send(link, 'MOCK:tool:read:{"path":"AGENTS.md"}§')
         await heard.end_of(run_id)
         assert not [p for n, p in heard.all if n == "agent" and p["stream"] == "tool"]
@@ -87,7 +87,7 @@ def test_gateway_client_without_capability_gets_no_tool_events(gateway: Gateway)
 
 
 def test_gateway_abort_ends_run_once_and_keeps_partial_text(gateway: Gateway) -> None:
-    async def scene(link: Link, heard: Heard) -> None:
+    async def scene(link: GatewayClient, heard: Heard) -> None:
         run_id = await send(link, "MOCK:long:1000:20")
         await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
         answer: Any = await link.call("chat.abort", {"sessionKey": "main", "runId": run_id})
@@ -104,11 +104,11 @@ def test_gateway_abort_ends_run_once_and_keeps_partial_text(gateway: Gateway) ->
 
 
 def test_gateway_reconnected_client_gets_missed_events(gateway: Gateway) -> None:
-    async def first(link: Link, heard: Heard) -> None:
+    async def first(link: GatewayClient, heard: Heard) -> None:
         await send(link, "MOCK:long:300:10")
         await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
 
-    async def second(link: Link, heard: Heard) -> None:
+    async def second(link: GatewayClient, heard: Heard) -> None:
         await link.call("chat.history", {"sessionKey": "main"})
         delta = await heard.wait(lambda n, _: n == "chat")
         assert delta["state"] == "delta" and said(delta).startswith("word0000 word0001")
@@ -120,7 +120,7 @@ def test_gateway_reconnected_client_gets_missed_events(gateway: Gateway) -> None
 
 
 def test_gateway_fifty_parallel_sessions_do_not_mix(gateway: Gateway) -> None:
-    async def scene(link: Link, heard: Heard) -> None:
+    async def scene(link: GatewayClient, heard: Heard) -> None:
         async def talk(n: int) -> None:
             for turn in range(2):
                 run_id = await send(link, f"MOCK:echo:{n}-{turn}", f"side-{n}")
@@ -136,17 +136,17 @@ def test_gateway_fifty_parallel_sessions_do_not_mix(gateway: Gateway) -> None:
 
 
 def test_gateway_wrong_tokens_and_requests_are_refused(gateway: Gateway) -> None:
-    async def scene(link: Link, _heard: Heard) -> None:
-        with pytest.raises(InvalidRequest, match=r"unknown method: nosuch\.method"):
+    async def scene(link: GatewayClient, _heard: Heard) -> None:
+        with pytest.raises(InvalidRequestError, match=r"unknown method: nosuch\.method"):
             await link.call("nosuch.method")
-        with pytest.raises(Unavailable):
+        with pytest.raises(UnavailableError):
             await link.call("cron.list")
-        with pytest.raises(InvalidRequest, match="missing scope"):
+        with pytest.raises(InvalidRequestError, match="missing scope"):
             await link.call("sessions.delete", {"key": "agent:main:x"})
 
     visit(gateway, scene, scopes=("operator.read",))
-    with pytest.raises(InvalidRequest, match="token mismatch"):
-        visit(gateway, scene, secret=Secret("wrong"))
+    with pytest.raises(InvalidRequestError, match="token mismatch"):
+        visit(gateway, scene, secret=GatewaySecret("wrong"))
 
 
 def test_gateway_oversized_frame_closes_connection(gateway: Gateway) -> None:
@@ -163,7 +163,7 @@ def test_gateway_oversized_frame_closes_connection(gateway: Gateway) -> None:
             assert link._socket.close_code == 1009
         async with gateway.link() as link:
             params = {"sessionKey": "main", "message": "x" * 100_000, "extra": 1}
-            with pytest.raises(InvalidRequest, match=r"invalid chat\.send params"):
+            with pytest.raises(InvalidRequestError, match=r"invalid chat\.send params"):
                 await link.call("chat.send", params)
 
     asyncio.run(main())
@@ -171,14 +171,14 @@ def test_gateway_oversized_frame_closes_connection(gateway: Gateway) -> None:
 
 def test_gateway_slow_client_is_closed_without_affecting_others(gateway: Gateway) -> None:
     async def main() -> None:
-        identity = Identity.load_or_create(gateway.home.path / "slow.json", 1)
+        identity = DeviceIdentity.load_or_create(gateway.home.path / "slow.json", 1)
         options: dict[str, Any] = {"max_size": None, "max_queue": 1, "compression": None}
         async with (
             connect(gateway.url, proxy=None, ping_interval=None, **options) as slow,
             gateway.link() as link,
         ):
             challenge = json.loads(await slow.recv())["payload"]
-            params = Guest(Secret(TOKEN), identity).connect_params(
+            params = ClientProfile(GatewaySecret(TOKEN), identity).connect_params(
                 challenge["nonce"], challenge["ts"]
             )
             hello = {"type": "req", "id": "1", "method": "connect", "params": params}
@@ -201,12 +201,12 @@ def message(text: str, key: str) -> dict[str, Json]:
 
 
 def test_gateway_sigterm_finishes_answer_and_says_goodbye(gateway: Gateway) -> None:
-    async def scene(link: Link, heard: Heard) -> None:
+    async def scene(link: GatewayClient, heard: Heard) -> None:
         run_id = await send(link, "MOCK:long:60:20")
         await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
         gateway.signal(signal.SIGTERM)
         await heard.wait(lambda name, _: name == "shutdown")
-        with pytest.raises(Unavailable, match="shutting down"):
+        with pytest.raises(UnavailableError, match="shutting down"):
             await link.call("chat.send", message("MOCK:short", "other"))
         last = await heard.end_of(run_id)
         assert last["state"] == "final" and "word0059" in said(last)
@@ -222,7 +222,7 @@ def test_gateway_sigterm_finishes_answer_and_says_goodbye(gateway: Gateway) -> N
 
 
 def test_gateway_second_signal_does_not_wait(gateway: Gateway) -> None:
-    async def scene(link: Link, heard: Heard) -> None:
+    async def scene(link: GatewayClient, heard: Heard) -> None:
         await send(link, "MOCK:long:10000:20")
         await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
         gateway.signal(signal.SIGINT)
@@ -252,10 +252,10 @@ def test_gateway_second_on_same_state_is_refused(
 def test_gateway_after_kill_restarts_and_remembers(
     gateway: Gateway, start: Callable[..., Gateway]
 ) -> None:
-    async def talk(link: Link, heard: Heard) -> None:
+    async def talk(link: GatewayClient, heard: Heard) -> None:
         await heard.end_of(await send(link, "MOCK:short"))
 
-    async def look(link: Link, _heard: Heard) -> None:
+    async def look(link: GatewayClient, _heard: Heard) -> None:
         history: Any = await link.call("chat.history", {"sessionKey": "main"})
         assert len(history["messages"]) == 2
 
@@ -275,7 +275,7 @@ def test_gateway_beyond_loopback_without_token_refuses_start(
 
 
 def test_gateway_changed_config_is_used_by_next_run(gateway: Gateway, home: Home) -> None:
-    async def scene(link: Link, heard: Heard) -> None:
+    async def scene(link: GatewayClient, heard: Heard) -> None:
         await heard.end_of(await send(link, "MOCK:short", "one"))
         config = json.loads((home.state / "openclaw.json").read_text(encoding="utf-8"))
         config["models"]["providers"]["mock"]["models"].append({"id": "mock-2", "name": "Two"})
@@ -304,7 +304,7 @@ def test_gateway_changed_config_is_used_by_next_run(gateway: Gateway, home: Home
 
 
 def test_gateway_config_change_that_needs_it_restarts(gateway: Gateway, home: Home) -> None:
-    async def before(link: Link, heard: Heard) -> None:
+    async def before(link: GatewayClient, heard: Heard) -> None:
         change(home, gateway={"auth": {"mode": "none"}, "bind": "lan"})  # would not start
         refused = await heard.wait(lambda name, _: name == "config.rejected")
         assert "refusing to listen" in refused["message"]
@@ -315,12 +315,12 @@ def test_gateway_config_change_that_needs_it_restarts(gateway: Gateway, home: Ho
         goodbye = await heard.wait(lambda name, _: name == "shutdown")
         assert goodbye["restartExpectedMs"] > 0
 
-    async def after(link: Link, heard: Heard) -> None:
+    async def after(link: GatewayClient, heard: Heard) -> None:
         await heard.end_of(await send(link, "MOCK:short"))
 
     visit(gateway, before)
     gateway.wait_ready(times=2)  # the same process
-    visit(gateway, after, secret=Secret("another-token"))
+    visit(gateway, after, secret=GatewaySecret("another-token"))
 
 
 def test_cli_commands_use_running_gateway(gateway: Gateway, home: Home) -> None:
@@ -405,7 +405,7 @@ def test_gateway_metrics_are_served_when_enabled(home: Home, start: Callable[...
 
 
 def test_gateway_private_files_are_unreadable_by_others(gateway: Gateway, home: Home) -> None:
-    async def scene(link: Link, heard: Heard) -> None:
+    async def scene(link: GatewayClient, heard: Heard) -> None:
         await heard.end_of(await send(link, "MOCK:short"))
 
     visit(gateway, scene)

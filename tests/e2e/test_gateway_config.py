@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from homarus.gateway.link import Link, Secret
+from homarus.gateway.client import GatewayClient, GatewaySecret
 from tests.e2e.gateway import TOKEN, Gateway, Heard, change, said, send, visit, wait_for
 from tests.e2e.program import Home
 
@@ -80,10 +80,10 @@ def test_config_set_that_needs_it_restarts_gateway(home: Home, gateway: Gateway)
     gateway.wait_ready(times=2)
     assert home.run("health").status == 0
 
-    async def scene(link: Link, _heard: Heard) -> None:
+    async def scene(link: GatewayClient, _heard: Heard) -> None:
         assert await link.call("health")
 
-    visit(gateway, scene, secret=Secret("another-token"))
+    visit(gateway, scene, secret=GatewaySecret("another-token"))
 
 
 def test_config_set_protected_key_is_written_by_owner_only(home: Home, gateway: Gateway) -> None:
@@ -169,7 +169,7 @@ def test_config_raised_run_limit_admits_waiting_runs(home: Home, start: Start) -
     home.configure(config)
     gateway = start().wait_ready()
 
-    async def scene(link: Link, heard: Heard) -> None:
+    async def scene(link: GatewayClient, heard: Heard) -> None:
         first = await send(link, "MOCK:long:2000:20", "one")
         await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
         second = await send(link, "MOCK:short", "two")
@@ -233,7 +233,7 @@ def test_gateway_damaged_last_good_config_is_not_used(home: Home, start: Start, 
 def test_gateway_running_survives_config_file_coming_and_going(
     home: Home, gateway: Gateway
 ) -> None:
-    async def scene(link: Link, heard: Heard) -> None:
+    async def scene(link: GatewayClient, heard: Heard) -> None:
         file = home.state / "openclaw.json"
         good = file.read_text(encoding="utf-8")
         for text in ("{", "[]", '{"agents": 5}'):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from homarus.gateway.link import Link
+from homarus.gateway.client import GatewayClient
 from tests.e2e.gateway import Gateway, Heard, visit
 from tests.e2e.program import Home, Terminal
 
@@ -128,7 +128,7 @@ def test_memory_cli_long_indexing_shows_progress_and_can_be_stopped(home: Home) 
 def test_memory_cli_and_gateway_share_one_memory(home: Home, gateway: Gateway) -> None:
     assert home.run("memory", "write", "The zeppelin lands on Friday.").status == 0
 
-    async def scene(link: Link, _heard: Heard) -> None:
+    async def scene(link: GatewayClient, _heard: Heard) -> None:
         found: Any = await link.call("memory.search", {"query": "zeppelin", "maxResults": 1})
         assert "zeppelin" in found["results"][0]["snippet"]
         written: Any = await link.call("memory.write", {"text": "Grace plays the cello."})

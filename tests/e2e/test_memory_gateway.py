@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from homarus.gateway.link import Link
+from homarus.gateway.client import GatewayClient
 from tests.e2e.gateway import Gateway, Heard, send, visit, wait_for
 from tests.e2e.program import Home
 from tests.unit.memory.embed_server import EmbedServer, Reply
@@ -15,7 +15,7 @@ MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:7"
 BOAT = "Ada's boat is called Plankton."
 
 
-async def use(link: Link, heard: Heard, tool: str, key: str = MAIN, **args: Any) -> str:
+async def use(link: GatewayClient, heard: Heard, tool: str, key: str = MAIN, **args: Any) -> str:
     """Have the model call a tool; return what the tool returned."""
     run_id = await send(link, f"MOCK:tool:{tool}:{json.dumps(args)}§", key)
     assert (await heard.end_of(run_id))["state"] == "final"
@@ -24,7 +24,7 @@ async def use(link: Link, heard: Heard, tool: str, key: str = MAIN, **args: Any)
     return str(told[-1]["content"][0]["text"])
 
 
-async def search(link: Link, heard: Heard, query: str, key: str = MAIN) -> Any:
+async def search(link: GatewayClient, heard: Heard, query: str, key: str = MAIN) -> Any:
     return json.loads(await use(link, heard, "memory_search", key, query=query))
 
 
@@ -43,7 +43,7 @@ def settings(home: Home, memory: Any = None, **search: Any) -> None:
 def test_memory_write_survives_kills_exactly_once(
     home: Home, gateway: Gateway, start: Start
 ) -> None:
-    async def remember(link: Link, heard: Heard) -> None:
+    async def remember(link: GatewayClient, heard: Heard) -> None:
         written = json.loads(await use(link, heard, "memory_write", text=BOAT))
         assert written["path"].startswith("memory/") and notes(home).count(BOAT) == 1
         found = await search(link, heard, "What is the boat called?")
@@ -61,7 +61,7 @@ def test_memory_write_survives_kills_exactly_once(
 def test_memory_group_sees_only_shared_notes_where_allowed(home: Home, gateway: Gateway) -> None:
     shared = home.workspace / "memory/shared/rules.md"
 
-    async def scene(link: Link, heard: Heard) -> None:
+    async def scene(link: GatewayClient, heard: Heard) -> None:
         written = json.loads(await use(link, heard, "memory_write", text=BOAT))
         shared.parent.mkdir(parents=True)
         shared.write_text("The boat is washed on Fridays.\n", encoding="utf-8")
@@ -81,7 +81,7 @@ def test_memory_group_sees_only_shared_notes_where_allowed(home: Home, gateway: 
 
 
 def test_memory_config_reload_disables_and_enables(home: Home, gateway: Gateway) -> None:
-    async def scene(link: Link, heard: Heard) -> None:
+    async def scene(link: GatewayClient, heard: Heard) -> None:
         await use(link, heard, "memory_write", text=BOAT)
         for on, words in ((False, "memory_search"), (True, "Plankton")):
             heard.all.clear()
@@ -96,7 +96,7 @@ def test_memory_config_reload_disables_and_enables(home: Home, gateway: Gateway)
 def test_memory_note_edited_by_hand_is_found_by_next_search(home: Home, gateway: Gateway) -> None:
     note = home.workspace / "memory/2026-01-01.md"
 
-    async def scene(link: Link, heard: Heard) -> None:
+    async def scene(link: GatewayClient, heard: Heard) -> None:
         assert (await search(link, heard, "walrus"))["results"] == []
         note.parent.mkdir(parents=True, exist_ok=True)
         for name in ("Otto", "Olga"):
@@ -113,11 +113,11 @@ def test_memory_transcripts_are_found_once_enabled(home: Home, gateway: Gateway)
     def is_written() -> bool:
         return "zeppelin" in json.dumps(home.transcripts())
 
-    async def talk(link: Link, heard: Heard) -> None:
+    async def talk(link: GatewayClient, heard: Heard) -> None:
         await heard.end_of(await send(link, "I bought a red zeppelin.", "agent:main:hangar"))
         assert (await search(link, heard, "airships"))["results"] == []
 
-    async def look(link: Link, heard: Heard) -> None:
+    async def look(link: GatewayClient, heard: Heard) -> None:
         settings(home, sources=["memory", "sessions"], experimental={"sessionMemory": True})
         await heard.wait(lambda name, _: name == "config.reloaded")
         found = (await search(link, heard, "Which zeppelin was it?"))["results"]
@@ -142,7 +142,7 @@ def test_memory_gateway_stop_does_not_wait_for_embedding_service(home: Home, sta
         note.write_text(f"- {BOAT}\n", encoding="utf-8")
         gateway = start().wait_ready()
 
-        async def scene(link: Link, heard: Heard) -> None:
+        async def scene(link: GatewayClient, heard: Heard) -> None:
             found = await search(link, heard, "boat")  # by its words
             assert BOAT in found["results"][0]["snippet"]
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from homarus.config.check import check
-from homarus.config.document import parse, plain
-from homarus.config.edit import same
+from homarus.config.check import check_config
+from homarus.config.json5_document import parse_json5, to_plain
+from homarus.config.redaction import redact_tree, restore_redacted
 from homarus.config.rewrite import rewrite, serialize
-from homarus.config.secrets import redact, restore_redacted
-from homarus.core.errors import ConfigError, InvalidRequest
+from homarus.config.tree_edit import json_equal
+from homarus.core.errors import ConfigError, InvalidRequestError
 from homarus.gateway import frames
-from homarus.gateway.connect import read_params
+from homarus.gateway.connect_params import parse_connect_params
 from homarus.gateway.methods import METHODS
 
 DATA = Path(__file__).parents[1] / "data"
@@ -28,16 +28,16 @@ def read_frame(data: bytes) -> None:
     """A frame is parsed, or refused with a response that can be sent."""
     text = data.decode("utf-8", "replace")  # the WebSocket layer only passes valid UTF-8
     try:
-        request = frames.read_request(text)
-    except InvalidRequest as exc:
-        _check(json.loads(frames.failure(frames.request_id(text), exc))["error"]["message"])
+        request = frames.parse_request(text)
+    except InvalidRequestError as exc:
+        _check(json.loads(frames.error_frame(frames.request_id(text), exc))["error"]["message"])
         return
-    echoed = json.loads(frames.response(request.id, request.params))
-    assert same(echoed["payload"], request.params), "an answer says something else"
+    echoed = json.loads(frames.response_frame(request.id, request.params))
+    assert json_equal(echoed["payload"], request.params), "an answer says something else"
     if request.method == "connect":
         try:
-            read_params(request.params)
-        except InvalidRequest as exc:
+            parse_connect_params(request.params)
+        except InvalidRequestError as exc:
             _check(exc.message)
     elif method := METHODS.get(request.method):
         try:
@@ -56,16 +56,22 @@ def read_config(data: bytes) -> None:
     """A config is refused with a ConfigError, or equal after it is written and parsed again."""
     text = data.decode("utf-8", "replace")
     try:
-        tree = plain(parse(text, "openclaw.json"))
+        tree = to_plain(parse_json5(text, "openclaw.json"))
     except ConfigError:
         return
-    assert same(plain(parse(serialize(tree))), tree), "a fresh file says something else"
-    assert same(restore_redacted(redact(tree), tree), tree), "a hidden value was not put back"
+    assert json_equal(to_plain(parse_json5(serialize(tree))), tree), (
+        "a fresh file says something else"
+    )
+    assert json_equal(restore_redacted(redact_tree(tree), tree), tree), (
+        "a hidden value was not put back"
+    )
     if isinstance(tree, dict):
         changed = {**tree, "added": {"by": ["the fuzzer"]}}
         rewritten = rewrite(text, changed)
-        assert same(plain(parse(rewritten.text)), changed), "a changed file says something else"
-        check(tree)
+        assert json_equal(to_plain(parse_json5(rewritten.text)), changed), (
+            "a changed file says something else"
+        )
+        check_config(tree)
 
 
 def frame_seeds() -> Iterator[bytes]:

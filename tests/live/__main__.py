@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 from uuid import uuid4
 
-from homarus.agent.run import Outcome
+from homarus.agent.run import RunOutcome
 from homarus.app import open_app
 from homarus.config.schema import Config
-from homarus.core.message import Address, Inbound, Wishes
+from homarus.core.message import Address, Inbound, RunOptions
 from homarus.providers.catalog import vendors
 
 WORD = "lobster"
@@ -46,10 +46,10 @@ def main() -> int:
     return int(not well)
 
 
-async def converse(ref: str, env: dict[str, str]) -> Outcome:
+async def converse(ref: str, env: dict[str, str]) -> RunOutcome:
     async with open_app(env) as app:
         where = Address("cli", "live")
-        inbound = Inbound(uuid4().hex, where, "owner", ASKED, wishes=Wishes(model=ref))
+        inbound = Inbound(uuid4().hex, where, "owner", ASKED, options=RunOptions(model=ref))
         return await app.control.ask(app.control.resolve_key(), inbound)
 
 

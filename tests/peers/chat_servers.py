@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from homarus.channels.irc.line import read_text
-from tests.contract.channel_stage import ANN, EVE, GUARD_S, Shown, Stage, wait_for
+from homarus.channels.irc.message import read_text
+from tests.contract.channel_stage import ANN, EVE, GUARD_S, Harness, Shown, wait_for
 from tests.peers.ircd import Ircd, Person, ngircd
 from tests.peers.matrix_bot import new_bot
 from tests.peers.synapse import People, Synapse
@@ -50,7 +50,7 @@ class IrcPeer:
             }
         }
 
-    def arrive(self, stage: Stage) -> None:
+    def arrive(self, stage: Harness) -> None:
         ann = self._people[ANN]
         ann.wait(lambda: len(ann.saw("join", by=self.nick)) > self._arrivals, GUARD_S)
         self._arrivals = len(ann.saw("join", by=self.nick))
@@ -130,7 +130,7 @@ class MatrixPeer:
         self.bot = new_bot(server, "Lobster")
         self._who = {name: people.new(name) for name in (ANN, EVE)}
         self._rooms: dict[str, str] = {}
-        self._stage: Stage | None = None
+        self._stage: Harness | None = None
         self._place: Mapping[str, Any] | None = None  # the cursor before all but the first
         self.room = _now(
             self._who[ANN].create("Reef", self.bot.id, self._who[EVE].id, preset="private_chat")
@@ -148,7 +148,7 @@ class MatrixPeer:
             }
         }
 
-    def arrive(self, stage: Stage) -> None:
+    def arrive(self, stage: Harness) -> None:
         self._stage = stage
         for name, person in self._who.items():
             if name not in self._rooms:
@@ -193,7 +193,7 @@ class MatrixPeer:
         place = f"/_matrix/client/v3/rooms/{quote(self.room)}/state/m.room.power_levels"
         self.server.ask("PUT", place, levels, token)
 
-    def redeliver(self, stage: Stage, times: int) -> None:
+    def redeliver(self, stage: Harness, times: int) -> None:
         """Rewind the cursor, so that Synapse delivers the same again."""
         assert self._place is not None
         again = self.batch - 1
@@ -216,7 +216,7 @@ class MatrixPeer:
     def close(self) -> None:
         """The server is shared, and stays."""
 
-    def _duplicates(self, stage: Stage, count: int) -> bool:
+    def _duplicates(self, stage: Harness, count: int) -> bool:
         return sum(row.duplicates for row in stage.rows()) >= count
 
     def _is_in(self, room: str, who: str) -> bool:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from homarus.channels.base import Place
-from homarus.channels.matrix import Settings, create
-from homarus.channels.matrix.adapter import Matrix
+from homarus.channels.base import ChannelContext
+from homarus.channels.matrix import create
+from homarus.channels.matrix.adapter import MatrixChannel
+from homarus.channels.matrix.settings import MatrixSettings
 from homarus.core.clock import SystemClock
 from homarus.core.message import Address, Extras, Outbound
-from homarus.testing.fakes import Desk
+from homarus.testing.fakes import RecordingHandler
 from tests.peers.synapse import SERVER, WAIT_S, Synapse
 
 
@@ -25,11 +26,11 @@ class Bot:
     id: str
     token: str
 
-    def channel(self, state: Path | None = None, **settings: Any) -> Matrix:
+    def channel(self, state: Path | None = None, **settings: Any) -> MatrixChannel:
         given = {"homeserver": self.server.url, "accessToken": self.token, **settings}
         known = {key: value for key, value in given.items() if value is not None}
-        place = Place("matrix", "default", SystemClock(), state=state)
-        return create(place, Settings.read(known))
+        place = ChannelContext("matrix", "default", SystemClock(), state=state)
+        return create(place, MatrixSettings.read(known))
 
 
 def new_bot(server: Synapse, display: str = "Homarus") -> Bot:
@@ -39,7 +40,9 @@ def new_bot(server: Synapse, display: str = "Homarus") -> Bot:
 
 
 @asynccontextmanager
-async def running(channel: Matrix, desk: Desk) -> AsyncIterator[asyncio.Task[None]]:
+async def running(
+    channel: MatrixChannel, desk: RecordingHandler
+) -> AsyncIterator[asyncio.Task[None]]:
     """Run the channel, logged in and syncing, while the block lasts."""
     async with asyncio.timeout(2 * WAIT_S), asyncio.TaskGroup() as group:
         task = group.create_task(channel.run(desk))
@@ -48,7 +51,7 @@ async def running(channel: Matrix, desk: Desk) -> AsyncIterator[asyncio.Task[Non
         task.cancel()
 
 
-async def reading(channel: Matrix, room: str) -> None:
+async def reading(channel: MatrixChannel, room: str) -> None:
     """Wait until the channel knows that it is in a room."""
     async with asyncio.timeout(WAIT_S):
         while True:

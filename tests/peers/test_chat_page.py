@@ -7,7 +7,13 @@ from urllib.request import urlopen
 
 import pytest
 
-from homarus.testing.model_server import Call, CallTools, Hold, ModelServer, Say
+from homarus.testing.model_server import (
+    CallTools,
+    HangUntilDisconnect,
+    ModelServer,
+    Say,
+    ScriptedCall,
+)
 from tests.peers.browser import Browser, Page
 from tests.peers.gateway import TOKEN, Running, new_home, running_gateway
 
@@ -78,7 +84,7 @@ def test_page_stop_button_ends_run_and_keeps_text(page: Page) -> None:
 
 
 def test_page_escape_key_stops_run(page: Page, model: ModelServer) -> None:
-    model.script([Say("It began"), Hold()])
+    model.script([Say("It began"), HangUntilDisconnect()])
     ask(page, "Begin")
     page.wait_for_text("article[data-live]", "It began")
     page.press("Escape")
@@ -86,7 +92,7 @@ def test_page_escape_key_stops_run(page: Page, model: ModelServer) -> None:
 
 
 def test_page_reload_joins_run_under_way(page: Page, model: ModelServer) -> None:
-    model.script([Say("It began"), Hold()])
+    model.script([Say("It began"), HangUntilDisconnect()])
     ask(page, "Begin")
     page.wait_for_text("article[data-live]", "It began")
     page.reload()
@@ -126,7 +132,8 @@ def test_page_error_is_shown(page: Page) -> None:
 def test_page_tool_call_has_own_line(page: Page, gateway: Running, model: ModelServer) -> None:
     (gateway.home.workspace / "lamp.txt").write_text("The lamp is <b>green</b>.\n")
     model.script(
-        [Say("Let me look."), CallTools(Call("read", {"path": "lamp.txt"}))], [Say("It is green.")]
+        [Say("Let me look."), CallTools(ScriptedCall("read", {"path": "lamp.txt"}))],
+        [Say("It is green.")],
     )
     ask(page, "Which colour has the lamp?")
     shown = page.wait_for_text(ENDED, "It is green.")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from homarus.channels.base import Place
-from homarus.channels.irc.account import IrcChannel
-from homarus.channels.irc.settings import Settings
+from homarus.channels.base import ChannelContext
+from homarus.channels.irc.adapter import IrcChannel
+from homarus.channels.irc.settings import IrcSettings
 from homarus.core.clock import SystemClock
-from homarus.core.errors import SendFailed
+from homarus.core.errors import SendError
 from homarus.core.message import Address, Outbound
 from tests.peers.install import debian
 from tests.peers.ircd import READY_S, free_port, person
@@ -75,8 +75,8 @@ def test_inspircd_gives_time_and_id_and_bare_nick_is_no_id(
     async def main() -> None:
         given = {"host": "127.0.0.1", "port": port, "tls": False, "nick": "homarus"}
         given |= {"channels": ["#den"], "allowFrom": ["Ann[x]"], "dmPolicy": "allowlist"}
-        place = Place("irc", "default", SystemClock())
-        account, desk = IrcChannel(place, Settings.read(given)), Desk()
+        place = ChannelContext("irc", "default", SystemClock())
+        account, desk = IrcChannel(place, IrcSettings.read(given)), Desk()
         before_ms = SystemClock().now_ms()
         async with asyncio.timeout(120), asyncio.TaskGroup() as group:
             task = group.create_task(account.run(desk))
@@ -86,7 +86,7 @@ def test_inspircd_gives_time_and_id_and_bare_nick_is_no_id(
             ann.say("@#den", "homarus: to the operators")
             ann.say("#DEN", "Homarus, hello")
             direct, room = (await desk.received(2))[:2]
-            with pytest.raises(SendFailed, match="401"):
+            with pytest.raises(SendError, match="401"):
                 await account.send(Outbound(Address("irc", "nobody"), "hello", "k"))
             await account.send(Outbound(Address("irc", direct.address.chat), "answer", "k"))
             await asyncio.to_thread(ann.wait, ann.messages)
@@ -95,7 +95,7 @@ def test_inspircd_gives_time_and_id_and_bare_nick_is_no_id(
         # The server authenticates accounts, and this nick is logged in to none.
         assert direct.sender.startswith("ann{x}!") and direct.sender.endswith("@127.0.0.1")
         assert direct.at_ms >= before_ms - 60_000 and "~" in direct.id
-        assert room.occasion.mentioned and room.occasion.kind == "group"
+        assert room.metadata.mentioned and room.metadata.kind == "group"
 
     with person(port, "Ann[x]") as ann:
         asyncio.run(main())

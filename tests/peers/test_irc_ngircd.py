@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from homarus.channels.base import Place
-from homarus.channels.irc.account import IrcChannel
-from homarus.channels.irc.settings import Settings
-from homarus.channels.irc.wire import Pace
+from homarus.channels.base import ChannelContext
+from homarus.channels.irc.adapter import IrcChannel
+from homarus.channels.irc.connection import IrcTimings
+from homarus.channels.irc.settings import IrcSettings
 from homarus.core.clock import SystemClock
-from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed
+from homarus.core.errors import ChannelAuthError, ChannelError, SendError
 from homarus.core.message import Address, Outbound
 from tests.peers.ircd import Ircd, Person, ngircd, person
 from tests.unit.channels.irc_server import Desk
-from tests.unit.net.test_exchange import make_certificate
+from tests.unit.net.test_http_client import make_certificate
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
 
@@ -37,10 +37,10 @@ def alice(server: Ircd) -> Iterator[Person]:
         yield alice
 
 
-def channel(server: Ircd, *, pace: Pace | None = None, **more: Any) -> IrcChannel:
+def channel(server: Ircd, *, pace: IrcTimings | None = None, **more: Any) -> IrcChannel:
     given = {"host": "127.0.0.1", "port": server.port, "tls": False, "nick": "homarus", **more}
-    place = Place("irc", "default", SystemClock())
-    return IrcChannel(place, Settings.read(given), pace)
+    place = ChannelContext("irc", "default", SystemClock())
+    return IrcChannel(place, IrcSettings.read(given), pace)
 
 
 @asynccontextmanager
@@ -76,7 +76,7 @@ def test_ngircd_person_and_channel_are_received_and_answered(server: Ircd, alice
             await account.send(out("in the room", "#den"))
             await account.send(out("here: \x02bold\x02 €", "alice"))
             await until(alice, lambda: alice.messages())
-        assert (room.address.chat, room.occasion.kind, room.occasion.mentioned) == (
+        assert (room.address.chat, room.metadata.kind, room.metadata.mentioned) == (
             "#den", "group", True,
         )  # fmt: skip
         assert room.text == "Homarus: are you there? 👩‍👩‍👧 ünï"
@@ -100,7 +100,7 @@ def test_ngircd_message_of_full_limit_arrives_complete(server: Ircd, alice: Pers
         async with at_work(account, Desk()):
             await account.send(out(text, room))
             await until(alice, lambda: alice.messages(room))
-            with pytest.raises(SendFailed, match="too long"):
+            with pytest.raises(SendError, match="too long"):
                 await account.send(out("x" * 500, room))
             await account.send(out("the end", room))
             await until(alice, lambda: alice.messages(room)[1:])
@@ -116,7 +116,7 @@ def test_ngircd_refused_send_is_reported(server: Ircd, alice: Person) -> None:
         account = channel(server, channels=["#quiet"])
         async with at_work(account, Desk()):
             for chat in ("nobody", "#nowhere", "#quiet"):
-                with pytest.raises(SendFailed, match="refused") as caught:
+                with pytest.raises(SendError, match="refused") as caught:
                     await account.send(out("hi", chat))
                 assert not caught.value.retryable
             await account.send(out("hi", "alice"))
@@ -133,7 +133,7 @@ def test_ngircd_text_cannot_inject_line(server: Ircd, alice: Person) -> None:
                 ("alice\r\nQUIT", "hi"),
                 ("alice,homarus", "hi"),
             ):
-                with pytest.raises(SendFailed):
+                with pytest.raises(SendError):
                     await account.send(out(text, chat))
             await account.send(out("still here", "alice"))
             assert not task.done()
@@ -146,7 +146,7 @@ def test_ngircd_text_cannot_inject_line(server: Ircd, alice: Person) -> None:
 def test_ngircd_wrong_password_stops_channel_and_right_one_connects(tmp_path: Path) -> None:
     async def main(server: Ircd) -> None:
         for wrong in ("", "guess"):
-            with pytest.raises(ChannelAuthFailed, match="password"):
+            with pytest.raises(ChannelAuthError, match="password"):
                 await channel(server, password=wrong).run(Desk())
         assert await channel(server, password="right").probe() == "homarus"
 
@@ -174,7 +174,7 @@ def test_ngircd_tls_needs_trusted_certificate(
 
 def test_ngircd_nick_in_use_is_regained_when_free(server: Ircd, alice: Person) -> None:
     async def main() -> None:
-        account = channel(server, nick="lobster", pace=Pace(again_s=0.2))
+        account = channel(server, nick="lobster", pace=IrcTimings(again_s=0.2))
         with person(server.port, "lobster"):
             async with at_work(account, Desk()):
                 await account.send(out("one", "alice"))
@@ -188,7 +188,7 @@ def test_ngircd_nick_in_use_is_regained_when_free(server: Ircd, alice: Person) -
 
 def test_ngircd_nick_is_regained_while_connected(server: Ircd, alice: Person) -> None:
     async def main() -> None:
-        account = channel(server, nick="crab", channels=["#sea"], pace=Pace(again_s=0.2))
+        account = channel(server, nick="crab", channels=["#sea"], pace=IrcTimings(again_s=0.2))
         with person(server.port, "crab") as other:
             async with at_work(account, Desk()):
                 await account.send(out("one", "#sea"))
@@ -202,7 +202,7 @@ def test_ngircd_nick_is_regained_while_connected(server: Ircd, alice: Person) ->
 def test_ngircd_kicked_bot_rejoins(server: Ircd, alice: Person) -> None:
     async def main() -> None:
         await asyncio.to_thread(alice.join, "#strict")
-        account = channel(server, channels=["#strict"], pace=Pace(again_s=0.5))
+        account = channel(server, channels=["#strict"], pace=IrcTimings(again_s=0.5))
         async with at_work(account, Desk()):
             await until(alice, lambda: alice.saw("join", by="homarus"))
             alice.do("kick", "#strict", "homarus", "out")
@@ -221,7 +221,7 @@ def test_ngircd_restarted_server_is_reconnected(tmp_path: Path) -> None:
                 ending = group.create_task(end_of(account))
                 await account.send(out("hi", "#a"))
                 await asyncio.to_thread(server.stop, how)
-                assert not isinstance(await ending, ChannelAuthFailed)
+                assert not isinstance(await ending, ChannelAuthError)
             await asyncio.to_thread(server.start)
         async with at_work(account, Desk()):
             await account.send(out("hi", "#a"))

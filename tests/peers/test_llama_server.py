@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from homarus.core.errors import AuthFailed, ContextOverflow, ProviderError
-from homarus.core.message import Message, user
+from homarus.core.errors import AuthError, ContextOverflowError, ProviderError
+from homarus.core.message import Message, user_message
 from homarus.providers import openai
-from homarus.providers.base import Delta, Request, TextDelta
+from homarus.providers.base import Delta, ModelRequest, TextDelta
 from homarus.providers.catalog import Vendor
-from homarus.providers.choose import list_models
+from homarus.providers.default_model import list_models
 from tests.e2e.program import Home
 
 pytestmark = pytest.mark.peers
@@ -65,9 +65,11 @@ async def hear(stream: AsyncIterator[Delta | Message]) -> tuple[str, Message]:
 
 def ask(address: str, text: str, key: str = KEY, max_tokens: int = 24) -> tuple[str, Message]:
     async def main() -> tuple[str, Message]:
-        provider = openai.create(openai.Settings("llama", address, key))
+        provider = openai.create(openai.ProviderConnection("llama", address, key))
         try:
-            request = Request("demo", "Be brief.", (user(text),), max_tokens=max_tokens)
+            request = ModelRequest(
+                "demo", "Be brief.", (user_message(text),), max_tokens=max_tokens
+            )
             return await hear(provider.stream(request))
         finally:
             await provider.close()
@@ -94,18 +96,20 @@ def test_llama_server_answer_at_limit_reports_length(address: str) -> None:
 
 
 def test_llama_server_context_overflow_is_recognised(address: str) -> None:
-    assert isinstance(failure(address, "word " * 3000), ContextOverflow)
+    assert isinstance(failure(address, "word " * 3000), ContextOverflowError)
 
 
 def test_llama_server_wrong_key_is_recognised(address: str) -> None:
     wrong = failure(address, "hi", key="not-the-key")
-    assert isinstance(wrong, AuthFailed) and "not-the-key" not in str(wrong)
+    assert isinstance(wrong, AuthError) and "not-the-key" not in str(wrong)
 
 
 def test_llama_server_cancelled_request_frees_slot(address: str) -> None:
     async def main() -> None:
-        provider = openai.create(openai.Settings("llama", address, KEY))
-        request = Request("demo", "", (user("Tell me a very long story."),), max_tokens=900)
+        provider = openai.create(openai.ProviderConnection("llama", address, KEY))
+        request = ModelRequest(
+            "demo", "", (user_message("Tell me a very long story."),), max_tokens=900
+        )
         async for _ in provider.stream(request):
             break
         await provider.close()

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from homarus.channels.matrix.api import Homeserver, Refused
-from homarus.core.errors import MediaTooLarge, SendFailed
+from homarus.channels.matrix.api import HomeserverClient, MatrixRefusedError
+from homarus.core.errors import MediaTooLargeError, SendError
 from homarus.core.message import Address, Media
-from homarus.testing.fakes import Desk
+from homarus.testing.fakes import RecordingHandler
 from tests.peers.matrix_bot import Bot, new_bot, out, reading, running
 from tests.peers.synapse import MAX_UPLOAD_BYTES, WAIT_S, People, Person, Synapse
 
@@ -28,13 +28,13 @@ PNG = base64.b64decode(
 
 
 @dataclass
-class Stage:
+class Harness:
     """A user, a running bot, and a room they share."""
 
     person: Person
     bot: Bot
     channel: Any
-    desk: Desk
+    desk: RecordingHandler
     room: str
 
     async def ask(self, method: str, path: str, data: dict[str, Any] | None = None) -> Any:
@@ -64,7 +64,7 @@ class Scene:
 
     def play(
         self,
-        body: Callable[[Stage], Awaitable[None]],
+        body: Callable[[Harness], Awaitable[None]],
         *,
         direct: bool = True,
         **settings: Any,
@@ -72,14 +72,14 @@ class Scene:
         async def main() -> None:
             bot = new_bot(self.synapse)
             person = await asyncio.to_thread(self.people.new, "alice")
-            channel, desk = bot.channel(**settings), Desk()
+            channel, desk = bot.channel(**settings), RecordingHandler()
             async with running(channel, desk):
                 if direct:
                     room = await person.dm(bot.id)
                 else:
                     room = await person.create("Kitchen", bot.id)
                 await reading(channel, room)
-                await body(Stage(person, bot, channel, desk, room))
+                await body(Harness(person, bot, channel, desk, room))
 
         asyncio.run(main())
 
@@ -90,7 +90,7 @@ def scene(synapse: Synapse, people: People) -> Scene:
 
 
 def test_synapse_text_goes_both_ways_in_direct_room(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         event = await stage.person.say(stage.room, "hello 👋\nthere")
         (inbound,) = await stage.desk.received(1)
         assert (inbound.id, inbound.text, inbound.sender) == (
@@ -99,8 +99,8 @@ def test_synapse_text_goes_both_ways_in_direct_room(scene: Scene) -> None:
             stage.person.id,
         )
         assert inbound.address == Address("matrix", stage.room)
-        assert inbound.occasion.kind == "direct" and inbound.occasion.name == "Alice"
-        assert not inbound.occasion.is_bot and not inbound.occasion.mentioned
+        assert inbound.metadata.kind == "direct" and inbound.metadata.name == "Alice"
+        assert not inbound.metadata.is_bot and not inbound.metadata.mentioned
         assert inbound.at_ms > 1_700_000_000_000
         receipt = await stage.channel.send(out(stage.room, "hi yourself", "k1"))
         shown = await stage.seen(receipt.message_id)
@@ -112,7 +112,7 @@ def test_synapse_text_goes_both_ways_in_direct_room(scene: Scene) -> None:
 
 
 def test_synapse_read_receipt_and_typing_are_shown(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         to = Address("matrix", stage.room)
         event = await stage.person.say(stage.room, "hello")
         await stage.desk.received(1)
@@ -126,7 +126,7 @@ def test_synapse_read_receipt_and_typing_are_shown(scene: Scene) -> None:
 
 
 def test_synapse_room_is_group_with_mentions(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         other = "@somebody:else.org"
         pill = f'<a href="https://matrix.to/#/{stage.bot.id}">Homarus</a>: you?'
         said: list[tuple[str, dict[str, Any]]] = [
@@ -143,8 +143,8 @@ def test_synapse_room_is_group_with_mentions(scene: Scene) -> None:
         for text, more in said:
             await stage.person.say(stage.room, text, **more)
         got = await stage.desk.received(len(said))
-        assert {(one.occasion.kind, one.occasion.title) for one in got} == {("group", "Kitchen")}
-        meant = [(one.occasion.mentioned, one.occasion.elsewhere) for one in got]
+        assert {(one.metadata.kind, one.metadata.title) for one in got} == {("group", "Kitchen")}
+        meant = [(one.metadata.mentioned, one.metadata.mentions_others) for one in got]
         nobody, us, others = (False, False), (True, False), (False, True)
         assert meant == [nobody, us, others, others, us, us]
 
@@ -152,32 +152,32 @@ def test_synapse_room_is_group_with_mentions(scene: Scene) -> None:
 
 
 def test_synapse_third_member_makes_direct_room_a_group(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         await stage.person.say(stage.room, "we are alone")
         await stage.desk.received(1)
         third = await asyncio.to_thread(scene.people.new, "carol")
         await stage.person.do("invite", room=stage.room, user=third.id)
         await third.do("join", room=stage.room)
         await stage.person.say(stage.room, "no longer")
-        kinds = [one.occasion.kind for one in await stage.desk.received(2)]
+        kinds = [one.metadata.kind for one in await stage.desk.received(2)]
         assert kinds == ["direct", "group"]
 
     scene.play(body)
 
 
 def test_synapse_notices_are_marked_and_emotes_name_sender(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         await stage.person.send(stage.room, {"msgtype": "m.notice", "body": "beep"})
         await stage.person.send(stage.room, {"msgtype": "m.emote", "body": "waves"})
         notice, emote = await stage.desk.received(2)
-        assert notice.occasion.is_bot and notice.text == "beep"
-        assert not emote.occasion.is_bot and emote.text == "* Alice waves"
+        assert notice.metadata.is_bot and notice.text == "beep"
+        assert not emote.metadata.is_bot and emote.text == "* Alice waves"
 
     scene.play(body)
 
 
 def test_synapse_invalid_events_are_skipped(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         strange: list[dict[str, Any]] = [
             {"msgtype": "m.text", "body": "  "},
             {"msgtype": "m.image", "url": 5, "info": "none", "body": "7"},
@@ -197,7 +197,7 @@ def test_synapse_invalid_events_are_skipped(scene: Scene) -> None:
 
 
 def test_synapse_untrusted_text_arrives_unchanged(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         await stage.person.say(stage.room, HOSTILE)
         (inbound,) = await stage.desk.received(1)
         assert inbound.text == HOSTILE
@@ -210,7 +210,7 @@ def test_synapse_untrusted_text_arrives_unchanged(scene: Scene) -> None:
 
 @pytest.mark.parametrize("worst", ["\x01", "\u2028", "漢", "😀" * 1, '"', "\\"])
 def test_synapse_part_of_full_length_and_its_edit_fit_event(scene: Scene, worst: str) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         units = len(worst.encode("utf-16-le")) // 2
         text = worst * (stage.channel.capabilities.text_limit // units)
         receipt = await stage.channel.send(out(stage.room, text))
@@ -224,7 +224,7 @@ def test_synapse_part_of_full_length_and_its_edit_fit_event(scene: Scene, worst:
 
 
 def test_synapse_markup_has_plain_fallback(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         html = "<strong>Now</strong> &lt;tag&gt; &amp; <em>then</em>"
         receipt = await stage.channel.send(out(stage.room, html))
         shown = await stage.seen(receipt.message_id)
@@ -236,7 +236,7 @@ def test_synapse_markup_has_plain_fallback(scene: Scene) -> None:
 
 
 def test_synapse_same_key_is_one_message(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         receipts = [await stage.channel.send(out(stage.room, "once", "key")) for _ in range(5)]
         assert len(set(receipts)) == 1
         other = await stage.channel.send(out(stage.room, "once", "other"))
@@ -249,16 +249,16 @@ def test_synapse_same_key_is_one_message(scene: Scene) -> None:
 
 
 def test_synapse_reply_names_its_message_both_ways(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         ours = await stage.channel.send(out(stage.room, "shall I?"))
         fallback = f"> <{stage.bot.id}> shall I?\n\nyes, do"
         related = {"m.in_reply_to": {"event_id": ours.message_id}}
         asked = await stage.person.say(stage.room, fallback, **{"m.relates_to": related})
         (inbound,) = await stage.desk.received(1)
         assert inbound.text == "yes, do"
-        occasion = inbound.occasion
+        occasion = inbound.metadata
         assert (occasion.reply_to, occasion.quoted) == (ours.message_id, "shall I?")
-        assert occasion.answers_us
+        assert occasion.replies_to_us
         receipt = await stage.channel.send(out(stage.room, "done", reply_to=asked))
         shown = await stage.seen(receipt.message_id)
         assert shown["source"]["content"]["m.relates_to"] == {"m.in_reply_to": {"event_id": asked}}
@@ -269,7 +269,7 @@ def test_synapse_reply_names_its_message_both_ways(scene: Scene) -> None:
 def test_synapse_replied_sender_is_read_from_server(
     scene: Scene,
 ) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         theirs = await stage.person.say(stage.room, "my own words")
         lie = f"> <{stage.bot.id}> I promise\n\nyou promised"
         related = {"m.in_reply_to": {"event_id": theirs}}
@@ -277,8 +277,8 @@ def test_synapse_replied_sender_is_read_from_server(
         gone = {"m.in_reply_to": {"event_id": "$nothing-at-all"}}
         await stage.person.say(stage.room, "to nothing", **{"m.relates_to": gone})
         _, lied, nothing = await stage.desk.received(3)
-        assert lied.occasion.quoted == "my own words" and not lied.occasion.answers_us
-        assert nothing.occasion.reply_to and not nothing.occasion.quoted
+        assert lied.metadata.quoted == "my own words" and not lied.metadata.replies_to_us
+        assert nothing.metadata.reply_to and not nothing.metadata.quoted
 
     scene.play(body)
 
@@ -287,7 +287,7 @@ def test_synapse_reply_to_message_of_earlier_process_is_known(scene: Scene) -> N
     async def main() -> None:
         bot = new_bot(scene.synapse)
         person = await asyncio.to_thread(scene.people.new, "alice")
-        desk = Desk()
+        desk = RecordingHandler()
         async with running(bot.channel(), desk):
             room = await person.dm(bot.id)
             await person.say(room, "hello")
@@ -300,20 +300,20 @@ def test_synapse_reply_to_message_of_earlier_process_is_known(scene: Scene) -> N
             related = {"m.in_reply_to": {"event_id": sent.message_id}}
             await person.say(room, "what did you mean?", **{"m.relates_to": related})
             inbound = (await desk.received(2))[-1]
-        assert inbound.occasion.answers_us and inbound.occasion.quoted == "the real words"
+        assert inbound.metadata.replies_to_us and inbound.metadata.quoted == "the real words"
 
     asyncio.run(main())
 
 
 def test_synapse_thread_is_answered_in_thread(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         root = await stage.person.say(stage.room, "a topic")
         thread = {"rel_type": "m.thread", "event_id": root, "is_falling_back": True}
         thread |= {"m.in_reply_to": {"event_id": root}}
         inside = await stage.person.say(stage.room, "a question", **{"m.relates_to": thread})
         top, inbound = await stage.desk.received(2)
         assert top.address.thread is None
-        assert inbound.address.thread == root and not inbound.occasion.reply_to
+        assert inbound.address.thread == root and not inbound.metadata.reply_to
         plain = await stage.channel.send(out(stage.room, "an answer", thread=root))
         reply = await stage.channel.send(out(stage.room, "to you", thread=root, reply_to=inside))
         await stage.seen(reply.message_id)
@@ -328,7 +328,7 @@ def test_synapse_thread_is_answered_in_thread(scene: Scene) -> None:
 def test_synapse_threads_setting_off_or_always_is_followed(
     scene: Scene, replies: str, starts: bool
 ) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         root = await stage.person.say(stage.room, "a topic")
         thread = {"rel_type": "m.thread", "event_id": root}
         await stage.person.say(stage.room, "inside", **{"m.relates_to": thread})
@@ -339,7 +339,7 @@ def test_synapse_threads_setting_off_or_always_is_followed(
 
 
 def test_synapse_edit_of_user_is_marked(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         first = await stage.person.say(stage.room, "helo")
         new = {"msgtype": "m.text", "body": "hello"}
         related = {"rel_type": "m.replace", "event_id": first}
@@ -347,14 +347,14 @@ def test_synapse_edit_of_user_is_marked(scene: Scene) -> None:
             stage.room, "* hello", **{"m.new_content": new, "m.relates_to": related}
         )
         before, after = await stage.desk.received(2)
-        assert not before.occasion.is_edit and after.occasion.is_edit
+        assert not before.metadata.is_edit and after.metadata.is_edit
         assert after.text == "hello" and after.id != before.id
 
     scene.play(body)
 
 
 def test_synapse_own_message_can_be_edited_and_deleted(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         to = Address("matrix", stage.room)
         sent = await stage.channel.send(out(stage.room, "first"))
         await stage.channel.edit(to, sent.message_id, "second")
@@ -376,12 +376,12 @@ def test_synapse_own_message_can_be_edited_and_deleted(scene: Scene) -> None:
 
 
 def test_synapse_edit_of_foreign_message_is_refused(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         to = Address("matrix", stage.room)
         theirs = await stage.person.say(stage.room, "mine")
         await stage.desk.received(1)
         for event in (theirs, "$no-such-event"):
-            with pytest.raises(SendFailed) as caught:
+            with pytest.raises(SendError) as caught:
                 await stage.channel.edit(to, event, "changed")
             assert not caught.value.retryable
 
@@ -389,7 +389,7 @@ def test_synapse_edit_of_foreign_message_is_refused(scene: Scene) -> None:
 
 
 def test_synapse_reaction_is_set_once_and_removed(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         to = Address("matrix", stage.room)
         event = await stage.person.say(stage.room, "look")
         for _ in range(3):
@@ -408,7 +408,7 @@ def test_synapse_reaction_is_set_once_and_removed(scene: Scene) -> None:
 
 
 def test_synapse_files_of_users_are_fetched(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         url = await stage.person.do(
             "upload", data=base64.b64encode(PNG).decode(), mime="image/png", name="dot.png"
         )
@@ -426,10 +426,10 @@ def test_synapse_files_of_users_are_fetched(scene: Scene) -> None:
         assert media == Media("image", "image/png", "dot.png", len(PNG), ref=url)
         assert spoken.media[0].kind == "voice" and captioned.media[0].name == "a.bin"
         assert await stage.channel.fetch(media, len(PNG)) == PNG
-        with pytest.raises(MediaTooLarge):
+        with pytest.raises(MediaTooLargeError):
             await stage.channel.fetch(media, len(PNG) - 1)
         missing = Media(ref="mxc://localhost/nothing")
-        with pytest.raises(SendFailed) as caught:
+        with pytest.raises(SendError) as caught:
             await stage.channel.fetch(missing, 1_000)
         assert not caught.value.retryable
 
@@ -437,7 +437,7 @@ def test_synapse_files_of_users_are_fetched(scene: Scene) -> None:
 
 
 def test_synapse_own_files_arrive(scene: Scene, tmp_path: Path) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         picture, notes = tmp_path / "dot.png", tmp_path / "notes ü.txt"
         picture.write_bytes(PNG)
         notes.write_text("words")
@@ -462,18 +462,18 @@ def test_synapse_own_files_arrive(scene: Scene, tmp_path: Path) -> None:
 def test_synapse_oversized_file_is_refused_before_and_by_server(
     scene: Scene, tmp_path: Path
 ) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         assert stage.channel.capabilities.media_max_bytes == MAX_UPLOAD_BYTES
         big = tmp_path / "big.bin"
         big.write_bytes(bytes(MAX_UPLOAD_BYTES + 1))
         gone = Media(path=str(tmp_path / "gone"))
         for media in (Media(path=str(big)), gone):
-            with pytest.raises(SendFailed) as caught:
+            with pytest.raises(SendError) as caught:
                 await stage.channel.send(out(stage.room, "", media=(media,)))
             assert not caught.value.retryable
-        server = Homeserver(stage.bot.server.url, stage.bot.token)
+        server = HomeserverClient(stage.bot.server.url, stage.bot.token)
         try:
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(MatrixRefusedError) as refused:
                 await server.upload(big.read_bytes(), "", "big.bin")
             assert refused.value.errcode == "M_TOO_LARGE"
         finally:
@@ -483,8 +483,8 @@ def test_synapse_oversized_file_is_refused_before_and_by_server(
 
 
 def test_synapse_oversized_event_is_refused_permanently(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
-        with pytest.raises(SendFailed) as caught:
+    async def body(stage: Harness) -> None:
+        with pytest.raises(SendError) as caught:
             await stage.channel.send(out(stage.room, "x" * 70_000))
         assert not caught.value.retryable
 
@@ -492,7 +492,7 @@ def test_synapse_oversized_event_is_refused_permanently(scene: Scene) -> None:
 
 
 def test_synapse_send_to_user_id_reuses_direct_room(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         assert (await stage.channel.send(out(stage.person.id, "here?"))).message_id
         await stage.person.sees(stage.room, lambda one: one.get("body") == "here?")
         other = await asyncio.to_thread(scene.people.new, "bob")
@@ -504,13 +504,13 @@ def test_synapse_send_to_user_id_reuses_direct_room(scene: Scene) -> None:
             await stage.ask("GET", f"/v3/rooms/{room}/event/{receipt.message_id}")
         await other.say(room, "hello bot")
         (inbound,) = await stage.desk.received(1)
-        assert inbound.occasion.kind == "direct" and inbound.address.chat == room
+        assert inbound.metadata.kind == "direct" and inbound.address.chat == room
 
     scene.play(body)
 
 
 def test_synapse_room_is_found_by_alias(scene: Scene) -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Harness) -> None:
         alias = f"#kitchen-{stage.bot.id[5:13]}:localhost"
         quoted = alias.replace("#", "%23")
         await stage.ask("PUT", f"/v3/directory/room/{quoted}", {"room_id": stage.room})
@@ -518,7 +518,7 @@ def test_synapse_room_is_found_by_alias(scene: Scene) -> None:
             receipt = await stage.channel.send(out(place, f"by {place}"))
             assert (await stage.seen(receipt.message_id))["body"] == f"by {place}"
         for place in ("nowhere", "#no-such-room:localhost", "!nowhere:localhost"):
-            with pytest.raises(SendFailed) as caught:
+            with pytest.raises(SendError) as caught:
                 await stage.channel.send(out(place, "lost"))
             assert not caught.value.retryable
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from homarus.channels.intake import Intake, by_route
+from homarus.channels.inbound import InboundPipeline, admit_all
 from homarus.core.clock import SystemClock
-from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, SendFailed
+from homarus.core.errors import ChannelAuthError, ChannelError, DiskFullError, SendError
 from homarus.core.retry import Backoff
 from homarus.core.tasks import supervise
-from homarus.store.journal import Accepted
-from homarus.testing.fakes import Desk
+from homarus.store.journal import InboxRecord
+from homarus.testing.fakes import RecordingHandler
 from homarus.testing.memory_store import MemoryStore
 from tests.peers.matrix_bot import Bot, new_bot, out, reading, running
 from tests.peers.synapse import WAIT_S, People, Person, Synapse, running_synapse
@@ -34,7 +34,7 @@ async def meet(synapse: Synapse, people: People) -> tuple[Bot, Person]:
     return bot, await asyncio.to_thread(people.new, "alice")
 
 
-async def acquainted(bot: Bot, person: Person, desk: Desk) -> str:
+async def acquainted(bot: Bot, person: Person, desk: RecordingHandler) -> str:
     """Return the room where both have talked before."""
     channel = bot.channel(initialSyncLimit=LIMIT)
     async with running(channel, desk):
@@ -52,7 +52,7 @@ def test_synapse_messages_before_first_start_are_ignored(synapse: Synapse, peopl
             synapse.ask, "POST", f"/_matrix/client/v3/join/{room}", {}, bot.token
         )
         await person.say(room, "long ago")
-        desk = Desk()
+        desk = RecordingHandler()
         channel = bot.channel()
         async with running(channel, desk):
             await reading(channel, room)
@@ -68,7 +68,7 @@ def test_synapse_messages_while_stopped_are_read_once_in_order(
 ) -> None:
     async def main() -> None:
         bot, person = await meet(synapse, people)
-        desk = Desk()
+        desk = RecordingHandler()
         room = await acquainted(bot, person, desk)
         missed = [f"missed {number}" for number in range(2 * LIMIT + 105)]
         for text in missed:
@@ -79,7 +79,7 @@ def test_synapse_messages_while_stopped_are_read_once_in_order(
             await person.say(room, "last")
             await desk.received(len(missed) + 2)
         assert desk.texts == ["hello", *missed, "last"]
-        assert all(one.occasion.name == "Alice" for one in desk.got)
+        assert all(one.metadata.name == "Alice" for one in desk.got)
 
     asyncio.run(main())
 
@@ -87,27 +87,27 @@ def test_synapse_messages_while_stopped_are_read_once_in_order(
 def test_synapse_stop_during_batch_rereads_it(synapse: Synapse, people: People) -> None:
     async def main() -> None:
         bot, person = await meet(synapse, people)
-        desk = Desk()
+        desk = RecordingHandler()
         room = await acquainted(bot, person, desk)
         for number in range(5):
             await person.say(room, f"missed {number}")
         before = desk.kept
 
-        class Fails(Desk):
+        class Fails(RecordingHandler):
             """A store with room for two more messages."""
 
             async def __call__(self, *args: Any, **named: Any) -> None:
                 if len(self.got) == 2:
-                    raise DiskFull("no room")
+                    raise DiskFullError("no room")
                 await super().__call__(*args, **named)
 
         full = Fails(kept=before)
         with pytest.raises(ExceptionGroup) as caught:
             async with running(bot.channel(), full):
                 await asyncio.Event().wait()
-        assert caught.group_contains(DiskFull)
+        assert caught.group_contains(DiskFullError)
         assert full.texts == ["missed 0", "missed 1"] and full.kept == before
-        async with running(bot.channel(), full_again := Desk(kept=full.kept)):
+        async with running(bot.channel(), full_again := RecordingHandler(kept=full.kept)):
             await full_again.received(5)
         assert full_again.texts == [f"missed {number}" for number in range(5)]
         assert full_again.cursors[:4] == [before] * 4 and full_again.cursors[4] != before
@@ -118,10 +118,10 @@ def test_synapse_stop_during_batch_rereads_it(synapse: Synapse, people: People) 
 def test_synapse_hundred_rereads_are_answered_once(synapse: Synapse, people: People) -> None:
     async def main() -> None:
         bot, person = await meet(synapse, people)
-        desk = Desk()
+        desk = RecordingHandler()
         room = await acquainted(bot, person, desk)
         await person.say(room, "once, please")
-        answered = list[Accepted]()
+        answered = list[InboxRecord]()
 
         class Forgetful:
             """A handler that always returns the same cursor."""
@@ -129,26 +129,26 @@ def test_synapse_hundred_rereads_are_answered_once(synapse: Synapse, people: Peo
             async def __call__(self, *args: Any, **named: Any) -> None:
                 await receive(*args, **named)
 
-            def connected(self) -> None:
+            def mark_connected(self) -> None:
                 pass
 
-            async def cursor(self) -> Mapping[str, Any] | None:
+            async def load_cursor(self) -> Mapping[str, Any] | None:
                 return desk.kept
 
-            async def read_to(self, cursor: Mapping[str, Any]) -> None:
+            async def save_cursor(self, cursor: Mapping[str, Any]) -> None:
                 desk.kept = cursor
 
         async with MemoryStore() as store:
-            intake = Intake(
+            intake = InboundPipeline(
                 store.journal,
                 SystemClock(),
-                admit=by_route(lambda one: one.address.chat),
+                admit=admit_all(lambda one: one.address.chat),
                 put=lambda _session, row: answered.append(row),
             )
-            async with intake.opened():
+            async with intake.running():
                 for _ in range(100):
                     channel = bot.channel()
-                    receive = intake.receiver(channel)
+                    receive = intake.handler_for(channel)
                     intake.last_ms.clear()
                     async with asyncio.timeout(WAIT_S), asyncio.TaskGroup() as group:
                         task = group.create_task(channel.run(Forgetful()))
@@ -157,7 +157,7 @@ def test_synapse_hundred_rereads_are_answered_once(synapse: Synapse, people: Peo
                                 break
                             await asyncio.sleep(0.005)
                         task.cancel()
-            (row,) = await store.journal.rows()
+            (row,) = await store.journal.inbox_records()
         assert len(answered) == 1 and row.duplicates >= 98
 
     asyncio.run(main())
@@ -166,9 +166,9 @@ def test_synapse_hundred_rereads_are_answered_once(synapse: Synapse, people: Peo
 def test_synapse_killed_server_is_resumed(tmp_path: Path) -> None:
     async def main(server: Synapse, people: People) -> None:
         bot, person = await meet(server, people)
-        desk, channel = Desk(), bot.channel()
+        desk, channel = RecordingHandler(), bot.channel()
         async with asyncio.timeout(3 * WAIT_S), asyncio.TaskGroup() as group:
-            patience = Backoff(first_s=0.05, most_s=0.5)
+            patience = Backoff(first_s=0.05, max_s=0.5)
             task = group.create_task(
                 supervise(
                     "matrix", lambda: channel.run(desk), clock=SystemClock(), backoff=patience
@@ -201,8 +201,8 @@ def test_synapse_send_while_server_is_down_is_retryable(tmp_path: Path, synapse:
     async def main() -> None:
         bot = new_bot(synapse)
         channel = bot.channel(homeserver="http://127.0.0.1:9")
-        with pytest.raises(SendFailed) as caught:
-            await channel.run(Desk())
+        with pytest.raises(SendError) as caught:
+            await channel.run(RecordingHandler())
         assert caught.value.retryable
 
     asyncio.run(main())
@@ -213,7 +213,7 @@ def test_synapse_invite_while_stopped_is_joined_and_answered(
 ) -> None:
     async def main() -> None:
         bot, person = await meet(synapse, people)
-        desk = Desk()
+        desk = RecordingHandler()
         await acquainted(bot, person, desk)
         room = await person.create("Talk", direct=True)
         await person.say(room, "not for you")
@@ -258,7 +258,7 @@ def test_synapse_invites_follow_config(
         if "autoJoinAllowlist" in given:
             given["autoJoinAllowlist"] = [names[one] for one in given["autoJoinAllowlist"]]
         channel = bot.channel(**given)
-        async with running(channel, Desk()):
+        async with running(channel, RecordingHandler()):
             for name in follows:
                 await reading(channel, rooms[name])
             members = {name: await person.do("members", room=id_) for name, id_ in rooms.items()}
@@ -271,14 +271,14 @@ def test_synapse_unknown_token_stops_channel(synapse: Synapse) -> None:
     async def main() -> None:
         bot = new_bot(synapse)
         wrong = bot.channel(accessToken="syt_not_a_token")
-        with pytest.raises(ChannelAuthFailed) as caught:
-            await wrong.run(Desk())
+        with pytest.raises(ChannelAuthError) as caught:
+            await wrong.run(RecordingHandler())
         assert "M_UNKNOWN_TOKEN" in str(caught.value) and "accessToken" in str(caught.value)
         assert "syt_not_a_token" not in str(caught.value)
-        with pytest.raises(ChannelAuthFailed):
+        with pytest.raises(ChannelAuthError):
             await wrong.probe()
-        with pytest.raises(ChannelAuthFailed) as caught:
-            await bot.channel(userId="@somebody:else").run(Desk())
+        with pytest.raises(ChannelAuthError) as caught:
+            await bot.channel(userId="@somebody:else").run(RecordingHandler())
         assert bot.id in str(caught.value)
         assert await bot.channel(userId=bot.id).probe() == bot.id
 
@@ -288,7 +288,7 @@ def test_synapse_unknown_token_stops_channel(synapse: Synapse) -> None:
 def test_synapse_revoked_token_stops_channel(synapse: Synapse, people: People) -> None:
     async def main() -> None:
         bot, person = await meet(synapse, people)
-        desk, channel = Desk(), bot.channel()
+        desk, channel = RecordingHandler(), bot.channel()
 
         async def talk_and_end() -> None:
             room = await person.dm(bot.id)
@@ -299,7 +299,7 @@ def test_synapse_revoked_token_stops_channel(synapse: Synapse, people: People) -
 
         async with asyncio.timeout(2 * WAIT_S), asyncio.TaskGroup() as group:
             group.create_task(talk_and_end())
-            with pytest.raises(ChannelAuthFailed):
+            with pytest.raises(ChannelAuthError):
                 await channel.run(desk)
 
     asyncio.run(main())
@@ -312,7 +312,7 @@ def test_synapse_password_login_reuses_one_device(
         bot, person = await meet(synapse, people)
         by_name = {"accessToken": None, "userId": bot.id, "password": "bot-secret"}
         file = tmp_path / "credentials" / "matrix" / "default.json"
-        desk = Desk()
+        desk = RecordingHandler()
 
         def devices() -> int:
             place = "/_matrix/client/v3/devices"
@@ -337,8 +337,8 @@ def test_synapse_password_login_reuses_one_device(
             assert await channel.send(out(room, "once", "key")) == first
         assert await asyncio.to_thread(devices) == before + 1
         wrong = bot.channel(None, **{**by_name, "password": "wrong"})
-        with pytest.raises(ChannelAuthFailed) as caught:
-            await wrong.run(Desk())
+        with pytest.raises(ChannelAuthError) as caught:
+            await wrong.run(RecordingHandler())
         assert "password" in str(caught.value) and "wrong" not in str(caught.value)
 
     asyncio.run(main())
@@ -347,7 +347,7 @@ def test_synapse_password_login_reuses_one_device(
 def test_synapse_encrypted_room_is_notified_once(synapse: Synapse, people: People) -> None:
     async def main() -> None:
         bot, person = await meet(synapse, people)
-        desk = Desk()
+        desk = RecordingHandler()
         room = await acquainted(bot, person, desk)
         sealed = await person.create("Sealed", bot.id, direct=True, state=[NO_KEYS])
         secret = {"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x", "session_id": "y"}
@@ -358,7 +358,7 @@ def test_synapse_encrypted_room_is_notified_once(synapse: Synapse, people: Peopl
                 for _ in range(3):
                     await person.send(sealed, secret, "m.room.encrypted")
                 await person.sees(sealed, lambda one: one["class"] == "RoomMessageNotice")
-                with pytest.raises(SendFailed) as caught:
+                with pytest.raises(SendError) as caught:
                     await channel.send(out(sealed, "in the open"))
                 assert not caught.value.retryable
                 before = len(desk.got)
@@ -377,7 +377,7 @@ def test_synapse_encrypted_room_is_notified_once(synapse: Synapse, people: Peopl
 def test_synapse_removed_from_room_is_refused_permanently(synapse: Synapse, people: People) -> None:
     async def main() -> None:
         bot, person = await meet(synapse, people)
-        desk, channel = Desk(), bot.channel(autoJoin="always")
+        desk, channel = RecordingHandler(), bot.channel(autoJoin="always")
         async with running(channel, desk):
             room = await person.create("Kitchen", bot.id, preset="private_chat")
             await reading(channel, room)
@@ -385,7 +385,7 @@ def test_synapse_removed_from_room_is_refused_permanently(synapse: Synapse, peop
             kick = {"user_id": bot.id, "reason": "enough"}
             place = f"/_matrix/client/v3/rooms/{room}/kick"
             await asyncio.to_thread(synapse.ask, "POST", place, kick, token)
-            with pytest.raises(SendFailed) as caught:
+            with pytest.raises(SendError) as caught:
                 await channel.send(out(room, "but"))
             assert not caught.value.retryable and "M_FORBIDDEN" in str(caught.value)
 
@@ -396,7 +396,7 @@ def test_synapse_rate_limit_has_retry_after(tmp_path: Path) -> None:
     async def main(server: Synapse, people: People) -> None:
         bot, person = await meet(server, people)
         channel = bot.channel()
-        async with running(channel, Desk()):
+        async with running(channel, RecordingHandler()):
             room = await person.dm(bot.id)
             await reading(channel, room)
 
@@ -404,7 +404,7 @@ def test_synapse_rate_limit_has_retry_after(tmp_path: Path) -> None:
                 for _ in range(20):
                     await channel.send(out(room, "quick"))
 
-            with pytest.raises(SendFailed) as caught:
+            with pytest.raises(SendError) as caught:
                 await hurry()
         assert caught.value.retryable
         assert caught.value.after_s is not None and 0 < caught.value.after_s < 60

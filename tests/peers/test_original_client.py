@@ -16,7 +16,14 @@ from uuid import uuid4
 import pytest
 from websockets.sync.client import connect
 
-from homarus.testing.model_server import Call, CallTools, Delay, Hold, ModelServer, Say
+from homarus.testing.model_server import (
+    CallTools,
+    Delay,
+    HangUntilDisconnect,
+    ModelServer,
+    Say,
+    ScriptedCall,
+)
 from tests.e2e.program import Done
 from tests.peers.gateway import TOKEN, Running
 from tests.peers.install import Original, bare_env, debian
@@ -226,7 +233,7 @@ def test_openclaw_terminal_chats_with_agent(
         screen.press("Enter")
         assert "Say the word." in screen.wait_for(first)
         screen.wait_for("connected | idle")
-        model.script([THINK, CallTools(Call("read", {"path": "lamp.txt"}))], [Say(second)])
+        model.script([THINK, CallTools(ScriptedCall("read", {"path": "lamp.txt"}))], [Say(second)])
         screen.type("Which colour has the lamp?")
         screen.press("Enter")
         screen.wait_for(second)
@@ -249,7 +256,7 @@ def test_openclaw_terminal_restores_history_and_stops_run(
         screen.wait_for(first)
     with shown(session, env, tmp_path / "two") as screen:
         assert "Say the word." in screen.wait_for(first)
-        model.script([Say(second), Hold()])
+        model.script([Say(second), HangUntilDisconnect()])
         screen.type("Never end.")
         screen.press("Enter")
         screen.wait_for(second)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from homarus.agent.prompt.files import Reader
-from homarus.agent.prompt.injection import names_for
+from homarus.agent.prompt.injection import file_names_for
+from homarus.agent.prompt.workspace_files import WorkspaceFileReader
 from homarus.agent.workspace import read_state
 from homarus.testing.model_server import ModelServer, Say
 from tests.e2e.program import Home
@@ -58,7 +58,9 @@ def test_openclaw_workspace_loads_and_chat_changes_nothing(
     before = contents(lived_in)
     assert EXPECTED | {"BOOTSTRAP.md"} <= before.keys()
     assert read_state(lived_in).get("bootstrapSeededAt")
-    loaded = {file.name: file for file in Reader().load(lived_in, names_for("main"))}
+    loaded = {
+        file.name: file for file in WorkspaceFileReader().load(lived_in, file_names_for("main"))
+    }
     for name in EXPECTED:
         assert loaded[name].text == before[name][0].decode().strip() and not loaded[name].missing
     model.script([Say("Ahoy.")])

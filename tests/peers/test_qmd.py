@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from homarus.config.memory import MemorySearch, MemorySettings
+from homarus.config.memory import MemoryConfig, MemorySearchConfig
+from homarus.memory.agent_memory import AgentMemory
 from homarus.memory.backends import open_backend
-from homarus.memory.base import Ask
-from homarus.memory.embed.base import unpaid
-from homarus.memory.keeper import AgentMemory
-from homarus.memory.place import Place
-from homarus.memory.qmd.backend import Qmd
+from homarus.memory.base import SearchOptions
+from homarus.memory.embed.base import ignore_cost
+from homarus.memory.qmd.backend import QmdBackend
 from homarus.memory.qmd.collections import find_document
-from homarus.memory.qmd.program import Program
-from homarus.memory.view import View, view_for
+from homarus.memory.qmd.process import QmdProcess
+from homarus.memory.spec import MemorySpec
+from homarus.memory.view import MemoryView, view_for
 from tests.peers.install import QmdProgram, qmd_program
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(1200)]  # the first run installs it
@@ -35,29 +35,29 @@ def program() -> QmdProgram:
     return qmd_program()
 
 
-def place_of(program: QmdProgram, base: Path, **settings: Any) -> Place:
+def place_of(program: QmdProgram, base: Path, **settings: Any) -> MemorySpec:
     limits = {"timeoutMs": 60_000}  # the machine may be busy
     written = {"command": str(program.command), "limits": limits, **settings}
-    return Place(
+    return MemorySpec(
         agent="main",
         workspace=base / "ws",
         database=base / "memory/main.sqlite",
         agent_folder=base / "agents/main",
         models_cache=base / "models",
         home=base,
-        search=MemorySearch.model_validate({"store": {"vector": {"enabled": False}}}),
-        settings=MemorySettings.model_validate({"backend": "qmd", "qmd": written}),
+        search=MemorySearchConfig.model_validate({"store": {"vector": {"enabled": False}}}),
+        settings=MemoryConfig.model_validate({"backend": "qmd", "qmd": written}),
         env={"PATH": f"{program.node}{os.pathsep}{os.environ['PATH']}", "LANG": "C.UTF-8"},
     )
 
 
-def write(place: Place, name: str, text: str) -> None:
+def write(place: MemorySpec, name: str, text: str) -> None:
     path = place.workspace / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 
 
-def lived_in(program: QmdProgram, base: Path) -> Place:
+def lived_in(program: QmdProgram, base: Path) -> MemorySpec:
     place = place_of(program, base)
     write(place, "MEMORY.md", "# Memory\n\n- Ada lives in Lisbon since 2024.\n- Tea, no milk.\n")
     filler = "".join(f"- nothing happened at {hour}\n" for hour in range(60))
@@ -69,13 +69,13 @@ def lived_in(program: QmdProgram, base: Path) -> Place:
 
 
 @pytest.fixture
-def place(program: QmdProgram, tmp_path: Path) -> Place:
+def place(program: QmdProgram, tmp_path: Path) -> MemorySpec:
     return lived_in(program, tmp_path)
 
 
 @pytest.fixture
-def qmd(place: Place) -> Iterator[Qmd]:
-    with closing(Qmd(place)) as qmd:
+def qmd(place: MemorySpec) -> Iterator[QmdBackend]:
+    with closing(QmdBackend(place)) as qmd:
         qmd.sync(force=True)
         yield qmd
 
@@ -83,29 +83,33 @@ def qmd(place: Place) -> Iterator[Qmd]:
 @pytest.fixture(scope="module")
 def indexed(
     program: QmdProgram, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Place, Qmd]]:
+) -> Iterator[tuple[MemorySpec, QmdBackend]]:
     """Return one index for all tests that only search."""
     place = lived_in(program, tmp_path_factory.mktemp("indexed"))
-    with closing(Qmd(place)) as qmd:
+    with closing(QmdBackend(place)) as qmd:
         qmd.sync(force=True)
         yield place, qmd
 
 
-def cited(place: Place, qmd: Qmd, question: str, view: View | None = None) -> dict[str, str]:
+def cited(
+    place: MemorySpec, qmd: QmdBackend, question: str, view: MemoryView | None = None
+) -> dict[str, str]:
     """Return paths and snippets; each snippet is the text of the cited lines."""
-    results = qmd.search(question, Ask(view=view or View())).results
+    results = qmd.search(question, SearchOptions(view=view or MemoryView())).results
     for one in results:
         lines = find_document(place, one.path).file.read_text(encoding="utf-8").split("\n")
         assert "\n".join(lines[one.start_line - 1 : one.end_line]) == one.snippet
     return {one.path: one.snippet for one in results}
 
 
-def test_qmd_workspace_is_indexed_searched_and_cited(indexed: tuple[Place, Qmd]) -> None:
+def test_qmd_workspace_is_indexed_searched_and_cited(
+    indexed: tuple[MemorySpec, QmdBackend],
+) -> None:
     place, qmd = indexed
     found = cited(place, qmd, "boat mast")
     assert list(found) == ["qmd/memory-dir/2026-01-01.md"]
     assert "- The boat Lobster has a new mast." in found["qmd/memory-dir/2026-01-01.md"]
-    (result,) = qmd.search("mast", Ask()).results
+    (result,) = qmd.search("mast", SearchOptions()).results
     assert result.start_line <= 61 <= result.end_line and result.source == "memory"
     assert set(cited(place, qmd, "boat")) == {
         "qmd/memory-dir/2026-01-01.md",
@@ -118,13 +122,15 @@ def test_qmd_workspace_is_indexed_searched_and_cited(indexed: tuple[Place, Qmd])
     assert Path(status.database).is_file() and not status.dirty
 
 
-def test_qmd_query_without_full_match_is_answered(indexed: tuple[Place, Qmd]) -> None:
+def test_qmd_query_without_full_match_is_answered(indexed: tuple[MemorySpec, QmdBackend]) -> None:
     place, qmd = indexed
     found = cited(place, qmd, "Where on earth does Ada live, with or without a xylophone?")
     assert "- Ada lives in Lisbon since 2024." in found["qmd/memory-root/MEMORY.md"]
 
 
-def test_qmd_query_like_option_or_query_language_is_plain_text(indexed: tuple[Place, Qmd]) -> None:
+def test_qmd_query_like_option_or_query_language_is_plain_text(
+    indexed: tuple[MemorySpec, QmdBackend],
+) -> None:
     place, qmd = indexed
     for text in ("-mast", "mast --full --all", '"mast'):
         assert "qmd/memory-dir/2026-01-01.md" in cited(place, qmd, text), text
@@ -132,7 +138,7 @@ def test_qmd_query_like_option_or_query_language_is_plain_text(indexed: tuple[Pl
         cited(place, qmd, text)
 
 
-def test_qmd_changed_note_is_found_after_update(place: Place, qmd: Qmd) -> None:
+def test_qmd_changed_note_is_found_after_update(place: MemorySpec, qmd: QmdBackend) -> None:
     write(place, "MEMORY.md", "- A new line.\n- Another.\n- Ada lives in Porto since 2026.\n")
     assert "Porto" in cited(place, qmd, "Ada")["qmd/memory-root/MEMORY.md"]
     report = qmd.sync(force=True)
@@ -144,7 +150,7 @@ def test_qmd_changed_note_is_found_after_update(place: Place, qmd: Qmd) -> None:
     assert qmd.sync(force=True).removed == ("qmd/memory-root",)
 
 
-def test_qmd_links_are_not_followed(place: Place, qmd: Qmd, tmp_path: Path) -> None:
+def test_qmd_links_are_not_followed(place: MemorySpec, qmd: QmdBackend, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "x.md").write_text("A zeppelin boat.\n", encoding="utf-8")
@@ -158,7 +164,7 @@ def test_qmd_links_are_not_followed(place: Place, qmd: Qmd, tmp_path: Path) -> N
     assert len(cited(place, qmd, "boat")) == 3
 
 
-def test_qmd_view_limits_results(indexed: tuple[Place, Qmd]) -> None:
+def test_qmd_view_limits_results(indexed: tuple[MemorySpec, QmdBackend]) -> None:
     place, qmd = indexed
     assert list(cited(place, qmd, "boat", view_for(GROUP))) == ["qmd/memory-dir/shared/rules.md"]
     assert cited(place, qmd, "Ada", view_for(GROUP)) == {}
@@ -166,14 +172,14 @@ def test_qmd_view_limits_results(indexed: tuple[Place, Qmd]) -> None:
 
 
 def test_qmd_configured_collections_follow_config(
-    program: QmdProgram, place: Place, tmp_path: Path
+    program: QmdProgram, place: MemorySpec, tmp_path: Path
 ) -> None:
     write(place, "Docs & Co/one.md", "The anchor is rusty.\n")
     write(place, "Docs & Co/deep/two.md", "The second anchor is new.\n")
 
     def anchors(*paths: dict[str, str]) -> set[str]:
         now = place_of(program, tmp_path, paths=list(paths))
-        with closing(Qmd(now)) as qmd:
+        with closing(QmdBackend(now)) as qmd:
             qmd.sync(force=True)
             return set(cited(now, qmd, "anchor"))
 
@@ -182,7 +188,7 @@ def test_qmd_configured_collections_follow_config(
     assert anchors({**folder, "pattern": "*.md"}) == {"qmd/docs-co/one.md"}
     assert anchors({"path": "Docs & Co/deep", "name": "docs co"}) == {"qmd/docs-co/two.md"}
     assert anchors() == set()
-    listed = Program(place).run("collection", "list", timeout_ms=0)
+    listed = QmdProcess(place).run("collection", "list", timeout_ms=0)
     assert re.findall(r"^(\S+) \(qmd:", listed, re.MULTILINE) == [
         "memory-root",
         "memory-alt",
@@ -190,13 +196,13 @@ def test_qmd_configured_collections_follow_config(
     ]
 
 
-def test_qmd_project_file_in_workspace_is_ignored(place: Place, tmp_path: Path) -> None:
+def test_qmd_project_file_in_workspace_is_ignored(place: MemorySpec, tmp_path: Path) -> None:
     hook = f"    update: touch {tmp_path}/obeyed\n"
     local = f"collections:\n  memory-dir:\n    path: {tmp_path}\n    pattern: '**/*.md'\n{hook}"
     for base in (place.workspace, tmp_path, place.agent_folder):
         (base / ".qmd").mkdir(parents=True)
         (base / ".qmd/index.yml").write_text(local, encoding="utf-8")
-    with closing(Qmd(place)) as qmd:
+    with closing(QmdBackend(place)) as qmd:
         qmd.sync(force=True)
         assert len(cited(place, qmd, "boat")) == 3
     assert not (tmp_path / "obeyed").exists()
@@ -204,7 +210,7 @@ def test_qmd_project_file_in_workspace_is_ignored(place: Place, tmp_path: Path) 
 
 
 def test_qmd_transcripts_are_found_by_participants(
-    program: QmdProgram, place: Place, tmp_path: Path
+    program: QmdProgram, place: MemorySpec, tmp_path: Path
 ) -> None:
     place.transcripts.mkdir(parents=True)
     index = {}
@@ -215,15 +221,15 @@ def test_qmd_transcripts_are_found_by_participants(
         (place.transcripts / f"{name}.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
     (place.transcripts / "sessions.json").write_text(json.dumps(index), encoding="utf-8")
     now = place_of(program, tmp_path, sessions={"enabled": True})
-    with closing(Qmd(now)) as qmd:
+    with closing(QmdBackend(now)) as qmd:
         qmd.sync(force=True)
         assert set(cited(now, qmd, "kayak")) == {"qmd/sessions/s-1.md", "qmd/sessions/s-2.md"}
         assert list(cited(now, qmd, "kayak", view_for(GROUP))) == ["qmd/sessions/s-2.md"]
-        found = qmd.search("red kayak", Ask()).results[0]
+        found = qmd.search("red kayak", SearchOptions()).results[0]
     assert found.source == "sessions" and "User: I bought a red kayak." in found.snippet
 
 
-def test_qmd_damaged_index_is_rebuilt(place: Place, qmd: Qmd) -> None:
+def test_qmd_damaged_index_is_rebuilt(place: MemorySpec, qmd: QmdBackend) -> None:
     index = Path(qmd.status().database)
     index.write_bytes(b"this is not a database, and long enough to be sure of it" * 100)
     assert "qmd/memory-dir/2026-01-01.md" in cited(place, qmd, "mast")
@@ -231,19 +237,19 @@ def test_qmd_damaged_index_is_rebuilt(place: Place, qmd: Qmd) -> None:
 
 @pytest.mark.parametrize("mode", ["query", "vsearch"])
 def test_qmd_mode_without_model_falls_back(
-    program: QmdProgram, place: Place, tmp_path: Path, mode: str
+    program: QmdProgram, place: MemorySpec, tmp_path: Path, mode: str
 ) -> None:
     now = place_of(program, tmp_path, searchMode=mode)
-    with closing(open_backend(now, unpaid)) as memory:
+    with closing(open_backend(now, ignore_cost)) as memory:
         memory.sync()
-        answer = memory.search("mast", Ask())
+        answer = memory.search("mast", SearchOptions())
         status = memory.status()
     assert "mast" in answer.results[0].snippet and answer.backend == status.backend == "builtin"
     assert answer.fallback and answer.fallback.wanted == "qmd"
     assert "qmd embed" in answer.fallback.why or "qmd query" in answer.fallback.why
 
 
-def test_qmd_agent_memory_searches_and_reads(place: Place) -> None:
+def test_qmd_agent_memory_searches_and_reads(place: MemorySpec) -> None:
     async def main() -> None:
         memory = AgentMemory(place)
         try:
@@ -259,12 +265,12 @@ def test_qmd_agent_memory_searches_and_reads(place: Place) -> None:
     asyncio.run(main())
 
 
-def test_qmd_needing_newer_node_falls_back(program: QmdProgram, place: Place) -> None:
+def test_qmd_needing_newer_node_falls_back(program: QmdProgram, place: MemorySpec) -> None:
     old = place.home / "old"
     old.mkdir()
     (old / "node").write_text("#!/bin/sh\necho 'SyntaxError: too old' >&2\nexit 1\n")
     (old / "node").chmod(0o755)
     now = replace(place, env={"PATH": f"{old}{os.pathsep}{os.environ['PATH']}"})
-    with closing(open_backend(now, unpaid)) as memory:
-        answer = memory.search("mast", Ask())
+    with closing(open_backend(now, ignore_cost)) as memory:
+        answer = memory.search("mast", SearchOptions())
     assert answer.results and answer.fallback and "too old" in answer.fallback.why

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from homarus.channels.http import Api
-from homarus.core.errors import SendFailed
+from homarus.channels.service_client import ServiceClient
+from homarus.core.errors import SendError
 from homarus.core.message import Address, Button, Extras, Json, Media, Outbound
-from homarus.testing.fakes import Desk
+from homarus.testing.fakes import RecordingHandler
 from homarus.testing.telegram_server import ADA, GROUP, TelegramServer
 from homarus.testing.telegram_server.methods import METHODS
 from tests.peers.install import npm, venv
@@ -91,7 +91,7 @@ async def whole_session(file: Path) -> TelegramServer:
     """Do once everything that users and our bot can do."""
     async with TelegramServer() as telegram:
         desk, channel = (
-            Desk(),
+            RecordingHandler(),
             bot(telegram, commands=(("new", "Start anew"),), reactionNotifications="all"),
         )
         people_begin(telegram)
@@ -117,7 +117,7 @@ async def whole_session(file: Path) -> TelegramServer:
         return telegram
 
 
-def photo(desk: Desk) -> Media:
+def photo(desk: RecordingHandler) -> Media:
     return next(media for one in desk.got for media in one.media)
 
 
@@ -176,13 +176,13 @@ async def refusals(telegram: TelegramServer, channel: Any) -> None:
     await send(channel, "moved", chat=-77)
     telegram.trouble("sendMessage", status=429, retry_after=3)
     for chat in (ADA, 404):
-        with pytest.raises(SendFailed):
+        with pytest.raises(SendError):
             await send(channel, "x", chat=chat)
 
 
 async def bare_calls(telegram: TelegramServer) -> None:
     """Make the calls that our bot does not use in this session."""
-    api = Api("Telegram", telegram.url)
+    api = ServiceClient("Telegram", telegram.url)
     for method, params in (
         ("deleteMyCommands", {}),
         ("setWebhook", {"url": "https://127.0.0.1:9/x", "secret_token": "x"}),
@@ -262,9 +262,9 @@ def another_server() -> Iterator[str]:
 
 def test_telegram_channel_works_with_independent_server() -> None:
     async def main(url: str) -> None:
-        person = Api("telegram-test-api", url)
+        person = ServiceClient("telegram-test-api", url)
         server = TelegramServer(token=TOKEN)
-        desk, channel = Desk(), bot(server, apiRoot=url)
+        desk, channel = RecordingHandler(), bot(server, apiRoot=url)
         async with running(channel, desk):
             said: Json = {
                 "botToken": TOKEN,

@@ -16,7 +16,9 @@ EMPTY_WORDS = frozenset(["utils", "helpers", "common", "shared", "misc", "impl"]
 ROLE_WORDS = frozenset(["handler", "service", "manager", "factory", "processor"])
 MAX_TEST_NAME_CHARS = 70
 # Only these modules may catch every error, because they run code whose bugs must be contained.
-CATCH_ALL = frozenset(["tools/call.py", "core/tasks.py", "gateway/client.py", "plugins/loader.py"])
+CATCH_ALL = frozenset(
+    ["tools/execute.py", "core/tasks.py", "gateway/connection.py", "plugins/loader.py"]
+)
 # Starts tasks that may be abandoned: a TaskGroup would wait for them for ever.
 ABANDONS_TASKS = frozenset(["core/watchdog.py"])
 _LOOSE = frozenset(["create_task", "ensure_future", "gather", "wait_for"])

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from homarus.config.document import Value
-from homarus.config.edit import differing_paths
-from homarus.config.variables import missing, missing_variables, substitute
+from homarus.config.json5_document import Value
+from homarus.config.tree_edit import differing_paths
+from homarus.config.variables import missing_variable_error, missing_variables, substitute
 
 
 def diff_config_paths(prev: Value, next_: Value) -> list[str]:
@@ -15,5 +15,5 @@ def diff_config_paths(prev: Value, next_: Value) -> list[str]:
 def resolve_env_vars(tree: Value, env: Mapping[str, str]) -> Value:
     """Substitute the variables of a tree. Raises ConfigError for one that is not set."""
     for path, name in missing_variables(tree, env):
-        raise missing(path, name)
+        raise missing_variable_error(path, name)
     return substitute(tree, env)

@@ -13,27 +13,27 @@ from zoneinfo import ZoneInfo
 from pydantic.alias_generators import to_snake
 
 from homarus.agent.commands import catalog as commands
-from homarus.agent.context import flush, pruning
+from homarus.agent.context import memory_flush, pruning
 from homarus.agent.prompt import injection
-from homarus.agent.reply import blocks, typing
-from homarus.agent.reply import text as replies
+from homarus.agent.reply import blocks, typing_policy
+from homarus.agent.reply import reply_parser as replies
 from homarus.channels import chunk, markup
-from homarus.channels.roster import find_traits
-from homarus.config import edit, frontmatter, refs, schema, zone
-from homarus.config.schema import ContextPruning, Queue, SoftTrim
-from homarus.core import fences, keys, silence, units
+from homarus.channels.registry import find_traits
+from homarus.config import frontmatter, model_refs, schema, timezone, tree_edit
+from homarus.config.schema import ContextPruningConfig, QueueConfig, SoftTrimConfig
+from homarus.core import fences, session_keys, silent_reply, units
 from homarus.core.errors import HomarusError
-from homarus.core.message import Message, Text, ToolReturn
+from homarus.core.message import Message, Text, ToolResult
 from homarus.core.text import utf16_len
-from homarus.gateway import hooks, identity, nodes
-from homarus.memory import chunk as notes
-from homarus.memory import compatible
+from homarus.gateway import hook_requests, identity, nodes
+from homarus.memory import chunking as notes
+from homarus.memory import hybrid_scoring
 from homarus.policy import access
 from homarus.sessions import (
     directives,
     envelope,
     levels,
-    queue,
+    queue_policy,
     reset,
     routing,
     send_policy,
@@ -42,15 +42,15 @@ from homarus.sessions import (
     usage,
 )
 from homarus.skills import skill
-from homarus.store.base import Entry
-from homarus.store.place import transcript_file_name
+from homarus.store.base import TranscriptEntry
+from homarus.store.state_paths import transcript_file_name
 from tests.vectors.cases import Adapter, Json, NotApplicable
 from tests.vectors.config_functions import diff_config_paths, resolve_env_vars
 
 
 def _stamped(text: str, ask: Json) -> str:
     at_ms = round(datetime.fromisoformat(ask["now"]).timestamp() * 1000)
-    return envelope.stamp(text, at_ms, ZoneInfo(ask["timezone"]))
+    return envelope.with_timestamp(text, at_ms, ZoneInfo(ask["timezone"]))
 
 
 def _enveloped(ask: Json) -> str:
@@ -62,7 +62,7 @@ def _enveloped(ask: Json) -> str:
         ip=ask.get("ip", ""),
         at_ms=ask.get("timestamp", 0),
         previous_ms=ask.get("previousTimestamp", 0),
-        rules=envelope.Rules(
+        rules=envelope.EnvelopeOptions(
             zone=UTC if told.get("timezone") == "utc" else None,
             timestamp=told.get("includeTimestamp", True),
             elapsed=told.get("includeElapsed", True),
@@ -84,16 +84,16 @@ def _injected(files: Json, limits: Json) -> Json:
 
 
 def _agent_key(key: str | None) -> Json:
-    parsed = keys.parse_agent_key(key)
+    parsed = session_keys.parse_agent_key(key)
     return parsed and {"agentId": parsed.agent, "rest": parsed.rest}
 
 
 def _store_key(ask: Json) -> Json:
-    return keys.store_key(ask["requestKey"], ask["agentId"], main=ask.get("mainKey"))
+    return session_keys.canonical_key(ask["requestKey"], ask["agentId"], main=ask.get("mainKey"))
 
 
 def _peer_key(ask: Json) -> Json:
-    return keys.peer_key(
+    return session_keys.peer_key(
         ask["agentId"],
         ask["channel"],
         ask["peerKind"],
@@ -108,7 +108,7 @@ def _peer_key(ask: Json) -> Json:
 
 def _thread_keys(ask: Json) -> Json:
     own_chat = ask.get("useSuffix") is False
-    key = keys.thread_key(ask["baseSessionKey"], ask.get("threadId"), own_chat=own_chat)
+    key = session_keys.thread_key(ask["baseSessionKey"], ask.get("threadId"), own_chat=own_chat)
     return {"sessionKey": key, "parentSessionKey": ask.get("parentSessionKey")}
 
 
@@ -116,7 +116,7 @@ def _agent_route(ask: Json) -> Json:
     peer, parent = ask.get("peer") or {}, ask.get("parentPeer") or {}
     found = routing.resolve_route(
         schema.Config.model_validate(ask["cfg"]),
-        routing.Asked(
+        routing.RouteQuery(
             ask["channel"],
             ask.get("accountId") or "",
             peer.get("kind", ""),
@@ -157,7 +157,7 @@ def _status(text: str) -> Json:
     return {"cleaned": cleaned, "hasDirective": found}
 
 
-def _exec_fields(setting: directives.ExecSetting | None) -> dict[str, Json]:
+def _exec_fields(setting: directives.ExecDirective | None) -> dict[str, Json]:
     fields: dict[str, Json] = {}
     for name in ("host", "security", "ask", "node"):
         option = getattr(setting, name) if setting else None
@@ -176,8 +176,8 @@ def _exec(text: str) -> Json:
     return {"cleaned": cleaned, "hasDirective": setting is not None, **_exec_fields(setting)}
 
 
-def _queue_fields(setting: directives.QueueSetting | None) -> dict[str, Json]:
-    found = setting or directives.QueueSetting()
+def _queue_fields(setting: directives.QueueDirective | None) -> dict[str, Json]:
+    found = setting or directives.QueueDirective()
     return {
         "queueMode": found.mode and found.mode.value,
         "rawMode": found.mode and found.mode.raw,
@@ -197,7 +197,7 @@ def _queue(text: str) -> Json:
     return {"cleaned": cleaned, "hasDirective": setting is not None, **_queue_fields(setting)}
 
 
-def _model_fields(setting: directives.ModelSetting | None) -> dict[str, Json]:
+def _model_fields(setting: directives.ModelDirective | None) -> dict[str, Json]:
     return {
         "rawModel": (setting and setting.name) or None,
         "rawProfile": (setting and setting.profile) or None,
@@ -205,14 +205,14 @@ def _model_fields(setting: directives.ModelSetting | None) -> dict[str, Json]:
 
 
 def _drop(state: Json) -> Json:
-    room = queue.make_room(state["items"], state["cap"], state["dropPolicy"])
+    room = queue_policy.apply_cap(state["items"], state["cap"], state["dropPolicy"])
     lines = list(state["summaryLines"])
     summarized = room.gone if state["dropPolicy"] == "summarize" else ()
     told = {
         **state,
         "items": list(room.kept),
         "droppedCount": state["droppedCount"] + len(summarized),
-        "summaryLines": lines + [queue.summary_line(gone) for gone in summarized],
+        "summaryLines": lines + [queue_policy.summary_line(gone) for gone in summarized],
     }
     return {"ok": room.takes, "queue": told}
 
@@ -220,12 +220,14 @@ def _drop(state: Json) -> Json:
 def _queue_summary(ask: Json) -> Json:
     state = ask["state"]
     count = state["droppedCount"] if state["dropPolicy"] == "summarize" else 0
-    return queue.summary_prompt(count, state["summaryLines"]) or None
+    return queue_policy.summary_prompt(count, state["summaryLines"]) or None
 
 
 def _queue_settings(ask: Json) -> Json:
-    config = Queue.model_validate(ask["cfg"].get("messages", {}).get("queue", {}))
-    found = queue.resolve(config, channel=ask.get("channel", ""), entry=ask.get("sessionEntry"))
+    config = QueueConfig.model_validate(ask["cfg"].get("messages", {}).get("queue", {}))
+    found = queue_policy.resolve_queue_settings(
+        config, channel=ask.get("channel", ""), entry=ask.get("sessionEntry")
+    )
     return {
         "mode": found.mode,
         "debounceMs": found.debounce_ms,
@@ -347,7 +349,7 @@ def _limit(config: Json, channel: str, account: str | None = None) -> Json:
 
 
 def _reply(raw: str, options: Json = None) -> Json:
-    found = replies.parse_reply(raw, (options or {}).get("silentToken", silence.SILENT_WORD))
+    found = replies.parse_reply(raw, (options or {}).get("silentToken", silent_reply.SILENT_WORD))
     return {
         "text": found.text,
         "mediaUrls": found.media or None,
@@ -363,7 +365,7 @@ def _reply(raw: str, options: Json = None) -> Json:
 def _chunker(ask: Json) -> Json:
     asked = ask["chunking"]
     chunker = blocks.Chunker(
-        blocks.Chunking(
+        blocks.ChunkLimits(
             asked["minChars"],
             asked["maxChars"],
             asked["breakPreference"],
@@ -375,16 +377,16 @@ def _chunker(ask: Json) -> Json:
 
 
 def _ack(text: str | None, options: Json) -> Json:
-    found = silence.strip_ack(
+    found = silent_reply.strip_heartbeat_ack(
         text,
         heartbeat=options["mode"] == "heartbeat",
-        max_chars=options.get("maxAckChars", silence.ACK_MAX_CHARS),
+        max_chars=options.get("maxAckChars", silent_reply.ACK_MAX_CHARS),
     )
     return {"shouldSkip": found.skip, "text": found.text, "didStrip": found.found}
 
 
 def _typing_mode(ask: Json) -> Json:
-    return typing.typing_mode(
+    return typing_policy.typing_mode(
         ask.get("configured"),
         group=ask["isGroupChat"],
         mentioned=ask["wasMentioned"],
@@ -401,8 +403,8 @@ def _abort_request(text: str, options: Json = None) -> Json:
     return commands.is_abort_request_text(text, (options or {}).get("botUsername"))
 
 
-def _mention(ask: Json) -> access.Mention:
-    return access.Mention(
+def _mention(ask: Json) -> access.MentionState:
+    return access.MentionState(
         required=ask["requireMention"],
         detectable=ask["canDetectMention"],
         mentioned=ask["wasMentioned"],
@@ -415,12 +417,12 @@ def _mention_gate(ask: Json) -> Json:
     found = _mention(ask)
     return {
         "effectiveWasMentioned": access.is_addressed(found),
-        "shouldSkip": access.is_passed_over(found),
+        "shouldSkip": access.is_unaddressed(found),
     }
 
 
 def _command_gate(ask: Json) -> Json:
-    ordered = access.is_order(
+    ordered = access.is_unmentioned_command(
         _mention(ask),
         is_command=ask["isGroup"] and ask["allowTextCommands"] and ask["hasControlCommand"],
         may_command=ask["commandAuthorized"],
@@ -430,7 +432,9 @@ def _command_gate(ask: Json) -> Json:
 
 
 def _may_command(ask: Json) -> bool:
-    rolls = [access.Roll(roll["configured"], roll["allowed"]) for roll in ask["authorizers"]]
+    rolls = [
+        access.AllowlistMatch(roll["configured"], roll["allowed"]) for roll in ask["authorizers"]
+    ]
     otherwise = ask.get("modeWhenAccessGroupsOff", "allow")
     return access.may_command(rolls, grouped=ask["useAccessGroups"], otherwise=otherwise)
 
@@ -438,7 +442,9 @@ def _may_command(ask: Json) -> bool:
 def _active(config: Json, heartbeat: Json, at_ms: int) -> bool:
     hours = heartbeat["activeHours"]
     theirs = config.get("agents", {}).get("defaults", {}).get("userTimezone", "")
-    return zone.in_hours(hours["start"], hours["end"], hours.get("timezone", theirs), at_ms)
+    return timezone.is_within_hours(
+        hours["start"], hours["end"], hours.get("timezone", theirs), at_ms
+    )
 
 
 def _duration(text: str, options: Json = None) -> Json:
@@ -450,13 +456,13 @@ def _size(text: str, options: Json = None) -> Json:
 
 
 def _model_ref(text: str, default: str) -> Json:
-    found = refs.parse_model_ref(text, default)
+    found = model_refs.parse_model_ref(text, default)
     return found and {"provider": found.provider, "model": found.model}
 
 
 def _merge(base: Json, patch: Json, options: Json = None) -> Json:
     by_id = bool((options or {}).get("mergeObjectArraysById"))
-    return edit.apply_merge_patch(base, patch, by_id)
+    return tree_edit.apply_merge_patch(base, patch, by_id)
 
 
 def _answer(ask: Callable[[], Json]) -> Json:
@@ -467,16 +473,16 @@ def _answer(ask: Callable[[], Json]) -> Json:
 
 
 def _wake(payload: Json) -> Json:
-    return _answer(lambda: asdict(hooks.read_wake(payload)))
+    return _answer(lambda: asdict(hook_requests.parse_wake(payload)))
 
 
 def _hook_key(rules: Json, source: Any, key: str | None = None) -> Json:
-    allowed = hooks.KeyRules(rules.get("req", False), tuple(rules.get("pre", ())))
-    return _answer(lambda: hooks.session_key(allowed, source, key))
+    allowed = hook_requests.HookKeyRules(rules.get("req", False), tuple(rules.get("pre", ())))
+    return _answer(lambda: hook_requests.hook_session_key(allowed, source, key))
 
 
 def _hook_agent(allowed: list[str], agent: str | None) -> Json:
-    return hooks.is_agent_allowed(allowed, agent, ("main", "hooks"), "main")
+    return hook_requests.is_agent_allowed(allowed, agent, ("main", "hooks"), "main")
 
 
 def _device_payload(ask: Json) -> Json:
@@ -493,7 +499,7 @@ def _device_payload(ask: Json) -> Json:
 
 
 def _node_commands(config: Json, node: Json, commands: list[str]) -> Json:
-    kind = nodes.kind_of(node.get("platform", ""), node.get("deviceFamily", ""))
+    kind = nodes.device_kind(node.get("platform", ""), node.get("deviceFamily", ""))
     rules = config.get("gateway", {}).get("nodes", {})
     allowed = nodes.allowed_commands(
         kind, rules.get("allowCommands", ()), rules.get("denyCommands", ())
@@ -508,22 +514,25 @@ def _elevated_mode(level: str) -> Json:
 def _pruned(messages: Json, settings: Json, window: int) -> Json:
     given = {to_snake(key): value for key, value in settings.items()}
     trim = {to_snake(key): value for key, value in given.pop("soft_trim", {}).items()}
-    rules = ContextPruning.model_construct(
-        **given, soft_trim=SoftTrim.model_construct(**trim)
+    rules = ContextPruningConfig.model_construct(
+        **given, soft_trim=SoftTrimConfig.model_construct(**trim)
     )  # not checked: OpenClaw's function accepts ratios that its config does not
-    entries = [Entry(str(at), None, "message", 0, {"message": m}) for at, m in enumerate(messages)]
-    said = [message for entry in entries if (message := transcript.read_message(entry))]
+    entries = [
+        TranscriptEntry(str(at), None, "message", 0, {"message": m})
+        for at, m in enumerate(messages)
+    ]
+    said = [message for entry in entries if (message := transcript.decode_message(entry))]
     cuts = pruning.prune(said, rules, window)
-    return [_shown(pruning.cut(message, cuts, rules)) for message in said]
+    return [_shown(pruning.apply_pruning(message, cuts, rules)) for message in said]
 
 
 def _shown(message: Message) -> Json:
-    text = "".join(part.text for part in message.parts if isinstance(part, Text | ToolReturn))
+    text = "".join(part.text for part in message.parts if isinstance(part, Text | ToolResult))
     return {"role": "toolResult" if message.role == "tool" else message.role, "text": text}
 
 
 def _flush(ask: Json) -> Json:
-    return flush.is_near(
+    return memory_flush.is_near(
         ask["entry"],
         window=ask["contextWindowTokens"],
         reserve=ask["reserveTokensFloor"],
@@ -531,18 +540,20 @@ def _flush(ask: Json) -> Json:
     )
 
 
-def _rule(given: Json) -> schema.Reset:
+def _rule(given: Json) -> schema.ResetConfig:
     # Not checked: OpenClaw's function accepts hours that its config does not.
-    return schema.Reset.model_construct(**{to_snake(name): value for name, value in given.items()})
+    return schema.ResetConfig.model_construct(
+        **{to_snake(name): value for name, value in given.items()}
+    )
 
 
 def _reset_policy(ask: Json) -> Json:
     given = ask["sessionCfg"]
     by_type: Json = {kind: _rule(rule) for kind, rule in given.get("resetByType", {}).items()}
-    config = schema.Session.model_construct(
+    config = schema.SessionConfig.model_construct(
         idle_minutes=given.get("idleMinutes"),
         reset=_rule(given["reset"]) if "reset" in given else None,
-        reset_by_type=schema.ResetByType.model_construct(**by_type) if by_type else None,
+        reset_by_type=schema.ResetByTypeConfig.model_construct(**by_type) if by_type else None,
     )
     own = _rule(ask["resetOverride"]) if "resetOverride" in ask else None
     found = reset.reset_policy(config, ask["resetType"], own=own)
@@ -563,7 +574,7 @@ def _freshness(ask: Json) -> Json:
 def _send_policy(ask: Json) -> Json:
     given = ask["cfg"].get("session", {}).get("sendPolicy", {})
     return send_policy.send_policy(
-        schema.SendPolicy.model_validate(given),
+        schema.SendPolicyConfig.model_validate(given),
         ask.get("sessionKey", ""),
         ask.get("entry"),
         channel=ask.get("channel", ""),
@@ -589,7 +600,7 @@ def _chunks(text: str, ask: Json) -> Json:
             "startLine": found.start_line,
             "endLine": found.end_line,
             "text": found.text,
-            "hash": compatible.hash_text(found.text),
+            "hash": hybrid_scoring.hash_text(found.text),
         }
         for found in notes.cut_chunks(text, ask["tokens"], ask["overlap"])
     ]
@@ -597,7 +608,7 @@ def _chunks(text: str, ask: Json) -> Json:
 
 def _merged_hits(ask: Json) -> Json:
     decay = ask.get("temporalDecay", {})
-    weights = compatible.Weights(
+    weights = hybrid_scoring.HybridWeights(
         ask["vectorWeight"],
         ask["textWeight"],
         decay["halfLifeDays"] if decay.get("enabled") else 0.0,
@@ -612,33 +623,33 @@ def _merged_hits(ask: Json) -> Json:
             "snippet": hit.snippet,
             "source": hit.source,
         }
-        for hit in compatible.merge(vector, keyword, weights, ask.get("nowMs", 0))
+        for hit in hybrid_scoring.merge(vector, keyword, weights, ask.get("nowMs", 0))
     ]
 
 
-def _hit(told: Json) -> compatible.Hit:
+def _hit(told: Json) -> hybrid_scoring.Hit:
     where = (told["id"], told["path"], told["startLine"], told["endLine"])
     scores = (told.get("vectorScore", 0.0), told.get("textScore", 0.0))
-    return compatible.Hit(*where, told["snippet"], told["source"], *scores)
+    return hybrid_scoring.Hit(*where, told["snippet"], told["source"], *scores)
 
 
 TABLE: dict[str, Adapter] = {
     # session_keys
     "parse_agent_session_key": _agent_key,
-    "classify_session_key_shape": keys.classify,
-    "normalize_agent_id": keys.normalize_agent_id,
-    "normalize_main_key": keys.normalize_main_key,
-    "normalize_account_id": keys.normalize_account_id,
+    "classify_session_key_shape": session_keys.key_form,
+    "normalize_agent_id": session_keys.normalize_agent_id,
+    "normalize_main_key": session_keys.normalize_main_key,
+    "normalize_account_id": session_keys.normalize_account_id,
     "to_agent_store_session_key": _store_key,
-    "to_agent_request_session_key": keys.request_key,
+    "to_agent_request_session_key": session_keys.key_without_agent,
     "build_agent_peer_session_key": _peer_key,
     "resolve_thread_session_keys": _thread_keys,
-    "resolve_thread_parent_session_key": keys.thread_parent,
-    "is_subagent_session_key": keys.is_subagent,
-    "get_subagent_depth": keys.subagent_depth,
-    "is_cron_session_key": keys.is_cron,
-    "is_cron_run_session_key": keys.is_cron_run,
-    "is_acp_session_key": keys.is_acp,
+    "resolve_thread_parent_session_key": session_keys.thread_parent,
+    "is_subagent_session_key": session_keys.is_subagent,
+    "get_subagent_depth": session_keys.subagent_depth,
+    "is_cron_session_key": session_keys.is_cron,
+    "is_cron_run_session_key": session_keys.is_cron_run,
+    "is_acp_session_key": session_keys.is_acp,
     # routing
     "resolve_agent_route": _agent_route,
     # levels
@@ -664,7 +675,7 @@ TABLE: dict[str, Adapter] = {
     "resolve_send_policy": _send_policy,
     "parse_session_label": _label,
     "transcript_file_name": lambda *ask: f"/s/{transcript_file_name(*ask)}",
-    "resolve_fresh_total_tokens": usage.fresh_tokens,
+    "resolve_fresh_total_tokens": usage.last_prompt_tokens,
     # inline_directives
     "extract_think": _level("thinkLevel", directives.extract_think),
     "extract_verbose": _level("verboseLevel", directives.extract_verbose),
@@ -698,8 +709,8 @@ TABLE: dict[str, Adapter] = {
     "block_chunker": _chunker,
     # heartbeat_and_silent_tokens
     "strip_heartbeat_token": _ack,
-    "is_heartbeat_content_effectively_empty": silence.is_blank_checklist,
-    "is_silent_reply_text": silence.is_silent_text,
+    "is_heartbeat_content_effectively_empty": silent_reply.is_blank_checklist,
+    "is_silent_reply_text": silent_reply.is_silent_text,
     # reply_text
     "parse_reply_directives": _reply,
     "split_media_from_output": _media,
@@ -715,21 +726,21 @@ TABLE: dict[str, Adapter] = {
     "resolve_mention_gating": _mention_gate,
     "resolve_mention_gating_with_bypass": _command_gate,
     "resolve_command_authorized": _may_command,
-    "announce_idempotency_key": keys.announce_key,
+    "announce_idempotency_key": session_keys.announce_key,
     "is_within_active_hours": _active,
     "parse_byte_size": _size,
     "parse_model_ref": _model_ref,
-    "normalize_provider_id": refs.normalize_provider_id,
+    "normalize_provider_id": model_refs.normalize_provider_id,
     "apply_queue_drop_policy": _drop,
     "build_queue_summary_prompt": _queue_summary,
-    "build_queue_summary_line": queue.summary_line,
+    "build_queue_summary_line": queue_policy.summary_line,
     "resolve_queue_settings": _queue_settings,
     "resolve_typing_mode": _typing_mode,
     # gateway
     "diff_config_paths": diff_config_paths,
     "apply_merge_patch": _merge,
     "resolve_config_env_vars": resolve_env_vars,
-    "resolve_agent_id_from_model": keys.agent_of_model,
+    "resolve_agent_id_from_model": session_keys.agent_of_model,
     "normalize_wake_payload": _wake,
     "resolve_hook_session_key": _hook_key,
     "is_hook_agent_allowed": _hook_agent,
@@ -737,20 +748,20 @@ TABLE: dict[str, Adapter] = {
     "node_command_allowlist_has": _node_commands,
     # memory
     "chunk_markdown": _chunks,
-    "is_memory_path": compatible.is_memory_path,
-    "normalize_rel_path": compatible.normalize_path,
-    "cosine_similarity": compatible.cosine_similarity,
-    "build_fts_query": compatible.build_query,
-    "bm25_rank_to_score": compatible.rank_to_score,
+    "is_memory_path": hybrid_scoring.is_memory_path,
+    "normalize_rel_path": hybrid_scoring.normalize_path,
+    "cosine_similarity": hybrid_scoring.cosine_similarity,
+    "build_fts_query": hybrid_scoring.build_query,
+    "bm25_rank_to_score": hybrid_scoring.rank_to_score,
     "merge_hybrid_results": _merged_hits,
-    "jaccard_text_similarity": compatible.text_similarity,
-    "compute_mmr_score": lambda relevance, alike, balance: compatible.mmr_score(
+    "jaccard_text_similarity": hybrid_scoring.text_similarity,
+    "compute_mmr_score": lambda relevance, alike, balance: hybrid_scoring.mmr_score(
         relevance, alike, balance
     ),
-    "temporal_decay_multiplier": lambda ask: compatible.decay(
+    "temporal_decay_multiplier": lambda ask: hybrid_scoring.decay(
         ask["ageInDays"], ask["halfLifeDays"]
     ),
-    "hash_text": compatible.hash_text,
+    "hash_text": hybrid_scoring.hash_text,
 }
 
 # By call (`fn(args)`): internal steps of OpenClaw that are not visible outside.

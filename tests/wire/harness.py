@@ -10,27 +10,27 @@ from types import ModuleType
 from typing import Any
 
 from homarus.core.errors import ProviderError
-from homarus.core.message import Image, Message, Part, Text, Thinking, ToolCall, user
+from homarus.core.message import Image, Message, Part, Text, Thinking, ToolCall, user_message
 from homarus.providers import (
     anthropic,
-    anthropic_reply,
+    anthropic_stream,
     bedrock,
-    bedrock_reply,
-    chat_reply,
+    bedrock_stream,
+    chat_stream,
     google,
-    google_reply,
+    google_stream,
     openai,
     responses,
-    responses_reply,
+    responses_stream,
 )
-from homarus.providers.base import Request, TextDelta, ThinkingDelta
+from homarus.providers.base import ModelRequest, TextDelta, ThinkingDelta
 from homarus.providers.eventstream import FrameReader
 from homarus.providers.sse import EventReader
-from homarus.testing.model_server import ModelServer, Step
+from homarus.testing.model_server import ModelServer, ScriptStep
 from homarus.testing.model_server.bedrock import frame
 
 DATA = Path(__file__).parents[1] / "data" / "wire"
-REQUEST = Request("m", "", (user("hi"),))
+REQUEST = ModelRequest("m", "", (user_message("hi"),))
 AWS_ENV = {
     "AWS_ACCESS_KEY_ID": "AKID",
     "AWS_SECRET_ACCESS_KEY": "secret",
@@ -121,7 +121,9 @@ class Wire:
         assert message is not None
         return text, thinking, message
 
-    def play(self, *steps: Step, idle_s: float = 5.0) -> tuple[str, str, Message | ProviderError]:
+    def play(
+        self, *steps: ScriptStep, idle_s: float = 5.0
+    ) -> tuple[str, str, Message | ProviderError]:
         """Call the adapter against the scripted server."""
 
         async def main() -> tuple[str, str, Message | ProviderError]:
@@ -131,7 +133,7 @@ class Wire:
 
         return asyncio.run(main())
 
-    def outcome(self, *steps: Step, idle_s: float = 5.0) -> Message | ProviderError:
+    def outcome(self, *steps: ScriptStep, idle_s: float = 5.0) -> Message | ProviderError:
         return self.play(*steps, idle_s=idle_s)[2]
 
     def outcome_of_bytes(self, answer: bytes) -> Message | ProviderError:
@@ -220,26 +222,38 @@ def _check_google(message: Message, want: Expected) -> None:
     assert "".join(signed) == want.get("text_signature", "")
 
 
-OPENAI = Wire("openai", openai, chat_reply.Reply, _check_texts, lambda reply: bool(reply.finish))
+OPENAI = Wire(
+    "openai",
+    openai,
+    chat_stream.ChatStreamAssembler,
+    _check_texts,
+    lambda reply: bool(reply.finish),
+)
 RESPONSES = Wire(
     "responses",
     responses,
-    responses_reply.Reply,
+    responses_stream.ResponsesStreamAssembler,
     _check_responses,
     lambda reply: bool(reply.status),
 )
 ANTHROPIC = Wire(
     "anthropic",
     anthropic,
-    anthropic_reply.Reply,
+    anthropic_stream.AnthropicStreamAssembler,
     _check_parts,
     lambda reply: bool(reply.finish),
 )
-GOOGLE = Wire("google", google, google_reply.Reply, _check_google, lambda reply: bool(reply.finish))
+GOOGLE = Wire(
+    "google",
+    google,
+    google_stream.GeminiStreamAssembler,
+    _check_google,
+    lambda reply: bool(reply.finish),
+)
 BEDROCK = Wire(
     "bedrock",
     bedrock,
-    bedrock_reply.Reply,
+    bedrock_stream.ConverseStreamAssembler,
     _check_parts,
     lambda reply: bool(reply.finish),
     AWS_ENV,

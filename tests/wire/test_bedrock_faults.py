@@ -6,30 +6,30 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import (
-    AuthFailed,
-    BadRequest,
-    ContentFiltered,
-    ContextOverflow,
-    Overloaded,
+    AuthError,
+    BadRequestError,
+    ContentFilterError,
+    ContextOverflowError,
+    OverloadedError,
     ProviderError,
-    ProviderTimeout,
-    RateLimited,
-    StreamBroken,
+    ProviderTimeoutError,
+    RateLimitError,
+    StreamError,
 )
 from homarus.core.message import Message
 from homarus.testing.model_server import (
+    BodyFraming,
     Comments,
     Cut,
-    Hold,
+    HangUntilDisconnect,
     LongLine,
     Overflow,
     Raw,
     Replay,
     Say,
-    Shape,
-    Step,
+    ScriptStep,
     Stop,
-    Trouble,
+    StreamFault,
 )
 from homarus.testing.model_server.bedrock import event, frame
 from tests.wire.harness import BEDROCK
@@ -40,23 +40,23 @@ END = event("messageStop", stopReason="end_turn")
 @pytest.mark.parametrize(
     ("steps", "kind"),
     [
-        ([Say("a"), Cut("close")], StreamBroken),
-        ([Say("a"), Cut("reset")], StreamBroken),
-        ([Say("a"), Cut("half-close")], StreamBroken),
-        ([Say("a"), Shape(end=False)], StreamBroken),
-        ([Say("a"), Raw(b"data: {}\n\n")], StreamBroken),
-        ([Say("a"), LongLine(50_000_000)], StreamBroken),
-        ([Say("a"), Comments()], StreamBroken),
-        ([Say("a"), Stop("filtered")], ContentFiltered),
-        ([Say("a"), Hold()], ProviderTimeout),
-        ([Hold()], ProviderTimeout),
-        ([Overflow()], ContextOverflow),
-        ([Say("a"), Trouble("slow down", "throttlingException")], RateLimited),
-        ([Say("a"), Trouble()], Overloaded),
+        ([Say("a"), Cut("close")], StreamError),
+        ([Say("a"), Cut("reset")], StreamError),
+        ([Say("a"), Cut("half-close")], StreamError),
+        ([Say("a"), BodyFraming(end=False)], StreamError),
+        ([Say("a"), Raw(b"data: {}\n\n")], StreamError),
+        ([Say("a"), LongLine(50_000_000)], StreamError),
+        ([Say("a"), Comments()], StreamError),
+        ([Say("a"), Stop("filtered")], ContentFilterError),
+        ([Say("a"), HangUntilDisconnect()], ProviderTimeoutError),
+        ([HangUntilDisconnect()], ProviderTimeoutError),
+        ([Overflow()], ContextOverflowError),
+        ([Say("a"), StreamFault("slow down", "throttlingException")], RateLimitError),
+        ([Say("a"), StreamFault()], OverloadedError),
     ],
 )
 def test_bedrock_broken_stream_raises_its_class(
-    steps: list[Step], kind: type[ProviderError]
+    steps: list[ScriptStep], kind: type[ProviderError]
 ) -> None:
     assert type(BEDROCK.outcome(*steps, idle_s=0.3)) is kind
 
@@ -64,10 +64,10 @@ def test_bedrock_broken_stream_raises_its_class(
 @pytest.mark.parametrize(
     ("reason", "kind"),
     [
-        ("guardrail_intervened", ContentFiltered),
-        ("malformed_model_output", StreamBroken),
-        ("malformed_tool_use", StreamBroken),
-        ("model_context_window_exceeded", ContextOverflow),
+        ("guardrail_intervened", ContentFilterError),
+        ("malformed_model_output", StreamError),
+        ("malformed_tool_use", StreamError),
+        ("model_context_window_exceeded", ContextOverflowError),
     ],
 )
 def test_bedrock_abnormal_stop_raises_its_class(reason: str, kind: type[ProviderError]) -> None:
@@ -87,14 +87,14 @@ def test_bedrock_abnormal_stop_raises_its_class(reason: str, kind: type[Provider
 )
 def test_bedrock_delta_of_wrong_kind_raises_stream_error(delta: Any) -> None:
     body = event("contentBlockDelta", contentBlockIndex=0, delta=delta) + END
-    assert type(BEDROCK.outcome(Replay(body))) is StreamBroken
+    assert type(BEDROCK.outcome(Replay(body))) is StreamError
 
 
 def test_bedrock_cut_after_end_keeps_answer() -> None:
     body = event("contentBlockDelta", contentBlockIndex=0, delta={"text": "all"})
     body += event("messageStop", stopReason="end_turn")
     rest = event("metadata", usage={"inputTokens": 1})
-    got = BEDROCK.outcome(Replay(body + rest), Shape(cut_at_byte=len(body) + 5))
+    got = BEDROCK.outcome(Replay(body + rest), BodyFraming(cut_at_byte=len(body) + 5))
     assert isinstance(got, Message)
     assert got.text == "all"
 
@@ -102,16 +102,16 @@ def test_bedrock_cut_after_end_keeps_answer() -> None:
 @pytest.mark.parametrize(
     ("name", "fields", "kind"),
     [
-        ("throttlingException", {"message": "slow down"}, RateLimited),
-        ("ThrottlingException", {"Message": "slow down"}, RateLimited),
-        ("modelStreamErrorException", {"originalMessage": "boom"}, Overloaded),
-        ("validationException", {"message": "Input is too long"}, ContextOverflow),
-        ("validationException", {"message": "bad"}, BadRequest),
-        ("internalServerException", {}, Overloaded),
-        ("serviceUnavailableException", {"message": "busy"}, Overloaded),
-        ("accessDeniedException", {"message": "no"}, AuthFailed),
-        ("modelTimeoutException", {"message": "late"}, ProviderTimeout),
-        ("newException", {"message": "what"}, StreamBroken),
+        ("throttlingException", {"message": "slow down"}, RateLimitError),
+        ("ThrottlingException", {"Message": "slow down"}, RateLimitError),
+        ("modelStreamErrorException", {"originalMessage": "boom"}, OverloadedError),
+        ("validationException", {"message": "Input is too long"}, ContextOverflowError),
+        ("validationException", {"message": "bad"}, BadRequestError),
+        ("internalServerException", {}, OverloadedError),
+        ("serviceUnavailableException", {"message": "busy"}, OverloadedError),
+        ("accessDeniedException", {"message": "no"}, AuthError),
+        ("modelTimeoutException", {"message": "late"}, ProviderTimeoutError),
+        ("newException", {"message": "what"}, StreamError),
     ],
 )
 def test_bedrock_exception_in_stream_raises_its_class(
@@ -128,4 +128,4 @@ def test_bedrock_error_without_type_classified_by_text() -> None:
         ":error-code": "InternalError",
         ":error-message": "service unavailable",
     }
-    assert type(BEDROCK.outcome(Raw(frame(headers, b"")))) is Overloaded
+    assert type(BEDROCK.outcome(Raw(frame(headers, b"")))) is OverloadedError

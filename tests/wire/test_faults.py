@@ -7,22 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from homarus.core.errors import (
-    AuthFailed,
-    BadRequest,
-    BillingFailed,
-    ContentFiltered,
-    ContextOverflow,
-    ImageTooLarge,
-    Overloaded,
+    AuthError,
+    BadRequestError,
+    BillingError,
+    ContentFilterError,
+    ContextOverflowError,
+    ImageTooLargeError,
+    OverloadedError,
     ProviderError,
-    ProviderTimeout,
-    RateLimited,
-    StreamBroken,
-    ThinkingRefused,
-    Unreachable,
+    ProviderTimeoutError,
+    RateLimitError,
+    StreamError,
+    ThinkingUnsupportedError,
+    UnreachableError,
 )
 from homarus.core.message import Message
-from homarus.testing.model_server import Fail, Replay, Say, Shape, Trouble
+from homarus.testing.model_server import BodyFraming, Fail, Replay, Say, StreamFault
 from homarus.testing.model_server.bedrock import event, frame
 from tests.wire.harness import ANTHROPIC, BEDROCK, WIRES, Wire, framed
 
@@ -133,9 +133,9 @@ def bodies(wire: Wire) -> st.SearchStrategy[bytes]:
     return st.one_of(spoiled, st.binary(max_size=200), lying)
 
 
-def shapes(wire: Wire) -> st.SearchStrategy[Shape]:
+def shapes(wire: Wire) -> st.SearchStrategy[BodyFraming]:
     return st.builds(
-        Shape,
+        BodyFraming,
         piece_bytes=st.sampled_from([None, 7, 100]),
         newline=st.sampled_from([b"\n", b"\r\n"] if wire.is_sse else [b"\n"]),
         cut_at_byte=st.none() | st.integers(0, 9000 if wire.name == "responses" else 3000),
@@ -151,7 +151,7 @@ EXAMPLES = {"anthropic": 250, "bedrock": 60}
 def test_any_body_yields_message_or_typed_error(wire: Wire) -> None:
     @settings(max_examples=EXAMPLES.get(wire.name, 150), deadline=None)
     @given(bodies(wire), shapes(wire))
-    def check(body: bytes, shape: Shape) -> None:
+    def check(body: bytes, shape: BodyFraming) -> None:
         got = wire.outcome(Replay(body), shape)
         if isinstance(got, ProviderError):
             assert got.message.startswith("mock/m: ")
@@ -165,32 +165,32 @@ SSE = HEAD + b"Content-Type: text/event-stream\r\n"
 STREAM = HEAD + b"Content-Type: application/vnd.amazon.eventstream\r\n"
 JSON = HEAD + b"Content-Type: application/json\r\n\r\n"
 BROKEN_HTTP: list[tuple[bytes, type[ProviderError]]] = [
-    (b"", Unreachable),
-    (b"SSH-2.0-OpenSSH_9.9\r\n", Unreachable),
-    (b"\x15\x03\x01\x00\x02\x02\x50", Unreachable),
-    (b"HTTP/1.1 200", Unreachable),
-    (HEAD + b"X: " + b"y" * 200_000, Unreachable),
-    (JSON + b"{}", StreamBroken),
+    (b"", UnreachableError),
+    (b"SSH-2.0-OpenSSH_9.9\r\n", UnreachableError),
+    (b"\x15\x03\x01\x00\x02\x02\x50", UnreachableError),
+    (b"HTTP/1.1 200", UnreachableError),
+    (HEAD + b"X: " + b"y" * 200_000, UnreachableError),
+    (JSON + b"{}", StreamError),
 ]
 BROKEN_SSE: list[tuple[bytes, type[ProviderError]]] = [
-    (SSE + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", StreamBroken),
-    (SSE + b"Transfer-Encoding: chunked\r\n\r\n5\r\ndat", StreamBroken),
-    (SSE + b"Content-Length: 100\r\n\r\ndata: {}\n\n", StreamBroken),
-    (SSE + b"Content-Length: 10\r\n\r\ndata: {}\n\n", StreamBroken),
-    (SSE + b"Content-Encoding: gzip\r\n\r\nnot gzip at all", StreamBroken),
-    (JSON, StreamBroken),
-    (JSON + b"null", StreamBroken),
-    (JSON + b"[]", StreamBroken),
-    (JSON + b"[[]]", StreamBroken),
-    (JSON + b'{"choices":[]}', StreamBroken),
+    (SSE + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", StreamError),
+    (SSE + b"Transfer-Encoding: chunked\r\n\r\n5\r\ndat", StreamError),
+    (SSE + b"Content-Length: 100\r\n\r\ndata: {}\n\n", StreamError),
+    (SSE + b"Content-Length: 10\r\n\r\ndata: {}\n\n", StreamError),
+    (SSE + b"Content-Encoding: gzip\r\n\r\nnot gzip at all", StreamError),
+    (JSON, StreamError),
+    (JSON + b"null", StreamError),
+    (JSON + b"[]", StreamError),
+    (JSON + b"[[]]", StreamError),
+    (JSON + b'{"choices":[]}', StreamError),
 ]
 BROKEN_CONVERSE: list[tuple[bytes, type[ProviderError]]] = [
-    (STREAM + b"Transfer-Encoding: chunked\r\n\r\n5\r\n\0\0\0", StreamBroken),
-    (STREAM + b"Content-Length: 100\r\n\r\n" + event("messageStart"), StreamBroken),
-    (STREAM + b"Content-Length: 0\r\n\r\n", StreamBroken),
-    (JSON + b'{"output":{"message":{}}}', StreamBroken),
-    (HEAD + b"Content-Type: text/html\r\n\r\n<html>", BadRequest),
-    (b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n", BadRequest),
+    (STREAM + b"Transfer-Encoding: chunked\r\n\r\n5\r\n\0\0\0", StreamError),
+    (STREAM + b"Content-Length: 100\r\n\r\n" + event("messageStart"), StreamError),
+    (STREAM + b"Content-Length: 0\r\n\r\n", StreamError),
+    (JSON + b'{"output":{"message":{}}}', StreamError),
+    (HEAD + b"Content-Type: text/html\r\n\r\n<html>", BadRequestError),
+    (b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n", BadRequestError),
 ]
 
 
@@ -223,7 +223,7 @@ ANTHROPIC_WORDS: list[tuple[int, str, str, type[ProviderError]]] = [
         400,
         "invalid_request_error",
         "prompt is too long: 213021 tokens > 200000 maximum",
-        ContextOverflow,
+        ContextOverflowError,
     ),
     (
         400,
@@ -232,7 +232,7 @@ ANTHROPIC_WORDS: list[tuple[int, str, str, type[ProviderError]]] = [
             "input length and `max_tokens` exceed context limit: 188240 + 64000 > 200000, decrease"
             " input length or `max_tokens` and try again"
         ),
-        ContextOverflow,
+        ContextOverflowError,
     ),
     (
         400,
@@ -241,7 +241,7 @@ ANTHROPIC_WORDS: list[tuple[int, str, str, type[ProviderError]]] = [
             "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 6291456 bytes >"
             " 5242880 bytes"
         ),
-        ImageTooLarge,
+        ImageTooLargeError,
     ),
     (
         400,
@@ -250,7 +250,7 @@ ANTHROPIC_WORDS: list[tuple[int, str, str, type[ProviderError]]] = [
             "messages.2.content.0.image.source.base64.data: At least one of the image dimensions"
             " exceed max allowed size: 8000 pixels"
         ),
-        ImageTooLarge,
+        ImageTooLargeError,
     ),
     (
         400,
@@ -259,16 +259,21 @@ ANTHROPIC_WORDS: list[tuple[int, str, str, type[ProviderError]]] = [
             "Your credit balance is too low to access the Anthropic API. Please go to Plans &"
             " Billing to upgrade or purchase credits."
         ),
-        BillingFailed,
+        BillingError,
     ),
     (
         400,
         "invalid_request_error",
         "You have reached your specified API usage limits. You will regain access on 2026-12-01.",
-        BillingFailed,
+        BillingError,
     ),
-    (400, "invalid_request_error", "Output blocked by content filtering policy", ContentFiltered),
-    (400, "invalid_request_error", "This organization has been disabled.", AuthFailed),
+    (
+        400,
+        "invalid_request_error",
+        "Output blocked by content filtering policy",
+        ContentFilterError,
+    ),
+    (400, "invalid_request_error", "This organization has been disabled.", AuthError),
     (
         400,
         "invalid_request_error",
@@ -276,21 +281,26 @@ ANTHROPIC_WORDS: list[tuple[int, str, str, type[ProviderError]]] = [
             '"thinking.type.enabled" is not supported for this model. Use'
             ' "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
         ),
-        BadRequest,
+        BadRequestError,
     ),
     (
         400,
         "invalid_request_error",
         "messages.1: `tool_use` ids were found without `tool_result` blocks",
-        BadRequest,
+        BadRequestError,
     ),
-    (401, "authentication_error", "invalid x-api-key", AuthFailed),
-    (401, "authentication_error", "OAuth token has expired.", AuthFailed),
-    (402, "billing_error", "Your payment could not be processed.", BillingFailed),
-    (403, "permission_error", "Your API key may not use this resource.", AuthFailed),
-    (404, "not_found_error", "model: claude-nothing", BadRequest),
-    (413, "request_too_large", "Request exceeds the maximum size", ContextOverflow),
-    (429, "rate_limit_error", "Number of input tokens has exceeded your rate limit", RateLimited),
+    (401, "authentication_error", "invalid x-api-key", AuthError),
+    (401, "authentication_error", "OAuth token has expired.", AuthError),
+    (402, "billing_error", "Your payment could not be processed.", BillingError),
+    (403, "permission_error", "Your API key may not use this resource.", AuthError),
+    (404, "not_found_error", "model: claude-nothing", BadRequestError),
+    (413, "request_too_large", "Request exceeds the maximum size", ContextOverflowError),
+    (
+        429,
+        "rate_limit_error",
+        "Number of input tokens has exceeded your rate limit",
+        RateLimitError,
+    ),
     (
         429,
         "rate_limit_error",
@@ -298,67 +308,72 @@ ANTHROPIC_WORDS: list[tuple[int, str, str, type[ProviderError]]] = [
             "This request would exceed your organization's rate limit of 30,000 input tokens per"
             " minute. Please reduce the prompt length or the maximum tokens requested."
         ),
-        RateLimited,
+        RateLimitError,
     ),
-    (500, "api_error", "Internal server error", Overloaded),
-    (504, "timeout_error", "The request took too long.", Overloaded),
-    (529, "overloaded_error", "Overloaded", Overloaded),
+    (500, "api_error", "Internal server error", OverloadedError),
+    (504, "timeout_error", "The request took too long.", OverloadedError),
+    (529, "overloaded_error", "Overloaded", OverloadedError),
 ]
 BEDROCK_WORDS: list[tuple[int, str, str, type[ProviderError]]] = [
-    (400, "ValidationException", "Input is too long for requested model.", ContextOverflow),
+    (400, "ValidationException", "Input is too long for requested model.", ContextOverflowError),
     (
         400,
         "ValidationException",
         "The model returned the following errors: prompt is too long: 209000 tokens > 200000",
-        ContextOverflow,
+        ContextOverflowError,
     ),
     (
         400,
         "ValidationException",
         "Input Tokens Exceeded: Number of input tokens exceeds maximum length.",
-        ContextOverflow,
+        ContextOverflowError,
     ),
     (
         400,
         "ValidationException",
         "Too many input tokens. Max input tokens: 8192, request input token count: 16230",
-        ContextOverflow,
+        ContextOverflowError,
     ),
     (
         400,
         "ValidationException",
         "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum",
-        ImageTooLarge,
+        ImageTooLargeError,
     ),
     (
         400,
         "ValidationException",
         "Invocation of model ID m with on-demand throughput isn't supported.",
-        BadRequest,
+        BadRequestError,
     ),
-    (400, "ValidationException", "thinking is not supported by this model", ThinkingRefused),
-    (403, "AccessDeniedException", "You don't have access to the model.", AuthFailed),
+    (
+        400,
+        "ValidationException",
+        "thinking is not supported by this model",
+        ThinkingUnsupportedError,
+    ),
+    (403, "AccessDeniedException", "You don't have access to the model.", AuthError),
     (
         403,
         "UnrecognizedClientException",
         "The security token included in the request is invalid.",
-        AuthFailed,
+        AuthError,
     ),
     (
         403,
         "ExpiredTokenException",
         "The security token included in the request is expired",
-        AuthFailed,
+        AuthError,
     ),
-    (400, "ExpiredTokenException", "The security token is expired", AuthFailed),
-    (404, "ResourceNotFoundException", "This model version has reached its end.", BadRequest),
-    (408, "ModelTimeoutException", "Model has timed out in processing.", ProviderTimeout),
-    (424, "ModelErrorException", "The system encountered an unexpected error.", Overloaded),
-    (429, "ThrottlingException", "Too many tokens, please wait.", RateLimited),
-    (429, "ThrottlingException", "Too many requests, please wait.", RateLimited),
-    (429, "ModelNotReadyException", "The model is not ready for inference.", Overloaded),
-    (500, "InternalServerException", "Internal failure.", Overloaded),
-    (503, "ServiceUnavailableException", "Too many connections.", Overloaded),
+    (400, "ExpiredTokenException", "The security token is expired", AuthError),
+    (404, "ResourceNotFoundException", "This model version has reached its end.", BadRequestError),
+    (408, "ModelTimeoutException", "Model has timed out in processing.", ProviderTimeoutError),
+    (424, "ModelErrorException", "The system encountered an unexpected error.", OverloadedError),
+    (429, "ThrottlingException", "Too many tokens, please wait.", RateLimitError),
+    (429, "ThrottlingException", "Too many requests, please wait.", RateLimitError),
+    (429, "ModelNotReadyException", "The model is not ready for inference.", OverloadedError),
+    (500, "InternalServerException", "Internal failure.", OverloadedError),
+    (503, "ServiceUnavailableException", "Too many connections.", OverloadedError),
 ]
 REFUSALS = [
     *(pytest.param(ANTHROPIC, *words, id=f"anthropic-{words[0]}") for words in ANTHROPIC_WORDS),
@@ -375,7 +390,7 @@ def test_refusal_raises_its_class(
     assert type(got) is kind or wire is ANTHROPIC
     assert got.status == status
     assert words[:20] in got.message
-    if isinstance(got, RateLimited):
+    if isinstance(got, RateLimitError):
         assert got.after_s == 7
 
 
@@ -383,5 +398,5 @@ def test_refusal_raises_its_class(
 def test_anthropic_error_inside_stream_raises_same_class(
     status: int, code: str, words: str, kind: type[ProviderError]
 ) -> None:
-    got = ANTHROPIC.outcome(Say("I was say"), Trouble(words, code))
-    assert isinstance(got, ProviderTimeout if status == 504 else kind)
+    got = ANTHROPIC.outcome(Say("I was say"), StreamFault(words, code))
+    assert isinstance(got, ProviderTimeoutError if status == 504 else kind)

@@ -6,20 +6,20 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import (
-    AuthFailed,
-    BadRequest,
-    BillingFailed,
-    ContentFiltered,
-    ContextOverflow,
-    Overloaded,
+    AuthError,
+    BadRequestError,
+    BillingError,
+    ContentFilterError,
+    ContextOverflowError,
+    OverloadedError,
     ProviderError,
-    ProviderTimeout,
-    RateLimited,
-    StreamBroken,
-    ThinkingRefused,
+    ProviderTimeoutError,
+    RateLimitError,
+    StreamError,
+    ThinkingUnsupportedError,
 )
 from homarus.core.message import Message
-from homarus.testing.model_server import Fail, Replay, Shape
+from homarus.testing.model_server import BodyFraming, Fail, Replay
 from tests.wire.harness import GOOGLE
 
 
@@ -47,19 +47,19 @@ ERRORS: list[tuple[dict[str, Any], type[ProviderError]]] = [
             "API key not valid. Please pass a valid API key.",
             reason("API_KEY_INVALID"),
         ),
-        AuthFailed,
+        AuthError,
     ),
-    (told(400, "INVALID_ARGUMENT", "It is wrong.", reason("API_KEY_INVALID")), AuthFailed),
-    (told(400, "INVALID_ARGUMENT", "API key expired. Please renew the API key."), AuthFailed),
-    (told(401, "UNAUTHENTICATED", "Expected OAuth 2 access token."), AuthFailed),
-    (told(403, "PERMISSION_DENIED", "Your API key was reported as leaked."), AuthFailed),
+    (told(400, "INVALID_ARGUMENT", "It is wrong.", reason("API_KEY_INVALID")), AuthError),
+    (told(400, "INVALID_ARGUMENT", "API key expired. Please renew the API key."), AuthError),
+    (told(401, "UNAUTHENTICATED", "Expected OAuth 2 access token."), AuthError),
+    (told(403, "PERMISSION_DENIED", "Your API key was reported as leaked."), AuthError),
     (
         told(403, "PERMISSION_DENIED", "It is disabled.", reason("SERVICE_DISABLED")),
-        AuthFailed,
+        AuthError,
     ),
     (
         told(403, "PERMISSION_DENIED", "It needs billing.", reason("BILLING_DISABLED")),
-        BillingFailed,
+        BillingError,
     ),
     (
         told(
@@ -68,16 +68,16 @@ ERRORS: list[tuple[dict[str, Any], type[ProviderError]]] = [
             "Gemini API free tier is not available in your country. Please enable billing on "
             "your project in Google AI Studio.",
         ),
-        BillingFailed,
+        BillingError,
     ),
     (
         told(429, "RESOURCE_EXHAUSTED", "Your prepayment credits are depleted."),
-        BillingFailed,
+        BillingError,
     ),
-    (told(429, "RESOURCE_EXHAUSTED", EXHAUSTED, QUOTA, RETRY), RateLimited),
+    (told(429, "RESOURCE_EXHAUSTED", EXHAUSTED, QUOTA, RETRY), RateLimitError),
     (
         told(429, "RESOURCE_EXHAUSTED", "Resource has been exhausted (e.g. check quota)."),
-        RateLimited,
+        RateLimitError,
     ),
     (
         told(
@@ -86,11 +86,11 @@ ERRORS: list[tuple[dict[str, Any], type[ProviderError]]] = [
             "The input token count (1200000) exceeds the maximum number of tokens allowed "
             "(1048576).",
         ),
-        ContextOverflow,
+        ContextOverflowError,
     ),
     (
         told(400, "INVALID_ARGUMENT", "Request payload size exceeds the limit: 20971520 bytes."),
-        ContextOverflow,
+        ContextOverflowError,
     ),
     (
         told(
@@ -99,24 +99,24 @@ ERRORS: list[tuple[dict[str, Any], type[ProviderError]]] = [
             'Invalid JSON payload received. Unknown name "foo": Cannot find field.',
             {"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": [{}]},
         ),
-        BadRequest,
+        BadRequestError,
     ),
-    (told(400, "FAILED_PRECONDITION", "User location is not supported."), BadRequest),
+    (told(400, "FAILED_PRECONDITION", "User location is not supported."), BadRequestError),
     (
         told(
             400, "INVALID_ARGUMENT", "'minimal' is not a supported thinking level for this model."
         ),
-        ThinkingRefused,
+        ThinkingUnsupportedError,
     ),
     (
         told(400, "INVALID_ARGUMENT", "The thinking budget 50 is invalid. Choose 512 to 24576."),
-        ThinkingRefused,
+        ThinkingUnsupportedError,
     ),
-    (told(404, "NOT_FOUND", "models/x is not found for API version v1beta."), BadRequest),
-    (told(499, "CANCELLED", "The operation was cancelled."), Overloaded),
-    (told(500, "INTERNAL", "An internal error has occurred."), Overloaded),
-    (told(503, "UNAVAILABLE", "The model is overloaded. Please try again later."), Overloaded),
-    (told(504, "DEADLINE_EXCEEDED", "Deadline expired before operation."), ProviderTimeout),
+    (told(404, "NOT_FOUND", "models/x is not found for API version v1beta."), BadRequestError),
+    (told(499, "CANCELLED", "The operation was cancelled."), OverloadedError),
+    (told(500, "INTERNAL", "An internal error has occurred."), OverloadedError),
+    (told(503, "UNAVAILABLE", "The model is overloaded. Please try again later."), OverloadedError),
+    (told(504, "DEADLINE_EXCEEDED", "Deadline expired before operation."), ProviderTimeoutError),
 ]
 
 
@@ -131,13 +131,13 @@ def test_google_refusal_raises_its_class_as_response_and_in_stream(
         [Fail(body["error"]["code"], body=b"[" + text + b"\n]")],
         [Replay(begun + b"data: " + text + b"\n\n")],
         [Replay(begun + json.dumps(body, indent=2).encode() + b"\n")],
-        [Replay(begun + json.dumps(body, indent=2).encode()), Shape(newline=b"\r\n")],
-        [Replay(b"[" + text + b"]"), Shape(content_type="application/json")],
+        [Replay(begun + json.dumps(body, indent=2).encode()), BodyFraming(newline=b"\r\n")],
+        [Replay(b"[" + text + b"]"), BodyFraming(content_type="application/json")],
     ):
         got = GOOGLE.outcome(*steps)
         assert type(got) is kind, got
         assert got.status == body["error"]["code"]
-        if isinstance(got, RateLimited) and RETRY in body["error"].get("details", ()):
+        if isinstance(got, RateLimitError) and RETRY in body["error"].get("details", ()):
             assert got.after_s == 27.5
 
 
@@ -145,31 +145,31 @@ def test_google_refusal_raises_its_class_as_response_and_in_stream(
 def test_google_invalid_retry_delay_is_ignored(delay: Any) -> None:
     body = told(429, "RESOURCE_EXHAUSTED", EXHAUSTED, {"retryDelay": delay}, "27.5s", None)
     got = GOOGLE.outcome(Fail(429, body=json.dumps(body).encode()))
-    assert isinstance(got, RateLimited)
+    assert isinstance(got, RateLimitError)
     assert got.after_s in {None, 0.0}
 
 
 @pytest.mark.parametrize(
     ("finish", "kind"),
     [
-        ("SAFETY", ContentFiltered),
-        ("RECITATION", ContentFiltered),
-        ("BLOCKLIST", ContentFiltered),
-        ("PROHIBITED_CONTENT", ContentFiltered),
-        ("SPII", ContentFiltered),
-        ("LANGUAGE", ContentFiltered),
-        ("IMAGE_SAFETY", ContentFiltered),
-        ("IMAGE_PROHIBITED_CONTENT", ContentFiltered),
-        ("IMAGE_RECITATION", ContentFiltered),
-        ("MALFORMED_FUNCTION_CALL", StreamBroken),
-        ("UNEXPECTED_TOOL_CALL", StreamBroken),
-        ("TOO_MANY_TOOL_CALLS", StreamBroken),
-        ("MALFORMED_RESPONSE", StreamBroken),
-        ("NO_IMAGE", StreamBroken),
-        ("IMAGE_OTHER", StreamBroken),
-        ("OTHER", StreamBroken),
-        ("MISSING_THOUGHT_SIGNATURE", BadRequest),
-        ("FINISH_REASON_UNSPECIFIED", StreamBroken),
+        ("SAFETY", ContentFilterError),
+        ("RECITATION", ContentFilterError),
+        ("BLOCKLIST", ContentFilterError),
+        ("PROHIBITED_CONTENT", ContentFilterError),
+        ("SPII", ContentFilterError),
+        ("LANGUAGE", ContentFilterError),
+        ("IMAGE_SAFETY", ContentFilterError),
+        ("IMAGE_PROHIBITED_CONTENT", ContentFilterError),
+        ("IMAGE_RECITATION", ContentFilterError),
+        ("MALFORMED_FUNCTION_CALL", StreamError),
+        ("UNEXPECTED_TOOL_CALL", StreamError),
+        ("TOO_MANY_TOOL_CALLS", StreamError),
+        ("MALFORMED_RESPONSE", StreamError),
+        ("NO_IMAGE", StreamError),
+        ("IMAGE_OTHER", StreamError),
+        ("OTHER", StreamError),
+        ("MISSING_THOUGHT_SIGNATURE", BadRequestError),
+        ("FINISH_REASON_UNSPECIFIED", StreamError),
     ],
 )
 def test_google_abnormal_finish_raises_its_class(finish: str, kind: type[ProviderError]) -> None:
@@ -189,7 +189,7 @@ def test_google_abnormal_finish_raises_its_class(finish: str, kind: type[Provide
 def test_google_blocked_prompt_raises_content_filter(why: str) -> None:
     chunk = {"promptFeedback": {"blockReason": why}, "usageMetadata": {"promptTokenCount": 3}}
     got = GOOGLE.outcome(Replay(b"data: " + json.dumps(chunk).encode() + b"\n\n"))
-    assert type(got) is ContentFiltered
+    assert type(got) is ContentFilterError
     assert why in got.message
 
 

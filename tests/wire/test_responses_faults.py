@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from homarus.core.message import Message
 from homarus.providers.base import TextDelta, ThinkingDelta
 from homarus.providers.catalog import Price
-from homarus.providers.chat_reply import Malformed
-from homarus.providers.responses_reply import Reply
+from homarus.providers.chat_stream import MalformedChunkError
+from homarus.providers.responses_stream import ResponsesStreamAssembler
 from tests.wire.harness import RESPONSES
 
 
@@ -41,11 +41,11 @@ events = st.tuples(
 def test_responses_events_of_any_shape_are_read_or_malformed(
     some: list[dict[str, Any]],
 ) -> None:
-    reply = Reply()
+    reply = ResponsesStreamAssembler()
     for event in some:
         try:
             said = reply.add(event)
-        except Malformed:
+        except MalformedChunkError:
             return
         assert all(isinstance(delta, TextDelta | ThinkingDelta) and delta.text for delta in said)
     message = Message("assistant", reply.message_parts())

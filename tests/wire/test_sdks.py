@@ -28,10 +28,10 @@ from openai.types.responses import (
 )
 
 from homarus.core.message import Message
-from homarus.providers.anthropic_reply import REDACTED
+from homarus.providers.anthropic_stream import REDACTED
 from homarus.providers.catalog import Price
 from homarus.providers.sse import EventReader
-from homarus.testing.model_server import ModelServer, Replay, Shape
+from homarus.testing.model_server import BodyFraming, ModelServer, Replay
 from tests.wire.harness import (
     ANTHROPIC,
     BEDROCK,
@@ -138,7 +138,7 @@ def test_google_json_list_is_read_as_the_stream(stream: Path) -> None:
     """Without `alt=sse`, as some who stand in for Google answer: one JSON list of all chunks."""
     events = EventReader().feed(GOOGLE.recorded(stream))
     body = b"[" + b",\r\n".join(event.encode() for event in events) + b"]"
-    message = GOOGLE.outcome(Replay(body), Shape(content_type="application/json"))
+    message = GOOGLE.outcome(Replay(body), BodyFraming(content_type="application/json"))
     assert isinstance(message, Message)
     GOOGLE.check(message, expected(stream))
 

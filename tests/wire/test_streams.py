@@ -8,11 +8,15 @@ from hypothesis import strategies as st
 
 from homarus.core.message import Message, Text
 from homarus.providers.catalog import Price
-from homarus.testing.model_server import Replay, Shape
+from homarus.testing.model_server import BodyFraming, Replay
 from tests.wire.harness import ANTHROPIC, RECORDINGS, WIRES, Wire, expected, usage_of
 
-SHAPES = {"whole": Shape(), "bytewise": Shape(piece_bytes=1), "unframed": Shape(framing="close")}
-SSE_SHAPES = SHAPES | {"crlf": Shape(newline=b"\r\n", bom=True)}
+SHAPES = {
+    "whole": BodyFraming(),
+    "bytewise": BodyFraming(piece_bytes=1),
+    "unframed": BodyFraming(framing="close"),
+}
+SSE_SHAPES = SHAPES | {"crlf": BodyFraming(newline=b"\r\n", bom=True)}
 CASES = [
     pytest.param(wire, stream, shape, id=f"{wire}-{stream.stem}-{name}")
     for wire, stream in RECORDINGS
@@ -22,7 +26,7 @@ CASES = [
 
 @pytest.mark.parametrize(("wire", "stream", "shape"), CASES)
 def test_adapter_recorded_stream_yields_expected_message(
-    wire: Wire, stream: Path, shape: Shape
+    wire: Wire, stream: Path, shape: BodyFraming
 ) -> None:
     text, thinking, message = wire.play(Replay(wire.recorded(stream)), shape)
     want = expected(stream)

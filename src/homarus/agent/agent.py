@@ -4,14 +4,19 @@ from dataclasses import field
 from datetime import UTC, tzinfo
 from pathlib import Path
 
-from homarus.config.resolve import AgentSettings
-from homarus.config.schema import Compaction, ContextPruning, LoopDetection, Tools
-from homarus.config.zone import find_zone
-from homarus.core.keys import DEFAULT_AGENT
-from homarus.core.value import dataclass
-from homarus.policy.decide import Rules
-from homarus.policy.groups import expand
-from homarus.sessions.envelope import Rules as Envelope
+from homarus.config.agent_settings import AgentSettings
+from homarus.config.schema import (
+    CompactionConfig,
+    ContextPruningConfig,
+    LoopDetectionConfig,
+    ToolsConfig,
+)
+from homarus.config.timezone import load_zone
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.session_keys import DEFAULT_AGENT
+from homarus.policy.tool_groups import expand_tool_names
+from homarus.policy.tool_policy import ToolRules
+from homarus.sessions.envelope import EnvelopeOptions as Envelope
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +34,19 @@ class Agent:
     fallbacks: tuple[str, ...] = ()
     thinking: str | None = None
     timeout_s: float = 600.0
-    rules: tuple[Rules, ...] = ()
+    rules: tuple[ToolRules, ...] = ()
     max_file_chars: int = 20_000
     max_total_chars: int = 150_000
-    pruning: ContextPruning = ContextPruning.model_construct()
-    compaction: Compaction = Compaction.model_construct()
-    loops: LoopDetection = LoopDetection.model_construct()
+    pruning: ContextPruningConfig = ContextPruningConfig.model_construct()
+    compaction: CompactionConfig = CompactionConfig.model_construct()
+    loops: LoopDetectionConfig = LoopDetectionConfig.model_construct()
     is_named: bool = False  # by the config; else IDENTITY.md may give the name
     timezone: str = ""
     aliases: tuple[tuple[str, str], ...] = ()  # short names of models
     envelope: Envelope = field(default_factory=Envelope)
 
 
-def make_agent(settings: AgentSettings, tools: Tools) -> Agent:
+def make_agent(settings: AgentSettings, tools: ToolsConfig) -> Agent:
     """Return an agent from its settings; `tools` is the section for all agents."""
     return Agent(
         id=settings.id,
@@ -52,7 +57,9 @@ def make_agent(settings: AgentSettings, tools: Tools) -> Agent:
         thinking=settings.thinking,
         timeout_s=settings.timeout_s,
         rules=tuple(
-            Rules(allow=expand(layer.allow or ()), deny=expand(layer.deny))
+            ToolRules(
+                allow=expand_tool_names(layer.allow or ()), deny=expand_tool_names(layer.deny)
+            )
             for layer in (tools, settings.tools)
             if layer
         ),
@@ -60,7 +67,7 @@ def make_agent(settings: AgentSettings, tools: Tools) -> Agent:
         max_total_chars=settings.bootstrap_total_max_chars,
         pruning=settings.pruning,
         compaction=settings.compaction,
-        loops=who_says("loop_detection", settings.tools, tools).loop_detection,
+        loops=effective_tools("loop_detection", settings.tools, tools).loop_detection,
         is_named=settings.name != settings.id,
         timezone=settings.timezone,
         aliases=settings.aliases,
@@ -68,16 +75,16 @@ def make_agent(settings: AgentSettings, tools: Tools) -> Agent:
     )
 
 
-def who_says(name: str, own: Tools | None, common: Tools) -> Tools:
+def effective_tools(name: str, own: ToolsConfig | None, common: ToolsConfig) -> ToolsConfig:
     """Return the tools section that holds for one key: the agent's own where it sets the key."""
     return own if own is not None and name in own.model_fields_set else common
 
 
 def _envelope(settings: AgentSettings) -> Envelope:
-    own = find_zone(settings.timezone) if settings.timezone else None
+    own = load_zone(settings.timezone) if settings.timezone else None
     named = (settings.envelope_zone or "local").strip()
     zones: dict[str, tzinfo | None] = {"local": None, "utc": UTC, "gmt": UTC, "user": own}
-    zone = zones[named.lower()] if named.lower() in zones else find_zone(named)
+    zone = zones[named.lower()] if named.lower() in zones else load_zone(named)
     return Envelope(
         zone=zone,
         own_zone=own,

@@ -6,15 +6,17 @@ from typing import Final
 from homarus.agent.agent import Agent
 from homarus.agent.workspace import boot_prompt
 from homarus.core.message import Address, Inbound
-from homarus.store.journal import Acceptance, Accepted
+from homarus.store.journal import Acceptance, InboxRecord
 
 CHANNEL: Final = "boot"  # no adapter: the run has no chat to reply to
 
 Accept = Callable[[str, Inbound], Awaitable[Acceptance]]
-Put = Callable[[str, Accepted], object]
+SubmitMessage = Callable[[str, InboxRecord], object]
 
 
-async def boot(agents: Iterable[Agent], accept: Accept, put: Put, now_ms: int) -> None:
+async def run_boot_prompts(
+    agents: Iterable[Agent], accept: Accept, put: SubmitMessage, now_ms: int
+) -> None:
     """Submit the boot prompt of each agent that has one."""
     for agent in agents:
         text = boot_prompt(agent.workspace)

@@ -9,17 +9,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 
-from homarus.core.errors import ContextOverflow, ProviderError
+from homarus.core.errors import ContextOverflowError, ProviderError
 from homarus.core.event import (
     AttemptFailed,
-    Fact,
+    EventData,
     MessageSaved,
     TextAdded,
     ThinkingAdded,
     ToolEnded,
     ToolStarted,
 )
-from homarus.core.faults import fault
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.faults import fault_point
 from homarus.core.message import (
     Message,
     Origin,
@@ -28,31 +29,30 @@ from homarus.core.message import (
     Text,
     Thinking,
     ToolCall,
-    ToolReturn,
+    ToolResult,
 )
-from homarus.core.value import dataclass
-from homarus.providers.base import Provider, Request, Retried, TextDelta, ThinkingDelta
+from homarus.providers.base import AttemptRetried, ModelRequest, Provider, TextDelta, ThinkingDelta
 
 SKIPPED = "Skipped due to queued user message."  # clients match this text
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class LoopContext:
     """What the loop of one run works with."""
 
     provider: Provider
-    request: Callable[[tuple[Message, ...]], Request]
+    request: Callable[[tuple[Message, ...]], ModelRequest]
     origin: Origin  # for an answer that was cut short: a complete one has its own
-    call: Callable[[ToolCall], Awaitable[ToolReturn]]
-    alone: Callable[[ToolCall], bool]  # whether the call must run by itself, in order
+    call: Callable[[ToolCall], Awaitable[ToolResult]]
+    must_run_alone: Callable[[ToolCall], bool]  # whether the call must run by itself, in order
     steering: Callable[[], list[Message]]
-    emit: Callable[[Fact], None]
+    emit: Callable[[EventData], None]
     save: Callable[[Sequence[Message]], Awaitable[None]]  # in one transaction, in order
     finish: Callable[[Message], Awaitable[None]]  # the same for the last message, with the outcome
     now_ms: Callable[[], int]
 
 
-async def run_loop(context: Turn, messages: list[Message]) -> Message:
+async def run_loop(context: LoopContext, messages: list[Message]) -> Message:
     """Extend `messages` in place until the model answers without a tool call.
 
     Calls at the end without a result are run first: a run may resume an earlier attempt.
@@ -79,18 +79,18 @@ def _unanswered(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     for message in reversed(messages):
         if message.role == "user":
             break
-        answered.update(part.call_id for part in message.parts if isinstance(part, ToolReturn))
+        answered.update(part.call_id for part in message.parts if isinstance(part, ToolResult))
         if message.calls:
             return tuple(call for call in message.calls if call.id not in answered)
     return ()
 
 
-async def _call_model(context: Turn, request: Request) -> Message:
+async def _call_model(context: LoopContext, request: ModelRequest) -> Message:
     """Call the model once. Text before an error or a stop is saved, with how it ended."""
     received: list[Part] = []
     try:
         async for piece in context.provider.stream(request):
-            fault("provider.streaming")
+            fault_point("provider.streaming")
             match piece:
                 case TextDelta(text):
                     received.append(Text(text))
@@ -98,14 +98,14 @@ async def _call_model(context: Turn, request: Request) -> Message:
                 case ThinkingDelta(text):
                     received.append(Thinking(text))
                     context.emit(ThinkingAdded(text))
-                case Retried():
+                case AttemptRetried():
                     received.clear()
                     context.emit(_failed(piece))
                 case Message():
                     return piece if piece.at_ms else replace(piece, at_ms=context.now_ms())
     except ProviderError as exc:
         if received or not isinstance(
-            exc, ContextOverflow
+            exc, ContextOverflowError
         ):  # after an overflow the call is repeated
             await _save_partial(context, received, "error", str(exc))
         raise
@@ -115,7 +115,7 @@ async def _call_model(context: Turn, request: Request) -> Message:
     raise AssertionError("a provider must end its stream with a Message")
 
 
-def _failed(retried: Retried) -> AttemptFailed:
+def _failed(retried: AttemptRetried) -> AttemptFailed:
     return AttemptFailed(
         retried.provider,
         retried.model,
@@ -127,7 +127,7 @@ def _failed(retried: Retried) -> AttemptFailed:
 
 
 async def _save_partial(
-    context: Turn, received: list[Part], stop: StopReason, error: str = ""
+    context: LoopContext, received: list[Part], stop: StopReason, error: str = ""
 ) -> None:
     """Save an answer that was cut short."""
     thinking = "".join(part.text for part in received if isinstance(part, Thinking))
@@ -139,12 +139,12 @@ async def _save_partial(
     await _save(context, Message("assistant", tuple(parts), context.now_ms(), origin))
 
 
-async def _append(context: Turn, messages: list[Message], *added: Message) -> None:
+async def _append(context: LoopContext, messages: list[Message], *added: Message) -> None:
     messages.extend(added)
     await _save(context, *added)
 
 
-async def _save(context: Turn, *messages: Message) -> None:
+async def _save(context: LoopContext, *messages: Message) -> None:
     if messages:
         await context.save(messages)
     for message in messages:
@@ -152,7 +152,7 @@ async def _save(context: Turn, *messages: Message) -> None:
 
 
 async def _run_calls(
-    context: Turn, messages: list[Message], calls: tuple[ToolCall, ...]
+    context: LoopContext, messages: list[Message], calls: tuple[ToolCall, ...]
 ) -> list[Message]:
     """Run the calls group by group; skip the rest when a message steers. Returns those messages."""
     steering: list[Message] = []
@@ -169,11 +169,11 @@ async def _run_calls(
     return steering
 
 
-def _groups(context: Turn, calls: tuple[ToolCall, ...]) -> Iterator[list[ToolCall]]:
+def _groups(context: LoopContext, calls: tuple[ToolCall, ...]) -> Iterator[list[ToolCall]]:
     """Yield neighbouring calls that may run concurrently as one group; serial calls alone."""
     group: list[ToolCall] = []
     for call in calls:
-        if context.alone(call):
+        if context.must_run_alone(call):
             if group:
                 yield group
             yield [call]
@@ -184,12 +184,12 @@ def _groups(context: Turn, calls: tuple[ToolCall, ...]) -> Iterator[list[ToolCal
         yield group
 
 
-async def _run_call(context: Turn, call: ToolCall) -> ToolReturn:
+async def _run_call(context: LoopContext, call: ToolCall) -> ToolResult:
     context.emit(ToolStarted(call))
     result = await context.call(call)
     context.emit(ToolEnded(result))
     return result
 
 
-def _skipped(call: ToolCall) -> ToolReturn:
-    return ToolReturn(call.id, call.name, (Text(SKIPPED),), is_error=True)
+def _skipped(call: ToolCall) -> ToolResult:
+    return ToolResult(call.id, call.name, (Text(SKIPPED),), is_error=True)

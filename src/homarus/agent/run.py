@@ -12,14 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from homarus.agent.agent import Agent
-from homarus.agent.context import flush
-from homarus.agent.context.compact import MAX_PER_TURN, room_in
-from homarus.agent.context.conversation import Conversation
-from homarus.agent.loop import Turn, run_loop
-from homarus.agent.prompt.chat import NO_CHAT, session_chat_context
-from homarus.agent.prompt.report import Place
-from homarus.agent.repeats import Repeats
-from homarus.agent.reply.excuse import excuse
+from homarus.agent.context import memory_flush
+from homarus.agent.context.compaction import MAX_PER_TURN, token_budget
+from homarus.agent.context.model_context import ModelContext
+from homarus.agent.loop import LoopContext, run_loop
+from homarus.agent.loop_detection import LoopDetector
+from homarus.agent.prompt.chat_context import NO_CHAT, session_chat_context
+from homarus.agent.prompt.report import ReportContext
+from homarus.agent.reply.error_text import error_text
 from homarus.agent.reply.sender import LiveReplyHandle
 from homarus.agent.run_journal import RunJournal
 from homarus.agent.run_setup import (
@@ -30,47 +30,47 @@ from homarus.agent.run_setup import (
 )
 from homarus.agent.services import RunServices
 from homarus.agent.session_compaction import compact_with_hooks
-from homarus.agent.spend import metered
-from homarus.agent.tally import Tallied
+from homarus.agent.spend_limit import with_spend_limit
 from homarus.agent.tool_runner import ToolRunner
-from homarus.config.zone import day_in
+from homarus.agent.usage_recorder import UsageRecordingProvider
+from homarus.config.timezone import local_date
 from homarus.core.errors import (
-    ContextOverflow,
+    ContextOverflowError,
     HomarusError,
-    LeaseLost,
-    ProviderTimeout,
-    RunBroke,
-    Unavailable,
+    LeaseLostError,
+    ProviderTimeoutError,
+    RunCrashedError,
+    UnavailableError,
 )
 from homarus.core.event import (
     AttemptFailed,
     CompactionEnded,
     CompactionStarted,
     Emitter,
-    Fact,
+    EventData,
     RunEnded,
     RunStarted,
 )
-from homarus.core.faults import fault
-from homarus.core.keys import agent_of
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.faults import fault_point
 from homarus.core.message import (
     Inbound,
     Message,
     Origin,
-    Stopped,
+    StopInfo,
     StoppedBy,
     Text,
     Usage,
-    user,
+    user_message,
 )
-from homarus.core.tasks import contain
-from homarus.core.value import dataclass
-from homarus.plugins.values import Where
-from homarus.providers.base import Provider, Request
-from homarus.sessions.send_policy import is_mute
+from homarus.core.session_keys import agent_id_of
+from homarus.core.tasks import run_contained
+from homarus.plugins.values import HookContext
+from homarus.providers.base import ModelRequest, Provider
+from homarus.sessions.send_policy import is_muted
 from homarus.sessions.session import Session
-from homarus.store.journal import Accepted
-from homarus.tools.registry import Registry
+from homarus.store.journal import InboxRecord
+from homarus.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:  # imported by the first run that answers a chat
     from homarus.agent.reply.builder import ReplyBuilder
@@ -81,7 +81,7 @@ INTERRUPTED = "the run broke off"  # the error of a run that ends with the progr
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """How a run ended. Every run has exactly one."""
 
     run_id: str
@@ -104,13 +104,13 @@ class Run:
     """
 
     def __init__(
-        self, services: RunServices, key: str, records: Sequence[Accepted], text: str = ""
+        self, services: RunServices, key: str, records: Sequence[InboxRecord], text: str = ""
     ) -> None:
         self.id, self.key = records[0].id, key
         self.stopped_by: StoppedBy | None = None
         self._services, self._records, self._text = services, records, text
         self._inbounds = [record.inbound for record in records if record.inbound]
-        self._outcome = Outcome(self.id, key, "failed")
+        self._outcome = RunOutcome(self.id, key, "failed")
         self._attempts: list[AttemptFailed] = []
         self._publish = Emitter(self.id, key, services.bus.publish, services.clock.now_ms)
         self._started_s = services.clock.monotonic()
@@ -118,12 +118,12 @@ class Run:
         self._is_stopped = False
         # Set by `execute` and `prepare`, in this order.
         self._journal: RunJournal
-        self._where = Where()
+        self._where = HookContext()
         self._session: Session | None = None
         self._builder: ReplyBuilder | None = None
         self._live: LiveReplyHandle | None = None
         self._chat = NO_CHAT
-        self._context: Conversation
+        self._context: ModelContext
 
     # The life of a run
 
@@ -132,7 +132,7 @@ class Run:
         services, lane = self._services, f"session:{self.key}"
         async with services.lanes.enter(lane), services.store.journal.lease(lane) as lease:
             self._journal = RunJournal(services, self._records, lease)
-            await contain(f"run {self.key}", self._answer, self._record_crash)
+            await run_contained(f"run {self.key}", self._answer, self._record_crash)
             await self.settle()
 
     async def _answer(self) -> None:
@@ -142,7 +142,7 @@ class Run:
             async with asyncio.timeout(0 if self._is_stopped else None) as scope:
                 self._scope = scope
                 async with services.lanes.enter("main"):
-                    self._outcome = await services.watchdog.bounded(
+                    self._outcome = await services.watchdog.run(
                         f"run {self.key}", self._prepare_and_loop, scope, grace_s=services.grace_s
                     )
         except TimeoutError:
@@ -152,12 +152,12 @@ class Run:
         finally:
             self._scope = None
 
-    async def _prepare_and_loop(self) -> Outcome:
+    async def _prepare_and_loop(self) -> RunOutcome:
         # Returns the outcome instead of setting it: a run that was abandoned must not change it.
         reply = await self.loop(await self.prepare())
         origin = reply.origin
         assert origin is not None  # noqa: S101 - a provider's Message says who wrote it
-        return Outcome(
+        return RunOutcome(
             self.id,
             self.key,
             "answered",
@@ -171,7 +171,7 @@ class Run:
         if self._is_stopped:
             self._outcome = replace(self._outcome, status="aborted")
             return
-        late = ProviderTimeout(
+        late = ProviderTimeoutError(
             "the run took longer than its deadline",
             fix="raise agents.defaults.timeoutSeconds, or ask for less at once",
         )
@@ -179,7 +179,7 @@ class Run:
 
     def _record_crash(self, exc: Exception) -> None:
         text = f"the run met a bug and broke off ({type(exc).__name__})"
-        error = RunBroke(text, fix="homarus logs has the details")
+        error = RunCrashedError(text, fix="homarus logs has the details")
         self._outcome = replace(self._outcome, error=error)
 
     async def settle(self, reply: Message | None = None) -> None:
@@ -193,18 +193,18 @@ class Run:
         elif self._outcome.status == "aborted":
             await self._journal.settle_failed("aborted", "")
         elif error := self._outcome.error:
-            await self._journal.settle_failed(str(error), excuse(error))
+            await self._journal.settle_failed(str(error), error_text(error))
 
     def close(self) -> None:
         """Release what the run holds, and publish its end."""
-        self._services.spend.end(self.id)
+        self._services.spend_limiter.end(self.id)
         if self._live:
             self._live.close()
         self._outcome = outcome = replace(self._outcome, attempts=tuple(self._attempts))
         aborted = outcome.status == "aborted"
         self._publish(RunEnded(error=self._error_text, aborted=aborted, attempts=outcome.attempts))
 
-    async def report_end(self) -> Outcome:
+    async def report_end(self) -> RunOutcome:
         """Call the `agent_end` hook, and return the outcome."""
         services = self._services
         duration_ms = round((services.clock.monotonic() - self._started_s) * 1000)
@@ -225,14 +225,14 @@ class Run:
         if self._scope and not self._scope.expired():
             self._scope.reschedule(0)
 
-    def emit(self, fact: Fact) -> None:
+    def emit(self, fact: EventData) -> None:
         """Publish an event, after the reply builder has read it."""
         if isinstance(fact, AttemptFailed):
             self._attempts.append(fact)
         if self._builder:
             typing = self._builder.feed(fact)
             if self._live:
-                self._live.note(typing=typing)
+                self._live.update(typing=typing)
         self._publish(fact)
 
     def annotate_stop(self, message: Message) -> Message:
@@ -240,31 +240,31 @@ class Run:
         origin = message.origin
         if origin is None or origin.stop != "aborted" or self.stopped_by is None:
             return message
-        return replace(message, origin=replace(origin, stopped=Stopped(self.id, self.stopped_by)))
+        return replace(message, origin=replace(origin, stopped=StopInfo(self.id, self.stopped_by)))
 
     # Preparation
 
-    async def prepare(self) -> Turn:
+    async def prepare(self) -> LoopContext:
         """Load the session, connect the model, save the question; return what the loop needs."""
         services, inbound = self._services, merge_messages(self._records, self._text)
-        agent, options = services.get_agent(agent_of(self.key)), inbound.wishes
+        agent, options = services.get_agent(agent_id_of(self.key)), inbound.options
         all_tools = services.get_tools(agent.id)  # the first call imports them: before the deadline
         if self._scope and not self._is_stopped:
             timeout_s = options.timeout_s or agent.timeout_s
             self._scope.reschedule(asyncio.get_running_loop().time() + timeout_s)
-        self._where = Where(
+        self._where = HookContext(
             agent.id, self.key, self.id, str(agent.workspace), inbound.address.channel
         )
         session = self._session = await self._open_session(inbound, agent)
         rules = services.get_config().session.send_policy
-        is_muted = is_mute(rules, session.key, session.record.data, inbound)
-        self._journal.sender.configure(is_muted=is_muted)  # for errors before the builder is there
+        muted = is_muted(rules, session.key, session.record.data, inbound)
+        self._journal.sender.configure(is_muted=muted)  # for errors before the builder is there
         provider, model = await services.connect(resolve_model(agent, session, options.model))
         thinking = resolve_thinking(options.thinking or session.thinking or agent.thinking, model)
-        self._configure_reply(session, inbound, agent, thinking, is_muted=is_muted)
+        self._configure_reply(session, inbound, agent, thinking, is_muted=muted)
         self.emit(RunStarted(provider=model.provider, model=model.id))
-        provider = metered(provider, services.spend, model, self.id)
-        provider = Tallied(provider, model.ref, self._journal.record_model_call)
+        provider = with_spend_limit(provider, services.spend_limiter, model, self.id)
+        provider = UsageRecordingProvider(provider, model.ref, self._journal.record_model_call)
         self._chat = session_chat_context(
             services.get_config(), session, self._inbounds, find_traits=services.find_traits
         )
@@ -283,8 +283,8 @@ class Run:
         if interrupted_calls is None:
             interrupted_calls = frozenset()
             await self._save_question(inbound)
-        fault("run.begun")
-        runner = self._make_tool_runner(agent, tools, inbound, interrupted_calls, is_muted=is_muted)
+        fault_point("run.begun")
+        runner = self._make_tool_runner(agent, tools, inbound, interrupted_calls, is_muted=muted)
         return self._make_loop_context(provider, tools, runner)
 
     async def _open_session(self, inbound: Inbound, agent: Agent) -> Session:
@@ -333,9 +333,9 @@ class Run:
         if not entries:
             return None
         open_calls = await self._journal.open_calls()
-        saved = await session.go_on(entries, also=self._journal.mark_running(session))
+        saved = await session.resume_turn(entries, also=self._journal.mark_running(session))
         if saved is None and self._records[0].attempts:
-            raise Unavailable("the conversation went on without this message; send it again")
+            raise UnavailableError("the conversation went on without this message; send it again")
         if saved is None:
             return None
         if self._builder:
@@ -352,9 +352,9 @@ class Run:
         if added:
             question = replace(question, parts=(Text(f"{added}\n\n"), *question.parts))
         now_ms = services.clock.now_ms()
-        place = Place(self.key, session.session_id, model.provider, model.id, now_ms)
-        await session.begin(
-            await context.illustrate(question),
+        place = ReportContext(self.key, session.session_id, model.provider, model.id, now_ms)
+        await session.start_turn(
+            await context.attach_images(question),
             provider=model.provider,
             model=model.id,
             thinking=context.thinking,
@@ -362,18 +362,20 @@ class Run:
             window=model.window,
             came_by=inbound.address,
             also=self._journal.mark_running(session),
-            news=services.composer.news(place, session.record.data),
+            news=services.composer.report_changes(place, session.record.data),
         )
 
     def _make_question(self, inbound: Inbound) -> Message:
         services = self._services
         at_ms = inbound.at_ms or services.clock.now_ms()
-        return user(services.format_message(self.key, inbound), *inbound.images, at_ms=at_ms)
+        return user_message(
+            services.format_message(self.key, inbound), *inbound.images, at_ms=at_ms
+        )
 
     def _make_tool_runner(
         self,
         agent: Agent,
-        tools: Registry,
+        tools: ToolRegistry,
         inbound: Inbound,
         interrupted_calls: frozenset[str],
         *,
@@ -386,7 +388,7 @@ class Run:
             inbound=inbound,
             where=self._where,
             journal=self._journal,
-            repeats=Repeats(agent.loops),
+            repeats=LoopDetector(agent.loops),
             interrupted_calls=interrupted_calls,
             get_chat_rules=lambda: self._chat.rules,
             ask=services.get_approver(inbound),
@@ -396,23 +398,25 @@ class Run:
             now_ms=services.clock.now_ms,
         )
 
-    def _make_loop_context(self, provider: Provider, tools: Registry, runner: ToolRunner) -> Turn:
+    def _make_loop_context(
+        self, provider: Provider, tools: ToolRegistry, runner: ToolRunner
+    ) -> LoopContext:
         context = self._context
 
-        def request(messages: tuple[Message, ...]) -> Request:
-            runner.repeats.check()
+        def request(messages: tuple[Message, ...]) -> ModelRequest:
+            runner.repeats.check_limit()
             return context.request(messages)
 
         async def save(messages: Sequence[Message]) -> None:
             annotated = [self.annotate_stop(message) for message in messages]
             await self._journal.save(context.session, annotated)
 
-        return Turn(
+        return LoopContext(
             provider=provider,
             request=request,
             origin=Origin(provider.api, context.model.provider, context.model.id),
             call=runner.run,
-            alone=tools.alone,
+            must_run_alone=tools.must_run_alone,
             steering=self._pop_steering,
             emit=self.emit,
             save=save,
@@ -440,14 +444,14 @@ class Run:
 
     # The model loop
 
-    async def loop(self, loop_context: Turn) -> Message:
+    async def loop(self, loop_context: LoopContext) -> Message:
         """Run the model loop until it answers, compacting the context each time it overflows."""
         context = self._context
         await self._flush_memory_if_due(loop_context)
         for _ in range(MAX_PER_TURN):
             try:
                 return await run_loop(loop_context, list(context.session.messages))
-            except ContextOverflow:
+            except ContextOverflowError:
                 if not context.agent.compaction.enabled:
                     raise
                 await self._compact()
@@ -459,50 +463,51 @@ class Run:
         await compact_with_hooks(self._context, hooks, self._where, also)
         self.emit(CompactionEnded(will_retry=True))
 
-    async def _flush_memory_if_due(self, loop_context: Turn) -> None:
+    async def _flush_memory_if_due(self, loop_context: LoopContext) -> None:
         """Have the agent save notes before its history is summarised."""
         context = self._context
         session, rules = context.session, context.agent.compaction
         *before, last = session.messages
-        if not context.tools or not before or last.role != "user" or context.is_roomy:
+        if not context.tools or not before or last.role != "user" or context.has_headroom:
             return
-        view = context.look(session.messages)
-        room = room_in(rules, view)
-        if not flush.is_due(rules, session.record.data, room, view.tokens):
+        view = context.render(session.messages)
+        room = token_budget(rules, view)
+        if not memory_flush.is_due(rules, session.record.data, room, view.tokens):
             return
         try:
             await self._flush_memory(loop_context)
-        except LeaseLost:
+        except LeaseLostError:
             raise
         except HomarusError as exc:  # a compaction without notes is better than no answer
             log.warning("%s: the memory flush failed: %s", session.key, exc)
         now_ms = self._services.clock.now_ms()
-        await session.update(**flush.fields(session.record.data, now_ms))
+        await session.update(**memory_flush.flush_fields(session.record.data, now_ms))
 
-    async def _flush_memory(self, loop_context: Turn) -> None:
+    async def _flush_memory(self, loop_context: LoopContext) -> None:
         """Run a turn that is neither published nor saved: only what its tools do remains."""
         from homarus.memory.view import audience_of, folder_of  # only for a flush that is due
 
         context, now_ms = self._context, self._services.clock.now_ms()
         rules = context.agent.compaction
-        by_tool = any(spec.name == flush.TOOL for spec in context.tools)
+        by_tool = any(spec.name == memory_flush.TOOL for spec in context.tools)
         folder = folder_of(audience_of(context.session.key))
-        today = day_in(context.agent.timezone, now_ms)
-        prompt = flush.prompt(rules, today, by_tool=by_tool, folder=folder)
+        today = local_date(context.agent.timezone, now_ms)
+        prompt = memory_flush.prompt(rules, today, by_tool=by_tool, folder=folder)
         hidden = replace(
             loop_context,
             request=lambda messages: replace(
-                context.request(messages), system=f"{context.system}\n\n{flush.system(rules)}"
+                context.request(messages),
+                system=f"{context.system}\n\n{memory_flush.system_addition(rules)}",
             ),
             steering=list,
             emit=_discard_event,
             save=_discard_messages,
             finish=_discard_messages,
         )
-        await run_loop(hidden, [*context.session.messages[:-1], user(prompt, at_ms=now_ms)])
+        await run_loop(hidden, [*context.session.messages[:-1], user_message(prompt, at_ms=now_ms)])
 
 
-def _discard_event(_fact: Fact) -> None:
+def _discard_event(_fact: EventData) -> None:
     return None
 
 

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 from homarus.agent.reply.sender import ReplySender
 from homarus.agent.services import RunServices
-from homarus.agent.tally import Call, spent
-from homarus.core.errors import LeaseLost, StoreError
-from homarus.core.faults import fault
-from homarus.core.message import Message, ToolReturn
+from homarus.agent.usage_recorder import ProviderCall, to_usage_record
+from homarus.core.errors import LeaseLostError, StoreError
+from homarus.core.faults import fault_point
+from homarus.core.message import Message, ToolResult
 from homarus.core.text import one_line
-from homarus.sessions.session import Also, Session
-from homarus.store.base import Entry, Spent, Unit
-from homarus.store.journal import Accepted, Lease, Parcel
+from homarus.sessions.session import ExtraWrites, Session
+from homarus.store.base import Transaction, TranscriptEntry, UsageRecord
+from homarus.store.journal import InboxRecord, Lease, OutboxRecord
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _MAX_REASON_CHARS = 300
 class RunJournal:
     """Writes what one run does, under its lease."""
 
-    def __init__(self, services: RunServices, records: Sequence[Accepted], lease: Lease) -> None:
+    def __init__(self, services: RunServices, records: Sequence[InboxRecord], lease: Lease) -> None:
         self._store, self._lease = services.store, lease
         self._on_enqueued, self._on_unsettled = services.on_enqueued, services.on_unsettled
         self._now_ms = services.clock.now_ms
@@ -36,8 +36,8 @@ class RunJournal:
         self._ids = [record.id for record in records]
         self._runs = {record.run or record.id for record in records}  # that worked on them before
         self._open_calls: frozenset[str] = frozenset()
-        self._steering: dict[int, Accepted] = {}  # by id() of the message made of it
-        self._usage: list[Spent] = []  # of model calls, not yet written
+        self._steering: dict[int, InboxRecord] = {}  # by id() of the message made of it
+        self._usage: list[UsageRecord] = []  # of model calls, not yet written
         self.sender = ReplySender(
             records[0],
             lease,
@@ -55,23 +55,25 @@ class RunJournal:
         """The unique name of this attempt at the run."""
         return f"{self.run}:{self._lease.token}"
 
-    def record_model_call(self, call: Call) -> None:
+    def record_model_call(self, call: ProviderCall) -> None:
         """Add the usage of a model call to the next transaction."""
-        self._usage.append(spent(call, self.run, self._first.session, self._now_ms()))
+        self._usage.append(to_usage_record(call, self.run, self._first.session, self._now_ms()))
 
-    def mark_running(self, session: Session) -> Also:
+    def mark_running(self, session: Session) -> ExtraWrites:
         """Return what marks the messages as running, with the entry of a new question."""
         session_id = session.session_id
 
-        def also(unit: Unit, entries: Sequence[Entry]) -> None:
+        def also(unit: Transaction, entries: Sequence[TranscriptEntry]) -> None:
             entry = entries[-1].id if entries else ""
-            unit.start(self._ids, self._lease, run=self.run, session_id=session_id, entry=entry)
+            unit.mark_running(
+                self._ids, self._lease, run=self.run, session_id=session_id, entry=entry
+            )
             for call_id in self._open_calls:  # they may belong to a run by another name
                 unit.call_started(self.run, self._lease, call_id)
 
         return also
 
-    def add_steering(self, record: Accepted, message: Message) -> Message:
+    def add_steering(self, record: InboxRecord, message: Message) -> Message:
         """Have this run answer a steering message from the moment it is saved."""
         if record.id:  # else it only steers: a run of its own answers it
             self._steering[id(message)] = record
@@ -82,12 +84,12 @@ class RunJournal:
         outbox = await self.sender.records_for_saved(messages)
         usage, self._usage = self._usage, []
 
-        def also(unit: Unit, entries: Sequence[Entry]) -> None:
-            unit.hold(self._ids, self._lease)
-            unit.add_spent(*usage)
+        def also(unit: Transaction, entries: Sequence[TranscriptEntry]) -> None:
+            unit.check_lease(self._ids, self._lease)
+            unit.add_usage(*usage)
             for message, entry in zip(messages, entries, strict=True):
                 self._record_message(unit, session, message, entry)
-            unit.post(*outbox)
+            unit.enqueue(*outbox)
 
         await session.append(*messages, also=also)
         self._wake_outbox(outbox)
@@ -95,29 +97,31 @@ class RunJournal:
             if record := self._steering.pop(id(message), None):
                 self._ids.append(record.id)
         if messages[-1].role == "tool":
-            fault("tool.saved")
+            fault_point("tool.saved")
 
-    def _record_message(self, unit: Unit, session: Session, message: Message, entry: Entry) -> None:
+    def _record_message(
+        self, unit: Transaction, session: Session, message: Message, entry: TranscriptEntry
+    ) -> None:
         if record := self._steering.get(id(message)):
             place = {"session_id": session.session_id, "entry": entry.id}
-            unit.start([record.id], self._lease, run=self.run, **place)
+            unit.mark_running([record.id], self._lease, run=self.run, **place)
         for part in message.parts:
-            if isinstance(part, ToolReturn):
+            if isinstance(part, ToolResult):
                 unit.call_ended(self.run, self._lease, part.call_id)
 
-    def check_lease(self, unit: Unit, _entries: Sequence[Entry]) -> None:
+    def check_lease(self, unit: Transaction, _entries: Sequence[TranscriptEntry]) -> None:
         """Fail the transaction when this run has lost its lease."""
-        unit.hold(self._ids, self._lease)
+        unit.check_lease(self._ids, self._lease)
 
     async def mark_call_started(self, call_id: str) -> None:
         """Record that a tool which must not run twice is about to start."""
-        async with self._store.journal.commit() as unit:
+        async with self._store.journal.transaction() as unit:
             unit.call_started(self.run, self._lease, call_id)
-        fault("tool.started")
+        fault_point("tool.started")
 
     async def open_calls(self) -> frozenset[str]:
         """Return the calls that earlier attempts started and that have no result."""
-        calls = [await self._store.journal.calls(run) for run in self._runs]
+        calls = [await self._store.journal.open_calls(run) for run in self._runs]
         self._open_calls = frozenset().union(*calls)
         return self._open_calls
 
@@ -126,17 +130,17 @@ class RunJournal:
         status, outbox = await self.sender.records_for_reply(reply)
         usage, self._usage = self._usage, []
 
-        def also(unit: Unit, entries: Sequence[Entry]) -> None:
+        def also(unit: Transaction, entries: Sequence[TranscriptEntry]) -> None:
             reply_id, at_ms = entries[-1].id, self._now_ms()
             unit.settle(self._ids, self._lease, status, at_ms=at_ms, reply=reply_id)
-            unit.add_spent(*usage)
-            unit.post(*outbox)
+            unit.add_usage(*usage)
+            unit.enqueue(*outbox)
 
         await session.append(reply, also=also)
-        fault("reply.saved")
+        fault_point("reply.saved")
         self._wake_outbox(outbox)
 
-    def _wake_outbox(self, outbox: Sequence[Parcel]) -> None:
+    def _wake_outbox(self, outbox: Sequence[OutboxRecord]) -> None:
         self.sender.on_enqueued()
         if outbox:
             self._on_enqueued()
@@ -149,9 +153,9 @@ class RunJournal:
         ids = [*self._ids, *(record.id for record in self._steering.values())]
         outbox = await self.sender.records_for_error(text)
         try:
-            async with self._store.commit() as unit:
+            async with self._store.transaction() as unit:
                 # A message of an earlier process may not have been started under this lease.
-                unit.start(ids, self._lease, run=self.run)
+                unit.mark_running(ids, self._lease, run=self.run)
                 unit.settle(
                     ids,
                     self._lease,
@@ -159,9 +163,9 @@ class RunJournal:
                     at_ms=self._now_ms(),
                     why=one_line(reason, _MAX_REASON_CHARS),
                 )
-                unit.add_spent(*self._usage)
-                unit.post(*outbox)
-        except LeaseLost:
+                unit.add_usage(*self._usage)
+                unit.enqueue(*outbox)
+        except LeaseLostError:
             return  # the run that holds the lease now settles them
         except StoreError:
             log.exception("run %s ended, and that could not be written down", self.run)

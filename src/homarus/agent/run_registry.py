@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from homarus.agent.context.compact import Compaction
-from homarus.agent.run import Outcome, Run
+from homarus.agent.context.compaction import CompactionResult
+from homarus.agent.run import Run, RunOutcome
 from homarus.agent.services import RunServices
 from homarus.agent.session_compaction import compact_session
 from homarus.core.message import StoppedBy
-from homarus.store.journal import Accepted
+from homarus.store.journal import InboxRecord
 
 
 class RunRegistry:
@@ -17,7 +17,7 @@ class RunRegistry:
         self._services = services
         self._active: dict[str, Run] = {}
 
-    async def start(self, key: str, rows: Sequence[Accepted], text: str = "") -> Outcome:
+    async def start(self, key: str, rows: Sequence[InboxRecord], text: str = "") -> RunOutcome:
         """Answer accepted messages in one run; `text` stands for them when they were merged.
 
         Every failure is an outcome. A run that is cancelled because the program ends has none:
@@ -49,6 +49,6 @@ class RunRegistry:
         """Return the ids of the active runs, of one session or of all."""
         return tuple(run.id for at, run in self._active.items() if key in (None, at))
 
-    async def compact_session(self, key: str, instructions: str = "") -> Compaction:
+    async def compact_session(self, key: str, instructions: str = "") -> CompactionResult:
         """Summarise the old turns of a session. UserError when there is nothing to summarise."""
         return await compact_session(self._services, key, instructions)

@@ -4,24 +4,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from homarus.agent.agent import Agent
-from homarus.agent.context.conversation import Conversation
+from homarus.agent.context.model_context import ModelContext
 from homarus.agent.context.render import turn_limit
-from homarus.agent.prompt.chat import Chat
+from homarus.agent.prompt.chat_context import ChatContext
 from homarus.agent.services import RunServices
-from homarus.core.errors import UnknownName
+from homarus.core.errors import UnknownNameError
 from homarus.core.message import Inbound
 from homarus.providers.base import Provider, ThinkLevel
-from homarus.providers.catalog import Model
-from homarus.providers.models import Wish
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.model_router import ModelSelection
 from homarus.sessions.levels import think_level, think_levels
 from homarus.sessions.session import Session
-from homarus.store.journal import Accepted
-from homarus.tools.registry import Registry
+from homarus.store.journal import InboxRecord
+from homarus.tools.registry import ToolRegistry
 
 MULTIPLE_SENDERS = "several people"  # no service has such an id
 
 
-def merge_messages(records: Sequence[Accepted], text: str) -> Inbound:
+def merge_messages(records: Sequence[InboxRecord], text: str) -> Inbound:
     """Return the messages of a run as one: `text` for all of them, and the files of each.
 
     The result of messages by different senders has no sender; `text` names them.
@@ -33,27 +33,29 @@ def merge_messages(records: Sequence[Accepted], text: str) -> Inbound:
         text=text or first.text,
         images=tuple(image for inbound in inbounds for image in inbound.images),
         media=tuple(media for inbound in inbounds for media in inbound.media),
-        before="\n".join(inbound.before for inbound in inbounds if inbound.before),
+        group_history="\n".join(
+            inbound.group_history for inbound in inbounds if inbound.group_history
+        ),
     )
     if not text or len(senders) < 2:
         return merged
-    occasion = replace(first.occasion, name="", handle="")
-    return replace(merged, sender=MULTIPLE_SENDERS, occasion=occasion)
+    occasion = replace(first.metadata, name="", handle="")
+    return replace(merged, sender=MULTIPLE_SENDERS, metadata=occasion)
 
 
-def resolve_model(agent: Agent, session: Session, requested: str | None = None) -> Wish:
+def resolve_model(agent: Agent, session: Session, requested: str | None = None) -> ModelSelection:
     """Return the model to connect: the requested one, else the session's, else the agent's."""
     ref, locked = requested or session.model or agent.model, session.profile_locked
-    return Wish(agent.id, ref, agent.fallbacks, session.profile, locked=locked)
+    return ModelSelection(agent.id, ref, agent.fallbacks, session.profile, locked=locked)
 
 
-def resolve_thinking(requested: str | None, model: Model) -> ThinkLevel:
+def resolve_thinking(requested: str | None, model: ModelInfo) -> ThinkLevel:
     """Return the thinking level, by default the model's. UnknownName when it is no level."""
     if requested is None:
-        return model.usual_thinking
+        return model.default_thinking
     level = think_level(requested)
     if level is None:
-        raise UnknownName("thinking level", requested, think_levels(model.provider, model.id))
+        raise UnknownNameError("thinking level", requested, think_levels(model.provider, model.id))
     return level
 
 
@@ -62,19 +64,19 @@ async def make_model_context(
     session: Session,
     agent: Agent,
     provider: Provider,
-    model: Model,
+    model: ModelInfo,
     *,
     thinking: ThinkLevel,
-    chat: Chat,
-    tools: Registry,
-) -> Conversation:
+    chat: ChatContext,
+    tools: ToolRegistry,
+) -> ModelContext:
     """Compose the system prompt, and return the session as one model is sent it."""
     files = await services.composer.hooked_files(agent, session.key, services.hooks)
     prompt = services.composer.compose(
         agent, session.key, model, tools.specs(),
         files=files, entry=session.record.data, chat=chat,
     )  # fmt: skip
-    return Conversation(
+    return ModelContext(
         session,
         agent,
         provider,

@@ -9,34 +9,34 @@ from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
 from homarus.agent.agent import Agent
-from homarus.agent.context.conversation import Views
-from homarus.agent.prompt.composer import Composer
+from homarus.agent.context.model_context import RenderedContextCache
+from homarus.agent.prompt.composer import PromptComposer
 from homarus.agent.reply.sender import LiveReplyHandle
-from homarus.agent.spend import Spend
+from homarus.agent.spend_limit import SpendLimiter
 from homarus.config.schema import Config
 from homarus.core.bus import Bus
 from homarus.core.channel_traits import FindTraits
 from homarus.core.clock import Clock
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound
-from homarus.core.value import dataclass
 from homarus.core.watchdog import GRACE_S, Watchdog
-from homarus.plugins.caller import Hooks
+from homarus.plugins.hook_runner import Hooks
 from homarus.providers.base import Provider
-from homarus.providers.catalog import Model
-from homarus.providers.models import Wish
-from homarus.sessions.session import Session, Sessions
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.model_router import ModelSelection
+from homarus.sessions.session import Session, SessionRepository
 from homarus.store.base import Store
-from homarus.store.journal import Accepted, BuildReply
-from homarus.tools.registry import Registry
-from homarus.tools.tool import Ask, Mail
+from homarus.store.journal import BuildReply, InboxRecord
+from homarus.tools.registry import ToolRegistry
+from homarus.tools.tool import AskApproval, Messenger
 
 if TYPE_CHECKING:  # imported by the first run that answers a chat
     from homarus.agent.reply.builder import ReplyBuilder
 
-ConnectModel: TypeAlias = Callable[[Wish], Awaitable[tuple[Provider, Model]]]
+ConnectModel: TypeAlias = Callable[[ModelSelection], Awaitable[tuple[Provider, ModelInfo]]]
 # Pops the messages that steer the active run of a session.
-PopSteering: TypeAlias = Callable[[str], Sequence[Accepted]]
+PopSteering: TypeAlias = Callable[[str], Sequence[InboxRecord]]
 # (session, inbound, thinking level, id of a session that starts with this run, else "")
 MakeReplyBuilder: TypeAlias = "Callable[[Session, Inbound, str, str], ReplyBuilder | None]"
 # (session key, inbound) → the user message as the model reads it
@@ -64,18 +64,18 @@ class RunServices:
     continued by a message. A run that ignores its cancellation is abandoned after `grace_s`.
     """
 
-    sessions: Sessions
+    sessions: SessionRepository
     store: Store
     bus: Bus
     lanes: Lanes
     clock: Clock
     hooks: Hooks
     watchdog: Watchdog
-    spend: Spend
+    spend_limiter: SpendLimiter
     get_agent: Callable[[str], Agent]
-    get_tools: Callable[[str], Registry]
+    get_tools: Callable[[str], ToolRegistry]
     connect: ConnectModel
-    get_approver: Callable[[Inbound], Ask]
+    get_approver: Callable[[Inbound], AskApproval]
     pop_steering: PopSteering
     format_message: FormatUserMessage
     make_builder: MakeReplyBuilder
@@ -85,8 +85,8 @@ class RunServices:
     find_traits: FindTraits
     get_config: Callable[[], Config] = Config
     start_live_reply: StartLiveReply = _no_live_reply
-    messenger: Mail | None = None
+    messenger: Messenger | None = None
     is_fresh: Callable[[Session, Inbound], bool] = lambda _session, _inbound: True
     grace_s: float = GRACE_S
-    composer: Composer = field(default_factory=Composer)
-    rendered: Views = field(default_factory=Views)
+    composer: PromptComposer = field(default_factory=PromptComposer)
+    rendered: RenderedContextCache = field(default_factory=RenderedContextCache)

@@ -4,19 +4,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from homarus.agent.agent import Agent
-from homarus.agent.repeats import Repeats
+from homarus.agent.loop_detection import LoopDetector
 from homarus.agent.run_journal import RunJournal
-from homarus.core.event import Fact, ToolProgressed
-from homarus.core.faults import fault
-from homarus.core.message import Inbound, Text, ToolCall, ToolReturn
-from homarus.core.value import dataclass
-from homarus.plugins.caller import Hooks
-from homarus.plugins.values import Refusal, Where
-from homarus.policy.decide import Rules, Verdict, decide
-from homarus.sessions.transcript import interrupted
-from homarus.tools.call import call as call_tool
-from homarus.tools.registry import Registry
-from homarus.tools.tool import Ask, Mail, Tool, ToolContext
+from homarus.core.event import EventData, ToolProgressed
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.faults import fault_point
+from homarus.core.message import Inbound, Text, ToolCall, ToolResult
+from homarus.plugins.hook_runner import Hooks
+from homarus.plugins.values import HookContext, Refusal
+from homarus.policy.tool_policy import ToolDecision, ToolRules, decide_tool_call
+from homarus.sessions.transcript import interrupted_result
+from homarus.tools.execute import execute_tool_call as call_tool
+from homarus.tools.registry import ToolRegistry
+from homarus.tools.tool import AskApproval, Messenger, Tool, ToolContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,43 +28,43 @@ class ToolRunner:
     """
 
     agent: Agent
-    tools: Registry
+    tools: ToolRegistry
     inbound: Inbound
-    where: Where
+    where: HookContext
     journal: RunJournal
-    repeats: Repeats
+    repeats: LoopDetector
     interrupted_calls: frozenset[str]
-    get_chat_rules: Callable[[], tuple[Rules, ...]]
-    ask: Ask
-    messenger: Mail | None
+    get_chat_rules: Callable[[], tuple[ToolRules, ...]]
+    ask: AskApproval
+    messenger: Messenger | None
     hooks: Hooks
-    emit: Callable[[Fact], None]
+    emit: Callable[[EventData], None]
     now_ms: Callable[[], int]
 
-    async def run(self, call: ToolCall) -> ToolReturn:
+    async def run(self, call: ToolCall) -> ToolResult:
         """Run one call, unless an earlier attempt, loop detection or a hook forbids it."""
         if call.id in self.interrupted_calls:
-            return interrupted(call)
+            return interrupted_result(call)
         if self.repeats.is_stopped:
-            return self.repeats.refuse(call)
+            return self.repeats.refusal_result(call)
         started_ms = self.now_ms()
         allowed = await self.hooks.before_tool_call(self.where, call)
         if isinstance(allowed, Refusal):
-            return ToolReturn(call.id, call.name, (Text(allowed.reason),), is_error=True)
+            return ToolResult(call.id, call.name, (Text(allowed.reason),), is_error=True)
         result = await self._execute(allowed)
-        fault("tool.ended")
+        fault_point("tool.ended")
         await self.hooks.after_tool_call(self.where, allowed, result, self.now_ms() - started_ms)
-        warning = self.repeats.note(allowed, result)
+        warning = self.repeats.record(allowed, result)
         return replace(result, content=(*result.content, Text(warning))) if warning else result
 
-    async def _execute(self, call: ToolCall) -> ToolReturn:
+    async def _execute(self, call: ToolCall) -> ToolResult:
         async def begin(tool: Tool) -> None:
-            fault("tool.asked")
+            fault_point("tool.asked")
             if not tool.idempotent:
                 await self.journal.mark_call_started(call.id)
 
-        async def judge(judged: ToolCall) -> Verdict:
-            return decide(judged.name, *self.agent.rules, *self.get_chat_rules())
+        async def judge(judged: ToolCall) -> ToolDecision:
+            return decide_tool_call(judged.name, *self.agent.rules, *self.get_chat_rules())
 
         context = ToolContext(
             self.where.session_key,

@@ -16,12 +16,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from homarus.agent.prompt.files import read_text, unusable
 from homarus.agent.prompt.injection import CHECKLIST, MEMORY, RITUAL
+from homarus.agent.prompt.workspace_files import read_text, unusable_workspace_error
 from homarus.config.paths import Paths
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.silence import SILENT_WORD, is_blank_checklist
-from homarus.core.value import dataclass
+from homarus.core.silent_reply import SILENT_WORD, is_blank_checklist
 
 SEEDED: Final = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", CHECKLIST)
 BOOT: Final = "BOOT.md"
@@ -32,11 +32,11 @@ _MAX_STATE_BYTES = 100_000
 _REMOTE = re.compile(r"^\s*\[remote ", re.MULTILINE)
 
 
-def seed(workspace: Path, *, ritual: bool = True) -> tuple[str, ...]:
+def seed_workspace(workspace: Path, *, ritual: bool = True) -> tuple[str, ...]:
     """Create the folder and its template files; return the names of what was created."""
     try:
         workspace.mkdir(parents=True, exist_ok=True)
-        brand_new = not is_lived_in(workspace)
+        brand_new = not is_populated(workspace)
         wanted = [*SEEDED, RITUAL] if brand_new and ritual else list(SEEDED)
         made = [name for name in wanted if _put(workspace / name, _template(name))]
         if _put(workspace / ".gitignore", IGNORED):
@@ -44,13 +44,13 @@ def seed(workspace: Path, *, ritual: bool = True) -> tuple[str, ...]:
         if brand_new:
             _put(workspace / STATE, _written({"version": 1, "bootstrapSeededAt": _now()}))
     except OSError as exc:
-        raise unusable(workspace, exc) from exc
+        raise unusable_workspace_error(workspace, exc) from exc
     if not (workspace / ".git").exists() and _git_init(workspace):
         made.append(".git")
     return tuple(made)
 
 
-def ensure(workspace: Path, *, templates: bool = True) -> None:
+def ensure_workspace(workspace: Path, *, templates: bool = True) -> None:
     """Create and seed a workspace that is not populated.
 
     Without `templates` (`skipBootstrap`), only the folder is created.
@@ -59,14 +59,14 @@ def ensure(workspace: Path, *, templates: bool = True) -> None:
         try:
             workspace.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
-            raise unusable(workspace, exc) from exc
-    elif is_lived_in(workspace):
-        note_ritual(workspace)
+            raise unusable_workspace_error(workspace, exc) from exc
+    elif is_populated(workspace):
+        record_bootstrap_done(workspace)
     else:
-        seed(workspace)
+        seed_workspace(workspace)
 
 
-def is_lived_in(workspace: Path) -> bool:
+def is_populated(workspace: Path) -> bool:
     """Return whether the folder has any of an agent's files or its state file."""
     marks = (*SEEDED, RITUAL, *MEMORY, STATE)
     return any(_stands(workspace / name) for name in marks)
@@ -76,7 +76,7 @@ def _stands(path: Path) -> bool:
     return path.is_symlink() or path.exists()
 
 
-def note_ritual(workspace: Path) -> None:
+def record_bootstrap_done(workspace: Path) -> None:
     """Record when the first run was completed, once BOOTSTRAP.md is gone or empty."""
     if _stands(workspace / RITUAL) and read_text(workspace, RITUAL)[0]:
         return
@@ -150,7 +150,7 @@ class Advice:
     fix: str
 
 
-def advise(used: Iterable[Path], home: Path, state: Path) -> tuple[Advice, ...]:
+def workspace_advice(used: Iterable[Path], home: Path, state: Path) -> tuple[Advice, ...]:
     """Return advice about workspaces that no agent uses, and those without a backup."""
     in_use = list(dict.fromkeys(used))
     return (*_extra(in_use, home, state), *(_backup(folder) for folder in in_use if _alone(folder)))
@@ -169,7 +169,7 @@ def _extra(used: list[Path], home: Path, state: Path) -> list[Advice]:
                 "move it away, or name it in agents.list or agents.defaults.workspace",
             )
             for path in found
-            if is_lived_in(path) and not _is_of_a_profile(path, home)
+            if is_populated(path) and not _is_of_a_profile(path, home)
         ]
     return []
 
@@ -182,7 +182,7 @@ def _is_of_a_profile(path: Path, home: Path) -> bool:
 
 def _alone(workspace: Path) -> bool:
     """Whether a workspace has no git remote."""
-    if not is_lived_in(workspace):
+    if not is_populated(workspace):
         return False
     try:
         config = (workspace / ".git" / "config").read_text(encoding="utf-8", errors="replace")

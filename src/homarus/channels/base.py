@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_c
 
 from homarus.core.channel_traits import Dialect
 from homarus.core.clock import Clock
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Inbound, Json, Media, Outbound
-from homarus.core.value import dataclass
 
 if TYPE_CHECKING:  # not imported without channels
     from homarus.config.channels import RetrySettings
@@ -28,7 +28,7 @@ TTL_MS: Final = 24 * 3_600_000  # after a day, a reply is of no use to its reade
 Acknowledge: TypeAlias = Callable[[], Awaitable[None]]
 
 
-class Receive(Protocol):
+class InboundHandler(Protocol):
     """Accept inbound messages of one channel and keep its cursor."""
 
     async def __call__(
@@ -47,21 +47,21 @@ class Receive(Protocol):
         """
         ...
 
-    def connected(self) -> None:
+    def mark_connected(self) -> None:
         """Record that the service accepted the login."""
         ...
 
-    async def cursor(self) -> Mapping[str, Json] | None:
+    async def load_cursor(self) -> Mapping[str, Json] | None:
         """Return the cursor that was stored last."""
         ...
 
-    async def read_to(self, cursor: Mapping[str, Json]) -> None:
+    async def save_cursor(self, cursor: Mapping[str, Json]) -> None:
         """Store the cursor where there was no message to store it with."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class SendRetryPolicy:
     """How often and how soon a request is retried that the service refused temporarily."""
 
     attempts: int = 3
@@ -70,7 +70,7 @@ class Retry:
     jitter: float = 0.1
 
     @classmethod
-    def from_settings(cls, settings: "RetrySettings") -> "Retry":
+    def from_settings(cls, settings: "RetrySettings") -> "SendRetryPolicy":
         """Return the policy of an account's settings, with defaults for what is not set."""
         default = cls()
         return cls(
@@ -100,7 +100,7 @@ class Capabilities:
     caption_limit: int = 0
     media_max_bytes: int = 0
     typing_s: float = 5.0
-    retry: Retry = Retry()
+    retry: SendRetryPolicy = SendRetryPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Channel(Protocol):
     account: str
     capabilities: Capabilities
 
-    async def run(self, receive: Receive) -> None:
+    async def run(self, receive: InboundHandler) -> None:
         """Pass inbound messages to the handler until cancelled; raise to be restarted."""
         ...
 
@@ -133,7 +133,7 @@ class Channel(Protocol):
 
 
 @runtime_checkable
-class LooksUp(Protocol):
+class SupportsLookup(Protocol):
     """A service that can be queried whether a message arrived."""
 
     async def look_up(self, message: Outbound) -> Receipt | None:
@@ -142,14 +142,14 @@ class LooksUp(Protocol):
 
 
 @runtime_checkable
-class Types(Protocol):
+class SupportsTyping(Protocol):
     """A service with a typing indicator, which lasts `Capabilities.typing_s`."""
 
     async def show_typing(self, to: Address, *, on: bool) -> None: ...
 
 
 @runtime_checkable
-class Drafts(Protocol):
+class SupportsDrafts(Protocol):
     """A service that shows a message while it is being written, and drops it automatically."""
 
     def can_draft(self, to: Address) -> bool: ...
@@ -160,7 +160,7 @@ class Drafts(Protocol):
 
 
 @runtime_checkable
-class Edits(Protocol):
+class SupportsEdit(Protocol):
     """A service where our messages can be edited."""
 
     async def edit(self, to: Address, message_id: str, text: str) -> None:
@@ -172,21 +172,21 @@ class Edits(Protocol):
 
 
 @runtime_checkable
-class Deletes(Protocol):
+class SupportsDelete(Protocol):
     """A service where our messages can be deleted."""
 
     async def delete(self, to: Address, message_id: str) -> None: ...
 
 
 @runtime_checkable
-class Reacts(Protocol):
+class SupportsReactions(Protocol):
     """A service with reactions; "" removes ours."""
 
     async def react(self, to: Address, message_id: str, emoji: str) -> None: ...
 
 
 @runtime_checkable
-class Fetches(Protocol):
+class SupportsMediaFetch(Protocol):
     """A service whose files are downloaded by an id."""
 
     async def fetch(self, media: Media, max_bytes: int) -> bytes:
@@ -198,7 +198,7 @@ class Fetches(Protocol):
 
 
 @runtime_checkable
-class Probes(Protocol):
+class SupportsProbe(Protocol):
     """A service that can be asked whether the login works."""
 
     async def probe(self) -> str:
@@ -207,7 +207,7 @@ class Probes(Protocol):
 
 
 @runtime_checkable
-class Listens(Protocol):
+class SupportsWebhook(Protocol):
     """A service that sends webhooks to the gateway's port, under `path`.
 
     `path` is "" when this account does not use webhooks.
@@ -216,20 +216,20 @@ class Listens(Protocol):
     @property
     def path(self) -> str: ...
 
-    def admits(self, headers: Mapping[str, str]) -> bool:
+    def verify_request(self, headers: Mapping[str, str]) -> bool:
         """Return whether the service sent a request, by its headers (lower-case names).
 
         It is called before the body is read.
         """
         ...
 
-    async def hear(self, headers: Mapping[str, str], body: bytes) -> int:
+    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int:
         """Handle a webhook and return the HTTP status; 200 only after messages are stored."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChannelContext:
     """What an account is created with besides its settings.
 
     `commands` are name and description, for services that list them. `env` may hold a credential

@@ -17,11 +17,11 @@ from pathlib import Path
 from threading import get_ident
 from typing import Final
 
-from homarus.channels.base import Channel, Fetches
+from homarus.channels.base import Channel, SupportsMediaFetch
 from homarus.config.channels import AccountSettings
-from homarus.core.errors import ChannelError, MediaTooLarge
+from homarus.core.errors import ChannelError, MediaTooLargeError
 from homarus.core.message import Image, Inbound, Media
-from homarus.core.sniff import HEAD_BYTES, extension, file_mime
+from homarus.core.mime import HEAD_BYTES, extension_for, sniff_mime
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ KEEP_MS: Final = 30 * 86_400_000
 _MB: Final = 1_000_000
 
 
-class Files:
+class MediaDownloader:
     """Download the files of messages, and store them for a while."""
 
     def __init__(self, state: Path, now_ms: Callable[[], int]) -> None:
@@ -58,7 +58,7 @@ class Files:
     async def _download(
         self, channel: Channel, media: Media, max_bytes: int
     ) -> tuple[Media, bytes]:
-        if not isinstance(channel, Fetches):
+        if not isinstance(channel, SupportsMediaFetch):
             return _missing(media, "files cannot be fetched from this service"), b""
         if media.size > max_bytes:
             return _missing(media, f"it is larger than {max_bytes / _MB:g} MB"), b""
@@ -66,7 +66,7 @@ class Files:
             async with asyncio.timeout(FETCH_S):
                 content = await channel.fetch(media, max_bytes)
             path, mime = await asyncio.to_thread(self._keep, content, media.mime)
-        except MediaTooLarge:
+        except MediaTooLargeError:
             return _missing(media, f"it is larger than {max_bytes / _MB:g} MB"), b""
         except (ChannelError, TimeoutError, OSError) as exc:
             log.warning("a file of %s could not be had: %s", channel.name, str(exc) or "too slow")
@@ -75,8 +75,8 @@ class Files:
 
     def _keep(self, content: bytes, told: str) -> tuple[Path, str]:
         """Return path and type of a file: by its bytes, else as its service says."""
-        mime = file_mime(content[:HEAD_BYTES]) or _harmless(told)
-        path = self._folder / f"{hashlib.sha256(content).hexdigest()[:32]}{extension(mime)}"
+        mime = sniff_mime(content[:HEAD_BYTES]) or _harmless(told)
+        path = self._folder / f"{hashlib.sha256(content).hexdigest()[:32]}{extension_for(mime)}"
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._prune()
         if path.exists():

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final
 
+from homarus.config.agent_settings import agent_entry
 from homarus.config.channels import AccountSettings
-from homarus.config.resolve import entry_of
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
-from homarus.core.regex import MAX_TEXT_CHARS, Search, searcher
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.regex import MAX_TEXT_CHARS, Search, compile_search
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
 
 log = logging.getLogger(__name__)
 
@@ -28,20 +28,20 @@ _SELECTORS: Final = frozenset(chr(code) for code in range(0xFE00, 0xFE10))
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class AgentNames:
     """An agent's name and emoji."""
 
     name: str = ""
     emoji: str = ""
 
 
-def called_by_config(config: Config, agent: str) -> Called:
+def names_from_config(config: Config, agent: str) -> AgentNames:
     """Return an agent's names by the config; its identity file may have others."""
-    identity = entry_of(config, agent).identity
-    return Called(identity.name or "", identity.emoji or "")
+    identity = agent_entry(config, agent).identity
+    return AgentNames(identity.name or "", identity.emoji or "")
 
 
-class Mentions:
+class MentionMatcher:
     """Compile patterns, each once."""
 
     def __init__(self) -> None:
@@ -52,17 +52,17 @@ class Mentions:
         config: Config,
         agent: str,
         settings: AccountSettings,
-        called: Callable[[], Called],
+        called: Callable[[], AgentNames],
     ) -> tuple[Search, ...]:
         """Return an agent's patterns on an account. An empty list in the config is none."""
         listed = (
-            entry_of(config, agent).group_chat.mention_patterns,
+            agent_entry(config, agent).group_chat.mention_patterns,
             config.messages.group_chat.mention_patterns,
             settings.mention_patterns,
         )
         chosen = next((each for each in listed if each is not None), None)
         if chosen is None:
-            return derive(called())
+            return patterns_for(called())
         found = (self._search(source) for source in chosen[:MAX_PATTERNS])
         return tuple(each for each in found if each)
 
@@ -74,27 +74,27 @@ class Mentions:
         return self._read[source]
 
 
-def is_called(text: str, patterns: Iterable[Search]) -> bool:
+def is_mentioned(text: str, patterns: Iterable[Search]) -> bool:
     """Return whether one of the patterns is in a text."""
-    plain = normalise(text)
+    plain = normalize_text(text)
     return any(is_in(plain) for is_in in patterns)
 
 
-def normalise(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Return the text for matching: without invisible characters, white space folded."""
     seen = "".join(ch for ch in text if not _is_unseen(ch))
     return " ".join(seen.lower().split())
 
 
-def derive(called: Called) -> tuple[Search, ...]:
+def patterns_for(called: AgentNames) -> tuple[Search, ...]:
     """Return patterns for a name as a word, perhaps with an `@`, and for an emoji."""
-    words = [word for word in normalise(called.name).split() if word]
+    words = [word for word in normalize_text(called.name).split() if word]
     found = list[str]()
     if words:
         first, last = words[0][0], words[-1][-1]
         spelled = r"\s+".join(map(re.escape, words))
         found.append(f"{_edge(first, '(?<!{})')}@?{spelled}{_edge(last, '(?!{})')}")
-    if emoji := normalise(called.emoji):
+    if emoji := normalize_text(called.emoji):
         found.append(re.escape(emoji))
     return tuple(map(_own, found))
 
@@ -117,7 +117,7 @@ def _own(source: str) -> Search:
 
 def _read(source: str) -> Search | None:
     try:
-        return searcher("".join(ch for ch in source if not _is_unseen(ch)))
+        return compile_search("".join(ch for ch in source if not _is_unseen(ch)))
     except UserError as exc:
         shown = one_line(source, 60)
         log.warning("the mention pattern %r is not used: %s", shown, exc)

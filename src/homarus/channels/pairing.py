@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import Final
 
 from homarus.channels.pairing_file import PairingFile, locked
-from homarus.channels.roster import find_traits
+from homarus.channels.registry import find_traits
 from homarus.core.clock import Clock
 from homarus.core.errors import StoreError, UserError
-from homarus.core.keys import DEFAULT_ACCOUNT
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Inbound, Json
+from homarus.core.session_keys import DEFAULT_ACCOUNT
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
-from homarus.policy.access import EVERYONE, person_id
+from homarus.policy.access import EVERYONE, normalize_sender_id
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ _MAX_NAME_CHARS: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PairingRequest:
     """A request to be answered."""
 
     channel: str
@@ -68,7 +68,7 @@ class Request:
         return str(self.meta.get("chatId") or self.id)
 
 
-class Pairings:
+class PairingStore:
     """The files of every channel. `wait_s` is the timeout of the lock."""
 
     def __init__(self, state: Path, clock: Clock, *, wait_s: float = 5.0) -> None:
@@ -82,12 +82,12 @@ class Pairings:
         found = (path.name.removesuffix(end) for path in self._folder.glob(f"*{end}"))
         return tuple(sorted(filter(_CHANNEL.fullmatch, found)))
 
-    def pending(self, channel: str, account: str | None = None) -> tuple[Request, ...]:
+    def pending(self, channel: str, account: str | None = None) -> tuple[PairingRequest, ...]:
         """Return the pending requests, oldest first; of all accounts unless one is named."""
         found = (self._read(channel, one) for one in self._rows(channel))
         return tuple(one for one in found if one and account in {None, one.account})
 
-    def ask(self, inbound: Inbound) -> Request | None:
+    def get_or_create(self, inbound: Inbound) -> PairingRequest | None:
         """Return the sender's request, new if there is none; None while too many are pending."""
         channel, account, sender = (
             inbound.address.channel,
@@ -109,7 +109,7 @@ class Pairings:
             self._write(channel, [*others, asked])
         return asked
 
-    def approve(self, channel: str, code: str, account: str | None = None) -> Request:
+    def approve(self, channel: str, code: str, account: str | None = None) -> PairingRequest:
         """Approve a sender by code. Raises UserError for an unknown code."""
         with self._lock(channel):
             found = self._coded(channel, code, account)
@@ -120,14 +120,14 @@ class Pairings:
             self._drop(found)
         return found
 
-    def reject(self, channel: str, code: str, account: str | None = None) -> Request:
+    def reject(self, channel: str, code: str, account: str | None = None) -> PairingRequest:
         """Reject a request; its sender may ask again."""
         with self._lock(channel):
             found = self._coded(channel, code, account)
             self._drop(found)
         return found
 
-    def allowed(self, channel: str, account: str) -> tuple[str, ...]:
+    def approved_senders(self, channel: str, account: str) -> tuple[str, ...]:
         """Return the approved senders of an account; none if the file is unreadable."""
         found = list[str]()
         files = [self._allow_file(channel, account)]
@@ -161,12 +161,12 @@ class Pairings:
         rows = self._file(f"{channel}-pairing.json").read().get("requests")
         yield from (row for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
 
-    def _write(self, channel: str, requests: list[Request]) -> None:
+    def _write(self, channel: str, requests: list[PairingRequest]) -> None:
         file = self._file(f"{channel}-pairing.json")
         rows = [_row(one) for one in sorted(requests, key=lambda one: one.created_ms)]
         file.write({**file.read(), "version": 1, "requests": rows})
 
-    def _drop(self, request: Request) -> None:
+    def _drop(self, request: PairingRequest) -> None:
         remaining = [one for one in self.pending(request.channel) if one.code != request.code]
         self._write(request.channel, remaining)
 
@@ -177,7 +177,7 @@ class Pairings:
 
     # Requests
 
-    def _read(self, channel: str, row: Mapping[str, Json]) -> Request | None:
+    def _read(self, channel: str, row: Mapping[str, Json]) -> PairingRequest | None:
         """Decode a request, None if it is invalid or expired."""
         who, code = row.get("id"), row.get("code")
         created_ms = _ms(row.get("createdAt"))
@@ -188,7 +188,7 @@ class Pairings:
         meta = row.get("meta")
         saved_meta = meta if isinstance(meta, dict) else {}
         account = saved_meta.get("accountId")
-        return Request(
+        return PairingRequest(
             channel,
             account if isinstance(account, str) and account else DEFAULT_ACCOUNT,
             who,
@@ -198,15 +198,15 @@ class Pairings:
             saved_meta,
         )
 
-    def _find(self, channel: str, account: str, sender: str) -> Request | None:
-        who = person_id(channel, sender, find_traits)
+    def _find(self, channel: str, account: str, sender: str) -> PairingRequest | None:
+        who = normalize_sender_id(channel, sender, find_traits)
         return next((one for one in self.pending(channel, account) if one.id == who), None)
 
-    def _asked(self, inbound: Inbound, known: Request | None) -> Request:
+    def _asked(self, inbound: Inbound, known: PairingRequest | None) -> PairingRequest:
         address, now_ms = inbound.address, self._clock.now_ms()
         details = {
-            "name": one_line(inbound.occasion.name, _MAX_NAME_CHARS),
-            "username": one_line(inbound.occasion.handle, _MAX_NAME_CHARS),
+            "name": one_line(inbound.metadata.name, _MAX_NAME_CHARS),
+            "username": one_line(inbound.metadata.handle, _MAX_NAME_CHARS),
             "accountId": address.account,
             "chatId": address.chat if address.chat != inbound.sender else "",
         }
@@ -215,10 +215,10 @@ class Pairings:
             return replace(known, seen_ms=now_ms, meta={**known.meta, **meta})
         taken = {one.code for one in self.pending(address.channel)}
         code = next(code for code in iter(_make_code, "") if code not in taken)
-        who = person_id(address.channel, inbound.sender, find_traits)
-        return Request(address.channel, address.account, who, code, now_ms, now_ms, meta)
+        who = normalize_sender_id(address.channel, inbound.sender, find_traits)
+        return PairingRequest(address.channel, address.account, who, code, now_ms, now_ms, meta)
 
-    def _coded(self, channel: str, code: str, account: str | None) -> Request:
+    def _coded(self, channel: str, code: str, account: str | None) -> PairingRequest:
         typed = re.sub(r"[\s-]", "", code).upper().encode("utf-8", "replace")
         for one in self.pending(channel, account):
             if hmac.compare_digest(one.code.upper().encode("utf-8", "replace"), typed):
@@ -241,7 +241,7 @@ def _make_code() -> str:
     return "".join(secrets.choice(ALPHABET) for _ in range(CODE_CHARS))
 
 
-def _row(request: Request) -> dict[str, Json]:
+def _row(request: PairingRequest) -> dict[str, Json]:
     return {
         "id": request.id,
         "code": request.code,

@@ -7,11 +7,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from homarus.core.atomic_file import write_atomic
 from homarus.core.errors import StoreError
 from homarus.core.file_lock import file_lock
 from homarus.core.message import Json
-from homarus.core.whole import replace_whole
-from homarus.store.place import Stamp, make_folder, stamp_of
+from homarus.store.state_paths import FileStamp, make_private_dir, stat_stamp
 
 MAX_BYTES: Final = 1 << 20
 _FIX: Final = "mend it or move it away; homarus pairing list says when it can be read"
@@ -22,12 +22,12 @@ class PairingFile:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(os.path.realpath(path))  # a symbolic link stays one
-        self._stamp: Stamp | None = None
+        self._stamp: FileStamp | None = None
         self._tree: Mapping[str, Json] = {}
 
     def read(self) -> Mapping[str, Json]:
         """Return the object in the file; an empty one if there is no file."""
-        stamp = stamp_of(self.path)
+        stamp = stat_stamp(self.path)
         if stamp is None:
             if os.path.lexists(self.path):
                 raise StoreError(f"{self.path} is not a file", fix=_FIX)
@@ -43,16 +43,16 @@ class PairingFile:
         self.read()  # an unreadable file is not overwritten
         data = (json.dumps(tree, indent=2) + "\n").encode("ascii")
         try:
-            make_folder(self.path.parent)
-            replace_whole(self.path, data)
+            make_private_dir(self.path.parent)
+            write_atomic(self.path, data)
         except OSError as exc:
             raise StoreError(
                 f"{self.path} was not changed: {exc.strerror or exc}",
                 fix="check the room on its disk and who owns its folder",
             ) from exc
-        self._stamp, self._tree = stamp_of(self.path), tree
+        self._stamp, self._tree = stat_stamp(self.path), tree
 
-    def _load(self, stamp: Stamp) -> Mapping[str, Json]:
+    def _load(self, stamp: FileStamp) -> Mapping[str, Json]:
         try:
             if stamp.size > MAX_BYTES:
                 raise ValueError("it is too large")
@@ -69,7 +69,7 @@ def locked(path: Path, wait_s: float) -> Iterator[None]:
     """Hold the file lock while the block lasts; the kernel releases it if the process dies."""
     with ExitStack() as stack:
         try:
-            make_folder(path.parent)
+            make_private_dir(path.parent)
             stack.enter_context(file_lock(path, wait_s))
         except OSError as exc:
             raise StoreError(

@@ -28,24 +28,24 @@ _HEX_SIGNATURE: Final = re.compile(r"[0-9a-f]{128}", re.ASCII)
 _KEY_BYTES: Final = 32
 
 
-def is_same(given: str, secret: str) -> bool:
+def secrets_equal(given: str, secret: str) -> bool:
     """Compare a secret in constant time; False without one."""
     return bool(secret) and hmac.compare_digest(_digest(given), _digest(secret))
 
 
-def check_telegram(headers: Headers, secret: str) -> bool:
+def verify_telegram(headers: Headers, secret: str) -> bool:
     """Verify the secret that was given to Telegram when the webhook was set."""
-    return is_same(headers.get("x-telegram-bot-api-secret-token", ""), secret)
+    return secrets_equal(headers.get("x-telegram-bot-api-secret-token", ""), secret)
 
 
-def check_github(headers: Headers, body: bytes, secret: str) -> str | None:
+def verify_github(headers: Headers, body: bytes, secret: str) -> str | None:
     """Verify a request of GitHub, or of Meta's services, which sign the same way."""
     right = f"sha256={_hmac(secret, body).hex()}"
     given = headers.get("x-hub-signature-256", "")
     return _mark("github", body) if secret and _equal(given, right) else None
 
 
-def check_slack(headers: Headers, body: bytes, secret: str, now_s: float) -> str | None:
+def verify_slack(headers: Headers, body: bytes, secret: str, now_s: float) -> str | None:
     """Verify Slack's v0 signature: the time is signed with the body, and must be recent."""
     at = headers.get("x-slack-request-timestamp", "")
     signed = f"v0:{at}:".encode() + body
@@ -54,14 +54,14 @@ def check_slack(headers: Headers, body: bytes, secret: str, now_s: float) -> str
     return _mark("slack", signed) if genuine else None
 
 
-def check_line(headers: Headers, body: bytes, secret: str) -> str | None:
+def verify_line(headers: Headers, body: bytes, secret: str) -> str | None:
     """Verify a request of LINE. A probe without events is signed like any other."""
     right = _base64(_hmac(secret, body))
     genuine = secret and _equal(headers.get("x-line-signature"), right)
     return _mark("line", body) if genuine else None
 
 
-def check_twilio(headers: Headers, url: str, form: Form, secret: str) -> str | None:
+def verify_twilio(headers: Headers, url: str, form: Form, secret: str) -> str | None:
     """Verify a request of Twilio; `url` is the public one of the config.
 
     It must never be built from what a client sends.
@@ -72,7 +72,7 @@ def check_twilio(headers: Headers, url: str, form: Form, secret: str) -> str | N
     return _mark("twilio", signed) if genuine else None
 
 
-def check_plivo(headers: Headers, url: str, form: Form, secret: str) -> str | None:
+def verify_plivo(headers: Headers, url: str, form: Form, secret: str) -> str | None:
     """Verify Plivo's v3 signature of a POST; the order of query and form is irrelevant."""
     nonce = headers.get("x-plivo-signature-v3-nonce", "")
     try:
@@ -85,7 +85,7 @@ def check_plivo(headers: Headers, url: str, form: Form, secret: str) -> str | No
     return _mark("plivo", signed) if genuine else None
 
 
-def check_telnyx(headers: Headers, body: bytes, key: bytes, now_s: float) -> str | None:
+def verify_telnyx(headers: Headers, body: bytes, key: bytes, now_s: float) -> str | None:
     """Verify Telnyx's Ed25519 signature of time and body."""
     at = headers.get("telnyx-timestamp", "")
     given = headers.get("telnyx-signature-ed25519", "")
@@ -98,7 +98,7 @@ def check_telnyx(headers: Headers, body: bytes, key: bytes, now_s: float) -> str
     return _mark("telnyx", signed) if genuine else None
 
 
-def check_discord(headers: Headers, body: bytes, key: bytes, now_s: float) -> str | None:
+def verify_discord(headers: Headers, body: bytes, key: bytes, now_s: float) -> str | None:
     """Verify the Ed25519 signature of a Discord interaction, over time and body."""
     at = headers.get("x-signature-timestamp", "")
     given = headers.get("x-signature-ed25519", "")
@@ -109,7 +109,7 @@ def check_discord(headers: Headers, body: bytes, key: bytes, now_s: float) -> st
     return _mark("discord", signed) if genuine else None
 
 
-class Replays:
+class ReplayGuard:
     """Keep the newest marks of authentic requests, to detect replays."""
 
     def __init__(self, max_marks: int = MAX_MARKS) -> None:

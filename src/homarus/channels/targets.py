@@ -14,7 +14,7 @@ _KIND: Final = re.compile(r"(?:user|dm|direct|group|channel|room|chat):", re.IGN
 _THREAD: Final = re.compile(r"(.+?):(?:topic|thread):([^:\s]+)")
 
 
-def read_target(channel: str, text: str) -> tuple[str, str | None]:
+def parse_target(channel: str, text: str) -> tuple[str, str | None]:
     """Return chat and thread of a target. Raises UserError when it names no chat."""
     chat = text.strip()
     if chat.lower().startswith(f"{channel}:"):

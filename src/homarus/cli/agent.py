@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from homarus.cli.desk import Answer, open_desk
-from homarus.cli.reach import Reach, as_json_option, reach_options, warn
-from homarus.core.message import Wishes
+from homarus.cli.gateway_options import GatewayOptions, as_json_option, gateway_options, warn
+from homarus.cli.session_client import ChatAnswer, open_session_client
+from homarus.core.message import RunOptions
 
 
 @click.command("agent")
@@ -19,7 +19,7 @@ from homarus.core.message import Wishes
 @click.option("--thinking", metavar="LEVEL", help="off, minimal, low, medium, high or xhigh.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.001), help="Seconds to wait.")
 @click.option("--local", is_flag=True, help="Run in this process, without a gateway.")
-@reach_options
+@gateway_options
 @as_json_option
 def command(
     message: str,
@@ -28,7 +28,7 @@ def command(
     model: str | None,
     thinking: str | None,
     timeout_s: float | None,
-    reach: Reach,
+    reach: GatewayOptions,
     *,
     local: bool,
     as_json: bool,
@@ -37,22 +37,22 @@ def command(
     text = sys.stdin.read() if message == "-" else message
     if not text.strip():
         raise click.UsageError("--message is empty")
-    wishes = Wishes(model=model, thinking=thinking, timeout_s=timeout_s)
+    wishes = RunOptions(model=model, thinking=thinking, timeout_s=timeout_s)
     answer = asyncio.run(_ask(text, session_key, agent_id, wishes, reach, local=local))
     if answer.aborted:
         raise click.Abort
-    click.echo(json.dumps(answer.wire, ensure_ascii=False) if as_json else answer.text)
+    click.echo(json.dumps(answer.payload, ensure_ascii=False) if as_json else answer.text)
 
 
 async def _ask(
     text: str,
     key: str | None,
     agent: str | None,
-    wishes: Wishes,
-    reach: Reach,
+    wishes: RunOptions,
+    reach: GatewayOptions,
     *,
     local: bool,
-) -> Answer:
-    desk = open_desk(reach, key=key, agent=agent, local=local, warn=warn)
+) -> ChatAnswer:
+    desk = open_session_client(reach, key=key, agent=agent, local=local, warn=warn)
     async with desk as conversation:
-        return await conversation.ask(text, wishes)
+        return await conversation.run(text, wishes)

@@ -8,28 +8,33 @@ from pathlib import Path
 
 import click
 
-from homarus.agent.prompt.identity_file import FILE, Identity, find_identity, parse_identity
-from homarus.agent.workspace import seed, trash_agent_folders
-from homarus.channels.roster import find_traits
+from homarus.agent.prompt.identity_file import FILE, AgentIdentity, find_identity, parse_identity
+from homarus.agent.workspace import seed_workspace, trash_agent_folders
+from homarus.channels.registry import find_traits
 from homarus.cli.bindings import (
     bind_command,
     bindings_command,
     check_channel,
     known_agent,
-    open_own,
+    load_own_config,
     unbind_command,
 )
-from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway
+from homarus.cli.gateway_options import (
+    GatewayOptions,
+    as_json_option,
+    is_gateway_running,
+    open_gateway,
+)
 from homarus.config import agent_edits
+from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_agent_settings
 from homarus.config.binding_edits import parse_match
-from homarus.config.load import Loaded
+from homarus.config.load import LoadedConfig
 from homarus.config.paths import Paths, shorten
-from homarus.config.resolve import agent_settings, agents, default_agent
-from homarus.config.write import write
+from homarus.config.write import write_config
 from homarus.core.errors import UserError
-from homarus.core.keys import DEFAULT_AGENT
 from homarus.core.message import Json
-from homarus.core.text import one_line, reveal
+from homarus.core.session_keys import DEFAULT_AGENT
+from homarus.core.text import escape_invisible, one_line
 
 _MAX_FILE_BYTES = 1_000_000
 
@@ -47,8 +52,8 @@ def command(ctx: click.Context) -> None:
 @as_json_option
 def list_(*, bindings: bool = False, as_json: bool = False) -> None:
     """List agents: who they are, where they live, which model answers for them."""
-    paths, loaded = open_own()
-    rows = [_row(paths, loaded, agent, bindings=bindings) for agent in agents(loaded.config)]
+    paths, loaded = load_own_config()
+    rows = [_row(paths, loaded, agent, bindings=bindings) for agent in agent_ids(loaded.config)]
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False))
         return
@@ -56,8 +61,8 @@ def list_(*, bindings: bool = False, as_json: bool = False) -> None:
         _print_row(row)
 
 
-def _row(paths: Paths, loaded: Loaded, agent: str, *, bindings: bool) -> dict[str, Json]:
-    settings = agent_settings(loaded.config, paths, agent)
+def _row(paths: Paths, loaded: LoadedConfig, agent: str, *, bindings: bool) -> dict[str, Json]:
+    settings = resolve_agent_settings(loaded.config, paths, agent)
     identity = find_identity(settings)
     known: dict[str, Json] = {
         "id": agent,
@@ -75,19 +80,25 @@ def _row(paths: Paths, loaded: Loaded, agent: str, *, bindings: bool) -> dict[st
     return {key: value for key, value in known.items() if value not in (None, "")}
 
 
-def _bound(loaded: Loaded, agent: str) -> list[str]:
+def _bound(loaded: LoadedConfig, agent: str) -> list[str]:
     return agent_edits.describe_bindings(loaded.raw, agent)
 
 
 def _print_row(row: Mapping[str, Json]) -> None:
     face = " ".join(str(row[k]) for k in ("identityEmoji", "identityName") if k in row)
     named = (
-        f"  {reveal(face)}" if face else f"  {reveal(str(row['name']))}" if "name" in row else ""
+        f"  {escape_invisible(face)}"
+        if face
+        else f"  {escape_invisible(str(row['name']))}"
+        if "name" in row
+        else ""
     )
     mark = "  (default)" if row["isDefault"] else ""
     click.echo(f"{row['id']}{named}{mark}")
-    click.echo(f"  workspace  {reveal(str(row['workspace']))}")
-    click.echo(f"  model      {reveal(str(row.get('model', 'whatever this machine offers')))}")
+    click.echo(f"  workspace  {escape_invisible(str(row['workspace']))}")
+    click.echo(
+        f"  model      {escape_invisible(str(row.get('model', 'whatever this machine offers')))}"
+    )
     for line in row.get("bindingDetails", ()):
         click.echo(f"  bound to   {line}")
 
@@ -111,12 +122,12 @@ def add(
     as_json: bool,
 ) -> None:
     """Make an agent with a workspace of its own."""
-    paths, loaded = open_own()
+    paths, loaded = load_own_config()
     if not name:
         if non_interactive or as_json:
             raise UserError("the new agent has no name", fix="homarus agents add NAME")
         name = click.prompt("Name of the new agent", type=str)
-    agent, shown = agent_edits.check_name(name, agents(loaded.config))
+    agent, shown = agent_edits.check_name(name, agent_ids(loaded.config))
     home = paths.home
     default = shorten(paths.default_workspace(agent, is_default=False), home)
     named = shorten(_absolute(workspace), home) if workspace else default
@@ -131,8 +142,8 @@ def add(
         agent_dir=shorten(_absolute(agent_dir), home) if agent_dir else None,
         bindings=bind,
     )
-    write(paths, os.environ, lambda tree: agent_edits.add_agent(tree, new, find_traits))
-    seed(folder)
+    write_config(paths, os.environ, lambda tree: agent_edits.add_agent(tree, new, find_traits))
+    seed_workspace(folder)
     if as_json:
         report = {"agentId": agent, "name": shown, "workspace": str(folder), "model": new.model}
         click.echo(json.dumps(report, ensure_ascii=False))
@@ -141,11 +152,11 @@ def add(
     click.echo(f"Next: homarus chat --agent {agent}")
 
 
-def _check_config(paths: Paths, loaded: Loaded, ref: str) -> str:
+def _check_config(paths: Paths, loaded: LoadedConfig, ref: str) -> str:
     from homarus.core.clock import SystemClock
-    from homarus.providers.models import Models
+    from homarus.providers.model_router import ModelRouter
 
-    return Models(loaded.config, loaded.env, paths, SystemClock()).check(ref).ref
+    return ModelRouter(loaded.config, loaded.env, paths, SystemClock()).check(ref).ref
 
 
 @command.command()
@@ -159,9 +170,9 @@ def delete(
     as_json: bool,
 ) -> None:
     """Remove an agent. Its files go to `trash` in the state directory."""
-    paths, loaded = open_own()
+    paths, loaded = load_own_config()
     agent = known_agent(loaded.config, id)
-    if agent in {DEFAULT_AGENT, default_agent(loaded.config)}:
+    if agent in {DEFAULT_AGENT, default_agent_id(loaded.config)}:
         raise UserError(f'"{agent}" cannot be deleted', fix="make another agent the default first")
     if not force:
         if as_json:
@@ -174,16 +185,16 @@ def delete(
         click.echo(f"{agent} is removed.")
 
 
-async def _delete(paths: Paths, loaded: Loaded, agent: str) -> dict[str, Json]:
-    if is_running(Reach()):
-        async with open_gateway(Reach()) as link:
+async def _delete(paths: Paths, loaded: LoadedConfig, agent: str) -> dict[str, Json]:
+    if is_gateway_running(GatewayOptions()):
+        async with open_gateway(GatewayOptions()) as link:
             report = await link.call("agents.delete", {"agentId": agent})
         return report if isinstance(report, dict) else {}
     from homarus.core.clock import SystemClock
-    from homarus.sessions.session import Sessions
+    from homarus.sessions.session import SessionRepository
     from homarus.store.sqlite import open_store
 
-    settings = agent_settings(loaded.config, paths, agent)
+    settings = resolve_agent_settings(loaded.config, paths, agent)
     clock = SystemClock()
     now_ms = clock.now_ms()
     removed = 0
@@ -194,10 +205,10 @@ async def _delete(paths: Paths, loaded: Loaded, agent: str) -> dict[str, Json]:
         return changed
 
     async with open_store(paths.state) as store:
-        sessions = Sessions(store, clock)
+        sessions = SessionRepository(store, clock)
         for record in await store.sessions(agent=agent):
             await sessions.delete(record.key, now_ms)
-        write(paths, os.environ, remove)
+        write_config(paths, os.environ, remove)
     trash_agent_folders(paths, agent, now_ms, settings.workspace, settings.agent_dir)
     return {"ok": True, "agentId": agent, "removedBindings": removed}
 
@@ -225,12 +236,12 @@ def set_identity(
     as_json: bool,
 ) -> None:
     """Give an agent a name and a face, in the configuration."""
-    paths, loaded = open_own()
+    paths, loaded = load_own_config()
     agent = _resolve_agent_id(paths, loaded, agent_id, workspace)
     given = {"name": name, "theme": theme, "emoji": emoji, "avatar": avatar}
     values = {key: one_line(value, 500) for key, value in given.items() if value}
     if from_identity or identity_file:
-        folder = agent_settings(loaded.config, paths, agent).workspace
+        folder = resolve_agent_settings(loaded.config, paths, agent).workspace
         values = {
             **_read_identity_file(_absolute(identity_file) if identity_file else folder / FILE),
             **values,
@@ -239,38 +250,38 @@ def set_identity(
         raise UserError(
             "nothing to set", fix="use --name, --emoji, --theme, --avatar or --from-identity"
         )
-    write(
+    write_config(
         paths, os.environ, lambda tree: agent_edits.update_agent(tree, agent, {"identity": values})
     )
     if as_json:
         click.echo(json.dumps({"agentId": agent, "identity": values}, ensure_ascii=False))
         return
     for key, value in values.items():
-        click.echo(f"{key:<7} {reveal(value)}")
+        click.echo(f"{key:<7} {escape_invisible(value)}")
 
 
 def _read_identity_file(file: Path) -> dict[str, str]:
     """Return what an IDENTITY.md contains."""
     with file.open("rb") as opened:
         own = parse_identity(opened.read(_MAX_FILE_BYTES).decode(errors="replace"))
-    if own == Identity():
+    if own == AgentIdentity():
         raise UserError(f"{file} says nothing about an identity", fix="write `- Name: …` into it")
     found = {"name": own.name, "theme": own.theme, "emoji": own.emoji, "avatar": own.avatar}
     return {key: value for key, value in found.items() if value}
 
 
 def _resolve_agent_id(
-    paths: Paths, loaded: Loaded, agent_id: str | None, workspace: str | None
+    paths: Paths, loaded: LoadedConfig, agent_id: str | None, workspace: str | None
 ) -> str:
     if agent_id:
         return known_agent(loaded.config, agent_id)
     if not workspace:
-        return default_agent(loaded.config)
+        return default_agent_id(loaded.config)
     folder = _absolute(workspace).resolve()
     found = [
         agent
-        for agent in agents(loaded.config)
-        if agent_settings(loaded.config, paths, agent).workspace.resolve() == folder
+        for agent in agent_ids(loaded.config)
+        if resolve_agent_settings(loaded.config, paths, agent).workspace.resolve() == folder
     ]
     if len(found) != 1:
         who = "several agents live" if found else "no agent lives"

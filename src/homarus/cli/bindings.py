@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import click
 
-from homarus.channels.roster import find_traits
-from homarus.cli.reach import Reach, as_json_option, find_own, warn
-from homarus.cli.settings import Changed, work
+from homarus.channels.registry import find_traits
+from homarus.cli.config_client import ConfigChangeResult, run_with_config
+from homarus.cli.gateway_options import GatewayOptions, as_json_option, warn, with_gateway_config
+from homarus.config.agent_settings import agent_ids, default_agent_id
 from homarus.config.binding_edits import (
     Match,
     add_bindings,
@@ -20,42 +21,41 @@ from homarus.config.binding_edits import (
     remove_bindings,
 )
 from homarus.config.channels import channel_names
-from homarus.config.load import Loaded, load
+from homarus.config.load import LoadedConfig, load_config
 from homarus.config.paths import Paths, shorten
-from homarus.config.resolve import agents, default_agent
 from homarus.config.schema import Config
-from homarus.core.errors import UnknownName, UserError
-from homarus.core.keys import normalize_agent_id
+from homarus.core.errors import UnknownNameError, UserError
 from homarus.core.message import Json
-from homarus.core.text import nearest
+from homarus.core.session_keys import normalize_agent_id
+from homarus.core.text import closest_names
 
 T = TypeVar("T")
 
 
-def open_own() -> tuple[Paths, Loaded]:
+def load_own_config() -> tuple[Paths, LoadedConfig]:
     """Return this environment's paths and the configuration that its gateway uses."""
-    paths = find_own(Paths.find(os.environ))
-    return paths, load(paths, os.environ)
+    paths = with_gateway_config(Paths.find(os.environ))
+    return paths, load_config(paths, os.environ)
 
 
 def known_agent(config: Config, agent_id: str) -> str:
     """Return an agent's id; UnknownName suggests the nearest."""
-    known, agent = agents(config), normalize_agent_id(agent_id)
+    known, agent = agent_ids(config), normalize_agent_id(agent_id)
     if agent not in known:
-        raise UnknownName("agent", agent_id, nearest(agent, known) or known[:3])
+        raise UnknownNameError("agent", agent_id, closest_names(agent, known) or known[:3])
     return agent
 
 
 def check_channel(config: Config, channel: str) -> None:
     """Refuse the name of a channel that is unknown to us, to OpenClaw and to the config."""
-    from homarus.channels.roster import known_channels
-    from homarus.config.keys import known_keys
+    from homarus.channels.registry import available_channels
+    from homarus.config.known_keys import root_key
 
-    original = known_keys().children["channels"].children.keys() - {"defaults"}
-    known = sorted({*known_channels(), *channel_names(config), *original})
+    original = root_key().children["channels"].children.keys() - {"defaults"}
+    known = sorted({*available_channels(), *channel_names(config), *original})
     if channel not in known:
-        raise UnknownName(
-            "channel", channel, nearest(channel, known), fix=f"one of {', '.join(known)}"
+        raise UnknownNameError(
+            "channel", channel, closest_names(channel, known), fix=f"one of {', '.join(known)}"
         )
 
 
@@ -81,12 +81,12 @@ def _match_options(command: Callable[..., T]) -> Callable[..., T]:
 @as_json_option
 def bind_command(agent: str, named: Sequence[str], *, as_json: bool, **which: Any) -> None:
     """Have an agent answer a channel, an account of it, or one chat."""
-    _, loaded = open_own()
+    _, loaded = load_own_config()
     config = loaded.config
-    owner = known_agent(config, agent) if agent else default_agent(config)
+    owner = known_agent(config, agent) if agent else default_agent_id(config)
     matches = _matches(config, named, which)
-    found = work(
-        Reach(),
+    found = run_with_config(
+        GatewayOptions(),
         lambda settings: settings.change(
             lambda tree: add_bindings(tree, owner, matches, find_traits)
         ),
@@ -104,9 +104,9 @@ def unbind_command(
     agent: str, named: Sequence[str], *, everything: bool, as_json: bool, **which: Any
 ) -> None:
     """Take away what an agent answers."""
-    _, loaded = open_own()
+    _, loaded = load_own_config()
     config = loaded.config
-    owner = known_agent(config, agent) if agent else default_agent(config)
+    owner = known_agent(config, agent) if agent else default_agent_id(config)
     if everything and (named or any(which.values())):
         raise UserError("--all and a binding are two things", fix="name one of them")
     matches = None if everything else _matches(config, named, which, known=False)
@@ -117,7 +117,7 @@ def unbind_command(
         changed, gone = remove_bindings(tree, owner, matches, find_traits)
         return changed
 
-    found = work(Reach(), lambda settings: settings.change(edit))
+    found = run_with_config(GatewayOptions(), lambda settings: settings.change(edit))
     _print_result(owner, "no longer answers", gone, found, as_json=as_json)
 
 
@@ -133,7 +133,7 @@ def _matches(
 
 
 def _print_result(
-    agent: str, verb: str, words: Sequence[str], found: Changed, *, as_json: bool
+    agent: str, verb: str, words: Sequence[str], found: ConfigChangeResult, *, as_json: bool
 ) -> None:
     if as_json:
         report = {"ok": True, "agentId": agent, "bindings": list(words)}
@@ -153,7 +153,7 @@ def _print_result(
 @as_json_option
 def bindings_command(agent: str | None, *, as_json: bool) -> None:
     """List which messages go to which agent, as the configuration has them."""
-    _, loaded = open_own()
+    _, loaded = load_own_config()
     config = loaded.config
     agent_id = known_agent(config, agent) if agent else None
     rows = [
@@ -173,7 +173,7 @@ def bindings_command(agent: str | None, *, as_json: bool) -> None:
         click.echo(json.dumps(report, ensure_ascii=False))
         return
     if not rows:
-        click.echo(f"Nothing is bound: {default_agent(config)} answers everywhere.")
+        click.echo(f"Nothing is bound: {default_agent_id(config)} answers everywhere.")
     for owner, match in rows:
-        missing = "" if owner in agents(config) else "  (no such agent: the default one answers)"
+        missing = "" if owner in agent_ids(config) else "  (no such agent: the default one answers)"
         click.echo(f"{owner:<12} {describe_match(match)}{missing}")

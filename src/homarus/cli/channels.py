@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from homarus.cli.channel_accounts import account_option, add, logout, remove
+from homarus.cli.config_client import run_with_config
 from homarus.cli.dead_letters import dead_letters
-from homarus.cli.enrol import account_option, add, logout, remove
-from homarus.cli.reach import (
-    Reach,
+from homarus.cli.gateway_options import (
+    GatewayOptions,
     as_json_option,
-    find_own,
-    is_running,
+    gateway_options,
+    is_gateway_running,
     open_gateway,
-    reach_options,
+    with_gateway_config,
 )
-from homarus.cli.settings import work
-from homarus.config.load import complete_env, read_raw
+from homarus.config.load import read_raw, resolve_env
 from homarus.config.paths import Paths
 from homarus.core.errors import HomarusError, UserError
-from homarus.core.keys import normalize_account_id
 from homarus.core.message import Json
-from homarus.core.text import one_line, reveal
+from homarus.core.session_keys import normalize_account_id
+from homarus.core.text import escape_invisible, one_line
 
 if TYPE_CHECKING:
     from homarus.channels.base import Channel
@@ -49,17 +49,17 @@ for each in (add, remove, logout, dead_letters):
 @as_json_option
 def list_(*, as_json: bool) -> None:
     """List the accounts of the configuration, and the channels one could add."""
-    from homarus.channels.roster import known_channels
+    from homarus.channels.registry import available_channels
 
     rows = _configured(_config())
-    free = [name for name in known_channels() if name not in {row["channel"] for row in rows}]
+    free = [name for name in available_channels() if name not in {row["channel"] for row in rows}]
     if as_json:
         click.echo(json.dumps({"accounts": rows, "available": free}, ensure_ascii=False))
         return
     for row in rows:
-        named = f"  {reveal(row['name'])}" if row["name"] else ""
+        named = f"  {escape_invisible(row['name'])}" if row["name"] else ""
         state = str(row["problem"] or ("on" if row["enabled"] else "off"))
-        click.echo(f"{_name(row['channel'], row['account'])} {reveal(state)}{named}")
+        click.echo(f"{_name(row['channel'], row['account'])} {escape_invisible(state)}{named}")
     if not rows:
         click.echo("No channel is configured.")
     if free:
@@ -72,17 +72,17 @@ def _name(channel: str, account: str) -> str:
 
 def _configured(config: "Config") -> list[dict[str, Json]]:
     """Return what the config says of every account, without calling a service."""
-    from homarus.channels.roster import label
+    from homarus.channels.registry import channel_label
     from homarus.config.account_edits import has_unset_variables
-    from homarus.config.channels import account_names, channel_names, merged
+    from homarus.config.channels import account_names, channel_names, merged_section
 
     rows: list[dict[str, Json]] = []
     for channel in channel_names(config):
         for account in account_names(config, channel):
-            settings = merged(config.channels, channel, account)
+            settings = merged_section(config.channels, channel, account)
             enabled, name = settings.get("enabled") is not False, str(settings.get("name") or "")
             row: dict[str, Json] = {"channel": channel, "account": account, "name": name}
-            row |= {"label": label(channel), "enabled": enabled, "problem": ""}
+            row |= {"label": channel_label(channel), "enabled": enabled, "problem": ""}
             # The gateway may have a variable that is not set in this shell: no error.
             if enabled and not has_unset_variables(settings):
                 row["problem"] = _problem(config, channel, account)
@@ -109,16 +109,16 @@ def _problem(config: "Config", channel: str, account: str) -> str:
     help="Milliseconds a service may take.",
 )
 @as_json_option
-@reach_options
+@gateway_options
 def status(
     timeout_ms: int,
-    reach: Reach,
+    reach: GatewayOptions,
     *,
     probe: bool,
     as_json: bool,
 ) -> None:
     """Say how every account is, as a running gateway sees it."""
-    if is_running(reach):
+    if is_gateway_running(reach):
         found = asyncio.run(_fetch_status(reach, probe=probe, timeout_ms=timeout_ms))
         if as_json:
             click.echo(json.dumps({"gateway": True, **found}, ensure_ascii=False))
@@ -132,12 +132,12 @@ def status(
     click.echo("The gateway is not running: nothing is received or sent.")
     for row in rows:
         state = str(row["problem"] or ("configured" if row["enabled"] else "off"))
-        click.echo(f"{_name(row['channel'], row['account'])} {reveal(state)}")
+        click.echo(f"{_name(row['channel'], row['account'])} {escape_invisible(state)}")
     told = "homarus gateway run" if rows else "homarus channels add NAME, then homarus gateway run"
     click.echo(f"Next: {told}")
 
 
-async def _fetch_status(reach: Reach, *, probe: bool, timeout_ms: int) -> dict[str, Json]:
+async def _fetch_status(reach: GatewayOptions, *, probe: bool, timeout_ms: int) -> dict[str, Json]:
     async with open_gateway(reach) as link:
         found = await link.call(
             "channels.status",
@@ -152,7 +152,7 @@ def _print_status(found: Mapping[str, Json]) -> None:
         click.echo("No channel is configured: homarus channels add NAME")
     for channel in found.get("channelOrder", ()):
         for row in found["channelAccounts"][channel]:
-            click.echo(f"{_name(channel, row['accountId'])} {reveal(_state(row))}")
+            click.echo(f"{_name(channel, row['accountId'])} {escape_invisible(_state(row))}")
 
 
 def _state(row: Mapping[str, Json]) -> str:
@@ -177,7 +177,7 @@ def _state(row: Mapping[str, Json]) -> str:
 @as_json_option
 def capabilities(channel: str | None, account: str | None, *, as_json: bool) -> None:
     """Say what a configured account can carry and do: its limits, its markup, its abilities."""
-    from homarus.channels.roster import load_channel
+    from homarus.channels.registry import load_channel
 
     config = _config()
     named = normalize_account_id(account) if account else None
@@ -196,7 +196,7 @@ def capabilities(channel: str | None, account: str | None, *, as_json: bool) -> 
     for row in rows:
         click.echo(f"{row['channel']}:{row['account']}")
         if row["problem"]:
-            click.echo(f"  {reveal(row['problem'])}")
+            click.echo(f"  {escape_invisible(row['problem'])}")
             continue
         click.echo(f"  text   {row['textLimit']} {row['unit']} units, shown as {row['dialect']}")
         files = f"up to {row['mediaMaxBytes'] >> 20} MB" if row["mediaMaxBytes"] else "none"
@@ -207,7 +207,7 @@ def capabilities(channel: str | None, account: str | None, *, as_json: bool) -> 
 
 
 def _capabilities(config: "Config", channel: str, account: str) -> dict[str, Json]:
-    from homarus.channels.switchboard import abilities_of
+    from homarus.channels.controller import supported_features
 
     row: dict[str, Json] = {"channel": channel, "account": account, "problem": ""}
     try:
@@ -224,22 +224,22 @@ def _capabilities(config: "Config", channel: str, account: str) -> dict[str, Jso
         "idempotent": able.idempotent,
         "captionLimit": able.caption_limit,
         "mediaMaxBytes": able.media_max_bytes,
-        "abilities": list(abilities_of(made)),
+        "abilities": list(supported_features(made)),
     }
 
 
 def _make(config: "Config", channel: str, account: str) -> "Channel":
     """Build an account without connecting it."""
-    from homarus.channels.base import Place
-    from homarus.channels.roster import load_channel
+    from homarus.channels.base import ChannelContext
+    from homarus.channels.registry import load_channel
     from homarus.config.channels import account_settings
     from homarus.core.clock import SystemClock
 
-    paths = find_own(Paths.find(os.environ))
-    env, _ = complete_env(paths, os.environ, read_raw(paths))
+    paths = with_gateway_config(Paths.find(os.environ))
+    env, _ = resolve_env(paths, os.environ, read_raw(paths))
     kind = load_channel(channel)
     settings = account_settings(config, channel, account, kind.Settings)
-    place = Place(channel, account, SystemClock(), env=env, state=paths.state)
+    place = ChannelContext(channel, account, SystemClock(), env=env, state=paths.state)
     return kind.create(place, settings)
 
 
@@ -247,13 +247,13 @@ def _make(config: "Config", channel: str, account: str) -> "Channel":
 @click.option("--channel", metavar="NAME", default="all", help="Of one channel.")
 @click.option("--lines", type=click.IntRange(1, _MAX_LOG_LINES), default=200, help="How many.")
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as they are written.")
-@reach_options
-def logs(channel: str, lines: int, reach: Reach, *, as_json: bool) -> None:
+@gateway_options
+def logs(channel: str, lines: int, reach: GatewayOptions, *, as_json: bool) -> None:
     """Show what the log says about channels."""
-    from homarus.cli.logs import read_on, show_line
+    from homarus.cli.logs import follow_log, show_line
 
     found: list[str] = []
-    asyncio.run(read_on(reach, _MAX_LOG_LINES, None, found.append))
+    asyncio.run(follow_log(reach, _MAX_LOG_LINES, None, found.append))
     about = [line for line in found if _is_about(line, channel)]
     for line in about[-lines:]:
         click.echo(line) if as_json else show_line(line)
@@ -273,4 +273,4 @@ def _is_about(line: str, channel: str) -> bool:
 
 
 def _config() -> "Config":
-    return work(Reach(), lambda settings: settings.config())
+    return run_with_config(GatewayOptions(), lambda settings: settings.config())

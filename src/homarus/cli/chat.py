@@ -7,12 +7,12 @@ from contextlib import suppress
 
 import click
 
-from homarus.cli.desk import Desk, open_desk
-from homarus.cli.reach import Reach, reach_options
+from homarus.cli.gateway_options import GatewayOptions, gateway_options
+from homarus.cli.session_client import SessionClient, open_session_client
 from homarus.cli.terminal import LineReader, TerminalView, colour_wanted
 from homarus.core.errors import HomarusError
-from homarus.core.text import reveal
-from homarus.tools.tool import Question, nobody
+from homarus.core.text import escape_invisible
+from homarus.tools.tool import ApprovalRequest, deny_approval
 
 LEAVING = "/quit: leave (or Ctrl-D). Ctrl-C stops the answer, not the program."
 
@@ -22,12 +22,12 @@ LEAVING = "/quit: leave (or Ctrl-D). Ctrl-C stops the answer, not the program."
 @click.option("--session-key", metavar="KEY", help="The conversation to go on with.")
 @click.option("--model", metavar="REF", help="Use this model for the conversation.")
 @click.option("--local", is_flag=True, help="Run in this process, without a gateway.")
-@reach_options
+@gateway_options
 def command(
     agent_id: str | None,
     session_key: str | None,
     model: str | None,
-    reach: Reach,
+    reach: GatewayOptions,
     *,
     local: bool,
 ) -> None:
@@ -36,36 +36,41 @@ def command(
 
 
 async def _chat(
-    agent_id: str | None, session_key: str | None, model: str | None, reach: Reach, *, local: bool
+    agent_id: str | None,
+    session_key: str | None,
+    model: str | None,
+    reach: GatewayOptions,
+    *,
+    local: bool,
 ) -> None:
     view = TerminalView(sys.stdout, colour=colour_wanted(sys.stdout))
     lines = LineReader()
 
-    async def ask(question: Question) -> bool:
-        view.notice(f"{question.title}\n{reveal(question.detail)}")
+    async def ask(question: ApprovalRequest) -> bool:
+        view.notice(f"{question.title}\n{escape_invisible(question.detail)}")
         answer = await lines.read("Allow? [y/N] ")
         return (answer or "").strip().lower() in {"y", "yes"}
 
-    opened = open_desk(
+    opened = open_session_client(
         reach,
         key=session_key,
         agent=agent_id,
         local=local,
-        ask=ask if lines.interactive else nobody,
+        ask=ask if lines.interactive else deny_approval,
         show=view.show,
         warn=view.notice,
     )
     async with opened as desk:
-        chat = Chat(desk, view, lines)
+        chat = TerminalChat(desk, view, lines)
         if model:
             await chat.model(model)
         await chat.run()
 
 
-class Chat:
+class TerminalChat:
     """One session at the terminal."""
 
-    def __init__(self, desk: Desk, view: TerminalView, lines: LineReader) -> None:
+    def __init__(self, desk: SessionClient, view: TerminalView, lines: LineReader) -> None:
         self._desk, self._view, self._lines = desk, view, lines
 
     async def run(self) -> None:
@@ -89,7 +94,7 @@ class Chat:
 
     async def _send(self, line: str) -> None:
         """Send a line: a message for the agent, or a command."""
-        answer = await self._desk.say(line)
+        answer = await self._desk.send(line)
         if answer.aborted:
             self._view.notice("stopped.")
         elif not answer.text.strip():

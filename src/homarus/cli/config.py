@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from homarus.cli.reach import Reach, as_json_option, find_own, is_running, reach_options
-from homarus.config.document import KeyPath, Value, parse, plain
-from homarus.config.edit import get_path, parse_path, set_path, show_path, unset_path
+from homarus.cli.gateway_options import (
+    GatewayOptions,
+    as_json_option,
+    gateway_options,
+    is_gateway_running,
+    with_gateway_config,
+)
+from homarus.config.json5_document import KeyPath, Value, parse_json5, to_plain
 from homarus.config.load import read_raw
 from homarus.config.paths import Paths, shorten
-from homarus.config.secrets import redact
+from homarus.config.redaction import redact_tree
+from homarus.config.tree_edit import format_path, get_path, parse_path, set_path, unset_path
 from homarus.core.errors import ConfigError, UserError
 
 if TYPE_CHECKING:  # the gateway client is slow to import
-    from homarus.cli.settings import Changed, Verdict
+    from homarus.cli.config_client import ConfigChangeResult, ConfigValidation
     from homarus.core.message import Json
 
 local_option = click.option(
@@ -34,8 +40,8 @@ def command() -> None:
 @click.argument("path", required=False)
 @as_json_option
 @local_option
-@reach_options
-def get(path: str | None, reach: Reach, *, as_json: bool, local: bool) -> None:
+@gateway_options
+def get(path: str | None, reach: GatewayOptions, *, as_json: bool, local: bool) -> None:
     """Print a setting as it is written, or all of them; in sections, secrets are hidden."""
     steps = parse_path(path) if path else ()
     try:
@@ -43,7 +49,7 @@ def get(path: str | None, reach: Reach, *, as_json: bool, local: bool) -> None:
     except LookupError:
         raise _missing_key_error(steps) from None
     if isinstance(value, dict | list):
-        value = redact(value, steps)
+        value = redact_tree(value, steps)
     if as_json or not isinstance(value, str):
         click.echo(json.dumps(value, indent=2, ensure_ascii=False))
     else:
@@ -55,21 +61,21 @@ def get(path: str | None, reach: Reach, *, as_json: bool, local: bool) -> None:
 @click.argument("value")
 @click.option("--json", "as_json", is_flag=True, help="VALUE must be JSON5; print one JSON object.")
 @local_option
-@reach_options
-def set_(path: str, value: str, reach: Reach, *, as_json: bool, local: bool) -> None:
+@gateway_options
+def set_(path: str, value: str, reach: GatewayOptions, *, as_json: bool, local: bool) -> None:
     """Set PATH to VALUE: JSON5 when it can be read so, else the text itself."""
     steps = parse_path(path)
     parsed = _value(value, strict=as_json)
     changed = _change(reach, lambda tree: set_path(tree, steps, parsed), local=local)
-    _print(changed, f"{show_path(steps)} is set", as_json=as_json)
+    _print(changed, f"{format_path(steps)} is set", as_json=as_json)
 
 
 @command.command()
 @click.argument("path")
 @as_json_option
 @local_option
-@reach_options
-def unset(path: str, reach: Reach, *, as_json: bool, local: bool) -> None:
+@gateway_options
+def unset(path: str, reach: GatewayOptions, *, as_json: bool, local: bool) -> None:
     """Remove PATH."""
     steps = parse_path(path)
 
@@ -80,19 +86,19 @@ def unset(path: str, reach: Reach, *, as_json: bool, local: bool) -> None:
             raise _missing_key_error(steps) from None
 
     changed = _change(reach, remove, local=local)
-    _print(changed, f"{show_path(steps)} is removed", as_json=as_json)
+    _print(changed, f"{format_path(steps)} is removed", as_json=as_json)
 
 
 @command.command()
 @as_json_option
 @local_option
-@reach_options
+@gateway_options
 @click.pass_context
-def validate(ctx: click.Context, reach: Reach, *, as_json: bool, local: bool) -> None:
+def validate(ctx: click.Context, reach: GatewayOptions, *, as_json: bool, local: bool) -> None:
     """Check the configuration and say everything that is wrong with it."""
-    from homarus.cli.settings import work
+    from homarus.cli.config_client import run_with_config
 
-    found = work(reach, lambda settings: settings.judge(), local=local)
+    found = run_with_config(reach, lambda settings: settings.validate(), local=local)
     if as_json:
         click.echo(json.dumps(_verdict_json(found), ensure_ascii=False))
     else:
@@ -100,7 +106,7 @@ def validate(ctx: click.Context, reach: Reach, *, as_json: bool, local: bool) ->
     ctx.exit(2 if found.issues else 0)
 
 
-def _verdict_json(found: "Verdict") -> dict[str, "Json"]:
+def _verdict_json(found: "ConfigValidation") -> dict[str, "Json"]:
     names = {"file": "file", "line": "line", "path": "key", "message": "message", "fix": "fix"}
     told: dict[str, Any] = {"ok": not found.issues, "path": found.file, "exists": found.exists}
     told["issues"] = [{names[k]: v for k, v in issue.items()} for issue in found.issues]
@@ -108,7 +114,7 @@ def _verdict_json(found: "Verdict") -> dict[str, "Json"]:
     return {**told, "gateway": found.in_use} if found.in_use else told
 
 
-def _print_verdict(found: "Verdict") -> None:
+def _print_verdict(found: "ConfigValidation") -> None:
     file = _short(found.file)
     for issue in found.issues:
         row = {name: str(issue.get(name) or "") for name in ("message", "file", "path", "fix")}
@@ -132,23 +138,27 @@ def schema() -> None:
     click.echo(json.dumps(config_json_schema(), indent=2))
 
 
-def _read(reach: Reach, *, local: bool) -> Value:
+def _read(reach: GatewayOptions, *, local: bool) -> Value:
     """Return the settings in use; a remote gateway is queried for its own."""
     if reach.url and not local:
-        from homarus.cli.settings import work
+        from homarus.cli.config_client import run_with_config
 
-        return work(reach, lambda settings: settings.read(), local=local)
+        return run_with_config(reach, lambda settings: settings.read(), local=local)
     paths = Paths.find(os.environ)
-    return read_raw(find_own(paths) if is_running(Reach()) and not local else paths)
+    return read_raw(
+        with_gateway_config(paths) if is_gateway_running(GatewayOptions()) and not local else paths
+    )
 
 
-def _change(reach: Reach, edit: Callable[[Any], Any], *, local: bool) -> "Changed":
-    from homarus.cli.settings import work
+def _change(
+    reach: GatewayOptions, edit: Callable[[Any], Any], *, local: bool
+) -> "ConfigChangeResult":
+    from homarus.cli.config_client import run_with_config
 
-    return work(reach, lambda settings: settings.change(edit), local=local)
+    return run_with_config(reach, lambda settings: settings.change(edit), local=local)
 
 
-def _print(found: "Changed", done: str, *, as_json: bool) -> None:
+def _print(found: "ConfigChangeResult", done: str, *, as_json: bool) -> None:
     if as_json:
         report: dict[str, Any] = {"ok": True, "path": found.file, "hash": found.hash}
         report |= {"changed": list(found.changed), "unbuilt": list(found.unbuilt)}
@@ -168,7 +178,7 @@ def _short(file: str) -> str:
 
 def _value(text: str, *, strict: bool) -> Any:
     try:
-        return plain(parse(text))
+        return to_plain(parse_json5(text))
     except ConfigError as exc:
         if strict:
             raise UserError(f"the value is not JSON5: {exc.reason}", fix=exc.fix) from None
@@ -176,9 +186,9 @@ def _value(text: str, *, strict: bool) -> Any:
 
 
 def _missing_key_error(path: KeyPath) -> UserError:
-    from homarus.config.keys import lookup, unknown_key
+    from homarus.config.known_keys import lookup, unknown_key
 
-    shown = show_path(path)
+    shown = format_path(path)
     if lookup(path) is None:
         problem = unknown_key(path)
         return UserError(f"there is no key {shown}", fix=problem.fix)

@@ -11,33 +11,33 @@ from typing import Literal, TypeAlias
 
 import click
 
-from homarus.agent.workspace import SEEDED, advise
+from homarus.agent.workspace import SEEDED, workspace_advice
+from homarus.cli.gateway_options import as_json_option
 from homarus.cli.memory_files import index_files
-from homarus.cli.reach import as_json_option
-from homarus.config.check import unbuilt
-from homarus.config.load import Examined, examine
+from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_agent_settings
+from homarus.config.check import unimplemented_keys
+from homarus.config.config_files import read_text
+from homarus.config.load import ConfigExamination, examine_config
 from homarus.config.paths import Paths, shorten
-from homarus.config.resolve import agent_settings, agents, default_agent
 from homarus.config.schema import Config
-from homarus.config.source import read_text
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ConfigError, HomarusError
-from homarus.core.value import dataclass
-from homarus.providers.choose import Choice
-from homarus.providers.models import Models, Wish
+from homarus.core.fast_dataclass import dataclass
+from homarus.providers.default_model import DefaultModel
+from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.store.sqlite import check_database
 
-State: TypeAlias = Literal["ok", "note", "bad"]
-MARKS: dict[State, str] = {"ok": "✓", "note": "·", "bad": "✗"}
+FindingState: TypeAlias = Literal["ok", "note", "bad"]
+MARKS: dict[FindingState, str] = {"ok": "✓", "note": "·", "bad": "✗"}
 LOW_DISK_BYTES = 200 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """The result of one check."""
 
     about: str
-    state: State
+    state: FindingState
     text: str
     fix: str = ""
 
@@ -56,14 +56,16 @@ def command(*, as_json: bool) -> None:
     if as_json:
         rows = [_row(finding) for finding in findings]
         healthy = all(finding.state != "bad" for finding in findings)
-        click.echo(json.dumps({"ok": healthy, "findings": rows, "notBuilt": sorted(unbuilt())}))
+        click.echo(
+            json.dumps({"ok": healthy, "findings": rows, "notBuilt": sorted(unimplemented_keys())})
+        )
     else:
         _print(findings)
     wrong = {finding.about for finding in findings if finding.state == "bad"}
     raise click.exceptions.Exit(2 if "config" in wrong else 1 if wrong else 0)
 
 
-def _row(finding: Finding) -> dict[str, str]:
+def _row(finding: DoctorFinding) -> dict[str, str]:
     return {
         "about": finding.about,
         "state": finding.state,
@@ -72,75 +74,84 @@ def _row(finding: Finding) -> dict[str, str]:
     }
 
 
-def _print(findings: list[Finding]) -> None:
+def _print(findings: list[DoctorFinding]) -> None:
     width = max(len(finding.about) for finding in findings)
     for finding in findings:
         click.echo(f"{MARKS[finding.state]} {finding.about:<{width}}  {finding.text}")
         if finding.fix:
             click.echo(f"{'':<{width + 4}}→ {finding.fix}")
-    groups = ", ".join(sorted(unbuilt()))
+    groups = ", ".join(sorted(unimplemented_keys()))
     text = f"Settings of the original that have no effect yet: {groups}."
     click.echo("\n" + textwrap.fill(text, 100, break_on_hyphens=False))
 
 
-def _config(paths: Paths, env: Mapping[str, str]) -> tuple[Examined | None, list[Finding]]:
+def _config(
+    paths: Paths, env: Mapping[str, str]
+) -> tuple[ConfigExamination | None, list[DoctorFinding]]:
     file = shorten(paths.config, paths.home)
     try:
-        examined = examine(paths, env, read_text(paths.config))
+        examined = examine_config(paths, env, read_text(paths.config))
     except ConfigError as exc:
-        return None, [Finding("config", "bad", exc.message, exc.fix), *_alternatives(paths, env)]
+        return None, [
+            DoctorFinding("config", "bad", exc.message, exc.fix),
+            *_alternatives(paths, env),
+        ]
     if examined.errors:
-        wrong = [Finding("config", "bad", e.message, e.fix) for e in examined.errors]
+        wrong = [DoctorFinding("config", "bad", e.message, e.fix) for e in examined.errors]
         return None, [*wrong, *_alternatives(paths, env)]
     if not examined.exists:
-        return examined, [Finding("config", "note", f"{file} is not there; defaults hold")]
-    notes = [Finding("config", "note", text) for text in examined.warnings]
-    return examined, [Finding("config", "ok", file), *notes]
+        return examined, [DoctorFinding("config", "note", f"{file} is not there; defaults hold")]
+    notes = [DoctorFinding("config", "note", text) for text in examined.warnings]
+    return examined, [DoctorFinding("config", "ok", file), *notes]
 
 
-def _alternatives(paths: Paths, env: Mapping[str, str]) -> Iterator[Finding]:
+def _alternatives(paths: Paths, env: Mapping[str, str]) -> Iterator[DoctorFinding]:
     """Return what can be used while the config is invalid."""
-    from homarus.gateway.last_good import FILE, bring_back, recall
+    from homarus.gateway.last_good import FILE, load_last_good, restore_command
 
-    if back := bring_back(paths, env):
-        yield Finding("config", "note", "there is a backup that is sound", back)
-    if recall(paths, env):
+    if back := restore_command(paths, env):
+        yield DoctorFinding("config", "note", "there is a backup that is sound", back)
+    if load_last_good(paths, env):
         file = shorten(paths.state / FILE, paths.home)
         text = f"a gateway goes on, and starts, with the last config that was in use ({file})"
-        yield Finding("config", "note", text)
+        yield DoctorFinding("config", "note", text)
 
 
-def _agents(paths: Paths, config: Config) -> Iterator[Finding]:
-    for agent in agents(config):
-        workspace = agent_settings(config, paths, agent).workspace
+def _agents(paths: Paths, config: Config) -> Iterator[DoctorFinding]:
+    for agent in agent_ids(config):
+        workspace = resolve_agent_settings(config, paths, agent).workspace
         yield _workspace(agent, workspace, shorten(workspace, paths.home))
 
 
-def _workspaces(paths: Paths, config: Config) -> Iterator[Finding]:
-    used = [agent_settings(config, paths, agent).workspace for agent in agents(config)]
-    for advice in advise(used, paths.home, paths.state):
-        yield Finding("workspace", "note", advice.text, advice.fix)
+def _workspaces(paths: Paths, config: Config) -> Iterator[DoctorFinding]:
+    used = [resolve_agent_settings(config, paths, agent).workspace for agent in agent_ids(config)]
+    for advice in workspace_advice(used, paths.home, paths.state):
+        yield DoctorFinding("workspace", "note", advice.text, advice.fix)
 
 
-def _workspace(agent: str, workspace: Path, shown: str) -> Finding:
+def _workspace(agent: str, workspace: Path, shown: str) -> DoctorFinding:
     about = f"agent {agent}"
     if not workspace.exists():
-        return Finding(about, "note", f"no workspace at {shown} yet", "homarus setup makes it")
+        return DoctorFinding(
+            about, "note", f"no workspace at {shown} yet", "homarus setup makes it"
+        )
     if not os.access(workspace, os.R_OK | os.W_OK | os.X_OK) or not workspace.is_dir():
         fix = "make it a folder you can write to, or change agents.defaults.workspace"
-        return Finding(about, "bad", f"the workspace {shown} cannot be used", fix)
+        return DoctorFinding(about, "bad", f"the workspace {shown} cannot be used", fix)
     missing = [name for name in SEEDED if not (workspace / name).exists()]
     if missing:
-        return Finding(about, "note", f"{shown} has no {', '.join(missing)}", "homarus setup")
-    return Finding(about, "ok", f"workspace {shown}")
+        return DoctorFinding(about, "note", f"{shown} has no {', '.join(missing)}", "homarus setup")
+    return DoctorFinding(about, "ok", f"workspace {shown}")
 
 
-def _model(paths: Paths, config: Config, env: Mapping[str, str]) -> Finding:
-    async def look() -> Choice:
-        models = Models(config, env, paths, SystemClock())
+def _model(paths: Paths, config: Config, env: Mapping[str, str]) -> DoctorFinding:
+    async def look() -> DefaultModel:
+        models = ModelRouter(config, env, paths, SystemClock())
         try:
-            choice = await models.choice()
-            await models.road(Wish(default_agent(config), choice.ref))  # reports a missing key
+            choice = await models.default_model()
+            await models.connect(
+                ModelSelection(default_agent_id(config), choice.ref)
+            )  # reports a missing key
             return choice
         finally:
             await models.close()
@@ -148,25 +159,25 @@ def _model(paths: Paths, config: Config, env: Mapping[str, str]) -> Finding:
     try:
         choice = asyncio.run(look())
     except HomarusError as exc:
-        return Finding("model", "bad", exc.message, exc.fix)
-    return Finding("model", "ok", f"{choice.ref}: {choice.why}")
+        return DoctorFinding("model", "bad", exc.message, exc.fix)
+    return DoctorFinding("model", "ok", f"{choice.ref}: {choice.why}")
 
 
-def _state(paths: Paths) -> Finding:
+def _state(paths: Paths) -> DoctorFinding:
     shown = shorten(paths.state, paths.home)
     nearest = next(path for path in (paths.state, *paths.state.parents) if path.exists())
     if not os.access(nearest, os.W_OK):
-        return Finding("state", "bad", f"{nearest} cannot be written", "check who owns it")
+        return DoctorFinding("state", "bad", f"{nearest} cannot be written", "check who owns it")
     if not paths.database.exists():
-        return Finding("state", "note", f"{shown} holds no conversations yet")
+        return DoctorFinding("state", "note", f"{shown} holds no conversations yet")
     try:
         check_database(paths.database)
     except HomarusError as exc:
-        return Finding("state", "bad", exc.message, exc.fix)
-    return Finding("state", "ok", f"{shown}, database sound")
+        return DoctorFinding("state", "bad", exc.message, exc.fix)
+    return DoctorFinding("state", "ok", f"{shown}, database sound")
 
 
-def _memory(paths: Paths) -> Iterator[Finding]:
+def _memory(paths: Paths) -> Iterator[DoctorFinding]:
     """Check the memory indexes; a damaged one is rebuilt automatically, so it is only reported."""
     now_ms = SystemClock().now_ms()
     for one in index_files(paths):
@@ -174,21 +185,23 @@ def _memory(paths: Paths) -> Iterator[Finding]:
         try:
             check_database(paths.state / "memory" / f"{one.agent}.sqlite")
         except HomarusError as exc:
-            yield Finding(about, "note", exc.message, f"homarus memory index --agent {one.agent}")
+            yield DoctorFinding(
+                about, "note", exc.message, f"homarus memory index --agent {one.agent}"
+            )
             continue
-        yield Finding(about, "ok", f"index of {one.told(now_ms)}, sound")
+        yield DoctorFinding(about, "ok", f"index of {one.describe(now_ms)}, sound")
 
 
-def _disk(paths: Paths) -> Finding:
+def _disk(paths: Paths) -> DoctorFinding:
     nearest = next(path for path in (paths.state, *paths.state.parents) if path.exists())
     free = shutil.disk_usage(nearest).free
     text = f"{free >> 20:,} MB free"
     if free < LOW_DISK_BYTES:
-        return Finding("disk", "bad", text, "make room: conversations could not be saved")
-    return Finding("disk", "ok", text)
+        return DoctorFinding("disk", "bad", text, "make room: conversations could not be saved")
+    return DoctorFinding("disk", "ok", text)
 
 
-def _git() -> Finding:
+def _git() -> DoctorFinding:
     if shutil.which("git"):
-        return Finding("git", "ok", "workspaces keep a history")
-    return Finding("git", "note", "not installed: workspaces keep no history", "install git")
+        return DoctorFinding("git", "ok", "workspaces keep a history")
+    return DoctorFinding("git", "note", "not installed: workspaces keep no history", "install git")

@@ -11,14 +11,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from homarus.cli.reach import Reach, as_json_option, open_gateway, reach_options, restart_self, warn
+from homarus.cli.gateway_options import (
+    GatewayOptions,
+    as_json_option,
+    gateway_options,
+    open_gateway,
+    restart_self,
+    warn,
+)
 from homarus.config.paths import Paths, shorten
-from homarus.core.errors import Unavailable, UserError
+from homarus.core.errors import UnavailableError, UserError
 from homarus.core.message import Json
 
 if TYPE_CHECKING:
-    from homarus.cli.gateway_install import Keeper
-    from homarus.gateway.link import Running
+    from homarus.cli.gateway_service import ServiceBackend
+    from homarus.gateway.client import RunningGateway
 
 _STOP_S = 15.0
 _RESTART_S = 20.0
@@ -64,9 +71,9 @@ def _run(port: int | None, bind: str | None) -> None:
 @as_json_option
 def install(port: int | None, *, force: bool, as_json: bool) -> None:
     """Have the machine keep the gateway running: a user unit of systemd, or an agent of launchd."""
-    from homarus.cli import gateway_install
+    from homarus.cli import gateway_service
 
-    keeper, notes = gateway_install.install(port, force=force)
+    keeper, notes = gateway_service.install(port, force=force)
     _control_service(keeper, "is installed and started", as_json=as_json)
     for note in notes:
         warn(note)
@@ -76,9 +83,9 @@ def install(port: int | None, *, force: bool, as_json: bool) -> None:
 @as_json_option
 def uninstall(*, as_json: bool) -> None:
     """Stop the gateway, and have the machine no longer keep it running."""
-    from homarus.cli import gateway_install
+    from homarus.cli import gateway_service
 
-    keeper = gateway_install.uninstall()
+    keeper = gateway_service.uninstall()
     if keeper is None:
         text = "The gateway is not installed here."
         click.echo(json.dumps({"ok": True, "installed": False}) if as_json else text)
@@ -90,14 +97,14 @@ def uninstall(*, as_json: bool) -> None:
 @as_json_option
 def start(*, as_json: bool) -> None:
     """Start the gateway that was installed."""
-    from homarus.cli import gateway_install
+    from homarus.cli import gateway_service
 
-    keeper = gateway_install.needed()
+    keeper = gateway_service.require_service()
     keeper.start()
     _control_service(keeper, "is started", as_json=as_json)
 
 
-def _control_service(keeper: "Keeper", done: str, *, as_json: bool) -> None:
+def _control_service(keeper: "ServiceBackend", done: str, *, as_json: bool) -> None:
     if as_json:
         report = {"ok": True, "name": keeper.name, "file": str(keeper.file)}
         click.echo(json.dumps(report, ensure_ascii=False))
@@ -112,7 +119,11 @@ def status(*, as_json: bool) -> None:
     running = _find()
     found: dict[str, Json] = {"running": running is not None}
     if running:
-        found |= {"pid": running.pid, "url": running.url, **asyncio.run(_fetch_status(Reach()))}
+        found |= {
+            "pid": running.pid,
+            "url": running.url,
+            **asyncio.run(_fetch_status(GatewayOptions())),
+        }
     kept_by = ""
     if keeper := _find_service():
         state = keeper.state()
@@ -134,7 +145,7 @@ def status(*, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-async def _fetch_status(reach: Reach) -> dict[str, Json]:
+async def _fetch_status(reach: GatewayOptions) -> dict[str, Json]:
     """Return what a gateway sends to a client that only connects."""
     started = time.monotonic()
     async with open_gateway(reach, mode="probe") as link:
@@ -153,9 +164,9 @@ async def _fetch_status(reach: Reach) -> dict[str, Json]:
 
 
 @command.command("probe")
-@reach_options
+@gateway_options
 @as_json_option
-def probe(reach: Reach, *, as_json: bool) -> None:
+def probe(reach: GatewayOptions, *, as_json: bool) -> None:
     """Connect, and say how that went."""
     found = asyncio.run(_fetch_status(reach))
     if as_json:
@@ -165,27 +176,27 @@ def probe(reach: Reach, *, as_json: bool) -> None:
 
 
 @command.command("health")
-@reach_options
+@gateway_options
 @_timeout_option
 @as_json_option
-def health(reach: Reach, timeout_ms: int, *, as_json: bool) -> None:
+def health(reach: GatewayOptions, timeout_ms: int, *, as_json: bool) -> None:
     """Ask a running gateway how it is."""
-    from homarus.cli.health import show
+    from homarus.cli.health import print_health
 
-    show(reach, timeout_ms, as_json=as_json)
+    print_health(reach, timeout_ms, as_json=as_json)
 
 
 @command.command("call")
 @click.argument("method")
 @click.option("--params", metavar="JSON", default="{}", help="The params, a JSON object.")
 @click.option("--expect-final", is_flag=True, help="Wait for the last of several answers.")
-@reach_options
+@gateway_options
 @_timeout_option
 @as_json_option
 def call(
     method: str,
     params: str,
-    reach: Reach,
+    reach: GatewayOptions,
     timeout_ms: int,
     *,
     expect_final: bool,
@@ -246,20 +257,20 @@ def restart() -> None:
     click.echo(f"Restarted process {running.pid}.")
 
 
-def _find_service() -> "Keeper | None":
+def _find_service() -> "ServiceBackend | None":
     """Return the service backend that keeps this gateway running."""
-    from homarus.cli.gateway_install import find_installed
+    from homarus.cli.gateway_service import find_installed
 
     return find_installed(Paths.find(os.environ), os.environ)
 
 
-def _find() -> "Running | None":
-    from homarus.gateway.link import find_running
+def _find() -> "RunningGateway | None":
+    from homarus.gateway.client import find_running_gateway
 
-    return find_running(Paths.find(os.environ))
+    return find_running_gateway(Paths.find(os.environ))
 
 
-def _require_running() -> "Running":
+def _require_running() -> "RunningGateway":
     running = _find()
     if running is None:
         state = Paths.find(os.environ).state
@@ -270,12 +281,12 @@ def _require_running() -> "Running":
 def _started_ms() -> Json:
     from homarus.gateway.json_file import JsonFile
 
-    return JsonFile(Paths.find(os.environ).post).read().get("startedAtMs")
+    return JsonFile(Paths.find(os.environ).gateway_file).read().get("startedAtMs")
 
 
 def _wait_until(done: Callable[[], bool], within_s: float, told: str) -> None:
     deadline = time.monotonic() + within_s
     while not done():
         if time.monotonic() > deadline:
-            raise Unavailable(f"{told} within {within_s:g} s", fix="homarus logs may say why")
+            raise UnavailableError(f"{told} within {within_s:g} s", fix="homarus logs may say why")
         time.sleep(0.05)

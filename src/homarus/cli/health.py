@@ -5,22 +5,27 @@ import json
 
 import click
 
-from homarus.cli.reach import Reach, as_json_option, open_gateway, reach_options
+from homarus.cli.gateway_options import (
+    GatewayOptions,
+    as_json_option,
+    gateway_options,
+    open_gateway,
+)
 from homarus.core.message import Json
 
 
 @click.command("health")
-@reach_options
+@gateway_options
 @click.option(
     "--timeout", "timeout_ms", type=click.IntRange(min=1), default=10_000, help="Milliseconds."
 )
 @as_json_option
-def command(reach: Reach, timeout_ms: int, *, as_json: bool) -> None:
+def command(reach: GatewayOptions, timeout_ms: int, *, as_json: bool) -> None:
     """Ask a running gateway how it is."""
-    show(reach, timeout_ms, as_json=as_json)
+    print_health(reach, timeout_ms, as_json=as_json)
 
 
-def show(reach: Reach, timeout_ms: int, *, as_json: bool) -> None:
+def print_health(reach: GatewayOptions, timeout_ms: int, *, as_json: bool) -> None:
     """Fetch and print the health."""
     found = asyncio.run(_fetch(reach, timeout_ms / 1000))
     if as_json:
@@ -34,7 +39,7 @@ def show(reach: Reach, timeout_ms: int, *, as_json: bool) -> None:
     click.echo(f"{state}: {count} conversations, agents {', '.join(map(str, names))}")
 
 
-async def _fetch(reach: Reach, timeout_s: float) -> dict[str, Json]:
+async def _fetch(reach: GatewayOptions, timeout_s: float) -> dict[str, Json]:
     async with open_gateway(reach) as link:
         found = await link.call("health", timeout_s=timeout_s)
     return found if isinstance(found, dict) else {}

@@ -7,25 +7,31 @@ from collections.abc import Mapping
 
 import click
 
-from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway, reach_options
+from homarus.cli.gateway_options import (
+    GatewayOptions,
+    as_json_option,
+    gateway_options,
+    is_gateway_running,
+    open_gateway,
+)
 from homarus.cli.sessions import age
 from homarus.config.paths import Paths
 from homarus.core.clock import SystemClock
 from homarus.core.message import Json
-from homarus.core.text import reveal
-from homarus.sessions.backlog import DISCARDED, find_id, list_backlog
+from homarus.core.text import escape_invisible
+from homarus.sessions.backlog import DISCARDED, list_backlog, resolve_backlog_id
 from homarus.store.sqlite import open_store
 
 
 @click.group("inbox", invoke_without_command=True)
 @click.option("--stuck", is_flag=True, help="Only what will not move by itself.")
 @as_json_option
-@reach_options
+@gateway_options
 @click.pass_context
-def command(ctx: click.Context, reach: Reach, *, stuck: bool, as_json: bool) -> None:
+def command(ctx: click.Context, reach: GatewayOptions, *, stuck: bool, as_json: bool) -> None:
     """List messages that have no answer yet, and replies that may not have arrived."""
     if ctx.invoked_subcommand:
-        if reach != Reach():  # otherwise it would be done locally
+        if reach != GatewayOptions():  # otherwise it would be done locally
             raise click.UsageError(f"--url and what lets you in go after {ctx.invoked_subcommand}")
         return
     found = asyncio.run(list_waiting(reach, stuck=stuck))
@@ -42,41 +48,43 @@ def command(ctx: click.Context, reach: Reach, *, stuck: bool, as_json: bool) -> 
 
 def _show(row: Mapping[str, Json], where: str, who: str) -> None:
     why = f": {row['why']}" if row["why"] else ""
-    click.echo(f"{age(int(row['ageMs'])):>5}  {row['state']:<8}  {reveal(where)} ({reveal(who)})")
+    click.echo(
+        f"{age(int(row['ageMs'])):>5}  {row['state']:<8}  {escape_invisible(where)} ({escape_invisible(who)})"
+    )
     click.echo(f"       {row['preview']}")
-    click.echo(f"       {reveal(str(row['id']))}{why}")
+    click.echo(f"       {escape_invisible(str(row['id']))}{why}")
 
 
 @command.command()
 @click.argument("id")
 @as_json_option
-@reach_options
-def retry(id: str, reach: Reach, *, as_json: bool) -> None:  # noqa: A002 - the word for it
+@gateway_options
+def retry(id: str, reach: GatewayOptions, *, as_json: bool) -> None:  # noqa: A002 - the word for it
     """Try a parked message, or a lost reply, once more. ID may be the start of one."""
     done = asyncio.run(change(reach, "retry", id))
     if as_json:
         click.echo(json.dumps(done, ensure_ascii=False))
     else:
         when = "now" if done["now"] else "when the gateway next starts"
-        click.echo(f"{reveal(done['id'])} is tried again {when}.")
+        click.echo(f"{escape_invisible(done['id'])} is tried again {when}.")
 
 
 @command.command()
 @click.argument("id")
 @as_json_option
-@reach_options
-def discard(id: str, reach: Reach, *, as_json: bool) -> None:  # noqa: A002 - the word for it
+@gateway_options
+def discard(id: str, reach: GatewayOptions, *, as_json: bool) -> None:  # noqa: A002 - the word for it
     """Give up a parked message, or a lost reply, for good. ID may be the start of one."""
     done = asyncio.run(change(reach, "discard", id))
     if as_json:
         click.echo(json.dumps(done, ensure_ascii=False))
     else:
-        click.echo(f"{reveal(done['id'])} is given up.")
+        click.echo(f"{escape_invisible(done['id'])} is given up.")
 
 
-async def list_waiting(reach: Reach, *, stuck: bool) -> dict[str, Json]:
+async def list_waiting(reach: GatewayOptions, *, stuck: bool) -> dict[str, Json]:
     """Return the pending records of the journal, from a running gateway or the file."""
-    if is_running(reach):
+    if is_gateway_running(reach):
         async with open_gateway(reach) as link:
             found = await link.call("inbox.list", {"stuck": stuck})
         return found if isinstance(found, dict) else {"messages": [], "parcels": []}
@@ -84,17 +92,17 @@ async def list_waiting(reach: Reach, *, stuck: bool) -> dict[str, Json]:
         return await list_backlog(store.journal, SystemClock().now_ms(), stuck=stuck)
 
 
-async def change(reach: Reach, verb: str, named: str) -> dict[str, Json]:
+async def change(reach: GatewayOptions, verb: str, named: str) -> dict[str, Json]:
     """Retry or discard the record with an id, or the start of one."""
-    if is_running(reach):
+    if is_gateway_running(reach):
         async with open_gateway(reach) as link:
             listed = await link.call("inbox.list", {"stuck": True})
-            item_id = find_id(listed if isinstance(listed, dict) else {}, named)
+            item_id = resolve_backlog_id(listed if isinstance(listed, dict) else {}, named)
             await link.call(f"inbox.{verb}", {"id": item_id})
         return {"ok": True, "id": item_id, "now": True}
     async with open_store(Paths.find(os.environ).state) as store:
         journal, now_ms = store.journal, SystemClock().now_ms()
-        item_id = find_id(await list_backlog(journal, now_ms, stuck=True), named)
+        item_id = resolve_backlog_id(await list_backlog(journal, now_ms, stuck=True), named)
         if verb == "retry":
             await journal.retry(item_id, at_ms=now_ms)
         else:

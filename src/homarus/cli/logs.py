@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from homarus.cli.reach import Reach, is_running, open_gateway, reach_options
-from homarus.core.errors import Unavailable
-from homarus.core.text import reveal
+from homarus.cli.gateway_options import (
+    GatewayOptions,
+    gateway_options,
+    is_gateway_running,
+    open_gateway,
+)
+from homarus.core.errors import UnavailableError
+from homarus.core.text import escape_invisible
 
 if TYPE_CHECKING:
-    from homarus.gateway.link import Link
+    from homarus.gateway.client import GatewayClient
 
 Read = Callable[[], Awaitable[tuple[Sequence[str], int]]]
 _MAX_BYTES = 1_000_000
@@ -31,22 +36,24 @@ _MAX_BYTES = 1_000_000
     help="Milliseconds between two looks.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as they are written.")
-@reach_options
-def command(limit: int, interval_ms: int, reach: Reach, *, follow: bool, as_json: bool) -> None:
+@gateway_options
+def command(
+    limit: int, interval_ms: int, reach: GatewayOptions, *, follow: bool, as_json: bool
+) -> None:
     """Show the log of the program."""
     show = click.echo if as_json else show_line
-    asyncio.run(read_on(reach, limit, interval_ms / 1000 if follow else None, show))
+    asyncio.run(follow_log(reach, limit, interval_ms / 1000 if follow else None, show))
 
 
-async def read_on(
-    reach: Reach, limit: int, interval_s: float | None, show: Callable[[str], None]
+async def follow_log(
+    reach: GatewayOptions, limit: int, interval_s: float | None, show: Callable[[str], None]
 ) -> None:
     """Print the log and, with an interval, follow it; the gateway may restart meanwhile."""
-    tail = _Tail(limit, show)
+    tail = _LogTail(limit, show)
     while True:
         try:
             await tail.look(reach, interval_s)
-        except Unavailable:
+        except UnavailableError:
             if interval_s is None or tail.cursor is None:  # the gateway was never reachable
                 raise
             await asyncio.sleep(interval_s)
@@ -54,15 +61,15 @@ async def read_on(
             return
 
 
-class _Tail:
+class _LogTail:
     """The position up to which the log was printed."""
 
     def __init__(self, limit: int, show: Callable[[str], None]) -> None:
         self._limit, self._show = limit, show
         self.cursor: int | None = None
 
-    async def look(self, reach: Reach, interval_s: float | None) -> None:
-        if not is_running(reach):
+    async def look(self, reach: GatewayOptions, interval_s: float | None) -> None:
+        if not is_gateway_running(reach):
             await self._repeat(self._from_file, interval_s)
             return
         async with open_gateway(reach) as link:
@@ -77,7 +84,7 @@ class _Tail:
                 return
             await asyncio.sleep(interval_s)
 
-    async def _from_gateway(self, link: "Link") -> tuple[Sequence[str], int]:
+    async def _from_gateway(self, link: "GatewayClient") -> tuple[Sequence[str], int]:
         place = {} if self.cursor is None else {"cursor": self.cursor}
         answer = await link.call("logs.tail", {"limit": self._limit, **place})
         found = answer if isinstance(answer, dict) else {}
@@ -85,11 +92,11 @@ class _Tail:
 
     async def _from_file(self) -> tuple[Sequence[str], int]:
         """Return the last lines of the file, or those after the cursor."""
-        from homarus.cli.settings import FileSettings
-        from homarus.config.log import log_file
+        from homarus.cli.config_client import FileConfigClient
+        from homarus.config.log_setup import log_file
         from homarus.config.paths import Paths
 
-        file = log_file(await FileSettings(Paths.find(os.environ)).config())
+        file = log_file(await FileConfigClient(Paths.find(os.environ)).config())
         return read_tail(file, self.cursor, self._limit)
 
 
@@ -115,4 +122,4 @@ def show_line(line: str) -> None:
         text = f"{row['time']} {row['level']:<7} {row['logger']}: {row['message']}"
     except (ValueError, LookupError, TypeError):
         text = line
-    click.echo(reveal(text))
+    click.echo(escape_invisible(text))

@@ -62,11 +62,14 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from homarus.core.errors import UnknownName
-            from homarus.core.text import nearest
+            from homarus.core.errors import UnknownNameError
+            from homarus.core.text import closest_names
 
-            raise UnknownName(
-                "command", args[0], nearest(args[0], COMMANDS), fix="homarus --help lists them"
+            raise UnknownNameError(
+                "command",
+                args[0],
+                closest_names(args[0], COMMANDS),
+                fix="homarus --help lists them",
             )
         return super().resolve_command(ctx, args)
 

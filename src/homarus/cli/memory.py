@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from homarus.cli.memory_files import look_at
-from homarus.cli.memory_place import Which, find_memories, find_memory, open_memory, which_options
-from homarus.cli.memory_show import (
-    Bar,
-    Looked,
-    Trial,
-    compared_by,
+from homarus.cli.gateway_options import as_json_option
+from homarus.cli.memory_files import stat_index
+from homarus.cli.memory_output import (
+    EmbedderProbe,
+    MemoryReport,
+    ProgressBar,
+    describe_comparison,
     looked_json,
     print_rows,
     show_nothing,
@@ -34,15 +34,21 @@ from homarus.cli.memory_show import (
     show_written,
     warn_notes,
 )
-from homarus.cli.reach import as_json_option
+from homarus.cli.memory_target import (
+    MemoryTarget,
+    memory_target_options,
+    open_memory,
+    resolve_memories,
+    resolve_memory,
+)
 from homarus.core.errors import HomarusError, UserError
 
 if TYPE_CHECKING:
     from homarus.core.message import Json
-    from homarus.memory.base import Answer, Ask, Progress, Status
-    from homarus.memory.index import Report
-    from homarus.memory.keeper import AgentMemory
-    from homarus.memory.place import Place
+    from homarus.memory.agent_memory import AgentMemory
+    from homarus.memory.base import MemoryStatus, Progress, SearchOptions, SearchResponse
+    from homarus.memory.index import SyncReport
+    from homarus.memory.spec import MemorySpec
 
 T = TypeVar("T")
 _PATIENCE_S = 30.0  # of waiting for the sync before a search
@@ -66,10 +72,10 @@ def _ask_options(command: Callable[..., T]) -> Callable[..., T]:
         max_chars: int | None,
         **named: Any,
     ) -> T:
-        def ask(place: "Place") -> "Ask":
-            from homarus.memory.base import Ask
+        def ask(place: "MemorySpec") -> "SearchOptions":
+            from homarus.memory.base import SearchOptions
 
-            return Ask(
+            return SearchOptions(
                 mode=mode,
                 max_results=max_results or place.max_results,
                 max_injected_chars=max_chars,
@@ -96,17 +102,17 @@ def _ask_options(command: Callable[..., T]) -> Callable[..., T]:
 @command.command("search")
 @click.argument("query")
 @_ask_options
-@which_options
+@memory_target_options
 @as_json_option
 def search_command(
-    query: str, ask: "Callable[[Place], Ask]", which: Which, *, as_json: bool
+    query: str, ask: "Callable[[MemorySpec], SearchOptions]", which: MemoryTarget, *, as_json: bool
 ) -> None:
     """Find what answers a question, with the lines it stands in."""
     if not query.strip():
         raise UserError("there is nothing to look for", fix='homarus memory search "WORDS"')
-    place = find_memory(which)
+    place = resolve_memory(which)
 
-    async def look(memory: "AgentMemory", bar: "Progress") -> "Answer":
+    async def look(memory: "AgentMemory", bar: "Progress") -> "SearchResponse":
         with suppress(TimeoutError):  # the search then uses the index as it is, and says so
             async with asyncio.timeout(_PATIENCE_S):
                 await _bring(memory, bar)
@@ -114,7 +120,7 @@ def search_command(
 
     answer = _work(place, look)
     if as_json:
-        from homarus.memory.wire import answer_json
+        from homarus.memory.serialize import answer_json
 
         _print_json(answer_json(answer))
         return
@@ -125,37 +131,37 @@ def search_command(
 
 @command.command("index")
 @click.option("--force", is_flag=True, help="Read every file again.")
-@which_options
+@memory_target_options
 @as_json_option
-def index_command(which: Which, *, force: bool, as_json: bool) -> None:
+def index_command(which: MemoryTarget, *, force: bool, as_json: bool) -> None:
     """Bring the index to what the files say."""
-    place = find_memory(which)
+    place = resolve_memory(which)
     began_s = time.monotonic()
 
-    async def bring(memory: "AgentMemory", bar: "Progress") -> "tuple[Report, Status]":
+    async def bring(memory: "AgentMemory", bar: "Progress") -> "tuple[SyncReport, MemoryStatus]":
         report = await memory.sync(force=force, progress=bar)
         return report, await memory.status()
 
     report, status = _work(place, bring)
     took_s = time.monotonic() - began_s
     if as_json:
-        from homarus.memory.wire import report_json, status_json
+        from homarus.memory.serialize import report_json, status_json
 
         took = {"tookMs": round(took_s * 1000)}
         _print_json({**report_json(report), **took, "status": status_json(status)})
         return
     warn_notes([status.why], status.fallback)
-    click.echo("\n".join(show_report(report, took_s, compared_by(status))))
+    click.echo("\n".join(show_report(report, took_s, describe_comparison(status))))
 
 
 @command.command("status")
 @click.option("--deep", is_flag=True, help="Also try what turns text into vectors.")
 @click.option("--index", "first", is_flag=True, help="Bring the index up to date first.")
-@which_options
+@memory_target_options
 @as_json_option
-def status_command(which: Which, *, deep: bool, first: bool, as_json: bool) -> None:
+def status_command(which: MemoryTarget, *, deep: bool, first: bool, as_json: bool) -> None:
     """Say what is indexed, by what, and what is left out and why."""
-    found = [_look_at(place, deep=deep, first=first) for place in find_memories(which)]
+    found = [_look_at(place, deep=deep, first=first) for place in resolve_memories(which)]
     if as_json:
         _print_json({"agents": [looked_json(one) for one in found]})
         return
@@ -167,66 +173,66 @@ def status_command(which: Which, *, deep: bool, first: bool, as_json: bool) -> N
             click.echo(line)
 
 
-def _look_at(place: "Place", *, deep: bool, first: bool) -> Looked:
-    from homarus.memory.source import Skipped, find_notes
+def _look_at(place: "MemorySpec", *, deep: bool, first: bool) -> MemoryReport:
+    from homarus.memory.note_files import SkippedFile, find_notes
 
     if not place.workspace.is_dir():
-        return Looked(place, problem="there is no workspace; homarus setup makes it")
-    index = look_at(place.database)
+        return MemoryReport(place, problem="there is no workspace; homarus setup makes it")
+    index = stat_index(place.database)
     size = index.size_bytes if index else None
     found = find_notes(place.workspace, place.extra())
-    skipped = tuple(one for one in found if isinstance(one, Skipped))
+    skipped = tuple(one for one in found if isinstance(one, SkippedFile))
 
-    async def look(memory: "AgentMemory", bar: "Progress") -> Looked:
+    async def look(memory: "AgentMemory", bar: "Progress") -> MemoryReport:
         if not first:
-            return Looked(place, await memory.status(), size, skipped)
+            return MemoryReport(place, await memory.status(), size, skipped)
         report = await memory.sync(progress=bar)
         status = replace(await memory.status(), notes=())  # skipped files are named below
-        return Looked(place, status, size, report.skipped)
+        return MemoryReport(place, status, size, report.skipped)
 
     try:
         looked = _work(place, look)
     except HomarusError as exc:  # the status of the other agents is shown all the same
-        return Looked(place, problem=str(exc))
+        return MemoryReport(place, problem=str(exc))
     return replace(looked, trial=_try_embedder(place)) if deep else looked
 
 
-def _try_embedder(place: "Place") -> Trial:
+def _try_embedder(place: "MemorySpec") -> EmbedderProbe:
     """Embed one short text with the selected embedder."""
-    from homarus.memory.embed.choose import choose
+    from homarus.memory.embed.selection import select_embedder
 
-    chosen = choose(place, tell=lambda _text: None)
+    chosen = select_embedder(place, tell=lambda _text: None)
     tried = tuple((one.provider, one.outcome) for one in chosen.tried)
     embedder = chosen.embedder
     if embedder is None:
-        return Trial(chosen.fallback is None, f"nothing to try: {chosen.why}", tried)
+        return EmbedderProbe(chosen.fallback is None, f"nothing to try: {chosen.why}", tried)
     began_s = time.monotonic()
     try:
         vector = embedder.embed_question("Is anybody there?")
         model = embedder.model
     except HomarusError as exc:
-        return Trial(ok=False, told=str(exc), tried=tried)
+        return EmbedderProbe(ok=False, told=str(exc), tried=tried)
     finally:
         embedder.close()
     took_ms = round((time.monotonic() - began_s) * 1000)
     told = f"{model.provider} {model.name} gave {len(vector)} numbers after {took_ms} ms"
-    return Trial(ok=True, told=told, tried=tried)
+    return EmbedderProbe(ok=True, told=told, tried=tried)
 
 
 @command.command("get")
 @click.argument("path")
 @click.option("--from", "from_line", type=click.IntRange(min=1), help="Begin at this line.")
 @click.option("--lines", type=click.IntRange(min=1), help="So many lines.")
-@which_options
+@memory_target_options
 @as_json_option
 def get_command(
-    path: str, from_line: int | None, lines: int | None, which: Which, *, as_json: bool
+    path: str, from_line: int | None, lines: int | None, which: MemoryTarget, *, as_json: bool
 ) -> None:
     """Print a note, or some lines of it."""
-    place = find_memory(which)
+    place = resolve_memory(which)
     found = _work(place, lambda memory, _bar: memory.get(path, from_line=from_line, lines=lines))
     if as_json:
-        from homarus.memory.wire import excerpt_json
+        from homarus.memory.serialize import excerpt_json
 
         _print_json(excerpt_json(found))
     else:
@@ -236,15 +242,15 @@ def get_command(
 @command.command("write")
 @click.argument("text")
 @click.option("--to", metavar="PATH", help="This note instead of today's: MEMORY.md, memory/….md.")
-@which_options
+@memory_target_options
 @as_json_option
-def write_command(text: str, to: str | None, which: Which, *, as_json: bool) -> None:
+def write_command(text: str, to: str | None, which: MemoryTarget, *, as_json: bool) -> None:
     """Add TEXT to today's note; - reads it from standard input."""
     words = _text_of(text)
-    place = find_memory(which, make=True)
+    place = resolve_memory(which, make=True)
     written = _work(place, lambda memory, _bar: memory.write(words, to=to))
     if as_json:
-        from homarus.memory.wire import written_json
+        from homarus.memory.serialize import written_json
 
         _print_json(written_json(written))
     else:
@@ -264,17 +270,17 @@ def _text_of(text: str) -> str:
 
 @command.command("bench-stdio")
 @_ask_options
-@which_options
-def bench_command(ask: "Callable[[Place], Ask]", which: Which) -> None:
+@memory_target_options
+def bench_command(ask: "Callable[[MemorySpec], SearchOptions]", which: MemoryTarget) -> None:
     """Answer questions that are JSON lines, {"id", "query", "k"}, as `search` does."""
     from homarus.cli.memory_stdio import serve
 
-    place = find_memory(which)
+    place = resolve_memory(which)
 
     async def answer(memory: "AgentMemory", bar: "Progress") -> None:
         await _bring(memory, bar)
         status = await memory.status()
-        warn_notes([compared_by(status), status.why], status.fallback)
+        warn_notes([describe_comparison(status), status.why], status.fallback)
         await serve(memory, ask(place), sys.stdin.buffer, sys.stdout)
 
     _work(place, answer)
@@ -286,12 +292,12 @@ async def _bring(memory: "AgentMemory", bar: "Progress") -> None:
         await memory.sync(progress=bar)
 
 
-def _work(place: "Place", do: Callable[["AgentMemory", Bar], Awaitable[T]]) -> T:
+def _work(place: "MemorySpec", do: Callable[["AgentMemory", ProgressBar], Awaitable[T]]) -> T:
     """Run work with an open memory. Ctrl-C ends it soon, and leaves the index as it was."""
     log = logging.getLogger("homarus")
     if not log.handlers:
         log.addHandler(logging.NullHandler())  # problems are printed instead
-    bar = Bar()
+    bar = ProgressBar()
 
     async def main() -> T:
         try:

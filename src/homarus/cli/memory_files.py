@@ -11,7 +11,7 @@ from pathlib import Path
 
 from homarus.cli.sessions import age
 from homarus.config.paths import Paths
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class IndexFile:
     size_bytes: int
     written_ms: int
 
-    def told(self, now_ms: int) -> str:
+    def describe(self, now_ms: int) -> str:
         since = age(now_ms - self.written_ms)
         when = "just now" if since == "now" else f"{since} ago"
         return f"{self.size_bytes / 1_000_000:.1f} MB, written {when}"
@@ -31,11 +31,11 @@ class IndexFile:
 def index_files(paths: Paths) -> Iterator[IndexFile]:
     """Return the index of each agent that has one."""
     for file in sorted((paths.state / "memory").glob("*.sqlite")):
-        if "@" not in file.name and (found := look_at(file)):
+        if "@" not in file.name and (found := stat_index(file)):
             yield found
 
 
-def look_at(file: Path) -> IndexFile | None:
+def stat_index(file: Path) -> IndexFile | None:
     """Return an index with its companion files, which may be created or removed meanwhile."""
     parts = [_stat(file.with_name(f"{file.name}{end}")) for end in ("", "-wal", "-vectors")]
     held = [one for one in parts if one]

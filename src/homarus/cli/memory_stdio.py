@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, BinaryIO, Final, TextIO
 
 from homarus.core.errors import HomarusError, UserError
 from homarus.core.message import Json
-from homarus.memory.wire import result_json
+from homarus.memory.serialize import result_json
 
 if TYPE_CHECKING:
-    from homarus.memory.base import Ask
-    from homarus.memory.keeper import AgentMemory
+    from homarus.memory.agent_memory import AgentMemory
+    from homarus.memory.base import SearchOptions
 
 MAX_LINE_BYTES: Final = 1 << 20
 _MAX_RESULTS = 1000
 
 
-async def serve(memory: "AgentMemory", ask: "Ask", source: BinaryIO, sink: TextIO) -> None:
+async def serve(
+    memory: "AgentMemory", ask: "SearchOptions", source: BinaryIO, sink: TextIO
+) -> None:
     """Answer until the input ends. Each response is written before the next line is read."""
     for line in _lines(source):
         if line is not None and not line.strip():
@@ -45,7 +47,9 @@ def _lines(source: BinaryIO) -> Iterator[bytes | None]:
         yield None
 
 
-async def _answer(memory: "AgentMemory", ask: "Ask", line: bytes | None) -> dict[str, Json]:
+async def _answer(
+    memory: "AgentMemory", ask: "SearchOptions", line: bytes | None
+) -> dict[str, Json]:
     known: Json = None
     try:
         asked = _read(line)

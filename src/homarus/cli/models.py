@@ -12,18 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway, reach_options
-from homarus.config.load import load
+from homarus.cli.gateway_options import (
+    GatewayOptions,
+    as_json_option,
+    gateway_options,
+    is_gateway_running,
+    open_gateway,
+)
+from homarus.config.load import load_config
 from homarus.config.paths import Paths, shorten
-from homarus.core.errors import HomarusError, MissingExtra, UnknownName
+from homarus.core.errors import HomarusError, MissingExtraError, UnknownNameError
 
 if TYPE_CHECKING:
-    from homarus.cli.settings import Changed
+    from homarus.cli.config_client import ConfigChangeResult
 
 _LIST_S = 120.0  # every model is checked
 
 
-class _Models(click.Group):
+class _LazyAuthGroup(click.Group):
     """Imports its `auth` part when that is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -40,7 +46,7 @@ class _Models(click.Group):
 local_option = click.option("--local", is_flag=True, help="Look from here, without a gateway.")
 
 
-@click.group(cls=_Models, invoke_without_command=True)
+@click.group(cls=_LazyAuthGroup, invoke_without_command=True)
 @as_json_option
 @click.pass_context
 def command(ctx: click.Context, *, as_json: bool) -> None:
@@ -52,8 +58,8 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
 @command.command()
 @as_json_option
 @local_option
-@reach_options
-def status(*, as_json: bool, reach: Reach, local: bool = False) -> None:
+@gateway_options
+def status(*, as_json: bool, reach: GatewayOptions, local: bool = False) -> None:
     """Say which model answers, why, and what was looked at."""
     paths = Paths.find(os.environ)
     report = asyncio.run(_status(reach, local=local))
@@ -81,8 +87,8 @@ def status(*, as_json: bool, reach: Reach, local: bool = False) -> None:
 @click.option("--all", "everything", is_flag=True, help="Also models that lack a key here.")
 @as_json_option
 @local_option
-@reach_options
-def list_(reach: Reach, *, everything: bool, as_json: bool, local: bool) -> None:
+@gateway_options
+def list_(reach: GatewayOptions, *, everything: bool, as_json: bool, local: bool) -> None:
     """List the models that can be used here."""
     rows = asyncio.run(_rows(reach, local=local))
     rows = [row for row in rows if everything or row["available"]]
@@ -104,8 +110,8 @@ def list_(reach: Reach, *, everything: bool, as_json: bool, local: bool) -> None
 @click.argument("model")
 @as_json_option
 @local_option
-@reach_options
-def set_(model: str, reach: Reach, *, as_json: bool, local: bool) -> None:
+@gateway_options
+def set_(model: str, reach: GatewayOptions, *, as_json: bool, local: bool) -> None:
     """Answer with MODEL (provider/model, or an alias) from now on."""
     ref, found, problem = asyncio.run(_choose(reach, model, local=local))
     if as_json:
@@ -136,29 +142,29 @@ def refresh(provider: str, *, as_json: bool) -> None:
 @click.option("--if-needed", is_flag=True, help="Only if it is to be used and is not there.")
 def pull(name: str, *, if_needed: bool) -> None:
     """Fetch the weights of NAME: `demo` (it answers), or `minilm` (memory finds by meaning)."""
-    from homarus.providers import demo
+    from homarus.providers import weights
 
-    known = {demo.DEMO.name: _pull_demo, "minilm": _pull_minilm}
+    known = {weights.DEMO.name: _pull_demo, "minilm": _pull_minilm}
     if name not in known:
-        raise UnknownName("model to fetch", name, tuple(known))
+        raise UnknownNameError("model to fetch", name, tuple(known))
     known[name](Paths.find(os.environ), if_needed)
 
 
 def _pull_demo(paths: Paths, if_needed: bool) -> None:
-    from homarus.providers import demo
+    from homarus.providers import weights
 
     if if_needed:
-        if demo.find(paths.models_cache):
+        if weights.find_weights(paths.models_cache):
             return
-        from homarus.providers.report import choose_default
+        from homarus.providers.model_report import choose_default
 
-        choice = asyncio.run(choose_default(load(paths, os.environ), paths))
+        choice = asyncio.run(choose_default(load_config(paths, os.environ), paths))
         if choice.ref != "local/demo":
             click.echo(f"{choice.ref} answers ({choice.why}); the demo model is not needed.")
             return
-    shown = shorten(paths.models_cache / demo.DEMO.file, paths.home)
-    if demo.pull(paths.models_cache, _progress("Fetching the demo model")):
-        click.echo(f"The demo model is in {shown}\nLicence: {demo.DEMO.licence}.")
+    shown = shorten(paths.models_cache / weights.DEMO.file, paths.home)
+    if weights.pull_weights(paths.models_cache, _progress("Fetching the demo model")):
+        click.echo(f"The demo model is in {shown}\nLicence: {weights.DEMO.licence}.")
     else:
         click.echo(f"The demo model is there already: {shown}")
     if importlib.util.find_spec("xllamacpp") is None:
@@ -178,56 +184,58 @@ def _pull_minilm(paths: Paths, if_needed: bool) -> None:
         click.echo(f"The sentence model is there already: {shown}")
     try:
         check_extra()
-    except MissingExtra as exc:
+    except MissingExtraError as exc:
         click.echo(f"Memory uses it once its packages are there: {exc.fix}", err=True)
 
 
 async def _refresh(provider: str) -> int:
-    from homarus.providers.report import opened
+    from homarus.providers.model_report import open_router
 
     paths = Paths.find(os.environ)
-    async with opened(load(paths, os.environ), paths) as models:
+    async with open_router(load_config(paths, os.environ), paths) as models:
         return await models.refresh(provider)
 
 
-async def _status(reach: Reach, *, local: bool) -> Any:
+async def _status(reach: GatewayOptions, *, local: bool) -> Any:
     """Return the status of the model, from the gateway with its own keys or from this process."""
-    if not local and is_running(reach):
+    if not local and is_gateway_running(reach):
         async with open_gateway(reach) as link:
             return await link.call("models.status")
-    from homarus.providers.report import report_status
+    from homarus.providers.model_report import report_status
 
     paths = Paths.find(os.environ)
-    return await report_status(load(paths, os.environ), paths)
+    return await report_status(load_config(paths, os.environ), paths)
 
 
-async def _rows(reach: Reach, *, local: bool) -> list[Any]:
-    if not local and is_running(reach):
+async def _rows(reach: GatewayOptions, *, local: bool) -> list[Any]:
+    if not local and is_gateway_running(reach):
         async with open_gateway(reach) as link:
             answer = await link.call("models.list", {"details": True}, timeout_s=_LIST_S)
         return list(answer["models"]) if isinstance(answer, dict) else []
-    from homarus.providers.report import report_models
+    from homarus.providers.model_report import report_models
 
     paths = Paths.find(os.environ)
-    return await report_models(load(paths, os.environ), paths)
+    return await report_models(load_config(paths, os.environ), paths)
 
 
-async def _choose(reach: Reach, model: str, *, local: bool) -> tuple[str, "Changed", Any]:
+async def _choose(
+    reach: GatewayOptions, model: str, *, local: bool
+) -> tuple[str, "ConfigChangeResult", Any]:
     """Set the default model; returns its name, the change, and what it still lacks."""
-    from homarus.cli.settings import open_settings
-    from homarus.providers.connect import check, resolve
+    from homarus.cli.config_client import open_config_client
+    from homarus.providers.resolution import check_reachable, resolve_model
 
-    async with open_settings(reach, local=local) as settings:
+    async with open_config_client(reach, local=local) as settings:
         config = await settings.config()
-        ref = resolve(config, model, default_provider="")
-        check(config, ref)
+        ref = resolve_model(config, model, default_provider="")
+        check_reachable(config, ref)
         changed = await settings.change(lambda tree: _with_primary(tree, str(ref)))
     return str(ref), changed, await _problem(reach, str(ref), local=local)
 
 
-async def _problem(reach: Reach, ref: str, *, local: bool) -> Any:
+async def _problem(reach: GatewayOptions, ref: str, *, local: bool) -> Any:
     """Return what prevents a model from answering; a gateway's report is preferred."""
-    if not local and is_running(reach):
+    if not local and is_gateway_running(reach):
         with suppress(HomarusError):  # it may be restarting: unknown yet
             async with open_gateway(reach) as link:
                 answer = await link.call("models.status")
@@ -235,15 +243,15 @@ async def _problem(reach: Reach, ref: str, *, local: bool) -> Any:
                 answer["problem"] if isinstance(answer, dict) and answer["model"] == ref else None
             )
         return None
-    from homarus.providers.report import find_problem
+    from homarus.providers.model_report import find_problem
 
     paths = Paths.find(os.environ)
-    return await find_problem(load(paths, os.environ), paths, ref)
+    return await find_problem(load_config(paths, os.environ), paths, ref)
 
 
 def _with_primary(tree: Any, ref: str) -> Any:
     """Return the settings with another model, added to an allowlist that lacks it."""
-    from homarus.config.edit import get_path, set_path
+    from homarus.config.tree_edit import get_path, set_path
 
     def said(*path: str) -> Any:
         try:

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from homarus.cli.reach import as_json_option
-from homarus.config.load import Loaded, load
+from homarus.cli.gateway_options import as_json_option
+from homarus.config.agent_settings import default_agent_id, resolve_agent_settings
+from homarus.config.load import LoadedConfig, load_config
+from homarus.config.model_refs import normalize_provider_id
 from homarus.config.paths import Paths, shorten
-from homarus.config.refs import normalize_provider_id
-from homarus.config.resolve import agent_settings, default_agent
 from homarus.core.clock import SystemClock
-from homarus.core.errors import UnknownName, UserError
-from homarus.core.text import nearest, one_line
+from homarus.core.errors import UnknownNameError, UserError
+from homarus.core.text import closest_names, one_line
 
 if TYPE_CHECKING:
-    from homarus.providers.credentials import Credentials, Entry
-    from homarus.providers.oauth import DeviceCode, OAuthClient, Tokens
+    from homarus.providers.credentials import CredentialEntry, Credentials
+    from homarus.providers.oauth import DeviceCode, OAuthClient, OAuthTokens
     from homarus.providers.profiles import Raw
 
 MAX_SECRET_CHARS = 16_384
@@ -40,16 +40,18 @@ of_provider = click.option("--provider", required=True, metavar="NAME", help="Wh
 named = click.option("--profile-id", metavar="ID", help="The name to keep it under.")
 
 
-class _Place:
+class _AuthTarget:
     """Where a command works: an agent, its file and its credentials."""
 
     def __init__(self, agent: str | None) -> None:
         from homarus.providers.credentials import open_credentials, profile_file
 
         self.paths = Paths.find(os.environ)
-        self.loaded: Loaded = load(self.paths, os.environ)
+        self.loaded: LoadedConfig = load_config(self.paths, os.environ)
         config, env = self.loaded.config, self.loaded.env
-        self.agent = agent_settings(config, self.paths, agent or default_agent(config)).id
+        self.agent = resolve_agent_settings(
+            config, self.paths, agent or default_agent_id(config)
+        ).id
         self.file = profile_file(config, env, self.paths, self.agent)
         self.credentials: Credentials = open_credentials(
             config, env, self.paths, self.agent, SystemClock()
@@ -73,12 +75,12 @@ class _Place:
 
     def note_stranger(self, provider: str) -> None:
         """Accept an unknown provider: it may be configured later."""
-        from homarus.providers.connect import provider_names
+        from homarus.providers.resolution import provider_names
 
         known = provider_names(self.loaded.config)
         if provider in known:
             return
-        near = nearest(provider, known)
+        near = closest_names(provider, known)
         hint = f" (did you mean {' or '.join(near)}?)" if near else ""
         click.echo(f"Note: no provider is called {provider} here yet{hint}.", err=True)
 
@@ -107,7 +109,7 @@ def add(
     """Add an API key for PROVIDER; it is asked for, and not shown."""
     if sum(map(bool, (key_stdin, key_env, key_file))) > 1:
         raise UserError("a key comes from one place", fix="give one of the --key-… options")
-    place = _Place(agent)
+    place = _AuthTarget(agent)
     if not provider:
         provider = _prompt("Provider")
     name = _provider(provider)
@@ -132,7 +134,7 @@ def paste_token(
     provider: str, profile_id: str | None, expires_in: str | None, agent: str | None
 ) -> None:
     """Keep a token for PROVIDER that another program gave you; it is asked for, and not shown."""
-    place = _Place(agent)
+    place = _AuthTarget(agent)
     name = _provider(provider)
     id_ = _id(profile_id or f"{name}:manual", name)
     expires_ms = SystemClock().now_ms() + _lifetime_ms(expires_in) if expires_in else None
@@ -171,7 +173,7 @@ def login(
     """Log in to PROVIDER with OAuth, in a browser or with a code."""
     from homarus.providers.oauth import log_in_by_browser, log_in_by_device
 
-    place = _Place(agent)
+    place = _AuthTarget(agent)
     name = _provider(provider)
     if profile_id:
         _id(profile_id, name)
@@ -205,7 +207,7 @@ def order() -> None:
 @as_json_option
 def order_get(provider: str, agent: str | None, *, as_json: bool) -> None:
     """Show the order somebody set, or that nobody did."""
-    place = _Place(agent)
+    place = _AuthTarget(agent)
     name = _provider(provider)
     ids = place.credentials.order(name)
     if as_json:
@@ -223,13 +225,13 @@ def order_set(provider: str, agent: str | None, profile_ids: tuple[str, ...]) ->
     """Try PROFILE_IDS, in this order, and no others."""
     from homarus.providers.profiles import put_order
 
-    place = _Place(agent)
+    place = _AuthTarget(agent)
     name = _provider(provider)
     known = [entry.profile.id for entry in place.credentials.entries(name)]
     for id_ in profile_ids:
         if id_ not in known:
-            raise UnknownName(
-                f"auth profile of {name}", id_, nearest(id_, known) or tuple(known[:3])
+            raise UnknownNameError(
+                f"auth profile of {name}", id_, closest_names(id_, known) or tuple(known[:3])
             )
     place.change(lambda raw: put_order(raw, name, profile_ids))
     click.echo(f"{name}: {', '.join(profile_ids)}")
@@ -242,7 +244,7 @@ def order_clear(provider: str, agent: str | None) -> None:
     """Forget the order that was set."""
     from homarus.providers.profiles import put_order
 
-    place = _Place(agent)
+    place = _AuthTarget(agent)
     name = _provider(provider)
     place.change(lambda raw: put_order(raw, name, None))
     left = place.credentials.order(name)
@@ -255,7 +257,7 @@ def order_clear(provider: str, agent: str | None) -> None:
 @as_json_option
 def status(agent: str | None, *, as_json: bool) -> None:
     """List the credentials there are and how they fare."""
-    place = _Place(agent)
+    place = _AuthTarget(agent)
     entries = place.credentials.entries()
     rows = [_row(place, entry) for entry in entries]
     warnings = place.credentials.warnings
@@ -273,21 +275,21 @@ def status(agent: str | None, *, as_json: bool) -> None:
             click.echo(f"    {text}")
 
 
-def _row(place: _Place, entry: "Entry") -> dict[str, Any]:
+def _row(place: _AuthTarget, entry: "CredentialEntry") -> dict[str, Any]:
     profile, usage = entry.profile, entry.usage
     resting = {
         model: until_ms
         for model in entry.of_models
-        if (until_ms := place.credentials.rests_until_ms(entry, model))
+        if (until_ms := place.credentials.cooldown_until_ms(entry, model))
     }
     return {
         "profileId": one_line(profile.id, 200),
         "provider": profile.provider,
         "type": profile.kind,
-        "shown": entry.source.shown,
+        "shown": entry.source.masked,
         "source": shorten(entry.file.path, place.paths.home) if entry.file else entry.place,
         "expires": profile.expires_ms or None,
-        "restsUntil": place.credentials.rests_until_ms(entry) or None,
+        "restsUntil": place.credentials.cooldown_until_ms(entry) or None,
         "restsUntilByModel": resting,
         "disabledReason": one_line(usage.disabled_reason) or None,
         "errorCount": usage.error_count,
@@ -377,13 +379,15 @@ def _secret(what: str, *, from_stdin: bool) -> str:
     return secret
 
 
-def _client(loaded: Loaded, provider: str, given: Mapping[str, Any]) -> "OAuthClient":
+def _client(loaded: LoadedConfig, provider: str, given: Mapping[str, Any]) -> "OAuthClient":
     """Return the OAuth client: from the command line, else from the configuration."""
-    from homarus.config.schema import LoginClient
+    from homarus.config.schema import OAuthClientConfig
     from homarus.providers.oauth import OAuthClient
 
     clients = loaded.config.auth.clients.items()
-    known = next((c for n, c in clients if normalize_provider_id(n) == provider), LoginClient())
+    known = next(
+        (c for n, c in clients if normalize_provider_id(n) == provider), OAuthClientConfig()
+    )
 
     def said(name: str) -> str:
         return given[name] or getattr(known, name) or ""
@@ -403,14 +407,14 @@ def _client(loaded: Loaded, provider: str, given: Mapping[str, Any]) -> "OAuthCl
     )
 
 
-def _value_of(loaded: Loaded, name: str | None) -> str:
+def _value_of(loaded: LoadedConfig, name: str | None) -> str:
     value = loaded.env.get(_variable(name), "").strip() if name else ""
     if name and not value:
         raise UserError(f"the variable {name} is not set", fix=f"export {name}")
     return value
 
 
-def _login_fields(client: "OAuthClient", tokens: "Tokens") -> dict[str, Any]:
+def _login_fields(client: "OAuthClient", tokens: "OAuthTokens") -> dict[str, Any]:
     return {
         "type": "oauth",
         "provider": client.provider,

@@ -7,14 +7,20 @@ import secrets
 
 import click
 
-from homarus.channels.pairing import TTL_MS, Pairings, Request
-from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway, warn
+from homarus.channels.pairing import TTL_MS, PairingRequest, PairingStore
+from homarus.cli.gateway_options import (
+    GatewayOptions,
+    as_json_option,
+    is_gateway_running,
+    open_gateway,
+    warn,
+)
 from homarus.cli.sessions import age
 from homarus.config.paths import Paths
 from homarus.core.clock import SystemClock
 from homarus.core.errors import HomarusError
-from homarus.core.keys import normalize_account_id
 from homarus.core.message import Json
+from homarus.core.session_keys import normalize_account_id
 from homarus.core.text import one_line
 
 _NOTE = "You can talk to me now: I was told to let you in."
@@ -84,15 +90,15 @@ def reject(channel: str, code: str, account: str | None, *, as_json: bool) -> No
         click.echo(f"{one_line(found.id)} was not let in.")
 
 
-def _pairings() -> Pairings:
-    return Pairings(Paths.find(os.environ).state, SystemClock())
+def _pairings() -> PairingStore:
+    return PairingStore(Paths.find(os.environ).state, SystemClock())
 
 
 def _account(named: str | None) -> str | None:
     return normalize_account_id(named) if named else None
 
 
-def _row(request: Request) -> dict[str, Json]:
+def _row(request: PairingRequest) -> dict[str, Json]:
     return {
         "channel": request.channel,
         "accountId": request.account,
@@ -104,9 +110,9 @@ def _row(request: Request) -> dict[str, Json]:
     }
 
 
-def _notify(request: Request) -> bool:
+def _notify(request: PairingRequest) -> bool:
     """Have the gateway notify the sender, who is approved whether or not that succeeds."""
-    if not is_running(Reach()):
+    if not is_gateway_running(GatewayOptions()):
         warn("They were not told: no gateway runs that could.")
         return False
     try:
@@ -117,7 +123,7 @@ def _notify(request: Request) -> bool:
     return True
 
 
-async def _send(request: Request) -> None:
+async def _send(request: PairingRequest) -> None:
     params = {
         "channel": request.channel,
         "accountId": request.account,
@@ -125,5 +131,5 @@ async def _send(request: Request) -> None:
         "message": _NOTE,
         "idempotencyKey": f"paired-{secrets.token_hex(8)}",
     }
-    async with open_gateway(Reach()) as link:
+    async with open_gateway(GatewayOptions()) as link:
         await link.call("send", params)

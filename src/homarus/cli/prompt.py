@@ -6,8 +6,15 @@ import os
 
 import click
 
-from homarus.agent.prompt.report import describe, read_report
-from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway, reach_options, warn
+from homarus.agent.prompt.report import format_report, read_report
+from homarus.cli.gateway_options import (
+    GatewayOptions,
+    as_json_option,
+    gateway_options,
+    is_gateway_running,
+    open_gateway,
+    warn,
+)
 from homarus.core.message import Json
 
 
@@ -16,11 +23,11 @@ from homarus.core.message import Json
 @click.option("--session", "key", metavar="KEY", help="This conversation.")
 @click.option("--report", is_flag=True, help="Say what it is made of instead of showing it.")
 @as_json_option
-@reach_options
+@gateway_options
 def command(
     agent: str | None,
     key: str | None,
-    reach: Reach,
+    reach: GatewayOptions,
     *,
     report: bool,
     as_json: bool,
@@ -34,13 +41,13 @@ def command(
         return
     figures = read_report(told.get("report"))
     if report and figures:
-        click.echo(describe(figures, detail=True))
+        click.echo(format_report(figures, detail=True))
     else:
         click.echo(told.get("text", ""))
 
 
-async def _get(reach: Reach, asked: dict[str, Json]) -> dict[str, Json]:
-    if is_running(reach):
+async def _get(reach: GatewayOptions, asked: dict[str, Json]) -> dict[str, Json]:
+    if is_gateway_running(reach):
         async with open_gateway(reach) as link:
             report = await link.call("prompt.get", asked)
         return report if isinstance(report, dict) else {}

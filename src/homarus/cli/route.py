@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import click
 
-from homarus.channels.roster import find_traits
-from homarus.cli.bindings import check_channel, open_own
-from homarus.cli.reach import as_json_option
+from homarus.channels.registry import find_traits
+from homarus.cli.bindings import check_channel, load_own_config
+from homarus.cli.gateway_options import as_json_option
 from homarus.config.binding_edits import parse_peer
 from homarus.core.errors import UserError
 from homarus.core.text import one_line
-from homarus.sessions.routing import Asked, explain, find_routes
+from homarus.sessions.routing import RouteQuery, explain_route, find_routes
 
 _FORM = "write CHANNEL:KIND:ID, for example telegram:group:-100"
 
@@ -44,7 +44,7 @@ def explain_command(
     as_json: bool,
 ) -> None:
     """Say who would answer a message, and what became of every binding."""
-    _, loaded = open_own()
+    _, loaded = load_own_config()
     if whole and (channel or peer):
         raise UserError("--from already names the channel and the chat", fix=_FORM)
     query = _parse_chat(whole) if whole else _query_from_options(channel, peer)
@@ -58,7 +58,7 @@ def explain_command(
         roles=roles,
         traits=find_traits(query.channel),
     )
-    lines, routes = explain(loaded.config, query), find_routes(loaded.config, query)
+    lines, routes = explain_route(loaded.config, query), find_routes(loaded.config, query)
     if not as_json:
         click.echo("\n".join(lines))
         return
@@ -76,14 +76,14 @@ def explain_command(
     click.echo(json.dumps({"routes": shown, "explanation": lines}, ensure_ascii=False))
 
 
-def _query_from_options(channel: str | None, peer: str | None) -> Asked:
+def _query_from_options(channel: str | None, peer: str | None) -> RouteQuery:
     if not channel:
         raise UserError("no channel is named", fix=f"add --channel NAME, or --from: {_FORM}")
     name = channel.strip().lower()
-    return _chat(name, peer) if peer else Asked(name)
+    return _chat(name, peer) if peer else RouteQuery(name)
 
 
-def _parse_chat(text: str) -> Asked:
+def _parse_chat(text: str) -> RouteQuery:
     """Parse `telegram:group:-100`, with `:topic:7` or `:thread:7` for a thread."""
     channel, _, rest = text.strip().partition(":")
     if not channel or not rest:
@@ -95,8 +95,8 @@ def _parse_chat(text: str) -> Asked:
     return _chat(channel.lower(), rest)
 
 
-def _chat(channel: str, text: str, thread: str = "") -> Asked:
+def _chat(channel: str, text: str, thread: str = "") -> RouteQuery:
     kind, id_ = parse_peer(text)
     if not id_:
         raise UserError(f"{one_line(text)!r} has no id", fix="write KIND:ID")
-    return Asked(channel, peer_kind=kind, peer=id_, thread=thread)
+    return RouteQuery(channel, peer_kind=kind, peer=id_, thread=thread)

@@ -8,7 +8,13 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway, reach_options
+from homarus.cli.gateway_options import (
+    GatewayOptions,
+    as_json_option,
+    gateway_options,
+    is_gateway_running,
+    open_gateway,
+)
 from homarus.config.paths import Paths
 from homarus.core.message import Json
 from homarus.store.base import SessionRecord
@@ -21,8 +27,10 @@ _SHOWN = ("inputTokens", "outputTokens", "totalTokens", "modelProvider", "model"
 @click.option("--agent", metavar="ID", help="Only this agent's.")
 @click.option("--active", "minutes", type=click.IntRange(min=1), help="Only of the last MINUTES.")
 @as_json_option
-@reach_options
-def command(agent: str | None, minutes: int | None, reach: Reach, *, as_json: bool) -> None:
+@gateway_options
+def command(
+    agent: str | None, minutes: int | None, reach: GatewayOptions, *, as_json: bool
+) -> None:
     """List conversations."""
     now_ms = time.time_ns() // 1_000_000
     rows = asyncio.run(_rows(reach, agent, minutes, now_ms))
@@ -38,9 +46,9 @@ def command(agent: str | None, minutes: int | None, reach: Reach, *, as_json: bo
 
 
 async def _rows(
-    reach: Reach, agent: str | None, minutes: int | None, now_ms: int
+    reach: GatewayOptions, agent: str | None, minutes: int | None, now_ms: int
 ) -> list[dict[str, Json]]:
-    if not is_running(reach):
+    if not is_gateway_running(reach):
         since_ms = now_ms - minutes * 60_000 if minutes else 0
         records = await read_records(Paths.find(os.environ), agent, since_ms)
         return [_row_of_record(record, now_ms) for record in records]

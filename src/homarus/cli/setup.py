@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from homarus.agent.workspace import seed
-from homarus.cli.reach import as_json_option
-from homarus.config.edit import set_path
-from homarus.config.load import load
+from homarus.agent.workspace import seed_workspace
+from homarus.cli.gateway_options import as_json_option
+from homarus.config.agent_settings import default_agent_id, resolve_agent_settings
+from homarus.config.load import load_config
 from homarus.config.paths import Paths, shorten
-from homarus.config.resolve import agent_settings, default_agent
-from homarus.config.write import write
+from homarus.config.tree_edit import set_path
+from homarus.config.write import write_config
 
 
 @click.command("setup")
@@ -22,15 +22,15 @@ def command(workspace: str | None, *, as_json: bool) -> None:
     """Make the configuration and the workspace."""
     paths = Paths.find(os.environ)
     made: list[str] = []
-    loaded = load(paths, os.environ)
-    settings = agent_settings(loaded.config, paths, default_agent(loaded.config))
+    loaded = load_config(paths, os.environ)
+    settings = resolve_agent_settings(loaded.config, paths, default_agent_id(loaded.config))
     target = Path(workspace).expanduser().absolute() if workspace else settings.workspace
     if not loaded.exists:
         key = ("agents", "defaults", "workspace")
         folder = shorten(target, paths.home)
-        write(paths, os.environ, lambda tree: set_path(tree, key, folder))
+        write_config(paths, os.environ, lambda tree: set_path(tree, key, folder))
         made.append(str(paths.config))
-    made += [str(target / name) for name in seed(target)]
+    made += [str(target / name) for name in seed_workspace(target)]
     if as_json:
         click.echo(json.dumps({"ok": True, "workspace": str(target), "made": made}))
         return

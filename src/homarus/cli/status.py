@@ -7,21 +7,27 @@ import time
 
 import click
 
+from homarus.cli.gateway_options import (
+    GatewayOptions,
+    as_json_option,
+    gateway_options,
+    is_gateway_running,
+    open_gateway,
+)
 from homarus.cli.memory_files import index_files
-from homarus.cli.reach import Reach, as_json_option, is_running, open_gateway, reach_options
 from homarus.cli.sessions import age, read_records
 from homarus.config.paths import Paths, shorten
 from homarus.core.message import Json
-from homarus.core.text import reveal
+from homarus.core.text import escape_invisible
 
 
 @click.command("status")
 @as_json_option
-@reach_options
-def command(reach: Reach, *, as_json: bool) -> None:
+@gateway_options
+def command(reach: GatewayOptions, *, as_json: bool) -> None:
     """Say what runs and which conversations there are."""
     paths = Paths.find(os.environ)
-    status = asyncio.run(_from_gateway(reach) if is_running(reach) else _from_files(paths))
+    status = asyncio.run(_from_gateway(reach) if is_gateway_running(reach) else _from_files(paths))
     indexes = [] if reach.url else list(index_files(paths))
     if as_json:
         memory = [
@@ -37,16 +43,16 @@ def command(reach: Reach, *, as_json: bool) -> None:
     if gateway.get("configProblem"):
         click.echo(f"config    changed, wrong, not in use: {gateway['configProblem']}")
     for line in status.get("channelSummary", ()):
-        click.echo(f"channel   {reveal(str(line))}")
+        click.echo(f"channel   {escape_invisible(str(line))}")
     now_ms = time.time_ns() // 1_000_000
     for one in indexes:
-        click.echo(f"memory    {one.agent}: index of {one.told(now_ms)}")
+        click.echo(f"memory    {one.agent}: index of {one.describe(now_ms)}")
     click.echo(f"sessions  {sessions['count']}")
     for row in sessions["recent"]:
         click.echo(f"  {age(now_ms - int(row['updatedAt'])):>5}  {row['key']}")
 
 
-async def _from_gateway(reach: Reach) -> dict[str, Json]:
+async def _from_gateway(reach: GatewayOptions) -> dict[str, Json]:
     async with open_gateway(reach) as link:
         told = await link.call("status")
         server = link.hello.get("server")

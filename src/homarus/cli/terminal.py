@@ -21,8 +21,8 @@ from homarus.core.event import (
     ToolStarted,
 )
 from homarus.core.message import ToolCall
-from homarus.core.text import one_line, reveal
-from homarus.tools.caption import describe_call
+from homarus.core.text import escape_invisible, one_line
+from homarus.tools.describe import describe_call
 
 DIM, RED, BOLD, PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
 CLEAR_LINE = "\r\x1b[2K"
@@ -87,7 +87,7 @@ class TerminalView:
 
     def show(self, event: Event) -> None:
         """Print an event."""
-        match event.fact:
+        match event.data:
             case TextAdded(delta):
                 self._write(_printable(delta))
             case ToolStarted(call):
@@ -111,7 +111,7 @@ class TerminalView:
             case ErrorNoted(message):
                 self._line(f"! {message}", RED)
             case CommandAnswered(text) if text:
-                self.notice(reveal(text))
+                self.notice(escape_invisible(text))
             case MessageSaved() | RunEnded():
                 self._end_line()
             case _:
@@ -161,7 +161,7 @@ class TerminalView:
 
 def _printable(text: str) -> str:
     """Escape control characters: a model may not move the cursor or repaint the terminal."""
-    return text if text.isprintable() else reveal(text)
+    return text if text.isprintable() else escape_invisible(text)
 
 
 def colour_wanted(out: TextIO) -> bool:

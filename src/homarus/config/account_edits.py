@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from homarus.config.channels import DEFAULTS, accounts_in, merged
-from homarus.config.document import KeyPath, Value
-from homarus.config.edit import set_path, unset_path
-from homarus.core.errors import UnknownName, UserError
-from homarus.core.keys import DEFAULT_ACCOUNT, normalize_account_id
-from homarus.core.text import nearest
+from homarus.config.channels import DEFAULTS, accounts_in, merged_section
+from homarus.config.json5_document import KeyPath, Value
+from homarus.config.tree_edit import set_path, unset_path
+from homarus.core.errors import UnknownNameError, UserError
+from homarus.core.session_keys import DEFAULT_ACCOUNT, normalize_account_id
+from homarus.core.text import closest_names
 
 _VARIABLE: Final = re.compile(r"(?<!\$)\$\{[A-Z_][A-Z0-9_]*\}")
 
@@ -40,7 +40,7 @@ def add_account(
             new = set_path(new, ("channels", channel, "accounts", DEFAULT_ACCOUNT), {})
     if account not in account_ids(tree, channel):
         new = set_path(new, path, {} if "accounts" in path else {"enabled": True})
-    if merged(_channels(new), channel, account).get("enabled") is False:
+    if merged_section(_channels(new), channel, account).get("enabled") is False:
         new = set_path(new, (*path, "enabled"), True)  # noqa: FBT003 - the key says what it is
     for key, value in values.items():
         new = set_path(new, (*path, *key), value)
@@ -87,10 +87,10 @@ def _existing_path(tree: Mapping[str, Any], channel: str, account: str | None) -
         raise UserError(f"the config has no channel {channel!r}", fix=fix)
     if account is None or not _has_accounts(tree, channel):
         if account not in {None, DEFAULT_ACCOUNT}:
-            raise UnknownName("account", str(account), known)
+            raise UnknownNameError("account", str(account), known)
         return "channels", channel
     if account not in known:
-        raise UnknownName("account", account, nearest(account, known) or known[:3])
+        raise UnknownNameError("account", account, closest_names(account, known) or known[:3])
     return _own_path(tree, channel, account)
 
 

@@ -11,10 +11,10 @@ from homarus.config.binding_edits import add_bindings, describe_match, list_bind
 from homarus.config.paths import Paths, expand
 from homarus.core.channel_traits import FindTraits, no_traits
 from homarus.core.errors import UserError
-from homarus.core.keys import DEFAULT_AGENT, AgentId, normalize_agent_id
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
+from homarus.core.session_keys import DEFAULT_AGENT, AgentId, normalize_agent_id
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
 
 MAX_NAME_CHARS = 100
 

@@ -9,13 +9,18 @@ from typing import Final, TypeAlias, get_args
 
 from pydantic import ValidationError
 
-from homarus.config.schema import BindingMatch
+from homarus.config.schema import BindingMatchConfig
 from homarus.core.channel_traits import FindTraits, no_traits
 from homarus.core.errors import UserError
-from homarus.core.keys import DEFAULT_ACCOUNT, normalize_account_id, normalize_agent_id, peer_id
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import ChatKind, Json
+from homarus.core.session_keys import (
+    DEFAULT_ACCOUNT,
+    normalize_account_id,
+    normalize_agent_id,
+    peer_id,
+)
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
 
 WILDCARD: Final = "*"  # any account, any chat
 Match: TypeAlias = dict[str, Json]  # the `match` of a binding, as the config has it
@@ -28,7 +33,7 @@ class ConfiguredBinding:
 
     index: int
     agent: str
-    match: BindingMatch
+    match: BindingMatchConfig
 
 
 def parse_match(
@@ -74,7 +79,7 @@ def list_bindings(tree: Mapping[str, Json]) -> Iterator[ConfiguredBinding]:
         if not isinstance(binding, dict) or not isinstance(binding.get("agentId"), str):
             continue
         try:
-            match = BindingMatch.model_validate(binding.get("match"))
+            match = BindingMatchConfig.model_validate(binding.get("match"))
         except ValidationError:
             continue
         yield ConfiguredBinding(index, normalize_agent_id(binding["agentId"]), match)
@@ -89,7 +94,7 @@ def add_bindings(
     """Return the tree with bindings appended. Raises UserError for one that exists already."""
     owners = {_identity(each.match, find_traits): each.agent for each in list_bindings(tree)}
     for match in matches:
-        parsed = BindingMatch.model_validate(match)
+        parsed = BindingMatchConfig.model_validate(match)
         owner = owners.setdefault(_identity(parsed, find_traits), "")
         if owner:
             whose = "it" if owner == agent else f'agent "{owner}"'
@@ -118,7 +123,7 @@ def remove_bindings(
     own = [each for each in list_bindings(tree) if each.agent == agent]
     removed = own
     if matches is not None:
-        parsed = map(BindingMatch.model_validate, matches)
+        parsed = map(BindingMatchConfig.model_validate, matches)
         wanted = {_identity(match, find_traits): match for match in parsed}
         removed = [each for each in own if _identity(each.match, find_traits) in wanted]
         missing = wanted.keys() - {_identity(each.match, find_traits) for each in removed}
@@ -137,10 +142,10 @@ def remove_bindings(
 
 def describe_matches(matches: Sequence[Match]) -> tuple[str, ...]:
     """Describe matches as text; see describe_match."""
-    return tuple(describe_match(BindingMatch.model_validate(match)) for match in matches)
+    return tuple(describe_match(BindingMatchConfig.model_validate(match)) for match in matches)
 
 
-def describe_match(match: BindingMatch) -> str:
+def describe_match(match: BindingMatchConfig) -> str:
     """Describe a match as text: `telegram (work) group -100`."""
     account = f" ({_shorten(match.account_id)})" if match.account_id else ""
     parts = [f"{_shorten(match.channel)}{account}"]
@@ -160,7 +165,7 @@ def _shorten(text: str) -> str:
     return one_line(text, 60)
 
 
-def _identity(match: BindingMatch, find_traits: FindTraits) -> tuple[object, ...]:
+def _identity(match: BindingMatchConfig, find_traits: FindTraits) -> tuple[object, ...]:
     """Return what is equal for two bindings that match the same: the later has no effect."""
     channel, account = match.channel.strip().lower(), (match.account_id or DEFAULT_ACCOUNT).strip()
     peer, traits = match.peer, find_traits(channel)

@@ -11,11 +11,19 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
-from homarus.config.keys import Problem
-from homarus.config.schema import BlockCoalesce, Config, Count, Ids, Section, Texts, Wait
+from homarus.config.known_keys import KeyProblem
+from homarus.config.schema import (
+    BlockCoalesceConfig,
+    Config,
+    ConfigSection,
+    Ids,
+    NonNegativeInt,
+    PositiveInt,
+    StrTuple,
+)
 from homarus.core.errors import ConfigError
-from homarus.core.keys import DEFAULT_ACCOUNT, normalize_account_id
-from homarus.core.text import nearest
+from homarus.core.session_keys import DEFAULT_ACCOUNT, normalize_account_id
+from homarus.core.text import closest_names
 
 DEFAULTS: Final = "defaults"  # the key for settings of all channels
 EVERYONE: Final = "*"
@@ -25,15 +33,15 @@ _LEGACY_KEYS: Final = {"allow": "enabled", "users": "allowFrom"}  # of a group
 S = TypeVar("S", bound="ChannelSettings")
 
 
-class GroupTools(Section):
+class GroupToolSettings(ConfigSection):
     """The tools that may be used in a group, or for one sender in it."""
 
-    allow: Texts = ()
-    also_allow: Texts = ()
-    deny: Texts = ()
+    allow: StrTuple = ()
+    also_allow: StrTuple = ()
+    deny: StrTuple = ()
 
 
-class TopicSettings(Section):
+class TopicSettings(ConfigSection):
     """One topic of a group; absent values come from the group."""
 
     require_mention: bool | None = None
@@ -41,14 +49,14 @@ class TopicSettings(Section):
     enabled: bool = True
     allow_from: Ids | None = None
     system_prompt: str | None = None
-    skills: Texts | None = None
+    skills: StrTuple | None = None
 
 
 class GroupSettings(TopicSettings):
     """One group, or `*` for groups that are not listed."""
 
-    tools: GroupTools = GroupTools.model_construct()
-    tools_by_sender: Mapping[str, GroupTools] = {}
+    tools: GroupToolSettings = GroupToolSettings.model_construct()
+    tools_by_sender: Mapping[str, GroupToolSettings] = {}
     topics: Mapping[str, TopicSettings] = {}
 
     @model_validator(mode="before")
@@ -65,28 +73,28 @@ class GroupSettings(TopicSettings):
         return new
 
 
-class DmSettings(Section):
+class DmSettings(ConfigSection):
     """The direct chat with one person."""
 
-    history_limit: Wait | None = None
+    history_limit: NonNegativeInt | None = None
 
 
-class Markdown(Section):
+class MarkdownSettings(ConfigSection):
     """How to render markup that the service does not support."""
 
     tables: Literal["off", "bullets", "code"] | None = None
 
 
-class RetrySettings(Section):
+class RetrySettings(ConfigSection):
     """The retries of one request: how many, and with which backoff."""
 
-    attempts: Count | None = None
-    min_delay_ms: Wait | None = None
-    max_delay_ms: Wait | None = None
+    attempts: PositiveInt | None = None
+    min_delay_ms: NonNegativeInt | None = None
+    max_delay_ms: NonNegativeInt | None = None
     jitter: float | None = Field(None, ge=0, le=1)
 
 
-class AccountSettings(Section):
+class AccountSettings(ConfigSection):
     """One account of a channel: access control, and the format of replies."""
 
     model_config = ConfigDict(extra="allow")
@@ -98,15 +106,15 @@ class AccountSettings(Section):
     group_policy: Literal["open", "disabled", "allowlist"] | None = None
     group_allow_from: Ids = ()
     groups: Mapping[str, GroupSettings] = {}
-    mention_patterns: Texts | None = None
-    history_limit: Wait | None = None
-    dm_history_limit: Wait | None = None
+    mention_patterns: StrTuple | None = None
+    history_limit: NonNegativeInt | None = None
+    dm_history_limit: NonNegativeInt | None = None
     dms: Mapping[str, DmSettings] = {}
-    text_chunk_limit: Count | None = None
+    text_chunk_limit: PositiveInt | None = None
     chunk_mode: Literal["length", "newline"] = "length"
-    markdown: Markdown = Markdown.model_construct()
+    markdown: MarkdownSettings = MarkdownSettings.model_construct()
     block_streaming: bool | None = None
-    block_streaming_coalesce: BlockCoalesce | None = None
+    block_streaming_coalesce: BlockCoalesceConfig | None = None
     stream_mode: Literal["off", "partial", "block"] | None = None
     reply_to_mode: Literal["off", "first", "all"] = "off"
     allow_bots: bool = False
@@ -123,7 +131,7 @@ class AccountSettings(Section):
         return _convert_legacy(tree) if isinstance(tree, Mapping) else tree
 
 
-class ChannelSettings(Section):
+class ChannelSettings(ConfigSection):
     """The settings of an account that only one channel has; `common` are the others.
 
     They are separate pydantic models, so that the slow one for the common settings is built once.
@@ -203,12 +211,12 @@ def account_settings(config: Config, channel: str, account: str, kind: type[S]) 
 def read_account(channels: Mapping[str, Any], channel: str, account: str, kind: type[S]) -> S:
     """Return the settings of one account in a `channels` tree. Raises ConfigError."""
     try:
-        return kind.read(merged(channels, channel, account))
+        return kind.read(merged_section(channels, channel, account))
     except ValidationError as exc:
         raise _to_config_error(exc, channel, kind.keys()) from None  # it could show a secret
 
 
-class _Reading:
+class _AccountSettingsCache:
     """Caches the common settings of each account, which every message needs."""
 
     _last: tuple[Config | None, Callable[[str, str], AccountSettings] | None] = (None, None)
@@ -224,25 +232,25 @@ class _Reading:
 
 def _read(config: Config, channel: str, account: str) -> AccountSettings:
     try:
-        return AccountSettings.model_validate(merged(config.channels, channel, account))
+        return AccountSettings.model_validate(merged_section(config.channels, channel, account))
     except ValidationError as exc:
         raise _to_config_error(exc, channel, ()) from None
 
 
-common: Final = _Reading()
+common_settings: Final = _AccountSettingsCache()
 
 
 def _to_config_error(exc: ValidationError, channel: str, keys: Iterable[str]) -> ConfigError:
     error = exc.errors(include_url=False)[0]
     key = ".".join(["channels", channel, *(str(step) for step in error["loc"])])
     if error["type"] == "extra_forbidden":
-        close = nearest(str(error["loc"][-1]), keys)
+        close = closest_names(str(error["loc"][-1]), keys)
         hint = f"did you mean {' or '.join(close)}?" if close else ""
         return ConfigError(f"{key}: there is no such setting", fix=hint)
     return ConfigError(f"{key}: {error['msg'].removeprefix('Value error, ')}")
 
 
-def merged(channels: Mapping[str, Any], channel: str, account: str) -> dict[str, Any]:
+def merged_section(channels: Mapping[str, Any], channel: str, account: str) -> dict[str, Any]:
     """Return a channel's section merged with that of one account, not validated."""
     section = channels.get(channel)
     tree = dict(section) if isinstance(section, Mapping) else {}
@@ -257,7 +265,7 @@ def merged(channels: Mapping[str, Any], channel: str, account: str) -> dict[str,
     return tree
 
 
-def check_channels(channels: Mapping[str, Any]) -> Iterator[Problem]:
+def check_channels(channels: Mapping[str, Any]) -> Iterator[KeyProblem]:
     """Yield the problems in the common settings of all channels."""
     for name, section in channels.items():
         if name == DEFAULTS or not isinstance(section, Mapping):
@@ -265,21 +273,21 @@ def check_channels(channels: Mapping[str, Any]) -> Iterator[Problem]:
         accounts = section.get("accounts")
         if isinstance(accounts, Mapping) and accounts:
             for account in accounts:
-                tree = merged(channels, name, normalize_account_id(account))
+                tree = merged_section(channels, name, normalize_account_id(account))
                 yield from _check(tree, ("channels", name, "accounts", account))
         else:
-            yield from _check(merged(channels, name, DEFAULT_ACCOUNT), ("channels", name))
+            yield from _check(merged_section(channels, name, DEFAULT_ACCOUNT), ("channels", name))
 
 
-def _check(tree: Mapping[str, Any], path: tuple[str | int, ...]) -> Iterator[Problem]:
+def _check(tree: Mapping[str, Any], path: tuple[str | int, ...]) -> Iterator[KeyProblem]:
     try:
         settings = AccountSettings.model_validate(tree)
     except ValidationError as exc:
         for error in exc.errors(include_url=False):
-            yield Problem((*path, *error["loc"]), error["msg"])
+            yield KeyProblem((*path, *error["loc"]), error["msg"])
         return
     if settings.dm_policy == "open" and EVERYONE not in settings.allow_from:
-        yield Problem(
+        yield KeyProblem(
             (*path, "dmPolicy"),
             'it is "open", and allowFrom does not say for whom',
             'add "*" to allowFrom to let everybody in, or use "pairing"',

@@ -13,13 +13,13 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from homarus.config import keys
-from homarus.config.document import KeyPath, Step, Value
-from homarus.config.edit import apply_merge_patch
-from homarus.config.keys import ANY_KEY, Problem
+from homarus.config import known_keys
+from homarus.config.json5_document import KeyPath, PathStep, Value
+from homarus.config.known_keys import ANY_KEY, KeyProblem
 from homarus.config.schema import Config
-from homarus.core.keys import normalize_agent_id
-from homarus.core.value import dataclass
+from homarus.config.tree_edit import apply_merge_patch
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.session_keys import normalize_agent_id
 
 _EXPECTED = {
     "string_type": "text",
@@ -49,18 +49,18 @@ _BOUNDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class ConfigCheck:
     """The result of a check: `config` if there are no problems; `unbuilt` has no effect yet."""
 
     config: Config | None
-    problems: tuple[Problem, ...]
+    problems: tuple[KeyProblem, ...]
     unbuilt: tuple[str, ...]
 
 
-def check(tree: Mapping[str, Value]) -> Checked:
+def check_config(tree: Mapping[str, Value]) -> ConfigCheck:
     """Check a tree whose includes and variables are resolved."""
-    walk = _Walk()
-    implemented = walk.section(Config, read_legacy(tree), ())
+    walk = _KeyWalker()
+    implemented = walk.section(Config, migrate_legacy_agent(tree), ())
     config = None
     try:
         config = Config.model_validate(implemented)
@@ -75,11 +75,11 @@ def check(tree: Mapping[str, Value]) -> Checked:
     except ValidationError as exc:
         walk.problems += [_problem(error) for error in exc.errors(include_url=False)]
     problems = tuple(walk.problems)
-    keys.known_keys.cache_clear()  # the list is large and not needed any more
-    return Checked(None if problems else config, problems, tuple(sorted(walk.unbuilt)))
+    known_keys.root_key.cache_clear()  # the list is large and not needed any more
+    return ConfigCheck(None if problems else config, problems, tuple(sorted(walk.unbuilt)))
 
 
-def _check_memory(config: Config) -> Iterator[Problem]:
+def _check_memory(config: Config) -> Iterator[KeyProblem]:
     """Yield the problems of all memory sections."""
     trees: dict[KeyPath, Mapping[str, Any]] = {
         ("memory",): config.memory,
@@ -99,12 +99,12 @@ def _memory_section(path: KeyPath) -> type[BaseModel] | None:
     """Return the model of a memory section at this path; imported only if there is one."""
     if path != ("memory",) and path[-1] != "memorySearch":
         return None
-    from homarus.config.memory import MemorySearch, MemorySettings
+    from homarus.config.memory import MemoryConfig, MemorySearchConfig
 
-    return MemorySettings if path == ("memory",) else MemorySearch
+    return MemoryConfig if path == ("memory",) else MemorySearchConfig
 
 
-def read_legacy(tree: Mapping[str, Value]) -> dict[str, Value]:
+def migrate_legacy_agent(tree: Mapping[str, Value]) -> dict[str, Value]:
     """Merge the legacy section `agent` into `agents.defaults`, which wins."""
     tree = dict(tree)
     old, agents = tree.get("agent"), tree.get("agents", {})
@@ -115,29 +115,29 @@ def read_legacy(tree: Mapping[str, Value]) -> dict[str, Value]:
 
 
 @lru_cache(1)
-def unbuilt() -> dict[str, tuple[str, ...]]:
+def unimplemented_keys() -> dict[str, tuple[str, ...]]:
     """Return every key of OpenClaw that has no effect yet, by group."""
-    implemented = set(built_keys())
+    implemented = set(implemented_keys())
     groups: dict[str, list[str]] = {}
-    level = list(keys.known_keys().children.values())
+    level = list(known_keys.root_key().children.values())
     while level:
         node = level.pop(0)
         if node.path in implemented:
             level += node.children.values()
         else:
             groups[node.path] = list(_leaves(node))
-    for channel in keys.known_keys().children["channels"].children.values():
+    for channel in known_keys.root_key().children["channels"].children.values():
         if not _is_implemented_channel(channel.path.removeprefix("channels.")):
             groups[channel.path] = list(_leaves(channel))
     return {group: tuple(paths) for group, paths in sorted(groups.items())}
 
 
-def built_keys() -> Iterator[str]:
+def implemented_keys() -> Iterator[str]:
     """Yield every key of the schema, containers included, in the notation of the key list."""
     return _section_keys(Config, "")
 
 
-def _leaves(node: keys.Known) -> Iterator[str]:
+def _leaves(node: known_keys.KnownKey) -> Iterator[str]:
     if not node.children:
         yield node.path
     for below in node.children.values():
@@ -146,9 +146,9 @@ def _leaves(node: keys.Known) -> Iterator[str]:
 
 def _section_keys(section: type[BaseModel], path: str) -> Iterator[str]:
     for alias, annotation in _fields(section).items():
-        yield from _value_keys(annotation, keys.join(path, alias))
+        yield from _value_keys(annotation, known_keys.join_path(path, alias))
     if section.model_config.get("extra") == "allow":
-        yield keys.join(path, ANY_KEY)
+        yield known_keys.join_path(path, ANY_KEY)
 
 
 def _value_keys(annotation: Any, path: str) -> Iterator[str]:
@@ -157,22 +157,22 @@ def _value_keys(annotation: Any, path: str) -> Iterator[str]:
     if kind == "section":
         yield from _section_keys(inner, path)
     elif kind == "list":
-        yield from _value_keys(inner, keys.join(path, 0))
+        yield from _value_keys(inner, known_keys.join_path(path, 0))
     elif kind == "map":
-        yield from _value_keys(inner, keys.join(path, ANY_KEY))
-    elif kind == "anything" and (known := keys.lookup(_steps(path))):
+        yield from _value_keys(inner, known_keys.join_path(path, ANY_KEY))
+    elif kind == "anything" and (known := known_keys.lookup(_steps(path))):
         yield from (leaf.path for leaf in _below(known) if not _is_unimplemented(leaf.path))
 
 
-def _below(node: keys.Known) -> Iterator[keys.Known]:
+def _below(node: known_keys.KnownKey) -> Iterator[known_keys.KnownKey]:
     for below in node.children.values():
         yield below
         yield from _below(below)
 
 
-def _steps(path: str) -> tuple[Step, ...]:
-    split = path.replace(keys.ENTRY, f".{keys.ENTRY}").split(".")
-    return tuple(0 if step == keys.ENTRY else step for step in split)
+def _steps(path: str) -> tuple[PathStep, ...]:
+    split = path.replace(known_keys.ENTRY, f".{known_keys.ENTRY}").split(".")
+    return tuple(0 if step == known_keys.ENTRY else step for step in split)
 
 
 @lru_cache(None)
@@ -202,10 +202,10 @@ def _is_union(origin: Any) -> bool:
 
 
 @dataclass(slots=True)
-class _Walk:
+class _KeyWalker:
     """Splits the keys of a file into implemented, known and unknown ones."""
 
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[KeyProblem] = field(default_factory=list)
     unbuilt: set[str] = field(default_factory=set)
 
     def section(self, section: type[BaseModel], tree: Value, path: KeyPath) -> Value:
@@ -223,7 +223,7 @@ class _Walk:
                 if section.model_config.get("extra") == "allow":
                     implemented[key] = value
                 else:
-                    self.problems.append(keys.unknown_key(key_path, tuple(fields)))
+                    self.problems.append(known_keys.unknown_key(key_path, tuple(fields)))
         return implemented
 
     def _value(self, annotation: Any, tree: Value, path: KeyPath) -> Value:
@@ -236,8 +236,8 @@ class _Walk:
             return [self._value(inner, value, (*path, index)) for index, value in enumerate(tree)]
         if section := _memory_section(path):
             return self.section(section, tree, path)
-        if path == ("channels",) and (known := keys.lookup(path)):
-            self.problems += keys.check(tree, known, path)
+        if path == ("channels",) and (known := known_keys.lookup(path)):
+            self.problems += known_keys.check_value(tree, known, path)
             names = tree if isinstance(tree, dict) else ()
             self.unbuilt |= {
                 f"channels.{name}" for name in names if not _is_implemented_channel(name)
@@ -246,10 +246,10 @@ class _Walk:
         return tree
 
     def _is_known(self, value: Value, path: KeyPath) -> bool:
-        known = keys.lookup(path)
+        known = known_keys.lookup(path)
         if known is None or known.path.endswith(ANY_KEY):
             return False
-        self.problems += keys.check(value, known, path)
+        self.problems += known_keys.check_value(value, known, path)
         self.unbuilt.add(known.path)
         return True
 
@@ -281,21 +281,21 @@ def _is_implemented_channel(name: str) -> bool:
     return any(entry.name == name for entry in entry_points(group="homarus.channels"))
 
 
-def _repeated_agents(config: Config) -> Iterator[Problem]:
+def _repeated_agents(config: Config) -> Iterator[KeyProblem]:
     seen: dict[str, str] = {}
     for index, entry in enumerate(config.agents.list):
         agent = normalize_agent_id(entry.id)
         if agent in seen:
             message = f"{entry.id!r} and {seen[agent]!r} are the same agent"
-            yield Problem(("agents", "list", index, "id"), message, "give each its own id")
+            yield KeyProblem(("agents", "list", index, "id"), message, "give each its own id")
         seen[agent] = entry.id
 
 
-def _problem(error: ErrorDetails, above: KeyPath = ()) -> Problem:
+def _problem(error: ErrorDetails, above: KeyPath = ()) -> KeyProblem:
     path = (*above, *error["loc"])
     kind, context = error["type"], error.get("ctx", {})
     if kind == "missing":
-        return Problem(path, f"{path[-1]} is missing")
+        return KeyProblem(path, f"{path[-1]} is missing")
     if kind in _EXPECTED:
         expected = _EXPECTED[kind]
     elif kind in _BOUNDS:
@@ -304,5 +304,7 @@ def _problem(error: ErrorDetails, above: KeyPath = ()) -> Problem:
     elif kind == "literal_error":
         expected = f"one of {context['expected']}"
     else:
-        return Problem(path, error["msg"])
-    return Problem(path, f"expected {expected}, found {keys.describe(error['input'])}")
+        return KeyProblem(path, error["msg"])
+    return KeyProblem(
+        path, f"expected {expected}, found {known_keys.describe_type(error['input'])}"
+    )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from homarus.config import document
+from homarus.config import json5_document
 from homarus.core.errors import ConfigError
 from homarus.core.message import Json
 
@@ -153,7 +153,7 @@ def _scalar(text: str) -> Json:
 
 def _flow(text: str) -> Json:
     try:
-        return document.plain(document.parse(text))
+        return json5_document.to_plain(json5_document.parse_json5(text))
     except ConfigError:
         inner = text[1:-1].split(",")
         if text[0] + text[-1] != "[]" or any(mark in text[1:-1] for mark in "[]{}"):

@@ -8,25 +8,25 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from homarus.config.document import Value
+from homarus.config.config_files import ConfigFiles, hash_text, read_config_files, read_text
+from homarus.config.json5_document import Value
 from homarus.config.paths import Paths, shorten
-from homarus.config.source import Sources, gather, hash_text, read_text
 from homarus.config.variables import (
     config_variables,
-    missing,
+    missing_variable_error,
     missing_variables,
     read_env_file,
     substitute,
 )
 from homarus.core.errors import ConfigError
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
 if TYPE_CHECKING:
     from homarus.config.schema import Config
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedConfig:
     """A valid config, and what it was loaded from."""
 
     config: "Config"
@@ -39,7 +39,7 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class ConfigExamination:
     """The result of examining a config text, with all of its errors."""
 
     raw: dict[str, Value] = field(repr=False)
@@ -52,17 +52,17 @@ class Examined:
     env: Mapping[str, str] = field(repr=False)
 
 
-def load(paths: Paths, env: Mapping[str, str]) -> Loaded:
+def load_config(paths: Paths, env: Mapping[str, str]) -> LoadedConfig:
     """Load the config. Raises ConfigError for the first error."""
     return load_text(paths, env, read_text(paths.config))
 
 
-def load_text(paths: Paths, env: Mapping[str, str], text: str | None) -> Loaded:
+def load_text(paths: Paths, env: Mapping[str, str], text: str | None) -> LoadedConfig:
     """Load a text as the config; None is a missing file. Raises ConfigError."""
-    examined = examine(paths, env, text)
+    examined = examine_config(paths, env, text)
     if examined.errors or examined.config is None:
         raise _first(examined.errors)
-    return Loaded(
+    return LoadedConfig(
         config=examined.config,
         raw=examined.raw,
         source=examined.source,
@@ -73,21 +73,26 @@ def load_text(paths: Paths, env: Mapping[str, str], text: str | None) -> Loaded:
     )
 
 
-def examine(
+def examine_config(
     paths: Paths, env: Mapping[str, str], text: str | None, *, need_variables: bool = True
-) -> Examined:
+) -> ConfigExamination:
     """Examine a text as the config; None is a missing file.
 
     With `need_variables` False an unset variable is no error: the process that edits the file may
     lack the secrets of the process that uses it.
     """
-    from homarus.config.check import check  # imports pydantic, which `read_raw` does not need
+    from homarus.config.check import (
+        check_config,  # imports pydantic, which `read_raw` does not need
+    )
 
     sources = _gather(paths, text)
-    env, warnings = complete_env(paths, env, sources.tree)
+    env, warnings = resolve_env(paths, env, sources.tree)
     unset = list(missing_variables(sources.tree, env)) if need_variables else []
-    checked = check(substitute(sources.tree, env))
-    errors = [sources.error(path, (e := missing(path, name)).reason, e.fix) for path, name in unset]
+    checked = check_config(substitute(sources.tree, env))
+    errors = [
+        sources.error(path, (e := missing_variable_error(path, name)).reason, e.fix)
+        for path, name in unset
+    ]
     unset_paths = {path for path, _ in unset}
     errors += [
         sources.error(_as_written(problem.path, sources.tree), problem.message, problem.fix)
@@ -97,7 +102,7 @@ def examine(
     if checked.unbuilt:
         groups = ", ".join(checked.unbuilt)
         warnings += (f"settings that are known but not built yet have no effect: {groups}",)
-    return Examined(
+    return ConfigExamination(
         raw=sources.tree,
         source=text or "",
         exists=text is not None,
@@ -114,7 +119,7 @@ def read_raw(paths: Paths) -> dict[str, Value]:
     return _gather(paths, read_text(paths.config)).tree
 
 
-def complete_env(
+def resolve_env(
     paths: Paths, env: Mapping[str, str], tree: Mapping[str, Value]
 ) -> tuple[Mapping[str, str], tuple[str, ...]]:
     """Return the environment extended by `.env` and the config, and warnings."""
@@ -125,8 +130,8 @@ def complete_env(
     return {**config_variables(tree, env), **env}, warnings
 
 
-def _gather(paths: Paths, text: str | None) -> Sources:
-    return gather(paths.config, "{}" if text is None else text)
+def _gather(paths: Paths, text: str | None) -> ConfigFiles:
+    return read_config_files(paths.config, "{}" if text is None else text)
 
 
 def _as_written(path: tuple[str | int, ...], tree: Mapping[str, Value]) -> tuple[str | int, ...]:

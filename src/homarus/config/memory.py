@@ -12,22 +12,22 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from pydantic import AfterValidator, Field, Strict, ValidationError
 from pydantic_core import PydanticCustomError
 
-from homarus.config.edit import apply_merge_patch
-from homarus.config.resolve import entry_of
+from homarus.config.agent_settings import agent_entry
 from homarus.config.schema import (
     Config,
-    Count,
+    ConfigSection,
     Duration,
-    Section,
+    Fraction,
+    NonEmptyStr,
+    NonNegativeInt,
+    PositiveInt,
     SendMatch,
     SendRule,
-    Share,
-    Text,
-    Texts,
-    Wait,
+    StrTuple,
 )
+from homarus.config.tree_edit import apply_merge_patch
 from homarus.core.errors import ConfigError
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def embedder_names() -> list[str]:
 
 
 # `auto` selects the first embedder that is available; `none` compares words alone.
-Embedding: TypeAlias = Annotated[
+EmbeddingProviderName: TypeAlias = Annotated[
     str,
     AfterValidator(_EMBEDDERS.check),
     Field(json_schema_extra=_EMBEDDERS.add_to),
@@ -99,99 +99,99 @@ MemoryBackendName: TypeAlias = Annotated[
     AfterValidator(_BACKENDS.check),
     Field(json_schema_extra=_BACKENDS.add_to),
 ]
-Source: TypeAlias = Literal["memory", "sessions"]
-S = TypeVar("S", bound=Section)
+MemorySource: TypeAlias = Literal["memory", "sessions"]
+S = TypeVar("S", bound=ConfigSection)
 
 
-class Batch(Section):
+class EmbeddingBatchConfig(ConfigSection):
     """The batch API of an embedding service: cheaper, with results within hours."""
 
     enabled: bool = False
     wait: bool = True
-    concurrency: Count = 2
-    poll_interval_ms: Wait = 2_000
-    timeout_minutes: Count = 60
+    concurrency: PositiveInt = 2
+    poll_interval_ms: NonNegativeInt = 2_000
+    timeout_minutes: PositiveInt = 60
 
 
-class Remote(Section):
+class RemoteEmbeddingConfig(ConfigSection):
     """Another URL, key or headers for the embedding service."""
 
-    base_url: Text | None = None
+    base_url: NonEmptyStr | None = None
     api_key: str | None = Field(None, repr=False)
     headers: Mapping[str, str] = Field({}, repr=False)
-    batch: Batch = Batch.model_construct()
+    batch: EmbeddingBatchConfig = EmbeddingBatchConfig.model_construct()
 
 
-class Local(Section):
+class LocalEmbeddingConfig(ConfigSection):
     """A folder or file of model weights, and the cache for downloaded ones."""
 
-    model_path: Text | None = None
-    model_cache_dir: Text | None = None
+    model_path: NonEmptyStr | None = None
+    model_cache_dir: NonEmptyStr | None = None
 
 
-class VectorStore(Section):
+class VectorStoreConfig(ConfigSection):
     """Whether vectors are stored. `extensionPath` is OpenClaw's and has no effect."""
 
     enabled: bool = True
     extension_path: str | None = None
 
 
-class IndexStore(Section):
+class IndexStoreConfig(ConfigSection):
     """The path of the index, in which `{agentId}` is replaced."""
 
     driver: Literal["sqlite"] = "sqlite"
-    path: Text | None = None
-    vector: VectorStore = VectorStore.model_construct()
+    path: NonEmptyStr | None = None
+    vector: VectorStoreConfig = VectorStoreConfig.model_construct()
 
 
-class Chunking(Section):
+class ChunkingConfig(ConfigSection):
     """The size of a chunk, in tokens of four characters. Another size has no effect."""
 
-    tokens: Count = 400
-    overlap: Wait = 80
+    tokens: PositiveInt = 400
+    overlap: NonNegativeInt = 80
 
 
-class SessionSync(Section):
+class SessionSyncConfig(ConfigSection):
     """How much a session grows before its new messages are indexed."""
 
-    delta_bytes: Wait = 100_000
-    delta_messages: Wait = 50
+    delta_bytes: NonNegativeInt = 100_000
+    delta_messages: NonNegativeInt = 50
 
 
-class Sync(Section):
+class MemorySyncConfig(ConfigSection):
     """When the index is updated from the files."""
 
     on_session_start: bool = True
     on_search: bool = True
     watch: bool = True
-    watch_debounce_ms: Wait = 1_500
-    interval_minutes: Wait = 0
-    sessions: SessionSync = SessionSync.model_construct()
+    watch_debounce_ms: NonNegativeInt = 1_500
+    interval_minutes: NonNegativeInt = 0
+    sessions: SessionSyncConfig = SessionSyncConfig.model_construct()
 
 
-class Spread(Section):
+class DiversityConfig(ConfigSection):
     """Prefer diverse results over similar ones (maximal marginal relevance)."""
 
     enabled: bool = False
-    lambda_: Share = Field(0.7, alias="lambda")
+    lambda_: Fraction = Field(0.7, alias="lambda")
 
 
-class Decay(Section):
+class TemporalDecayConfig(ConfigSection):
     """Lower the score of old notes."""
 
     enabled: bool = False
-    half_life_days: Count = 30
+    half_life_days: PositiveInt = 30
 
 
-class Hybrid(Section):
+class HybridConfig(ConfigSection):
     """OpenClaw's weighted sum of scores, if configured; else Homarus ranks lines."""
 
     enabled: bool | None = None
-    vector_weight: Share = 0.7
-    text_weight: Share = 0.3
-    candidate_multiplier: Count = 4
-    mmr: Spread = Spread.model_construct()
-    temporal_decay: Decay = Decay.model_construct()
+    vector_weight: Fraction = 0.7
+    text_weight: Fraction = 0.3
+    candidate_multiplier: PositiveInt = 4
+    mmr: DiversityConfig = DiversityConfig.model_construct()
+    temporal_decay: TemporalDecayConfig = TemporalDecayConfig.model_construct()
 
     @property
     def is_asked(self) -> bool:
@@ -201,85 +201,85 @@ class Hybrid(Section):
         return not {"vector_weight", "text_weight"}.isdisjoint(self.model_fields_set)
 
 
-class Query(Section):
+class MemoryQueryConfig(ConfigSection):
     """The number of results and their minimum score."""
 
-    max_results: Count = 6
-    min_score: Share | None = None
-    hybrid: Hybrid = Hybrid.model_construct()
+    max_results: PositiveInt = 6
+    min_score: Fraction | None = None
+    hybrid: HybridConfig = HybridConfig.model_construct()
 
 
-class Cache(Section):
+class VectorCacheConfig(ConfigSection):
     """The cache of computed vectors."""
 
     enabled: bool = True
-    max_entries: Count | None = None
+    max_entries: PositiveInt | None = None
 
 
-class Experimental(Section):
+class ExperimentalConfig(ConfigSection):
     """Experimental features; `sessionMemory` also searches past sessions."""
 
     session_memory: bool = False
 
 
-class MemorySearch(Section):
+class MemorySearchConfig(ConfigSection):
     """How one agent's memory is indexed and searched."""
 
     enabled: bool = True
-    sources: Annotated[tuple[Source, ...], Strict(strict=False)] = ("memory",)
-    extra_paths: Texts = ()
-    experimental: Experimental = Experimental.model_construct()
-    provider: Embedding = "auto"
-    remote: Remote = Remote.model_construct()
-    fallback: Embedding = "none"
-    model: Text | None = None
-    local: Local = Local.model_construct()
-    store: IndexStore = IndexStore.model_construct()
-    chunking: Chunking = Chunking.model_construct()
-    sync: Sync = Sync.model_construct()
-    query: Query = Query.model_construct()
-    cache: Cache = Cache.model_construct()
+    sources: Annotated[tuple[MemorySource, ...], Strict(strict=False)] = ("memory",)
+    extra_paths: StrTuple = ()
+    experimental: ExperimentalConfig = ExperimentalConfig.model_construct()
+    provider: EmbeddingProviderName = "auto"
+    remote: RemoteEmbeddingConfig = RemoteEmbeddingConfig.model_construct()
+    fallback: EmbeddingProviderName = "none"
+    model: NonEmptyStr | None = None
+    local: LocalEmbeddingConfig = LocalEmbeddingConfig.model_construct()
+    store: IndexStoreConfig = IndexStoreConfig.model_construct()
+    chunking: ChunkingConfig = ChunkingConfig.model_construct()
+    sync: MemorySyncConfig = MemorySyncConfig.model_construct()
+    query: MemoryQueryConfig = MemoryQueryConfig.model_construct()
+    cache: VectorCacheConfig = VectorCacheConfig.model_construct()
 
 
-class Collection(Section):
+class QmdCollectionConfig(ConfigSection):
     """A folder that qmd indexes in addition to the agent's own."""
 
-    path: Text
-    name: Text | None = None
-    pattern: Text | None = None
+    path: NonEmptyStr
+    name: NonEmptyStr | None = None
+    pattern: NonEmptyStr | None = None
 
 
-class QmdSessions(Section):
+class QmdSessionsConfig(ConfigSection):
     """The export of past sessions as Markdown for qmd."""
 
     enabled: bool = False
-    export_dir: Text | None = None
-    retention_days: Wait = 30
+    export_dir: NonEmptyStr | None = None
+    retention_days: NonNegativeInt = 30
 
 
-class QmdUpdate(Section):
+class QmdUpdateConfig(ConfigSection):
     """When qmd updates its index, and its timeouts."""
 
     interval: Duration = "5m"
-    debounce_ms: Wait = 15_000
+    debounce_ms: NonNegativeInt = 15_000
     on_boot: bool = True
     wait_for_boot_sync: bool = False
     embed_interval: Duration = "60m"
-    command_timeout_ms: Wait = 30_000
-    update_timeout_ms: Wait = 120_000
-    embed_timeout_ms: Wait = 120_000
+    command_timeout_ms: NonNegativeInt = 30_000
+    update_timeout_ms: NonNegativeInt = 120_000
+    embed_timeout_ms: NonNegativeInt = 120_000
 
 
-class Limits(Section):
+class QmdLimitsConfig(ConfigSection):
     """The size of search results, and the timeout of a search."""
 
-    max_results: Count = 6
-    max_snippet_chars: Count = 700
-    max_injected_chars: Count = 4_000
-    timeout_ms: Wait = 4_000  # 0: no timeout
+    max_results: PositiveInt = 6
+    max_snippet_chars: PositiveInt = 700
+    max_injected_chars: PositiveInt = 4_000
+    timeout_ms: NonNegativeInt = 4_000  # 0: no timeout
 
 
-class Scope(Section):
+class MemoryScopeConfig(ConfigSection):
     """The sessions that may search. A rule that denies wins over one that allows."""
 
     default: Literal["allow", "deny"] = "deny"
@@ -289,39 +289,39 @@ class Scope(Section):
 _PRIVATE_CHATS = SendRule.model_construct(
     action="allow", match=SendMatch.model_construct(chat_type="direct")
 )
-_DIRECT_ONLY = Scope.model_construct(default="deny", rules=(_PRIVATE_CHATS,))
+_DIRECT_ONLY = MemoryScopeConfig.model_construct(default="deny", rules=(_PRIVATE_CHATS,))
 
 
-class Qmd(Section):
+class QmdConfig(ConfigSection):
     """The qmd program. `limits` and `scope` apply to every backend."""
 
-    command: Text = "qmd"
+    command: NonEmptyStr = "qmd"
     search_mode: Literal["query", "search", "vsearch"] = "search"
     include_default_memory: bool = True
-    paths: Annotated[tuple[Collection, ...], Strict(strict=False)] = ()
-    sessions: QmdSessions = QmdSessions.model_construct()
-    update: QmdUpdate = QmdUpdate.model_construct()
-    limits: Limits = Limits.model_construct()
-    scope: Scope = _DIRECT_ONLY
+    paths: Annotated[tuple[QmdCollectionConfig, ...], Strict(strict=False)] = ()
+    sessions: QmdSessionsConfig = QmdSessionsConfig.model_construct()
+    update: QmdUpdateConfig = QmdUpdateConfig.model_construct()
+    limits: QmdLimitsConfig = QmdLimitsConfig.model_construct()
+    scope: MemoryScopeConfig = _DIRECT_ONLY
 
 
-class MemorySettings(Section):
+class MemoryConfig(ConfigSection):
     """`memory`: who keeps the index, and whether answers say where they come from."""
 
     backend: MemoryBackendName = "builtin"
     citations: Literal["auto", "on", "off"] = "auto"
-    qmd: Qmd = Qmd.model_construct()
+    qmd: QmdConfig = QmdConfig.model_construct()
 
 
-def memory_search(config: Config, agent: str) -> MemorySearch:
+def memory_search(config: Config, agent: str) -> MemorySearchConfig:
     """Return an agent's `memorySearch` merged over the defaults'. Raises ConfigError."""
-    defaults, own = config.agents.defaults.memory_search, entry_of(config, agent).memory_search
-    return _read(MemorySearch, apply_merge_patch(dict(defaults), dict(own)), "memorySearch")
+    defaults, own = config.agents.defaults.memory_search, agent_entry(config, agent).memory_search
+    return _read(MemorySearchConfig, apply_merge_patch(dict(defaults), dict(own)), "memorySearch")
 
 
-def memory_settings(config: Config) -> MemorySettings:
+def memory_settings(config: Config) -> MemoryConfig:
     """Return the section `memory` of the config. Raises ConfigError."""
-    return _read(MemorySettings, dict(config.memory), "memory")
+    return _read(MemoryConfig, dict(config.memory), "memory")
 
 
 def _read(kind: type[S], tree: Any, name: str) -> S:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from homarus.core.errors import UserError
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
 _CONFIG = "openclaw.json"
 # OpenClaw's former names; one is used when no newer one exists.
@@ -60,7 +60,7 @@ class Paths:
         return self._agent(agent) / "agent"
 
     @property
-    def post(self) -> Path:
+    def gateway_file(self) -> Path:
         """The file in which a running gateway of this state directory says how to reach it."""
         return self.state / "gateway.json"
 

@@ -8,9 +8,17 @@ import json
 import re
 from typing import TypeAlias
 
-from homarus.config.document import Array, Node, Object, Value, parse, plain, skip
-from homarus.config.edit import same
-from homarus.core.value import dataclass
+from homarus.config.json5_document import (
+    Array,
+    Node,
+    Object,
+    Value,
+    parse_json5,
+    skip_whitespace,
+    to_plain,
+)
+from homarus.config.tree_edit import json_equal
+from homarus.core.fast_dataclass import dataclass
 
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _REST_OF_LINE = re.compile(r"[ \t]*(?://[^\n\r]*|/\*[^\n\r]*?\*/[ \t]*(?=\r?\n|\r))")
@@ -21,22 +29,22 @@ Edit: TypeAlias = tuple[int, int, str]  # start, end, replacement
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class RewriteResult:
     """The new text, and whether it preserves the layout of the old one."""
 
     text: str
     kept_layout: bool
 
 
-def rewrite(text: str, new: Value) -> Rewritten:
+def rewrite(text: str, new: Value) -> RewriteResult:
     """Edit `text` so that it parses to `new`."""
-    root = parse(text)
+    root = parse_json5(text)
     edits = _Rewriter(text, root).edits(root, new)
     for start, end, replacement in sorted(edits, key=lambda edit: edit[:2], reverse=True):
         text = text[:start] + replacement + text[end:]
-    if same(plain(parse(text)), new):
-        return Rewritten(text, kept_layout=True)
-    return Rewritten(serialize(new), kept_layout=False)
+    if json_equal(to_plain(parse_json5(text)), new):
+        return RewriteResult(text, kept_layout=True)
+    return RewriteResult(serialize(new), kept_layout=False)
 
 
 def serialize(value: Value) -> str:
@@ -45,7 +53,7 @@ def serialize(value: Value) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entries:
+class _ContainerEdit:
     """The edit of one container: its old entries, which are removed, what is appended."""
 
     container: Array | Object
@@ -62,7 +70,7 @@ class _Rewriter:
         self._bare_keys = first is not None and text[first.start] not in "\"'"
 
     def edits(self, node: Node, new: Value) -> list[Edit]:
-        if same(plain(node), new):
+        if json_equal(to_plain(node), new):
             return []
         if isinstance(node, Object) and isinstance(new, dict):
             return self._object(node, new)
@@ -75,7 +83,7 @@ class _Rewriter:
 
     def _object(self, node: Object, new: dict[str, Value]) -> list[Edit]:
         old = list(node.members.items())
-        entries = _Entries(
+        entries = _ContainerEdit(
             container=node,
             old=[(member.start, member.node) for _, member in old],
             removed={index for index, (key, _) in enumerate(old) if key not in new},
@@ -85,20 +93,20 @@ class _Rewriter:
         return [edit for edits in inner for edit in edits] + self._resize(entries)
 
     def _array(self, node: Array, new: list[Value]) -> list[Edit]:
-        old = [plain(item) for item in node.items]
+        old = [to_plain(item) for item in node.items]
         places = [(item.start, item) for item in node.items]
         if len(old) == len(new):
             pairs = zip(node.items, new, strict=True)
             return [edit for item, value in pairs for edit in self.edits(item, value)]
-        if len(new) > len(old) and same(old, new[: len(old)]):
+        if len(new) > len(old) and json_equal(old, new[: len(old)]):
             added: list[tuple[str | None, Value]] = [(None, value) for value in new[len(old) :]]
-            return self._resize(_Entries(node, places, set(), added))
+            return self._resize(_ContainerEdit(node, places, set(), added))
         removed = _removed(old, new)
         if removed is None:
             return [self._replace(node, new)]
-        return self._resize(_Entries(node, places, removed, []))
+        return self._resize(_ContainerEdit(node, places, removed, []))
 
-    def _resize(self, entries: _Entries) -> list[Edit]:
+    def _resize(self, entries: _ContainerEdit) -> list[Edit]:
         if not entries.removed and not entries.added:
             return []
         if not entries.old:
@@ -114,7 +122,7 @@ class _Rewriter:
             edits += [(comma, comma + 1, "")] if comma is not None else []
         return edits
 
-    def _fill(self, entries: _Entries) -> Edit:
+    def _fill(self, entries: _ContainerEdit) -> Edit:
         """Add entries to an empty container."""
         start, end = entries.container.start, entries.container.end
         base = self._indent_at(start)
@@ -124,7 +132,7 @@ class _Rewriter:
         opener, closer = self._text[start], self._text[end - 1]
         return (start, end, f"{opener}{comments}{body}{self._newline}{base}{closer}")
 
-    def _append(self, entries: _Entries, kept: list[int], trailing: str) -> list[Edit]:
+    def _append(self, entries: _ContainerEdit, kept: list[int], trailing: str) -> list[Edit]:
         wide = "\n" in self._text[entries.container.start : entries.old[0][0]]
         if wide:
             body = self._entries(entries.added, self._indent_at(entries.old[0][0]))
@@ -156,7 +164,7 @@ class _Rewriter:
         return (start, end, "")
 
     def _comma_after(self, node: Node) -> int | None:
-        at = skip(self._text, node.end)
+        at = skip_whitespace(self._text, node.end)
         return at if self._text[at : at + 1] == "," else None
 
     def _indent_at(self, position: int) -> str:
@@ -188,7 +196,7 @@ def _removed(old: list[Value], new: list[Value]) -> set[int] | None:
     wanted = next(rest, None)
     left = len(new)
     for index, item in enumerate(old):
-        if left and same(item, wanted):
+        if left and json_equal(item, wanted):
             wanted, left = next(rest, None), left - 1
         else:
             removed.add(index)

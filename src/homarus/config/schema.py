@@ -26,24 +26,24 @@ from homarus.core.units import parse_byte_size, parse_duration_ms
 _V = TypeVar("_V")
 
 Thinking: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
-QueueWord: TypeAlias = Literal[
+QueueModeName: TypeAlias = Literal[
     "steer", "followup", "collect", "steer-backlog", "steer+backlog", "queue", "interrupt"
 ]
-TypingWord: TypeAlias = Literal["never", "instant", "thinking", "message"]
+TypingModeName: TypeAlias = Literal["never", "instant", "thinking", "message"]
 
-Text: TypeAlias = Annotated[str, Field(min_length=1)]
-Count: TypeAlias = Annotated[int, Field(gt=0)]
-Wait: TypeAlias = Annotated[int, Field(ge=0)]
+NonEmptyStr: TypeAlias = Annotated[str, Field(min_length=1)]
+PositiveInt: TypeAlias = Annotated[int, Field(gt=0)]
+NonNegativeInt: TypeAlias = Annotated[int, Field(ge=0)]
 Hours: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # JSON has no tuples: Strict(False) converts a list, and its entries stay strict.
-Texts: TypeAlias = Annotated[tuple[str, ...], Strict(strict=False)]
+StrTuple: TypeAlias = Annotated[tuple[str, ...], Strict(strict=False)]
 # Ids of people and chats may be numbers in the file; they are converted to text.
 Ids: TypeAlias = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda ids: [_id_text(each) for each in ids] if isinstance(ids, list) else ids),
     Strict(strict=False),
 ]
-Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Usd: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -70,7 +70,7 @@ Age: TypeAlias = Annotated[str | int | float, _parsed_by(lambda text: parse_dura
 Size: TypeAlias = Annotated[str | int | float, _parsed_by(parse_byte_size)]
 
 
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     """An object of the file: camelCase there, snake_case here; unknown keys are refused."""
 
     model_config = ConfigDict(
@@ -83,11 +83,11 @@ class Section(BaseModel):
     )
 
 
-class ModelChoice(Section):
+class ModelChoiceConfig(ConfigSection):
     """A model and its fallbacks; a string is a model without fallbacks."""
 
-    primary: Text | None = None
-    fallbacks: Texts = ()
+    primary: NonEmptyStr | None = None
+    fallbacks: StrTuple = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -101,141 +101,141 @@ class ModelChoice(Section):
         return {"anyOf": [{"type": "string"}, handler(core_schema)]}
 
 
-class ModelEntry(Section):
+class ModelEntry(ConfigSection):
     """The settings of one model in `agents.defaults.models`."""
 
     alias: str | None = None
     params: Mapping[str, Any] = {}
 
 
-class ToolNames(Section):
+class ToolNamesConfig(ConfigSection):
     """A set of tools: all without `allow`; `deny` wins."""
 
-    allow: Texts = ()
-    deny: Texts = ()
+    allow: StrTuple = ()
+    deny: StrTuple = ()
 
 
-class SoftTrim(Section):
+class SoftTrimConfig(ConfigSection):
     """Trim old tool results above `max_chars` to their head and tail."""
 
-    max_chars: Wait = 4_000
-    head_chars: Wait = 1_500
-    tail_chars: Wait = 1_500
+    max_chars: NonNegativeInt = 4_000
+    head_chars: NonNegativeInt = 1_500
+    tail_chars: NonNegativeInt = 1_500
 
 
-class HardClear(Section):
+class HardClearConfig(ConfigSection):
     """Replace the oldest tool results by a placeholder when trimming is not enough."""
 
     enabled: bool = True
     placeholder: str = "[Old tool result content cleared]"
 
 
-class ContextPruning(Section):
+class ContextPruningConfig(ConfigSection):
     """Shrink old tool results in the context when the provider's cache has expired."""
 
     mode: Literal["off", "cache-ttl"] | None = None
     ttl: Duration | None = None
-    keep_last_assistants: Wait = 3
-    soft_trim_ratio: Share = 0.3
-    hard_clear_ratio: Share = 0.5
-    min_prunable_tool_chars: Wait = 50_000
-    tools: ToolNames = ToolNames.model_construct()
-    soft_trim: SoftTrim = SoftTrim.model_construct()
-    hard_clear: HardClear = HardClear.model_construct()
+    keep_last_assistants: NonNegativeInt = 3
+    soft_trim_ratio: Fraction = 0.3
+    hard_clear_ratio: Fraction = 0.5
+    min_prunable_tool_chars: NonNegativeInt = 50_000
+    tools: ToolNamesConfig = ToolNamesConfig.model_construct()
+    soft_trim: SoftTrimConfig = SoftTrimConfig.model_construct()
+    hard_clear: HardClearConfig = HardClearConfig.model_construct()
 
 
-class MemoryFlush(Section):
+class MemoryFlushConfig(ConfigSection):
     """A silent turn before compaction, in which the agent saves notes to memory."""
 
     enabled: bool = True
-    soft_threshold_tokens: Wait = 4_000
-    prompt: Text | None = None
-    system_prompt: Text | None = None
+    soft_threshold_tokens: NonNegativeInt = 4_000
+    prompt: NonEmptyStr | None = None
+    system_prompt: NonEmptyStr | None = None
 
 
-class Compaction(Section):
+class CompactionConfig(ConfigSection):
     """When and how older turns are summarised."""
 
     enabled: bool = True
     mode: Literal["default", "safeguard"] = "safeguard"
-    reserve_tokens: Wait = 16_384
-    reserve_tokens_floor: Wait = 20_000
-    keep_recent_tokens: Wait = 20_000
+    reserve_tokens: NonNegativeInt = 16_384
+    reserve_tokens_floor: NonNegativeInt = 20_000
+    keep_recent_tokens: NonNegativeInt = 20_000
     max_history_share: Annotated[float, Field(ge=0.1, le=0.9)] = 0.5
-    memory_flush: MemoryFlush = MemoryFlush.model_construct()
+    memory_flush: MemoryFlushConfig = MemoryFlushConfig.model_construct()
 
 
-class Spend(Section):
+class SpendConfig(ConfigSection):
     """Spend limits in US dollars, for one run and for all runs of a day."""
 
     per_run_usd: Usd | None = None
     per_day_usd: Usd | None = None
 
 
-class BlockChunk(Section):
+class BlockChunkConfig(ConfigSection):
     """How a reply is split into blocks."""
 
-    min_chars: Count = 800
-    max_chars: Count = 1_200
+    min_chars: PositiveInt = 800
+    max_chars: PositiveInt = 1_200
     break_preference: Literal["paragraph", "newline", "sentence"] = "paragraph"
 
 
-class BlockCoalesce(Section):
+class BlockCoalesceConfig(ConfigSection):
     """When small blocks of a reply are joined before they are sent."""
 
-    min_chars: Count | None = None
-    max_chars: Count | None = None
-    idle_ms: Wait | None = None
+    min_chars: PositiveInt | None = None
+    max_chars: PositiveInt | None = None
+    idle_ms: NonNegativeInt | None = None
 
 
-class HumanDelay(Section):
+class HumanDelayConfig(ConfigSection):
     """A delay before each further block of a reply, as if a person typed it."""
 
     mode: Literal["off", "natural", "custom"] | None = None
-    min_ms: Wait | None = None
-    max_ms: Wait | None = None
+    min_ms: NonNegativeInt | None = None
+    max_ms: NonNegativeInt | None = None
 
 
-class Sandbox(Section):
+class SandboxConfig(ConfigSection):
     """Which sessions must use a sandbox. It is not implemented: their commands are refused."""
 
     mode: Literal["off", "non-main", "all"] | None = None
 
 
-class AgentDefaults(Section):
+class AgentDefaults(ConfigSection):
     """The settings of every agent that does not override them."""
 
-    workspace: Text | None = None
-    model: ModelChoice = ModelChoice.model_construct()
+    workspace: NonEmptyStr | None = None
+    model: ModelChoiceConfig = ModelChoiceConfig.model_construct()
     models: Mapping[str, ModelEntry] = {}
-    timeout_seconds: Count = 600
-    max_concurrent: Count = 4
-    context_tokens: Count | None = None
+    timeout_seconds: PositiveInt = 600
+    max_concurrent: PositiveInt = 4
+    context_tokens: PositiveInt | None = None
     skip_bootstrap: bool = False
-    sandbox: Sandbox = Sandbox.model_construct()
-    bootstrap_max_chars: Count = 20_000
-    bootstrap_total_max_chars: Count = 150_000
-    user_timezone: Text | None = None
-    envelope_timezone: Text | None = None
+    sandbox: SandboxConfig = SandboxConfig.model_construct()
+    bootstrap_max_chars: PositiveInt = 20_000
+    bootstrap_total_max_chars: PositiveInt = 150_000
+    user_timezone: NonEmptyStr | None = None
+    envelope_timezone: NonEmptyStr | None = None
     envelope_timestamp: Literal["on", "off"] = "on"
     envelope_elapsed: Literal["on", "off"] = "on"
     thinking_default: Thinking | None = None
     verbose_default: Literal["off", "on", "full"] = "off"
     block_streaming_default: Literal["off", "on"] = "off"
     block_streaming_break: Literal["text_end", "message_end"] = "text_end"
-    block_streaming_chunk: BlockChunk = BlockChunk.model_construct()
-    block_streaming_coalesce: BlockCoalesce = BlockCoalesce.model_construct()
-    human_delay: HumanDelay = HumanDelay.model_construct()
-    typing_mode: TypingWord | None = None
-    typing_interval_seconds: Count | None = None
-    context_pruning: ContextPruning = ContextPruning.model_construct()
-    compaction: Compaction = Compaction.model_construct()
-    spend: Spend = Spend.model_construct()
+    block_streaming_chunk: BlockChunkConfig = BlockChunkConfig.model_construct()
+    block_streaming_coalesce: BlockCoalesceConfig = BlockCoalesceConfig.model_construct()
+    human_delay: HumanDelayConfig = HumanDelayConfig.model_construct()
+    typing_mode: TypingModeName | None = None
+    typing_interval_seconds: PositiveInt | None = None
+    context_pruning: ContextPruningConfig = ContextPruningConfig.model_construct()
+    compaction: CompactionConfig = CompactionConfig.model_construct()
+    spend: SpendConfig = SpendConfig.model_construct()
     # Not validated here: config/memory.py does, for agents that use memory.
     memory_search: Mapping[str, Any] = {}
 
 
-class Identity(Section):
+class IdentityConfig(ConfigSection):
     """How an agent presents itself; IDENTITY.md supplies absent values."""
 
     name: str | None = None
@@ -244,14 +244,14 @@ class Identity(Section):
     avatar: str | None = None
 
 
-class Exec(Section):
+class ExecConfig(ConfigSection):
     """The `exec` tool."""
 
-    timeout_sec: Count = 1800
+    timeout_sec: PositiveInt = 1800
     host: Literal["sandbox", "gateway", "node"] | None = None
 
 
-class Detectors(Section):
+class LoopDetectorsConfig(ConfigSection):
     """The patterns of repeated tool calls that are detected."""
 
     generic_repeat: bool = True
@@ -259,18 +259,18 @@ class Detectors(Section):
     ping_pong: bool = True
 
 
-class LoopDetection(Section):
+class LoopDetectionConfig(ConfigSection):
     """When an agent that repeats its tool calls is warned, and when its run is ended."""
 
     enabled: bool = True
-    history_size: Count = 30
-    warning_threshold: Count = 10
-    critical_threshold: Count = 20
-    global_circuit_breaker_threshold: Count = 30
-    detectors: Detectors = Detectors.model_construct()
+    history_size: PositiveInt = 30
+    warning_threshold: PositiveInt = 10
+    critical_threshold: PositiveInt = 20
+    global_circuit_breaker_threshold: PositiveInt = 30
+    detectors: LoopDetectorsConfig = LoopDetectorsConfig.model_construct()
 
 
-class Marker(Section):
+class CrossContextMarkerConfig(ConfigSection):
     """The text around a message from another chat; `{channel}` is the chat's channel."""
 
     enabled: bool = True
@@ -278,68 +278,68 @@ class Marker(Section):
     suffix: str = ""
 
 
-class CrossContext(Section):
+class CrossContextConfig(ConfigSection):
     """Whether an agent may write to another chat than the one it answers."""
 
     allow_within_provider: bool = True
     allow_across_providers: bool = False
-    marker: Marker = Marker.model_construct()
+    marker: CrossContextMarkerConfig = CrossContextMarkerConfig.model_construct()
 
 
-class MessageTool(Section):
+class MessageToolConfig(ConfigSection):
     """The `message` tool; `allowCrossContextSend` lets it write to every chat."""
 
     allow_cross_context_send: bool = False
-    cross_context: CrossContext = CrossContext.model_construct()
+    cross_context: CrossContextConfig = CrossContextConfig.model_construct()
 
 
-class Tools(Section):
+class ToolsConfig(ConfigSection):
     """The tools that may be used; `deny` wins."""
 
-    allow: Texts | None = None
-    deny: Texts = ()
-    exec: Exec = Exec.model_construct()
-    loop_detection: LoopDetection = LoopDetection.model_construct()
+    allow: StrTuple | None = None
+    deny: StrTuple = ()
+    exec: ExecConfig = ExecConfig.model_construct()
+    loop_detection: LoopDetectionConfig = LoopDetectionConfig.model_construct()
 
 
-class AllTools(Tools):
+class GlobalToolsConfig(ToolsConfig):
     """The tool settings of all agents."""
 
-    message: MessageTool = MessageTool.model_construct()
+    message: MessageToolConfig = MessageToolConfig.model_construct()
 
 
-class GroupChat(Section):
+class GroupChatConfig(ConfigSection):
     """Group chats: which names are mentions, and how much group history is included."""
 
-    mention_patterns: Texts | None = None
-    history_limit: Count | None = None
+    mention_patterns: StrTuple | None = None
+    history_limit: PositiveInt | None = None
 
 
-class AgentEntry(Section):
+class AgentEntry(ConfigSection):
     """One agent; absent values come from the defaults."""
 
-    id: Text
+    id: NonEmptyStr
     default: bool = False
-    name: Text | None = None
-    workspace: Text | None = None
-    agent_dir: Text | None = None
-    model: ModelChoice = ModelChoice.model_construct()
-    human_delay: HumanDelay = HumanDelay.model_construct()
-    identity: Identity = Identity.model_construct()
-    group_chat: GroupChat = GroupChat.model_construct()
-    sandbox: Sandbox = Sandbox.model_construct()
-    tools: Tools | None = None
+    name: NonEmptyStr | None = None
+    workspace: NonEmptyStr | None = None
+    agent_dir: NonEmptyStr | None = None
+    model: ModelChoiceConfig = ModelChoiceConfig.model_construct()
+    human_delay: HumanDelayConfig = HumanDelayConfig.model_construct()
+    identity: IdentityConfig = IdentityConfig.model_construct()
+    group_chat: GroupChatConfig = GroupChatConfig.model_construct()
+    sandbox: SandboxConfig = SandboxConfig.model_construct()
+    tools: ToolsConfig | None = None
     memory_search: Mapping[str, Any] = {}
 
 
-class Agents(Section):
+class AgentsConfig(ConfigSection):
     """The agents and their defaults."""
 
     defaults: AgentDefaults = AgentDefaults.model_construct()
     list: Annotated[tuple[AgentEntry, ...], Strict(strict=False)] = ()
 
 
-class Cost(Section):
+class CostConfig(ConfigSection):
     """US dollars per million tokens."""
 
     input: float = 0.0
@@ -348,7 +348,7 @@ class Cost(Section):
     cache_write: float = 0.0
 
 
-class Compat(Section):
+class CompatConfig(ConfigSection):
     """How an OpenAI-compatible server differs from OpenAI's."""
 
     supports_store: bool | None = None
@@ -364,32 +364,32 @@ class Compat(Section):
     requires_mistral_tool_ids: bool | None = None
 
 
-class ProviderModel(Section):
+class ProviderModel(ConfigSection):
     """One model of a provider."""
 
-    id: Text
-    name: Text | None = None
-    api: Text | None = None
+    id: NonEmptyStr
+    name: NonEmptyStr | None = None
+    api: NonEmptyStr | None = None
     reasoning: bool = False
     input: Annotated[tuple[Literal["text", "image"], ...], Strict(strict=False)] = ("text",)
-    cost: Cost = Cost.model_construct()
-    context_window: Count | None = None
-    max_tokens: Count | None = None
+    cost: CostConfig = CostConfig.model_construct()
+    context_window: PositiveInt | None = None
+    max_tokens: PositiveInt | None = None
     headers: Mapping[str, str] = {}
-    compat: Compat = Compat.model_construct()
+    compat: CompatConfig = CompatConfig.model_construct()
 
 
-class SecretSource(Section):
+class SecretSourceConfig(ConfigSection):
     """A secret that is read from a variable, a file, or the output of a command."""
 
     source: Literal["env", "file", "exec"]
-    name: Text | None = None
-    path: Text | None = None
-    command: Texts = ()
-    timeout_seconds: Count = 10
+    name: NonEmptyStr | None = None
+    path: NonEmptyStr | None = None
+    command: StrTuple = ()
+    timeout_seconds: PositiveInt = 10
 
     @model_validator(mode="after")
-    def _is_complete(self) -> "SecretSource":
+    def _is_complete(self) -> "SecretSourceConfig":
         values = {"env": self.name, "file": self.path, "exec": self.command and self.command[0]}
         if not values[self.source]:
             needed = {"env": "name", "file": "path", "exec": "command, a list of words"}
@@ -398,35 +398,35 @@ class SecretSource(Section):
         return self
 
 
-class ProviderEntry(Section):
+class ProviderEntry(ConfigSection):
     """How to reach one provider; `base_url` defaults to the provider's own URL."""
 
-    base_url: Text | None = None
+    base_url: NonEmptyStr | None = None
     api_key: str | None = Field(None, repr=False)
-    api_key_from: SecretSource | None = None
+    api_key_from: SecretSourceConfig | None = None
     auth: Literal["api-key", "aws-sdk", "oauth", "token"] | None = None
-    api: Text | None = None
+    api: NonEmptyStr | None = None
     headers: Mapping[str, str] = Field({}, repr=False)
     auth_header: bool | None = None
     models: Annotated[tuple[ProviderModel, ...], Strict(strict=False)] = ()
 
 
-class Models(Section):
+class ModelsConfig(ConfigSection):
     """Providers in addition to the built-in ones, or with `replace` instead of them."""
 
     mode: Literal["merge", "replace"] = "merge"
     providers: Mapping[str, ProviderEntry] = {}
 
 
-class AuthProfile(Section):
+class AuthProfileConfig(ConfigSection):
     """Conditions for using a credential of `auth-profiles.json`."""
 
-    provider: Text
+    provider: NonEmptyStr
     mode: Literal["api_key", "oauth", "token"]
     email: str | None = None
 
 
-class Cooldowns(Section):
+class CooldownsConfig(ConfigSection):
     """The cooldown of a credential without credit, and when its failures expire."""
 
     billing_backoff_hours: Hours = 5.0
@@ -435,45 +435,45 @@ class Cooldowns(Section):
     failure_window_hours: Hours = 24.0
 
 
-class LoginClient(Section):
+class OAuthClientConfig(ConfigSection):
     """The OAuth client for logging in to a provider and refreshing its tokens."""
 
-    client_id: Text | None = None
-    client_secret: Text | None = Field(None, repr=False)
-    token_url: Text | None = None
-    authorize_url: Text | None = None
-    device_url: Text | None = None
-    redirect_url: Text | None = None
-    scopes: Texts = ()
+    client_id: NonEmptyStr | None = None
+    client_secret: NonEmptyStr | None = Field(None, repr=False)
+    token_url: NonEmptyStr | None = None
+    authorize_url: NonEmptyStr | None = None
+    device_url: NonEmptyStr | None = None
+    redirect_url: NonEmptyStr | None = None
+    scopes: StrTuple = ()
 
 
-class Auth(Section):
+class AuthConfig(ConfigSection):
     """Which credentials are used for models, in which order, and how they are refreshed."""
 
-    profiles: Mapping[str, AuthProfile] = {}
-    order: Mapping[str, Texts] = {}
-    cooldowns: Cooldowns = Cooldowns.model_construct()
-    clients: Mapping[str, LoginClient] = {}
+    profiles: Mapping[str, AuthProfileConfig] = {}
+    order: Mapping[str, StrTuple] = {}
+    cooldowns: CooldownsConfig = CooldownsConfig.model_construct()
+    clients: Mapping[str, OAuthClientConfig] = {}
 
 
-class Reset(Section):
+class ResetConfig(ConfigSection):
     """When a session is reset automatically: daily at an hour, or after being idle."""
 
     mode: Literal["daily", "idle"] | None = None
     at_hour: Annotated[int, Field(ge=0, le=23)] | None = None
-    idle_minutes: Count | None = None
+    idle_minutes: PositiveInt | None = None
 
 
-class ResetByType(Section):
+class ResetByTypeConfig(ConfigSection):
     """Reset settings by chat type; `dm` is an alias of `direct`."""
 
-    direct: Reset | None = None
-    dm: Reset | None = None
-    group: Reset | None = None
-    thread: Reset | None = None
+    direct: ResetConfig | None = None
+    dm: ResetConfig | None = None
+    group: ResetConfig | None = None
+    thread: ResetConfig | None = None
 
 
-class SendMatch(Section):
+class SendMatch(ConfigSection):
     """The sessions that a rule matches; an absent condition matches all."""
 
     channel: str | None = None
@@ -482,133 +482,133 @@ class SendMatch(Section):
     raw_key_prefix: str | None = None
 
 
-class SendRule(Section):
+class SendRule(ConfigSection):
     """A rule that allows or denies replies in some sessions."""
 
     action: Literal["allow", "deny"]
     match: SendMatch = SendMatch.model_construct()
 
 
-class SendPolicy(Section):
+class SendPolicyConfig(ConfigSection):
     """The sessions that are answered. A rule that denies wins over one that allows."""
 
     default: Literal["allow", "deny"] = "allow"
     rules: Annotated[tuple[SendRule, ...], Strict(strict=False)] = ()
 
 
-class Maintenance(Section):
+class MaintenanceConfig(ConfigSection):
     """Retention of old sessions: `warn` only logs, `enforce` archives them."""
 
     mode: Literal["warn", "enforce"] = "warn"
     prune_after: Age | None = None
-    prune_days: Count | None = None
-    max_entries: Count = 500
+    prune_days: PositiveInt | None = None
+    max_entries: PositiveInt = 500
     rotate_bytes: Size = "10mb"
 
 
-class Session(Section):
+class SessionConfig(ConfigSection):
     """Sessions: their keys, when they are reset, and which are answered.
 
     The key of the main session is always `main`, as in OpenClaw.
     """
 
-    main_key: Text | None = None
+    main_key: NonEmptyStr | None = None
     dm_scope: Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"] = "main"
-    identity_links: Mapping[str, Texts] = {}
-    idle_minutes: Count | None = None
-    reset: Reset | None = None
-    reset_by_type: ResetByType | None = None
-    reset_by_channel: Mapping[str, Reset] = {}
-    reset_triggers: Texts = ("/new", "/reset")
-    send_policy: SendPolicy = SendPolicy.model_construct()
-    maintenance: Maintenance = Maintenance.model_construct()
-    typing_mode: TypingWord | None = None
-    typing_interval_seconds: Count | None = None
+    identity_links: Mapping[str, StrTuple] = {}
+    idle_minutes: PositiveInt | None = None
+    reset: ResetConfig | None = None
+    reset_by_type: ResetByTypeConfig | None = None
+    reset_by_channel: Mapping[str, ResetConfig] = {}
+    reset_triggers: StrTuple = ("/new", "/reset")
+    send_policy: SendPolicyConfig = SendPolicyConfig.model_construct()
+    maintenance: MaintenanceConfig = MaintenanceConfig.model_construct()
+    typing_mode: TypingModeName | None = None
+    typing_interval_seconds: PositiveInt | None = None
 
 
-class QueueByChannel(Section):
+class QueueByChannelConfig(ConfigSection):
     """The queue mode of each channel; the key may be any channel's name."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, QueueWord]
+    __pydantic_extra__: dict[str, QueueModeName]
 
-    whatsapp: QueueWord | None = None
-    telegram: QueueWord | None = None
-    discord: QueueWord | None = None
-    irc: QueueWord | None = None
-    slack: QueueWord | None = None
-    mattermost: QueueWord | None = None
-    signal: QueueWord | None = None
-    imessage: QueueWord | None = None
-    msteams: QueueWord | None = None
-    webchat: QueueWord | None = None
+    whatsapp: QueueModeName | None = None
+    telegram: QueueModeName | None = None
+    discord: QueueModeName | None = None
+    irc: QueueModeName | None = None
+    slack: QueueModeName | None = None
+    mattermost: QueueModeName | None = None
+    signal: QueueModeName | None = None
+    imessage: QueueModeName | None = None
+    msteams: QueueModeName | None = None
+    webchat: QueueModeName | None = None
 
 
-class Queue(Section):
+class QueueConfig(ConfigSection):
     """The run queue: what happens to a message that arrives during a run of its session."""
 
-    mode: QueueWord | None = None
-    by_channel: QueueByChannel = QueueByChannel.model_construct()
-    debounce_ms: Wait | None = None
-    debounce_ms_by_channel: Mapping[str, Wait] = {}
-    cap: Count | None = None
+    mode: QueueModeName | None = None
+    by_channel: QueueByChannelConfig = QueueByChannelConfig.model_construct()
+    debounce_ms: NonNegativeInt | None = None
+    debounce_ms_by_channel: Mapping[str, NonNegativeInt] = {}
+    cap: PositiveInt | None = None
     drop: Literal["old", "new", "summarize"] | None = None
 
 
-class InboundWait(Section):
+class InboundDebounceConfig(ConfigSection):
     """The debounce of inbound messages, which are merged while the sender keeps writing."""
 
-    debounce_ms: Wait = 0
-    by_channel: Mapping[str, Wait] = {}
+    debounce_ms: NonNegativeInt = 0
+    by_channel: Mapping[str, NonNegativeInt] = {}
 
 
-class Messages(Section):
+class MessagesConfig(ConfigSection):
     """How messages are received and answered."""
 
     response_prefix: str | None = None
-    queue: Queue = Queue.model_construct()
-    inbound: InboundWait = InboundWait.model_construct()
-    group_chat: GroupChat = GroupChat.model_construct()
+    queue: QueueConfig = QueueConfig.model_construct()
+    inbound: InboundDebounceConfig = InboundDebounceConfig.model_construct()
+    group_chat: GroupChatConfig = GroupChatConfig.model_construct()
     ack_reaction: str | None = None
     ack_reaction_scope: Literal["group-mentions", "group-all", "direct", "all"] = "group-mentions"
     remove_ack_after_reply: bool = False
 
 
-class Peer(Section):
+class PeerConfig(ConfigSection):
     """One chat; without an id, every chat of that kind."""
 
     kind: Literal["direct", "group", "channel", "dm"]
-    id: Text = "*"
+    id: NonEmptyStr = "*"
 
 
-class BindingMatch(Section):
+class BindingMatchConfig(ConfigSection):
     """The messages that a binding matches."""
 
-    channel: Text
-    account_id: Text | None = None
-    peer: Peer | None = None
-    guild_id: Text | None = None
-    team_id: Text | None = None
-    roles: Texts = ()
+    channel: NonEmptyStr
+    account_id: NonEmptyStr | None = None
+    peer: PeerConfig | None = None
+    guild_id: NonEmptyStr | None = None
+    team_id: NonEmptyStr | None = None
+    roles: StrTuple = ()
 
 
-class Binding(Section):
+class BindingConfig(ConfigSection):
     """A rule that routes messages to an agent."""
 
-    agent_id: Text
-    match: BindingMatch
+    agent_id: NonEmptyStr
+    match: BindingMatchConfig
 
 
-class Broadcast(Section):
+class BroadcastConfig(ConfigSection):
     """Chats that several agents answer: each key besides `strategy` is a chat id."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Texts]
+    __pydantic_extra__: dict[str, StrTuple]
 
     strategy: Literal["parallel", "sequential"] = "parallel"
 
 
-class Commands(Section):
+class CommandsConfig(ConfigSection):
     """Chat commands: which are enabled, and the ids of the people who may use them."""
 
     restart: bool = False
@@ -618,78 +618,78 @@ class Commands(Section):
     allow_from: Mapping[str, Ids] = {}
 
 
-class Logging(Section):
+class LoggingConfig(ConfigSection):
     """The log file and its level."""
 
     level: Literal["silent", "fatal", "error", "warn", "info", "debug", "trace"] = "info"
-    file: Text | None = None
+    file: NonEmptyStr | None = None
     redact_sensitive: Literal["off", "tools"] = "tools"
 
 
-class RateLimit(Section):
+class RateLimitConfig(ConfigSection):
     """The rate limit for failed authentications, and the lockout after it."""
 
-    max_attempts: Count = 10
-    window_ms: Count = 60_000
-    lockout_ms: Count = 300_000
+    max_attempts: PositiveInt = 10
+    window_ms: PositiveInt = 60_000
+    lockout_ms: PositiveInt = 300_000
     exempt_loopback: bool = True
 
 
-class GatewayAuth(Section):
+class GatewayAuthConfig(ConfigSection):
     """How clients authenticate. Without a mode, the secrets that are set decide."""
 
     mode: Literal["none", "token", "password", "trusted-proxy"] | None = None
     token: str | None = Field(None, repr=False)
     password: str | None = Field(None, repr=False)
-    rate_limit: RateLimit = RateLimit.model_construct()
+    rate_limit: RateLimitConfig = RateLimitConfig.model_construct()
 
 
-class ControlUi(Section):
+class ControlUiConfig(ConfigSection):
     """The web page of the gateway."""
 
     enabled: bool = True
-    allowed_origins: Texts = ()
+    allowed_origins: StrTuple = ()
 
 
-class Reload(Section):
+class ReloadConfig(ConfigSection):
     """How a running gateway applies a changed config."""
 
     mode: Literal["off", "restart", "hot", "hybrid"] = "hybrid"
     debounce_ms: Annotated[int, Field(ge=0)] = 300
 
 
-class Endpoint(Section):
+class EndpointConfig(ConfigSection):
     """An HTTP endpoint that is disabled by default."""
 
     enabled: bool = False
 
 
-class Endpoints(Section):
+class EndpointsConfig(ConfigSection):
     """HTTP endpoints besides the web page and `/health`."""
 
-    metrics: Endpoint = Endpoint.model_construct()
+    metrics: EndpointConfig = EndpointConfig.model_construct()
 
 
-class Http(Section):
+class HttpConfig(ConfigSection):
     """The HTTP server."""
 
-    endpoints: Endpoints = Endpoints.model_construct()
+    endpoints: EndpointsConfig = EndpointsConfig.model_construct()
 
 
-class Gateway(Section):
+class GatewayConfig(ConfigSection):
     """The gateway: its listen address and authentication."""
 
     port: Annotated[int, Field(gt=0, lt=65_536)] | None = None
     bind: Literal["loopback", "lan", "auto", "custom", "tailnet"] = "loopback"
-    custom_bind_host: Text | None = None
-    auth: GatewayAuth = GatewayAuth.model_construct()
-    control_ui: ControlUi = ControlUi.model_construct()
-    trusted_proxies: Texts = ()
-    reload: Reload = Reload.model_construct()
-    http: Http = Http.model_construct()
+    custom_bind_host: NonEmptyStr | None = None
+    auth: GatewayAuthConfig = GatewayAuthConfig.model_construct()
+    control_ui: ControlUiConfig = ControlUiConfig.model_construct()
+    trusted_proxies: StrTuple = ()
+    reload: ReloadConfig = ReloadConfig.model_construct()
+    http: HttpConfig = HttpConfig.model_construct()
 
 
-class Env(Section):
+class EnvConfig(ConfigSection):
     """Variables that the process environment lacks: in `vars`, or next to it."""
 
     model_config = ConfigDict(extra="allow")
@@ -698,33 +698,33 @@ class Env(Section):
     vars: Mapping[str, str] = Field({}, repr=False)
 
 
-class Meta(Section):
+class MetaConfig(ConfigSection):
     """The version and time of the last write."""
 
     last_touched_version: str | None = None
     last_touched_at: str | None = None
 
 
-class Config(Section):
+class Config(ConfigSection):
     """`openclaw.json`."""
 
     schema_: str | None = Field(None, alias="$schema")
-    meta: Meta = Meta.model_construct()
+    meta: MetaConfig = MetaConfig.model_construct()
     # Written by OpenClaw's setup; preserved and not used.
     wizard: Mapping[str, Any] = {}
-    env: Env = Env.model_construct()
-    logging: Logging = Logging.model_construct()
-    agents: Agents = Agents.model_construct()
-    auth: Auth = Auth.model_construct()
-    models: Models = Models.model_construct()
-    tools: AllTools = AllTools.model_construct()
-    session: Session = Session.model_construct()
-    messages: Messages = Messages.model_construct()
-    commands: Commands = Commands.model_construct()
-    bindings: Annotated[tuple[Binding, ...], Strict(strict=False)] = ()
-    broadcast: Broadcast = Broadcast.model_construct()
+    env: EnvConfig = EnvConfig.model_construct()
+    logging: LoggingConfig = LoggingConfig.model_construct()
+    agents: AgentsConfig = AgentsConfig.model_construct()
+    auth: AuthConfig = AuthConfig.model_construct()
+    models: ModelsConfig = ModelsConfig.model_construct()
+    tools: GlobalToolsConfig = GlobalToolsConfig.model_construct()
+    session: SessionConfig = SessionConfig.model_construct()
+    messages: MessagesConfig = MessagesConfig.model_construct()
+    commands: CommandsConfig = CommandsConfig.model_construct()
+    bindings: Annotated[tuple[BindingConfig, ...], Strict(strict=False)] = ()
+    broadcast: BroadcastConfig = BroadcastConfig.model_construct()
     # Not validated here: config/channels.py does, if there are any.
     channels: Mapping[str, Any] = {}
     # Not validated here: config/memory.py does.
     memory: Mapping[str, Any] = {}
-    gateway: Gateway = Gateway.model_construct()
+    gateway: GatewayConfig = GatewayConfig.model_construct()

@@ -6,8 +6,8 @@ The process environment wins over `.env` in the state directory, and that over `
 import re
 from collections.abc import Iterator, Mapping
 
-from homarus.config.document import KeyPath, Value
-from homarus.config.edit import show_path
+from homarus.config.json5_document import KeyPath, Value
+from homarus.config.tree_edit import format_path
 from homarus.core.errors import ConfigError
 
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Z_][A-Z0-9_]*)\}")
@@ -15,10 +15,10 @@ _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)
 _QUOTED = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'([^']*)')\s*(?:#.*)?""")
 
 
-def missing(path: KeyPath, name: str) -> ConfigError:
+def missing_variable_error(path: KeyPath, name: str) -> ConfigError:
     """Return the ConfigError for a `${NAME}` that is not set."""
     fix = f"export {name}, or set env.vars.{name}"
-    return ConfigError(f"the variable {name} is not set", key=show_path(path), fix=fix)
+    return ConfigError(f"the variable {name} is not set", key=format_path(path), fix=fix)
 
 
 def substitute(tree: Value, env: Mapping[str, str]) -> Value:

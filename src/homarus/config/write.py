@@ -14,18 +14,18 @@ from itertools import pairwise
 from pathlib import Path
 
 from homarus import __version__
-from homarus.config.document import KeyPath, Value, parse, plain
-from homarus.config.edit import differing_paths, get_path, same, show_path
-from homarus.config.keys import join
-from homarus.config.load import Examined, examine
+from homarus.config.config_files import hash_text, read_text
+from homarus.config.json5_document import KeyPath, Value, parse_json5, to_plain
+from homarus.config.known_keys import join_path
+from homarus.config.load import ConfigExamination, examine_config
 from homarus.config.paths import Paths
-from homarus.config.rewrite import Rewritten, rewrite, serialize
-from homarus.config.secrets import restore_redacted
-from homarus.config.source import hash_text, read_text
-from homarus.core.errors import ConfigError, Conflict, DiskFull, StoreError
+from homarus.config.redaction import restore_redacted
+from homarus.config.rewrite import RewriteResult, rewrite, serialize
+from homarus.config.tree_edit import differing_paths, format_path, get_path, json_equal
+from homarus.core.atomic_file import sync_folder, write_synced
+from homarus.core.errors import ConfigError, ConflictError, DiskFullError, StoreError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.file_lock import try_lock
-from homarus.core.value import dataclass
-from homarus.core.whole import sync_folder, write_synced
 
 BACKUPS = 5
 _LOCK_WAIT_S = 5.0
@@ -33,7 +33,7 @@ _RELOAD = "read the config again and repeat the change"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ConfigWrite:
     """The result of a write; without changes, there is no new file and no backup."""
 
     file: Path
@@ -43,7 +43,7 @@ class Written:
     unbuilt: tuple[str, ...]  # groups of changed settings that have no effect yet
 
 
-def write(
+def write_config(
     paths: Paths,
     env: Mapping[str, str],
     change: Callable[[dict[str, Value]], Value],
@@ -51,7 +51,7 @@ def write(
     if_hash: str | None = None,
     at_ms: int | None = None,
     check: Callable[[str], None] = lambda _text: None,
-) -> Written:
+) -> ConfigWrite:
     """Apply `change` to the file's own tree; with `if_hash`, only if the text has this hash.
 
     `check` is called with the new text before it is written, and may raise. Raises ConfigError
@@ -62,38 +62,38 @@ def write(
         text = read_text(paths.config)
         old_hash = hash_text(text or "")
         if if_hash is not None and if_hash != old_hash:
-            raise Conflict(f"{paths.config} was changed meanwhile", fix=_RELOAD)
+            raise ConflictError(f"{paths.config} was changed meanwhile", fix=_RELOAD)
         own = _own_tree(paths, text)
         new = restore_redacted(change(own), own)
         if not isinstance(new, dict):
             raise ConfigError("the config must be one object", file=str(paths.config))
         changed = differing_paths(own, new)
         if not changed:
-            return Written(target, old_hash, (), kept_layout=True, unbuilt=())
+            return ConfigWrite(target, old_hash, (), kept_layout=True, unbuilt=())
         rewritten = _rewritten(text, _with_meta(new, at_ms))
-        examined = examine(paths, env, rewritten.text, need_variables=False)
+        examined = examine_config(paths, env, rewritten.text, need_variables=False)
         _check_not_overridden(paths, examined, new, changed)
         _check_new_errors(paths, env, text, examined)
         check(rewritten.text)
         _replace(target, rewritten.text, text)
-    return Written(
+    return ConfigWrite(
         file=target,
         hash=hash_text(rewritten.text),
-        changed=tuple(show_path(path) for path in changed),
+        changed=tuple(format_path(path) for path in changed),
         kept_layout=rewritten.kept_layout,
         unbuilt=tuple(group for group in examined.unbuilt if _touches(group, changed)),
     )
 
 
 def _own_tree(paths: Paths, text: str | None) -> dict[str, Value]:
-    own = plain(parse("{}" if text is None else text, str(paths.config)))
+    own = to_plain(parse_json5("{}" if text is None else text, str(paths.config)))
     if not isinstance(own, dict):
         raise ConfigError("the file must be one object", file=str(paths.config), line=1)
     return own
 
 
-def _rewritten(text: str | None, tree: Value) -> Rewritten:
-    return Rewritten(serialize(tree), kept_layout=True) if text is None else rewrite(text, tree)
+def _rewritten(text: str | None, tree: Value) -> RewriteResult:
+    return RewriteResult(serialize(tree), kept_layout=True) if text is None else rewrite(text, tree)
 
 
 def _with_meta(tree: dict[str, Value], at_ms: int | None) -> dict[str, Value]:
@@ -106,14 +106,14 @@ def _with_meta(tree: dict[str, Value], at_ms: int | None) -> dict[str, Value]:
 
 
 def _check_new_errors(
-    paths: Paths, env: Mapping[str, str], old: str | None, examined: Examined
+    paths: Paths, env: Mapping[str, str], old: str | None, examined: ConfigExamination
 ) -> None:
     """Raise ConfigError for an error that the old text did not have."""
     if not examined.errors:
         return
     before: set[tuple[str, str]] = set()
     with suppress(ConfigError):
-        old_errors = examine(paths, env, old, need_variables=False).errors
+        old_errors = examine_config(paths, env, old, need_variables=False).errors
         before = {(error.key, error.reason) for error in old_errors}
     for error in examined.errors:
         if (error.key, error.reason) not in before:
@@ -121,19 +121,19 @@ def _check_new_errors(
 
 
 def _check_not_overridden(
-    paths: Paths, examined: Examined, new: Value, changed: Sequence[KeyPath]
+    paths: Paths, examined: ConfigExamination, new: Value, changed: Sequence[KeyPath]
 ) -> None:
     """Raise ConfigError for a change that an included file overrides."""
     for path in changed:
         if "$include" in path:
             continue
         wanted, actual = _at(new, path), _at(examined.raw, path)
-        if _has_include(wanted) or same(wanted, actual):
+        if _has_include(wanted) or json_equal(wanted, actual):
             continue
         raise ConfigError(
             "a file that the config includes sets this too",
             file=str(paths.config),
-            key=show_path(path),
+            key=format_path(path),
             fix="change it in that file",
         )
 
@@ -143,7 +143,7 @@ def _touches(group: str, changed: Sequence[KeyPath]) -> bool:
     for path in changed:
         text = ""
         for step in path:
-            text = join(text, step)
+            text = join_path(text, step)
         if f"{text}.".startswith((f"{group}.", f"{group}[")) or f"{group}.".startswith(f"{text}."):
             return True
     return False
@@ -182,7 +182,7 @@ def _locked(target: Path) -> Iterator[None]:
         finally:
             os.close(descriptor)
         if time.monotonic() > deadline:
-            raise Conflict(f"another process keeps {target} locked", fix="try again")
+            raise ConflictError(f"another process keeps {target} locked", fix="try again")
         time.sleep(0.01)
 
 
@@ -200,7 +200,7 @@ def _replace(target: Path, text: str, old: str | None) -> None:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_synced(temporary, text.encode())
         if read_text(target) != old:
-            raise Conflict(f"{target} was changed meanwhile", fix=_RELOAD)
+            raise ConflictError(f"{target} was changed meanwhile", fix=_RELOAD)
         if old is None:
             os.link(temporary, target)  # unlike a rename, it fails if the file exists
         else:
@@ -208,7 +208,7 @@ def _replace(target: Path, text: str, old: str | None) -> None:
             temporary.replace(target)
         sync_folder(target.parent)
     except FileExistsError:
-        raise Conflict(f"{target} was made meanwhile", fix=_RELOAD) from None
+        raise ConflictError(f"{target} was made meanwhile", fix=_RELOAD) from None
     except OSError as exc:
         raise _to_store_error(exc, target) from exc
     finally:
@@ -216,14 +216,14 @@ def _replace(target: Path, text: str, old: str | None) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def backups(config: Path) -> list[Path]:
+def backup_paths(config: Path) -> list[Path]:
     """Return the paths of the backups, from `.bak`, the newest, to `.bak.4`."""
     target = Path(os.path.realpath(config))
     return [target.with_name(f"{target.name}.bak{f'.{n}' if n else ''}") for n in range(BACKUPS)]
 
 
 def _rotate(target: Path) -> None:
-    names = backups(target)
+    names = backup_paths(target)
     for newer, older in reversed(list(pairwise(names))):
         with suppress(FileNotFoundError):
             newer.replace(older)
@@ -237,5 +237,5 @@ def _rotate(target: Path) -> None:
 def _to_store_error(exc: OSError, target: Path) -> StoreError:
     reason = exc.strerror or str(exc)
     if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return DiskFull(f"{target} was not changed: {reason}", fix="make room and repeat")
+        return DiskFullError(f"{target} was not changed: {reason}", fix="make room and repeat")
     return StoreError(f"{target} was not changed: {reason}", fix="check who owns its directory")

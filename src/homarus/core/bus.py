@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
-from homarus.core.event import Event, Fact, RunEnded, TextAdded, ThinkingAdded, ToolProgressed
+from homarus.core.event import Event, EventData, RunEnded, TextAdded, ThinkingAdded, ToolProgressed
 
 # A later event repeats the complete text: a slow subscriber loses these first.
 _DELTAS = (TextAdded, ThinkingAdded, ToolProgressed)
@@ -24,7 +24,7 @@ class Subscription:
         *,
         run_id: str = "",
         session_key: str = "",
-        kinds: tuple[type[Fact], ...] = (),
+        kinds: tuple[type[EventData], ...] = (),
     ) -> None:
         if size < 1:
             raise ValueError("a subscription holds at least one event")
@@ -35,22 +35,22 @@ class Subscription:
         self._closed = False
         self.missed = 0
 
-    def offer(self, event: Event) -> None:
+    def push(self, event: Event) -> None:
         if self._closed or not self._is_relevant(event):
             return
-        if not self._kinds or isinstance(event.fact, self._kinds):
+        if not self._kinds or isinstance(event.data, self._kinds):
             if len(self._events) == self._size:
                 self._drop_one()
             self._events.append(event)
             self._changed.set()
-        if self._run_id and isinstance(event.fact, RunEnded):
+        if self._run_id and isinstance(event.data, RunEnded):
             self.close()
 
     def _is_relevant(self, event: Event) -> bool:
         return self._run_id in ("", event.run_id) and self._session_key in ("", event.session_key)
 
     @property
-    def waiting(self) -> int:
+    def pending(self) -> int:
         """Return the number of unread events, which a reader may process as one batch."""
         return len(self._events)
 
@@ -70,7 +70,7 @@ class Subscription:
 
     def _drop_one(self) -> None:
         """Drop the oldest delta, or the oldest event when there is no delta."""
-        deltas = (i for i, event in enumerate(self._events) if isinstance(event.fact, _DELTAS))
+        deltas = (i for i, event in enumerate(self._events) if isinstance(event.data, _DELTAS))
         del self._events[next(deltas, 0)]
         self.missed += 1
 
@@ -83,7 +83,7 @@ class Bus:
 
     def publish(self, event: Event) -> None:
         for subscription in self._subscriptions:
-            subscription.offer(event)
+            subscription.push(event)
 
     @contextmanager
     def subscribe(
@@ -92,7 +92,7 @@ class Bus:
         *,
         run_id: str = "",
         session_key: str = "",
-        kinds: tuple[type[Fact], ...] = (),
+        kinds: tuple[type[EventData], ...] = (),
     ) -> Iterator[Subscription]:
         """Subscribe for the length of the block, whose end also ends the reader's iteration."""
         subscription = Subscription(size, run_id=run_id, session_key=session_key, kinds=kinds)

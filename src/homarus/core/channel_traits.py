@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
 
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
 Dialect: TypeAlias = Literal[
     "markdown", "plain", "telegram", "matrix", "irc", "slack", "whatsapp", "signal", "discord"

@@ -87,7 +87,7 @@ class ConfigError(UserError):
         self.file, self.line, self.key, self.reason = file, line, key, message
 
 
-class UnknownName(UserError):
+class UnknownNameError(UserError):
     """An unknown name; the closest known ones are offered."""
 
     code = "user.unknown_name"
@@ -100,7 +100,7 @@ class UnknownName(UserError):
         self.kind, self.name, self.nearest = kind, name, nearest
 
 
-class MissingExtra(UserError):
+class MissingExtraError(UserError):
     """Something needs a package that is not installed."""
 
     code = "user.missing_extra"
@@ -122,19 +122,19 @@ class ProviderError(HomarusError):
         self.status = status
 
 
-class AuthFailed(ProviderError):
+class AuthError(ProviderError):
     """The credential was refused."""
 
     code = "provider.auth"
 
 
-class BillingFailed(ProviderError):
+class BillingError(ProviderError):
     """The account behind the credential has no credit."""
 
     code = "provider.billing"
 
 
-class RateLimited(ProviderError):
+class RateLimitError(ProviderError):
     """The provider asked us to wait."""
 
     code = "provider.rate_limited"
@@ -146,61 +146,61 @@ class RateLimited(ProviderError):
         self.after_s = after_s
 
 
-class Overloaded(ProviderError):
+class OverloadedError(ProviderError):
     """The provider is reachable and overloaded."""
 
     code = "provider.overloaded"
 
 
-class ProviderTimeout(ProviderError):
+class ProviderTimeoutError(ProviderError):
     """The provider did not answer within the deadline."""
 
     code = "provider.timeout"
 
 
-class Unreachable(ProviderError):
+class UnreachableError(ProviderError):
     """The connection failed: wrong address, no network, or no server."""
 
     code = "provider.unreachable"
 
 
-class StreamBroken(ProviderError):
+class StreamError(ProviderError):
     """The response was malformed, or cut off before its end."""
 
     code = "provider.stream"
 
 
-class ContextOverflow(ProviderError):
+class ContextOverflowError(ProviderError):
     """The request exceeds the model's context window."""
 
     code = "provider.context_overflow"
 
 
-class ImageTooLarge(ProviderError):
+class ImageTooLargeError(ProviderError):
     """An image is over the provider's limit."""
 
     code = "provider.image_too_large"
 
 
-class ContentFiltered(ProviderError):
+class ContentFilterError(ProviderError):
     """The provider refused the content."""
 
     code = "provider.content_filtered"
 
 
-class BadRequest(ProviderError):
+class BadRequestError(ProviderError):
     """The provider rejected the request as invalid."""
 
     code = "provider.bad_request"
 
 
-class ThinkingRefused(BadRequest):
+class ThinkingUnsupportedError(BadRequestError):
     """The model does not support this thinking level."""
 
     code = "provider.thinking_refused"
 
 
-class AllFailed(ProviderError):
+class AllAttemptsFailedError(ProviderError):
     """Every model and credential was tried, and all failed."""
 
     code = "provider.all_failed"
@@ -219,13 +219,13 @@ class ToolError(HomarusError):
     code = "tool"
 
 
-class ToolDenied(ToolError):
+class ToolDeniedError(ToolError):
     """The tool policy or a person refused the call."""
 
     code = "tool.denied"
 
 
-class ToolTimeout(ToolError):
+class ToolTimeoutError(ToolError):
     """A tool call exceeded its timeout."""
 
     code = "tool.timeout"
@@ -237,7 +237,7 @@ class ChannelError(HomarusError):
     code = "channel"
 
 
-class SendFailed(ChannelError):
+class SendError(ChannelError):
     """A message could not be sent."""
 
     code = "channel.send_failed"
@@ -250,43 +250,43 @@ class SendFailed(ChannelError):
         self.after_s = after_s  # how long the service asked us to wait
 
 
-class MediaTooLarge(ChannelError):
+class MediaTooLargeError(ChannelError):
     """A file exceeds the size limit."""
 
     code = "channel.media_too_large"
 
 
-class ChannelAuthFailed(ChannelError):
+class ChannelAuthError(ChannelError):
     """The service refused our credential."""
 
     code = "channel.auth"
 
 
-class RunBroke(HomarusError):
+class RunCrashedError(HomarusError):
     """A bug of ours ended a run: the log has the details, and the sender is notified."""
 
     code = "run.broke"
 
 
-class RunStuck(HomarusError):
+class RunStuckError(HomarusError):
     """A run ignored its cancellation and was abandoned: the log has its stack."""
 
     code = "run.stuck"
 
 
-class RunStopped(HomarusError):
+class RunLimitError(HomarusError):
     """A limit ended a run."""
 
     code = "run.stopped"
 
 
-class WentInCircles(RunStopped):
+class ToolLoopError(RunLimitError):
     """The agent repeated the same tool calls without progress."""
 
     code = "run.stopped.circles"
 
 
-class SpendCapped(RunStopped):
+class SpendLimitError(RunLimitError):
     """The next model call would exceed the spend limit."""
 
     code = "run.stopped.spend_cap"
@@ -298,37 +298,37 @@ class StoreError(HomarusError):
     code = "store"
 
 
-class NotFound(StoreError):
+class NotFoundError(StoreError):
     """There is no such record."""
 
     code = "store.not_found"
 
 
-class Conflict(StoreError):
+class ConflictError(StoreError):
     """Another writer changed the data first."""
 
     code = "store.conflict"
 
 
-class LeaseLost(StoreError):
+class LeaseLostError(StoreError):
     """The lease was lost to another worker, or the record is settled: discard this work."""
 
     code = "store.lease_lost"
 
 
-class Corrupt(StoreError):
+class CorruptDataError(StoreError):
     """The stored data is corrupt."""
 
     code = "store.corrupt"
 
 
-class DiskFull(StoreError):
+class DiskFullError(StoreError):
     """The disk is full."""
 
     code = "store.disk_full"
 
 
-class InUse(StoreError):
+class StateInUseError(StoreError):
     """Another process uses this state directory."""
 
     code = "store.in_use"
@@ -356,7 +356,7 @@ class ProtocolError(HomarusError):
         self.retry_after_ms = retry_after_ms
 
 
-class InvalidRequest(ProtocolError):
+class InvalidRequestError(ProtocolError):
     """The request is invalid."""
 
     code = "protocol.invalid_request"
@@ -364,27 +364,27 @@ class InvalidRequest(ProtocolError):
     exit_status = 2
 
 
-class Forbidden(ProtocolError):
+class ForbiddenError(ProtocolError):
     """The client lacks the scope for this; only the newest protocol has a code for it."""
 
     code = "protocol.forbidden"
     wire = "FORBIDDEN"
 
 
-class Unavailable(ProtocolError):
+class UnavailableError(ProtocolError):
     """The request is valid and cannot be served now."""
 
     code = "protocol.unavailable"
 
 
-class NotPaired(ProtocolError):
+class NotPairedError(ProtocolError):
     """The device is not paired."""
 
     code = "protocol.not_paired"
     wire = "NOT_PAIRED"
 
 
-class AgentTimeout(ProtocolError):
+class AgentTimeoutError(ProtocolError):
     """The run took too long."""
 
     code = "protocol.agent_timeout"

@@ -8,8 +8,8 @@ the complete text with each delta.
 from collections.abc import Callable
 from typing import TypeAlias
 
-from homarus.core.message import Json, Message, ToolCall, ToolReturn
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Json, Message, ToolCall, ToolResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class ToolProgressed:
 class ToolEnded:
     """A tool call ended."""
 
-    result: ToolReturn
+    result: ToolResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class RunEnded:
     attempts: tuple[AttemptFailed, ...] = ()
 
 
-Fact: TypeAlias = (
+EventData: TypeAlias = (
     RunStarted
     | TextAdded
     | ThinkingAdded
@@ -143,7 +143,7 @@ class Event:
     session_key: str
     seq: int
     ts_ms: int
-    fact: Fact
+    data: EventData
 
 
 class Emitter:
@@ -160,13 +160,13 @@ class Emitter:
         self._publish, self._now_ms = publish, now_ms
         self._seq = 0
 
-    def __call__(self, fact: Fact) -> None:
+    def __call__(self, fact: EventData) -> None:
         if not isinstance(fact, _WITHOUT_STREAM):
             self._seq += 1
         self._publish(Event(self.run_id, self.session_key, self._seq, self._now_ms(), fact))
 
 
-class Payloads:
+class EventEncoder:
     """Encodes the events of one run, in order, as protocol payloads.
 
     Event data that the protocol has no stream for is encoded as None.
@@ -176,7 +176,7 @@ class Payloads:
         self._text = ""
         self._started_ms = 0
 
-    def of(self, event: Event) -> dict[str, Json] | None:
+    def encode(self, event: Event) -> dict[str, Json] | None:
         encoded = self._encode(event)
         if encoded is None:
             return None
@@ -191,7 +191,7 @@ class Payloads:
         }
 
     def _encode(self, event: Event) -> tuple[str, dict[str, Json]] | None:
-        match event.fact:
+        match event.data:
             case TextAdded(delta):
                 self._text += delta
                 return "assistant", {"text": self._text, "delta": delta}
@@ -207,7 +207,7 @@ class Payloads:
                 return None
             case AttemptFailed() as failed:
                 self._text = ""
-                return "lifecycle", {"phase": "fallback", **attempt_data(failed)}
+                return "lifecycle", {"phase": "fallback", **encode_attempt(failed)}
             case CompactionStarted() | CompactionEnded() as fact:
                 return "compaction", _compaction_data(fact)
             case ErrorNoted(message):
@@ -216,7 +216,7 @@ class Payloads:
                 return None
 
     def _ended(self, ts_ms: int, ended: RunEnded) -> dict[str, Json]:
-        attempts = [attempt_data(failed) for failed in ended.attempts]
+        attempts = [encode_attempt(failed) for failed in ended.attempts]
         more: dict[str, Json] = {"attempts": attempts} if attempts else {}
         if ended.error:
             times = {"startedAt": self._started_ms, "endedAt": ts_ms}
@@ -232,7 +232,7 @@ def _compaction_data(fact: CompactionStarted | CompactionEnded) -> dict[str, Jso
     return {"phase": "end", "willRetry": fact.will_retry}
 
 
-def attempt_data(failed: AttemptFailed) -> dict[str, Json]:
+def encode_attempt(failed: AttemptFailed) -> dict[str, Json]:
     """Encode a failed attempt for gateway clients and for `--json`."""
     return {
         "provider": failed.provider,

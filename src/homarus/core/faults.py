@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from homarus.core.errors import UserError
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
 VARIABLE: Final = "HOMARUS_FAULT"
 ACTIONS: Final = ("kill9", "raise", "delay", "slow", "enospc", "eio")
@@ -41,7 +41,7 @@ POINTS: Final = {
 }
 
 
-class Injected(Exception):
+class InjectedFaultError(Exception):
     """Raised by the action `raise`; the program treats it as a bug of its own."""
 
 
@@ -75,7 +75,7 @@ def parse_faults(text: str) -> dict[str, _Fault]:
 _faults = parse_faults(os.environ.get(VARIABLE, ""))
 
 
-def fault(point: str) -> None:
+def fault_point(point: str) -> None:
     """Pass a fault point, performing the action that is enabled for it."""
     if (enabled := _faults.get(point)) is not None and enabled.is_due():
         _perform(point, enabled.action)
@@ -94,4 +94,4 @@ def _perform(point: str, action: str) -> None:
         case "eio":
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         case _:
-            raise Injected(point)
+            raise InjectedFaultError(point)

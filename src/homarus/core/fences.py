@@ -8,7 +8,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
 _LINE = re.compile(r"^( {0,3})(`{3,}|~{3,})([^\n]*)", re.MULTILINE)
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ SLOW_WAIT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LaneHolder:
     """A task that holds a place in a lane, and for how long."""
 
     task_name: str
@@ -105,15 +105,15 @@ class Lanes:
         lane = self._lanes.get(name)
         return lane.depth if lane else 0
 
-    def holders(self, name: str) -> tuple[Holder, ...]:
+    def holders(self, name: str) -> tuple[LaneHolder, ...]:
         """Return the tasks inside a lane, in the order in which they entered."""
         lane = self._lanes.get(name)
         if lane is None or not lane.holders:
             return ()
         now_s = asyncio.get_running_loop().time()
-        return tuple(Holder(task, now_s - since_s) for task, since_s in lane.holders.values())
+        return tuple(LaneHolder(task, now_s - since_s) for task, since_s in lane.holders.values())
 
-    def shown(self) -> dict[str, tuple[int, int, int]]:
+    def snapshot(self) -> dict[str, tuple[int, int, int]]:
         """Return for each shared lane how many tasks are inside, how many wait, and its width."""
         return {
             name: (len(self.holders(name)), self.depth(name), width)

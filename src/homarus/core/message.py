@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias
 
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
 Json: TypeAlias = Any  # a JSON value: what json.loads returns
 Role: TypeAlias = Literal["user", "assistant", "tool"]
@@ -60,7 +60,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolReturn:
+class ToolResult:
     """The result of a tool call; `details` are for clients and are never sent to the model."""
 
     call_id: str
@@ -74,7 +74,7 @@ class ToolReturn:
         return "\n".join(part.text for part in self.content if isinstance(part, Text))
 
 
-Part: TypeAlias = Text | Thinking | Image | ToolCall | ToolReturn
+Part: TypeAlias = Text | Thinking | Image | ToolCall | ToolResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class StopInfo:
     """The run that a user stopped, and by which means."""
 
     run_id: str
@@ -125,7 +125,7 @@ class Origin:
     stop: StopReason = "stop"
     usage: Usage = field(default_factory=Usage)
     error: str = ""
-    stopped: Stopped | None = None
+    stopped: StopInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -150,7 +150,7 @@ class Message:
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
 
-def user(text: str, *images: Image, at_ms: int = 0) -> Message:
+def user_message(text: str, *images: Image, at_ms: int = 0) -> Message:
     """Make a user message."""
     return Message("user", (Text(text), *images), at_ms)
 
@@ -166,7 +166,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RunOptions:
     """Options for the one run that answers; None uses the session's or agent's setting."""
 
     model: str | None = None
@@ -194,7 +194,7 @@ class Media:
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class InboundMetadata:
     """What the service reports about a message besides its text, before any access check.
 
     Names are for display only; access is decided by ids. `title` is the group's name, `name` and
@@ -212,10 +212,10 @@ class Occasion:
     is_bot: bool = False
     is_edit: bool = False
     mentioned: bool = False
-    elsewhere: bool = False
-    detects: bool = True
+    mentions_others: bool = False
+    detects_mentions: bool = True
     reply_to: str = ""
-    answers_us: bool = False
+    replies_to_us: bool = False
     quoted: str = ""
     forwarded: str = ""
     parent: str = ""
@@ -225,9 +225,9 @@ class Occasion:
     roles: tuple[str, ...] = ()
 
 
-DIRECT: Final = Occasion()
+DIRECT: Final = InboundMetadata()
 # Channels without an outbox: their clients see the run's events and its transcript.
-UNCARRIED: Final = frozenset({"webchat", "agent", "cli", "wake"})
+NO_OUTBOX_CHANNELS: Final = frozenset({"webchat", "agent", "cli", "wake"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +244,12 @@ class Inbound:
     text: str
     images: tuple[Image, ...] = ()
     at_ms: int = 0
-    wishes: Wishes = field(default_factory=Wishes)
+    options: RunOptions = field(default_factory=RunOptions)
     run_id: str = ""
     authority: Authority = ""
-    occasion: Occasion = DIRECT
+    metadata: InboundMetadata = DIRECT
     media: tuple[Media, ...] = ()
-    before: str = ""
+    group_history: str = ""
     copy_for: str = ""
 
 

@@ -1,6 +1,6 @@
 """The owner of a stored row: constant on a personal machine, one per user in a team."""
 
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

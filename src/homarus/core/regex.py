@@ -19,7 +19,7 @@ MAX_BYTES: Final = 1_000_000  # memory that one pattern may use
 Search: TypeAlias = Callable[[str], bool]
 
 
-def searcher(pattern: str) -> Search:
+def compile_search(pattern: str) -> Search:
     """Return a function that searches the first MAX_TEXT_CHARS of a text for the pattern.
 
     Raises UserError for an invalid pattern.

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from homarus.core.clock import Clock
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
 T = TypeVar("T")
 
@@ -16,13 +16,13 @@ class Backoff:
 
     first_s: float = 0.5
     factor: float = 2.0
-    most_s: float = 30.0
+    max_s: float = 30.0
     jitter: float = 0.5
 
     def delay_s(self, attempt: int) -> float:
         """Return how long to wait after the `attempt`-th failure (from 1)."""
         # The exponent is bounded so that a long outage cannot overflow the float.
-        delay = min(self.most_s, self.first_s * self.factor ** min(attempt - 1, 64))
+        delay = min(self.max_s, self.first_s * self.factor ** min(attempt - 1, 64))
         return delay * (1 - self.jitter * random.random())  # noqa: S311 - spreading load, not a secret
 
 

@@ -56,7 +56,7 @@ def _is_or_contains(exc: Exception, kinds: tuple[type[Exception], ...]) -> bool:
     return isinstance(exc, kinds)
 
 
-async def contain(
+async def run_contained(
     name: str, run: Callable[[], Awaitable[None]], failed: Callable[[Exception], None]
 ) -> None:
     """Call `run` once; log an error and pass it to `failed` instead of raising it."""

@@ -28,7 +28,7 @@ def utf16_len(text: str) -> int:
     return len(text) + sum(ch > "\uffff" for ch in text)
 
 
-def reveal(text: str) -> str:
+def escape_invisible(text: str) -> str:
     r"""Escape invisible and reordering characters as `\u{…}`."""
     return "".join(
         f"\\u{{{ord(ch):x}}}" if ch not in _PLAIN and _is_invisible(ch) else ch for ch in text
@@ -41,11 +41,11 @@ def _is_invisible(ch: str) -> bool:
 
 def one_line(text: str, max_chars: int = 80) -> str:
     """Return the text on one line, escaped and cut with an ellipsis."""
-    flat = " ".join(reveal(text).split())
+    flat = " ".join(escape_invisible(text).split())
     return flat if len(flat) <= max_chars else flat[: max_chars - 1] + "…"
 
 
-def nearest(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
+def closest_names(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
     """Return the known names closest to a mistyped one, best first."""
     import difflib
 

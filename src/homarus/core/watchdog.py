@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, Final, TypeVar
 
-from homarus.core.errors import RunStuck
+from homarus.core.errors import RunStuckError
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +30,11 @@ class Watchdog:
         self._left: set[asyncio.Task[Any]] = set()  # abandoned and still running
 
     @property
-    def left(self) -> int:
+    def abandoned(self) -> int:
         """Return how many abandoned tasks still run."""
         return len(self._left)
 
-    async def bounded(
+    async def run(
         self,
         name: str,
         work: Callable[[], Coroutine[Any, Any, T]],
@@ -66,13 +66,13 @@ class Watchdog:
                 task.exception()  # retrieved, so that asyncio does not log it
             raise asyncio.CancelledError
         if not task.done():
-            raise RunStuck(
+            raise RunStuckError(
                 f"{name} was told to stop and did not within {grace_s:g} s; it was given up",
                 fix="homarus logs shows where it hangs; restart the gateway if it keeps on",
             )
         return task.result()
 
-    def let_go(self) -> None:
+    def detach_abandoned(self) -> None:
         """Keep `asyncio.run` from waiting for abandoned tasks. Call it last, at shutdown."""
         if not self._left:
             return

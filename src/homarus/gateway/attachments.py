@@ -4,9 +4,9 @@ import base64
 import binascii
 from collections.abc import Sequence
 
-from homarus.core.errors import InvalidRequest
+from homarus.core.errors import InvalidRequestError
 from homarus.core.message import Image, Json
-from homarus.core.sniff import HEAD_BYTES, image_mime
+from homarus.core.mime import HEAD_BYTES, sniff_image_mime
 from homarus.core.text import one_line
 
 MAX_BYTES = 5_000_000
@@ -16,31 +16,35 @@ MAX_IMAGES = 20
 def read_images(attachments: Sequence[Json]) -> tuple[Image, ...]:
     """Decode the images; raises InvalidRequest for other types and large files."""
     if len(attachments) > MAX_IMAGES:
-        raise InvalidRequest(f"{len(attachments)} attachments: at most {MAX_IMAGES} can be sent")
+        raise InvalidRequestError(
+            f"{len(attachments)} attachments: at most {MAX_IMAGES} can be sent"
+        )
     return tuple(_image(each, at) for at, each in enumerate(attachments, 1))
 
 
 def _image(attachment: Json, at: int) -> Image:
     if not isinstance(attachment, dict):
-        raise InvalidRequest(f"attachment-{at}: must be an object")
+        raise InvalidRequestError(f"attachment-{at}: must be an object")
     named = attachment.get("fileName")
     name = one_line(named, 60) if isinstance(named, str) and named else f"attachment-{at}"
     content = attachment.get("content")
     if not isinstance(content, str):
-        raise InvalidRequest(f"attachment {name}: content must be base64 text")
+        raise InvalidRequestError(f"attachment {name}: content must be base64 text")
     text = _without_scheme(content)
     if len(text) > MAX_BYTES * 4 // 3 + 4:
-        raise InvalidRequest(f"attachment {name}: exceeds the size limit of {MAX_BYTES} bytes")
+        raise InvalidRequestError(f"attachment {name}: exceeds the size limit of {MAX_BYTES} bytes")
     try:
         data = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidRequest(f"attachment {name}: invalid base64 content") from None
+        raise InvalidRequestError(f"attachment {name}: invalid base64 content") from None
     if len(data) > MAX_BYTES:
         problem = f"exceeds the size limit ({len(data)} > {MAX_BYTES} bytes)"
-        raise InvalidRequest(f"attachment {name}: {problem}")
-    mime = image_mime(data[:HEAD_BYTES])
+        raise InvalidRequestError(f"attachment {name}: {problem}")
+    mime = sniff_image_mime(data[:HEAD_BYTES])
     if not mime:
-        raise InvalidRequest(f"attachment {name}: only PNG, JPEG, GIF and WebP images can be sent")
+        raise InvalidRequestError(
+            f"attachment {name}: only PNG, JPEG, GIF and WebP images can be sent"
+        )
     return Image(base64.b64encode(data).decode("ascii"), mime)
 
 

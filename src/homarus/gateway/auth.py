@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from homarus.config.schema import Gateway
-from homarus.core.errors import ConfigError, InvalidRequest
-from homarus.core.value import dataclass
-from homarus.gateway.door import Barred, Door, Entrance
-from homarus.gateway.limiter import Limiter, Source
+from homarus.config.schema import GatewayConfig
+from homarus.core.errors import ConfigError, InvalidRequestError
+from homarus.core.fast_dataclass import dataclass
+from homarus.gateway.auth_rate_limiter import AuthRateLimiter, ClientSource
+from homarus.gateway.origin_policy import OriginPolicy, RequestBlockedError, RequestInfo
 
-Mode: TypeAlias = Literal["none", "token", "password"]
-Reason: TypeAlias = Literal[
+AuthMode: TypeAlias = Literal["none", "token", "password"]
+AuthFailureReason: TypeAlias = Literal[
     "token_missing",
     "token_mismatch",
     "password_missing",
@@ -30,7 +30,7 @@ Reason: TypeAlias = Literal[
 POLICY_VIOLATION = 1008
 TOKEN_VARIABLES = ("OPENCLAW_GATEWAY_TOKEN", "CLAWDBOT_GATEWAY_TOKEN")
 PASSWORD_VARIABLES = ("OPENCLAW_GATEWAY_PASSWORD", "CLAWDBOT_GATEWAY_PASSWORD")
-_MESSAGES: dict[Reason, str] = {
+_MESSAGES: dict[AuthFailureReason, str] = {
     "token_missing": "gateway token missing (provide gateway auth token)",
     "token_mismatch": "gateway token mismatch (provide gateway auth token)",
     "password_missing": "gateway password missing (provide gateway password)",
@@ -42,13 +42,15 @@ _MESSAGES: dict[Reason, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Auth:
+class SharedSecretAuth:
     """The authentication mode, and its secret."""
 
-    mode: Mode = "none"
+    mode: AuthMode = "none"
     secret: str = field(default="", repr=False)
 
-    def judge(self, token: object, password: object, *, is_local: bool) -> Reason | None:
+    def check_secret(
+        self, token: object, password: object, *, is_local: bool
+    ) -> AuthFailureReason | None:
         """Return why the client is refused; None when the secret is right."""
         if self.mode == "none":
             return None if is_local else "local_only"
@@ -60,7 +62,7 @@ class Auth:
         return "token_mismatch" if self.mode == "token" else "password_mismatch"
 
 
-def resolve_auth(gateway: Gateway, env: Mapping[str, str]) -> Auth:
+def resolve_auth(gateway: GatewayConfig, env: Mapping[str, str]) -> SharedSecretAuth:
     """Return the configured mode, else the one whose secret is set; config before environment."""
     auth = gateway.auth
     token = _first(auth.token, env, TOKEN_VARIABLES)
@@ -68,11 +70,13 @@ def resolve_auth(gateway: Gateway, env: Mapping[str, str]) -> Auth:
     mode = auth.mode or ("password" if password else "token" if token else "none")
     match mode:
         case "none":
-            return Auth()
+            return SharedSecretAuth()
         case "token":
-            return Auth("token", _require(token, "token", TOKEN_VARIABLES[0]))
+            return SharedSecretAuth("token", _require(token, "token", TOKEN_VARIABLES[0]))
         case "password":
-            return Auth("password", _require(password, "password", PASSWORD_VARIABLES[0]))
+            return SharedSecretAuth(
+                "password", _require(password, "password", PASSWORD_VARIABLES[0])
+            )
     raise ConfigError(
         f"mode {mode} is not built", key="gateway.auth.mode", fix="use token or password"
     )
@@ -85,9 +89,9 @@ def same_secret(given: str, known: str) -> bool:
     return hmac.compare_digest(_digest(given), _digest(known))
 
 
-def refused(reason: Reason, retry_after_ms: int = 0) -> InvalidRequest:
+def auth_error(reason: AuthFailureReason, retry_after_ms: int = 0) -> InvalidRequestError:
     """Return the error that is sent before the connection is closed."""
-    return InvalidRequest(
+    return InvalidRequestError(
         f"unauthorized: {_MESSAGES[reason]}",
         details={"code": "AUTH_RATE_LIMITED"} if reason == "rate_limited" else None,
         close_code=POLICY_VIOLATION,
@@ -95,24 +99,26 @@ def refused(reason: Reason, retry_after_ms: int = 0) -> InvalidRequest:
     )
 
 
-def check_bearer(door: Door, entrance: Entrance, auth: Auth, limiter: Limiter) -> None:
+def check_bearer(
+    door: RequestInfo, entrance: OriginPolicy, auth: SharedSecretAuth, limiter: AuthRateLimiter
+) -> None:
     """Check the bearer token of an HTTP request; raises RequestBlockedError (401, 429).
 
     `Authorization: Bearer …` carries the token or the password.
     """
-    source = Source.of(door, entrance, "shared-secret")
-    wait_ms = limiter.wait_ms(source)
+    source = ClientSource.from_request(door, entrance, "shared-secret")
+    wait_ms = limiter.retry_after_ms(source)
     if wait_ms:
-        raise Barred(429, _MESSAGES["rate_limited"], after_s=-(-wait_ms // 1000))
+        raise RequestBlockedError(429, _MESSAGES["rate_limited"], after_s=-(-wait_ms // 1000))
     scheme, _, given = door.authorization.partition(" ")
     given = given.strip() if scheme.lower() == "bearer" else ""
-    reason = auth.judge(given, given, is_local=entrance.is_local(door))
+    reason = auth.check_secret(given, given, is_local=entrance.is_local(door))
     if reason is None:
-        limiter.forget(source)
+        limiter.reset(source)
         return
     if given:
-        limiter.fail(source)
-    raise Barred(401, _MESSAGES[reason])
+        limiter.record_failure(source)
+    raise RequestBlockedError(401, _MESSAGES[reason])
 
 
 def _first(configured: str | None, env: Mapping[str, str], names: tuple[str, ...]) -> str:

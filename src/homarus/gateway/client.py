@@ -1,314 +1,256 @@
-"""One WebSocket connection: the handshake, concurrent requests, responses and events.
+"""A client's end: connect to a gateway, ask, hear events. For our own commands and for tests.
 
-Requests of one connection run concurrently and may be answered out of order. Outgoing frames wait
-in a bounded buffer: a client that does not read loses the events it can do without and is sent
-their number; when the buffer still grows, the connection is closed. An exception in one request is
-caught here and answers only that request.
+async with open_link("ws://127.0.0.1:18789", Secret(token="…"), identity) as link:
+    print(await link.call("health"))
 """
 
 import asyncio
-import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+import json
+import platform
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import field
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from homarus import __version__
+from homarus.config.paths import Paths
 from homarus.core.errors import (
+    AgentTimeoutError,
+    ForbiddenError,
     HomarusError,
-    InvalidRequest,
+    InvalidRequestError,
+    NotPairedError,
     ProtocolError,
-    Unavailable,
-    UserError,
+    UnavailableError,
 )
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.gateway import frames
-from homarus.gateway.frames import (
-    HANDSHAKE_S,
-    MAX_BUFFERED_BYTES,
-    MAX_FRAME_BYTES,
-    NEWEST_PROTOCOL,
-    Request,
-)
-from homarus.gateway.method import Call, Caller, Method
+from homarus.core.tasks import task_group
+from homarus.gateway.frames import HANDSHAKE_S, MAX_FRAME_BYTES, PROTOCOL
+from homarus.gateway.json_file import JsonFile
+from homarus.store.lock import lock_holder_pid
 
 if TYPE_CHECKING:
-    from homarus.gateway.server import Gateway
+    from websockets.asyncio.client import ClientConnection
 
-log = logging.getLogger(__name__)
+    from homarus.gateway.identity import DeviceIdentity
 
-SLOW_BYTES = 8 * 1024 * 1024  # of events; responses, which the client requested, may exceed it
-MAX_IN_FLIGHT = 256
-_BATCH_BYTES = 64 * 1024
-POLICY, TOO_OLD, RESTART, NO_BINARY = 1008, 1002, 1012, 1003
-# Methods for nodes only.
-_NODE_METHODS = frozenset({"node.invoke.result", "node.event", "skills.bins"})
-_STARTS_RUNS = frozenset({"agent", "chat.send", "wake", "send"})
-
-Received: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Sent: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-
-class Wire(Protocol):
-    """The socket operations that ASGI does not offer."""
-
-    async def write(self, texts: Sequence[str]) -> None:
-        """Send frames, waiting while the client is behind. Raises OSError when it is gone."""
-        ...
-
-    def allow(self, max_bytes: int) -> None:
-        """Accept messages up to this size from now on."""
-        ...
-
-    def hang_up(self, code: int, reason: str) -> None:
-        """Close now and discard what is buffered."""
-        ...
+SCOPES = ("operator.admin", "operator.approvals", "operator.pairing")
+_MAX_EVENTS = 100_000
+_ERRORS: dict[str, type[ProtocolError]] = {
+    kind.wire: kind
+    for kind in (
+        InvalidRequestError,
+        ForbiddenError,
+        NotPairedError,
+        AgentTimeoutError,
+        UnavailableError,
+    )
+}
 
 
-class Connection:
-    """The gateway's side of a client's WebSocket."""
+@dataclass(frozen=True, slots=True)
+class GatewaySecret:
+    """The gateway's token or password."""
 
-    def __init__(
-        self,
-        gateway: "Gateway",
-        wire: Wire,
-        receive: Received,
-        send: Sent,
-        scope: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.id = str(uuid4())
-        self.nonce = str(uuid4())
-        self.scope: Mapping[str, Any] = scope or {}
-        self.caller: Caller | None = None
-        self.token_issued_ms = 0
-        self._gateway, self._wire = gateway, wire
-        self._receive, self._send = receive, send
-        self._out: deque[str] = deque()
-        self._close_frame: tuple[int, str] | None = None  # the close frame to send when all is sent
-        self._wakeup = asyncio.Event()
-        self._in_flight: set[str] = set()  # ids of requests that are not answered yet
-        self._closing = False
-        self.buffered_bytes = 0
-        self.dropped = 0  # events dropped since the last `gap` event
+    token: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
 
-    @property
-    def is_newest(self) -> bool:
-        """Whether the client requested the newest protocol."""
-        return self.caller is not None and self.caller.protocol >= NEWEST_PROTOCOL
 
-    async def serve(self) -> None:
-        """Serve until the connection is closed by either side; requests in flight are completed."""
-        await self._receive()
-        await self._send({"type": "websocket.accept"})
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._write_loop())
-            self._enqueue(frames.event("connect.challenge", self._challenge()))
-            try:
-                if await self._is_authenticated():
-                    await self._read_loop(group)
-            finally:
-                self._disconnect()
+@dataclass(frozen=True, slots=True)
+class RunningGateway:
+    """A gateway that serves a state directory of this machine."""
 
-    def answer(self, text: str) -> None:
-        """Send a response frame."""
-        if self.buffered_bytes > MAX_BUFFERED_BYTES:
-            self.hang_up(POLICY, "slow consumer")
-        else:
-            self._enqueue(text)
+    pid: int
+    url: str
+    config: str = ""  # the config file it uses
 
-    def tell(self, text: str, *, drop_if_slow: bool = False) -> None:
-        """Send an event; a client that does not keep up loses those marked `drop_if_slow`."""
-        if self.buffered_bytes <= SLOW_BYTES:
-            self._enqueue(text)
-        elif drop_if_slow:
-            self.dropped += 1
-            self._gateway.counts.dropped += 1
-        else:
-            self.hang_up(POLICY, "slow consumer")
 
-    def close(self, code: int, reason: str) -> None:
-        """Close once everything buffered has been sent."""
-        if not self._closing:
-            self._closing = True
-            # A close frame holds 123 bytes of reason, and the reason may quote the client.
-            self._close_frame = (code, reason.encode()[:120].decode("utf-8", "ignore"))
-            self._wakeup.set()
-
-    def hang_up(self, code: int, reason: str) -> None:
-        """Close now and discard what is buffered."""
-        if not self._closing:
-            log.warning("connection %s closed: %s", self.id, reason)
-        self._closing = True
-        self._close_frame = None
-        self._out.clear()
-        self.buffered_bytes = 0
-        self._wakeup.set()
-        self._wire.hang_up(code, reason)
-
-    def _enqueue(self, text: str) -> None:
-        if not self._closing:
-            self._out.append(text)
-            self.buffered_bytes += len(text)  # frames are ASCII: a character is a byte
-            self._wakeup.set()
-
-    async def _write_loop(self) -> None:
-        try:
-            while True:
-                while frames_out := self._batch():
-                    await self._wire.write(frames_out)
-                    taken = sum(map(len, frames_out))
-                    self.buffered_bytes = max(0, self.buffered_bytes - taken)
-                if self._close_frame:
-                    code, reason = self._close_frame
-                    await self._send({"type": "websocket.close", "code": code, "reason": reason})
-                if self._closing:
-                    return
-                if self.dropped:
-                    self._enqueue(frames.event("gap", {"dropped": self.dropped}))
-                    self.dropped = 0
-                    continue
-                self._wakeup.clear()
-                await self._wakeup.wait()
-        except OSError:  # the client is gone; the reader sees it too
-            self._closing = True
-
-    def _batch(self) -> list[str]:
-        """Return the frames to write next: several small ones, or a large one."""
-        batch: list[str] = []
-        size = 0
-        while self._out and size < _BATCH_BYTES:
-            batch.append(self._out.popleft())
-            size += len(batch[-1])
-        return batch
-
-    async def _next(self) -> str | None:
-        """Return the next frame; None when the connection is closed or closing."""
-        message = await self._receive()
-        if message["type"] != "websocket.receive" or self._closing:
-            return None
-        text: str | None = message.get("text")
-        if text is None:
-            self.hang_up(NO_BINARY, "frames are text")
-        return text
-
-    def _challenge(self) -> Json:
-        return {"nonce": self.nonce, "ts": self._gateway.clock.now_ms()}
-
-    async def _is_authenticated(self) -> bool:
-        """Return whether the client authenticated within the time limit."""
-        self._gateway.strangers += 1
-        try:
-            async with asyncio.timeout(HANDSHAKE_S):
-                frame = await self._next()
-                if frame is None:
-                    return False
-                await self._gateway.ready.wait()
-                return self._authenticate(frame)
-        except TimeoutError:
-            self.hang_up(POLICY, "handshake timeout")
-            return False
-        finally:
-            self._gateway.strangers -= 1
-
-    def _authenticate(self, frame: str) -> bool:
-        request_id = "invalid"
-        try:
-            request = frames.read_request(frame)
-            request_id = request.id
-            if request.method != "connect":
-                raise InvalidRequest("invalid handshake: first request must be connect")
-            accepted, hello = self._gateway.greet(request.params, self)
-        except HomarusError as exc:
-            refusal = as_protocol_error(exc)
-            if request_id == "invalid":
-                request_id = frames.request_id(frame)
-            self.answer(frames.failure(request_id, refusal))
-            self.close(refusal.close_code or POLICY, refusal.message)
-            log.info("connection %s refused: %s", self.id, refusal.message)
-            return False
-        self.caller, self.token_issued_ms = accepted.caller, accepted.token_issued_ms
-        self._wire.allow(MAX_FRAME_BYTES)
-        self.answer(frames.response(request_id, hello))
-        self._gateway.joined(self, accepted.caller)
-        return True
-
-    def _disconnect(self) -> None:
-        self._closing = True
-        self._wakeup.set()
-        if self.caller is not None:
-            self._gateway.left(self, self.caller)
-
-    async def _read_loop(self, group: asyncio.TaskGroup) -> None:
-        while (frame := await self._next()) is not None:
-            if not self._is_token_valid():
-                self.hang_up(POLICY, "device token revoked")
-                return
-            try:
-                request = frames.read_request(frame)
-            except InvalidRequest as exc:
-                self.answer(frames.failure(frames.request_id(frame), exc))
-                continue
-            if refusal := self._refusal(request):
-                self.answer(frames.failure(request.id, refusal))
-                continue
-            self._in_flight.add(request.id)
-            group.create_task(self._serve_one(request))
-
-    def _refusal(self, request: Request) -> ProtocolError | None:
-        """Return why a request is not started: too many in flight, or its id is in use."""
-        if request.id in self._in_flight:
-            return InvalidRequest(f"request id {request.id!r} is in use")
-        if len(self._in_flight) >= MAX_IN_FLIGHT:
-            return Unavailable(f"more than {MAX_IN_FLIGHT} requests at once", retry_after_ms=100)
+def find_running_gateway(paths: Paths) -> RunningGateway | None:
+    """Return the gateway of this state directory; None when none runs, or another program."""
+    pid = lock_holder_pid(paths.state)
+    post = JsonFile(paths.gateway_file).read() if pid else {}
+    if not pid or post.get("pid") != pid or not isinstance(post.get("url"), str):
         return None
+    return RunningGateway(pid, str(post["url"]), str(post.get("config") or ""))
 
-    def _is_token_valid(self) -> bool:
-        """Return whether the device's token is still valid; another process may have revoked it."""
-        who = self.caller
-        if who is None or not who.device_id:
-            return who is not None
-        return self._gateway.gate.devices.holds(who.device_id, who.role, self.token_issued_ms)
 
-    async def _serve_one(self, request: Request) -> None:
-        """Answer one request; any failure becomes its error response."""
-        assert self.caller is not None  # noqa: S101 - requests are read after the handshake
-        self._gateway.counts.requests += 1
-        call = Call(
-            self._gateway.host, self._gateway, self.caller, request.id, self._accept(request)
-        )
+class GatewayClient:
+    """An open connection; `hello` is the gateway's response to connect."""
+
+    def __init__(self, socket: "ClientConnection", url: str) -> None:
+        self._socket, self._url = socket, url
+        self._pending: dict[str, Callable[[Mapping[str, Json]], None]] = {}
+        self._events: asyncio.Queue[Mapping[str, Json] | None] = asyncio.Queue(_MAX_EVENTS)
+        self._last = 0
+        self.hello: Mapping[str, Json] = {}
+        self.closed_why = ""
+
+    async def call(
+        self,
+        method: str,
+        params: Mapping[str, Json] | None = None,
+        *,
+        final: bool = False,
+        timeout_s: float | None = 30.0,
+    ) -> Json:
+        """Send a request and return its payload; `final` skips a response that only accepts."""
+        done: asyncio.Future[Mapping[str, Json]] = asyncio.get_running_loop().create_future()
+
+        def hear(frame: Mapping[str, Json]) -> None:
+            if not (final and _only_accepts(frame)) and not done.done():
+                done.set_result(frame)
+
+        self._last += 1
+        request_id = str(self._last)
+        self._pending[request_id] = hear
         try:
-            method = self._find(request.method, self.caller)
-            payload = await method(call, request.params)
-            text = frames.response(request.id, payload)
-        except HomarusError as exc:
-            text = frames.failure(request.id, as_protocol_error(exc), _payload_of(exc))
-        except Exception:
-            log.exception("%s failed", request.method)
-            bug = Unavailable(f"{request.method} failed: a bug, written to the log")
-            text = frames.failure(request.id, bug)
+            frame = {"type": "req", "id": request_id, "method": method}
+            await self._send(frame if params is None else {**frame, "params": dict(params)})
+            async with asyncio.timeout(timeout_s):
+                answer = await done
+        except TimeoutError:
+            raise UnavailableError(
+                f"the gateway did not answer {method} in {timeout_s:g} s"
+            ) from None
         finally:
-            self._in_flight.discard(request.id)
-        self.answer(text)
+            del self._pending[request_id]
+        if not answer.get("ok"):
+            raise _error(answer.get("error"))
+        return answer.get("payload")
 
-    def _accept(self, request: Request) -> Callable[[Json], None]:
-        return lambda payload: self.answer(frames.response(request.id, payload))
+    async def events(self) -> AsyncIterator[tuple[str, Json]]:
+        """Yield the gateway's events, name and payload, until the connection ends."""
+        while (frame := await self._events.get()) is not None:
+            yield str(frame.get("event")), frame.get("payload")
 
-    def _find(self, name: str, caller: Caller) -> Method:
-        if name == "connect":
-            raise InvalidRequest("connect is only valid as the first request")
-        if (caller.role == "node") != (name in _NODE_METHODS):
-            raise InvalidRequest(f"unauthorized role: {caller.role}")
-        if self._gateway.stopping and name in _STARTS_RUNS:
-            raise Unavailable("the gateway is shutting down", retry_after_ms=2_000)
-        return self._gateway.method(name)
+    async def _send(self, frame: Mapping[str, Json]) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            await self._socket.send(json.dumps(frame))
+        except ConnectionClosed:
+            raise self._closed() from None
+
+    async def _read_loop(self) -> None:
+        """Dispatch incoming frames until the gateway closes the connection."""
+        from websockets.exceptions import ConnectionClosed
+
+        with suppress(ConnectionClosed):
+            async for text in self._socket:
+                frame = json.loads(text)
+                if frame.get("type") == "res":
+                    if hear := self._pending.get(str(frame.get("id"))):
+                        hear(frame)
+                elif not self._events.full():
+                    self._events.put_nowait(frame)
+        self.closed_why = self._socket.close_reason or ""
+        gone = {"ok": False, "error": {"code": "UNAVAILABLE", "message": self._closed().message}}
+        for hear in list(self._pending.values()):
+            hear(gone)
+        if self._events.full():
+            self._events.get_nowait()
+        self._events.put_nowait(None)
+
+    def _closed(self) -> UnavailableError:
+        why = f": {self.closed_why}" if self.closed_why else ""
+        return UnavailableError(
+            f"the gateway at {self._url} closed the connection{why}", fix="homarus gateway status"
+        )
 
 
-def as_protocol_error(exc: HomarusError) -> ProtocolError:
-    """Return an error as clients receive it: a user's mistake is INVALID_REQUEST, with the fix."""
-    if isinstance(exc, ProtocolError):
-        return exc
-    return InvalidRequest(str(exc)) if isinstance(exc, UserError) else Unavailable(str(exc))
+@dataclass(frozen=True, slots=True)
+class ClientProfile:
+    """The client's identity, secret, role and scopes."""
+
+    secret: GatewaySecret = GatewaySecret()
+    identity: "DeviceIdentity | None" = None
+    client_id: str = "cli"
+    mode: str = "cli"
+    scopes: Sequence[str] = SCOPES
+    caps: Sequence[str] = ("tool-events",)
+
+    def connect_params(self, nonce: str, signed_at_ms: int) -> dict[str, Json]:
+        """Return the params of `connect` that answer the gateway's challenge."""
+        auth = {"token": self.secret.token, "password": self.secret.password}
+        client = {"id": self.client_id, "mode": self.mode, "instanceId": str(uuid4())}
+        params: dict[str, Json] = {
+            "minProtocol": PROTOCOL,
+            "maxProtocol": PROTOCOL,
+            "client": {
+                **client,
+                "version": __version__,
+                "platform": platform.system().lower(),
+            },
+            "caps": list(self.caps),
+            "role": "operator",
+            "scopes": list(self.scopes),
+            "auth": {name: value for name, value in auth.items() if value},
+        }
+        if self.identity:
+            params["device"] = self.identity.device_params(
+                client_id=self.client_id,
+                client_mode=self.mode,
+                role="operator",
+                scopes=self.scopes,
+                signed_at_ms=signed_at_ms,
+                token=self.secret.token or None,
+                nonce=nonce,
+            )
+        return params
 
 
-def _payload_of(exc: HomarusError) -> Json:
-    payload: Json = getattr(exc, "payload", None)
-    return payload
+@asynccontextmanager
+async def connect_gateway(url: str, guest: ClientProfile) -> AsyncIterator[GatewayClient]:
+    """Connect and authenticate; the connection is closed when the block ends."""
+    from websockets.asyncio.client import connect
+    from websockets.exceptions import WebSocketException
+
+    try:
+        socket = await connect(
+            url,
+            max_size=MAX_FRAME_BYTES,
+            max_queue=None,
+            compression=None,
+            proxy=None,
+            open_timeout=HANDSHAKE_S,
+            close_timeout=2,
+            user_agent_header=None,
+        )
+        async with asyncio.timeout(HANDSHAKE_S):
+            challenge = json.loads(await socket.recv())["payload"]
+            nonce, at_ms = str(challenge["nonce"]), int(challenge["ts"])
+    except (OSError, ValueError, LookupError, TypeError, WebSocketException) as exc:
+        raise _unreachable(url, exc) from exc
+    async with socket, task_group() as group:
+        link = GatewayClient(socket, url)
+        hearing = group.create_task(link._read_loop())  # noqa: SLF001 - the link's own ear
+        try:
+            params = guest.connect_params(nonce, at_ms)
+            hello = await link.call("connect", params, timeout_s=HANDSHAKE_S)
+            link.hello = hello if isinstance(hello, dict) else {}
+            yield link
+        finally:
+            hearing.cancel()
+
+
+def _only_accepts(frame: Mapping[str, Json]) -> bool:
+    payload = frame.get("payload")
+    return isinstance(payload, dict) and payload.get("status") == "accepted"
+
+
+def _error(shown: Json) -> HomarusError:
+    if not isinstance(shown, dict):
+        return UnavailableError("the gateway refused without a reason")
+    kind = _ERRORS.get(str(shown.get("code")), UnavailableError)
+    details = shown.get("details")
+    return kind(str(shown.get("message")), details=details if isinstance(details, dict) else None)
+
+
+def _unreachable(url: str, exc: Exception) -> UnavailableError:
+    why = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+    return UnavailableError(
+        f"no gateway answers at {url}: {why or type(exc).__name__}",
+        fix="homarus gateway run starts one; homarus gateway status looks for one",
+    )

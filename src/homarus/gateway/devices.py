@@ -10,29 +10,29 @@ from pathlib import Path
 from uuid import uuid4
 
 from homarus.core.clock import Clock
-from homarus.core.errors import InvalidRequest, UserError
+from homarus.core.errors import InvalidRequestError, UserError
 from homarus.core.message import Json
 from homarus.core.text import one_line
 from homarus.gateway.auth import same_secret
-from homarus.gateway.json_file import JsonFile
-from homarus.gateway.pairing import (
-    Ask,
+from homarus.gateway.device_records import (
     Device,
-    Token,
-    is_alive,
-    merged,
+    DevicePairingRequest,
+    DeviceToken,
+    is_pending,
+    merge_request,
     read_device,
     show_device,
     texts,
     with_token,
 )
+from homarus.gateway.json_file import JsonFile
 from homarus.gateway.scopes import missing
 
 MAX_PENDING = 100
 _USED_STEP_MS = 60_000
 
 
-class Devices:
+class DeviceRegistry:
     """The paired devices and the pending pairing requests.
 
     `tell` is called with the name and payload of an event, `drop` with a device, a role and the id
@@ -61,12 +61,12 @@ class Devices:
             "paired": sorted(shown, key=_approved_at, reverse=True),
         }
 
-    def pair(self, ask: Ask) -> Device:
+    def pair(self, ask: DevicePairingRequest) -> Device:
         """Approve a new device of this machine without a person."""
         now_ms = self._clock.now_ms()
-        return self._store(merged({}, ask.fields(), now_ms), ask.role, ask.scopes, now_ms)
+        return self._store(merge_request({}, ask.fields(), now_ms), ask.role, ask.scopes, now_ms)
 
-    def request(self, ask: Ask) -> str:
+    def request(self, ask: DevicePairingRequest) -> str:
         """Store a pairing request and return its id; an equal pending request keeps its id."""
         now_ms, pending = self._clock.now_ms(), self._pending_entries()
         fields = ask.fields()
@@ -91,10 +91,10 @@ class Devices:
         scopes = texts(entry.get("scopes"))
         beyond = missing(scopes, by)
         if beyond:
-            raise InvalidRequest(f"missing scope: {beyond[0]}")
+            raise InvalidRequestError(f"missing scope: {beyond[0]}")
         now_ms, device_id = self._clock.now_ms(), entry["deviceId"]
         before = self._paired.read().get(device_id)
-        now = merged(before if isinstance(before, dict) else {}, entry, now_ms)
+        now = merge_request(before if isinstance(before, dict) else {}, entry, now_ms)
         kept = read_device(device_id, now)
         token = kept.token(entry["role"]) if kept else None
         widened = tuple({*(token.scopes if token else ()), *scopes})
@@ -108,7 +108,7 @@ class Devices:
         self._resolve(entry, "rejected")
         return str(entry["deviceId"])
 
-    def ensure_token(self, device: Device, role: str, scopes: tuple[str, ...]) -> Token:
+    def ensure_token(self, device: Device, role: str, scopes: tuple[str, ...]) -> DeviceToken:
         """Return the device's token for a role, issuing one that covers these approved scopes."""
         token = device.token(role)
         if token is None or missing(scopes, token.scopes):
@@ -117,7 +117,7 @@ class Devices:
             token = device.tokens[role]
         return token
 
-    def find_token(self, device_id: str, role: str, secret: str) -> Token | None:
+    def find_token(self, device_id: str, role: str, secret: str) -> DeviceToken | None:
         """Return the record of a token, if it may be used."""
         device = self.get(device_id)
         token = device.token(role) if device else None
@@ -126,7 +126,7 @@ class Devices:
         self._record_use(device, role)
         return token
 
-    def holds(self, device_id: str, role: str, issued_ms: int) -> bool:
+    def is_token_current(self, device_id: str, role: str, issued_ms: int) -> bool:
         """Return whether the token issued to a connection at that time is still the current one."""
         device = self.get(device_id)
         if device is None or role not in device.roles:
@@ -141,14 +141,14 @@ class Devices:
         scopes: Collection[str] | None,
         by: Collection[str],
         spare: str = "",
-    ) -> Token:
+    ) -> DeviceToken:
         """Issue a new token for these or the previous scopes; the old one is void."""
         device = self._known(device_id, role)
         before = device.tokens.get(role)
         requested = tuple(scopes) if scopes is not None else before.scopes if before else ()
         beyond = missing(requested, device.scopes) or missing(requested, by)
         if beyond:
-            raise InvalidRequest(f"missing scope: {beyond[0]}")
+            raise InvalidRequestError(f"missing scope: {beyond[0]}")
         now_ms = self._clock.now_ms()
         entry = with_token(device.raw, role, requested, now_ms, new_secret=True)
         rotated = self._save(device_id, entry)
@@ -169,13 +169,13 @@ class Devices:
     def _known(self, device_id: str, role: str) -> Device:
         device = self.get(device_id)
         if device is None or role not in device.roles:
-            raise InvalidRequest("unknown deviceId/role")
+            raise InvalidRequestError("unknown deviceId/role")
         return device
 
     def _pending_entry(self, request_id: str) -> dict[str, Json]:
         entry = self._pending_entries().get(request_id)
         if entry is None:
-            raise InvalidRequest("unknown requestId")
+            raise InvalidRequestError("unknown requestId")
         return entry
 
     def _pending_entries(self) -> dict[str, dict[str, Json]]:
@@ -183,7 +183,7 @@ class Devices:
         return {
             name: {**entry, "requestId": name}
             for name, entry in self._pending.read().items()
-            if is_alive(entry, now_ms)
+            if is_pending(entry, now_ms)
         }
 
     def _resolve(self, entry: dict[str, Json], decision: str) -> None:

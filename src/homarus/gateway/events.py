@@ -10,23 +10,23 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Protocol
 
-from homarus.agent.reply.text import parse_reply
+from homarus.agent.reply.reply_parser import parse_reply
 from homarus.core.bus import Subscription
 from homarus.core.clock import Clock
 from homarus.core.event import (
     AttemptFailed,
     CommandAnswered,
     Event,
+    EventEncoder,
     MessageSaved,
-    Payloads,
     RunEnded,
     RunStarted,
     TextAdded,
 )
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Message, Text
-from homarus.core.silence import SILENT_WORD
-from homarus.core.value import dataclass
-from homarus.sessions.transcript import write_message
+from homarus.core.silent_reply import SILENT_WORD
+from homarus.sessions.transcript import encode_message
 
 DELTA_S = 0.150
 # The subscriber runs once per loop turn: its buffer needs to hold one turn's events.
@@ -39,7 +39,7 @@ _SLOW_TEXT_CHARS = 4_000
 _INTERVAL_S_PER_CHAR = 1e-5
 
 
-class Sender(Protocol):
+class EventSink(Protocol):
     """Where events are sent; `server.Gateway` implements it."""
 
     def broadcast(
@@ -68,7 +68,7 @@ class LiveRun:
     heard: int = 0  # the bus's number of the last event processed
     started_ms: int = 0
     waiting: list[Event] = field(default_factory=list)  # pieces of text that are not sent yet
-    payloads: Payloads = field(default_factory=Payloads)
+    payloads: EventEncoder = field(default_factory=EventEncoder)
     text_at_s: float = float("-inf")  # when text was last sent, in `agent` and in `chat`
     delta_at_s: float = float("-inf")
     delta_text: str = ""
@@ -77,12 +77,12 @@ class LiveRun:
     verbose: bool | None = None
 
 
-class Events:
+class EventBroadcaster:
     """Turn bus events into client events. `later` calls a function after some seconds."""
 
     def __init__(
         self,
-        sender: Sender,
+        sender: EventSink,
         clock: Clock,
         *,
         later: Callable[[float, Callable[[], None]], None],
@@ -96,22 +96,22 @@ class Events:
         """Send the events of the bus until it is closed."""
         unsent: dict[str, LiveRun] = {}
         async for event in news:
-            if isinstance(event.fact, CommandAnswered):
-                self._answer(event, event.fact)
+            if isinstance(event.data, CommandAnswered):
+                self._answer(event, event.data)
                 continue
             run = self._runs.get(event.run_id) or self._start(event)
-            if isinstance(event.fact, TextAdded):
+            if isinstance(event.data, TextAdded):
                 run.waiting.append(event)
                 unsent[run.run_id] = run
             else:
                 unsent.pop(run.run_id, None)
                 await self._process(run, event)
-            if unsent and not news.waiting:
+            if unsent and not news.pending:
                 for each in unsent.values():
                     self._send_text(each)
                 unsent.clear()
 
-    def join(self, run_id: str, conn_id: str) -> None:
+    def subscribe_tools(self, run_id: str, conn_id: str) -> None:
         """Subscribe a connection to a run's tool events, and send it the text so far."""
         if run_id not in self._joined and len(self._joined) >= _MAX_JOINED:
             del self._joined[next(iter(self._joined))]
@@ -144,12 +144,12 @@ class Events:
         """Process an event other than text, after sending the text before it."""
         self._send_text(run, now=True)
         self._check_order(run, event, event.seq - run.heard <= 1)
-        payload = run.payloads.of(event)
+        payload = run.payloads.encode(event)
         if payload and payload["stream"] == "tool":
             await self._send_tool_event(run, self._numbered(run, payload))
         elif payload:
             self._sender.broadcast("agent", self._numbered(run, payload))
-        match event.fact:
+        match event.data:
             case MessageSaved(message) if message.role == "assistant":
                 run.said = message.text or run.said
             case AttemptFailed():
@@ -167,8 +167,8 @@ class Events:
         if run.waiting and (now or at_s >= run.text_at_s + _interval_s(run.text)):
             last = run.waiting[-1]
             self._check_order(run, last, last.seq - run.heard == len(run.waiting))
-            delta = "".join([e.fact.delta for e in run.waiting if isinstance(e.fact, TextAdded)])
-            payload = run.payloads.of(replace(last, fact=TextAdded(delta)))
+            delta = "".join([e.data.delta for e in run.waiting if isinstance(e.data, TextAdded)])
+            payload = run.payloads.encode(replace(last, data=TextAdded(delta)))
             run.waiting.clear()
             if payload and isinstance(data := payload["data"], dict):
                 run.text, run.text_at_s = str(data["text"]), at_s
@@ -228,7 +228,7 @@ class Events:
             payload |= {"state": "error", "errorMessage": fact.error}
         elif fact.text:
             message = Message("assistant", (Text(fact.text),), event.ts_ms)
-            payload |= {"message": write_message(message)}
+            payload |= {"message": encode_message(message)}
         self._sender.broadcast("chat", payload)
 
     def _numbered(self, run: LiveRun, payload: dict[str, Json]) -> dict[str, Json]:

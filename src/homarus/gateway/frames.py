@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from homarus.core.errors import HomarusError, InvalidRequest, ProtocolError
+from homarus.core.errors import HomarusError, InvalidRequestError, ProtocolError
 from homarus.core.message import Json
 from homarus.core.text import one_line
 
@@ -27,7 +27,7 @@ MAX_METHOD_CHARS = 128
 MAX_DEPTH = 64  # of nested values, including the frame itself
 
 
-class Request(BaseModel):
+class RequestFrame(BaseModel):
     """A request frame."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -40,15 +40,15 @@ class Request(BaseModel):
     traceparent: str | None = Field(None, max_length=MAX_ID_CHARS)
 
 
-_REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
+_REQUEST: TypeAdapter[RequestFrame] = TypeAdapter(RequestFrame)
 
 
-def read_request(text: str | bytes) -> Request:
+def parse_request(text: str | bytes) -> RequestFrame:
     """Parse a request frame from outside; raises InvalidRequest."""
     try:
         request = _REQUEST.validate_json(text)
     except ValidationError as exc:
-        raise InvalidRequest(f"invalid request frame: {first_error(exc)}") from None
+        raise InvalidRequestError(f"invalid request frame: {first_error(exc)}") from None
     _check_values(request.params)
     return request
 
@@ -59,10 +59,10 @@ def _check_values(params: Json) -> None:
     while level:
         depth += 1
         if any(isinstance(value, float) and not math.isfinite(value) for value in level):
-            raise InvalidRequest("invalid request frame: at params: a number is not finite")
+            raise InvalidRequestError("invalid request frame: at params: a number is not finite")
         inside = [value for value in level if isinstance(value, dict | list)]
         if inside and depth > MAX_DEPTH:
-            raise InvalidRequest(f"invalid request frame: at params: deeper than {MAX_DEPTH}")
+            raise InvalidRequestError(f"invalid request frame: at params: deeper than {MAX_DEPTH}")
         level = [
             below
             for value in inside
@@ -93,12 +93,12 @@ def encode(frame: Mapping[str, Json]) -> str:
     return json.dumps(frame, separators=(",", ":"))
 
 
-def response(request_id: str, payload: Json = None) -> str:
+def response_frame(request_id: str, payload: Json = None) -> str:
     """Encode a successful response; its payload is always present, even if null."""
     return encode({"type": "res", "id": request_id, "ok": True, "payload": payload})
 
 
-def failure(request_id: str, error: HomarusError, payload: Json = None) -> str:
+def error_frame(request_id: str, error: HomarusError, payload: Json = None) -> str:
     """Encode an error response."""
     shown: dict[str, Json] = {"code": "UNAVAILABLE", "message": error.message}
     if isinstance(error, ProtocolError):
@@ -113,7 +113,7 @@ def failure(request_id: str, error: HomarusError, payload: Json = None) -> str:
     return encode({**frame, "error": shown})
 
 
-def event(
+def event_frame(
     name: str,
     payload: Json = None,
     seq: int | None = None,

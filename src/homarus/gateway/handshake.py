@@ -10,29 +10,41 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
-from homarus.config.schema import Gateway
+from homarus.config.schema import GatewayConfig
 from homarus.core.clock import Clock
-from homarus.core.errors import InvalidRequest, NotPaired
+from homarus.core.errors import InvalidRequestError, NotPairedError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.value import dataclass
-from homarus.gateway.auth import POLICY_VIOLATION, Auth, Mode, Reason, check_bearer, refused
-from homarus.gateway.connect import ConnectParams, DeviceParams, read_params, refuse
-from homarus.gateway.devices import Devices
-from homarus.gateway.door import Barred, Door, Entrance
+from homarus.gateway.auth import (
+    POLICY_VIOLATION,
+    AuthFailureReason,
+    AuthMode,
+    SharedSecretAuth,
+    auth_error,
+    check_bearer,
+)
+from homarus.gateway.auth_rate_limiter import AuthRateLimiter, ClientSource
+from homarus.gateway.connect_params import (
+    ConnectParams,
+    DeviceParams,
+    connect_error,
+    parse_connect_params,
+)
+from homarus.gateway.device_records import Device, DevicePairingRequest, DeviceRole, DeviceToken
+from homarus.gateway.devices import DeviceRegistry
 from homarus.gateway.frames import NEWEST_PROTOCOL
 from homarus.gateway.identity import PublicKey, auth_payload
-from homarus.gateway.limiter import Limiter, Source
 from homarus.gateway.method import Caller
-from homarus.gateway.pairing import Ask, Device, Role, Token
+from homarus.gateway.origin_policy import OriginPolicy, RequestBlockedError, RequestInfo
 from homarus.gateway.scopes import granted, missing
 
 MAX_SKEW_MS = 10 * 60_000
 _PAGES = frozenset({"webchat-ui", "openclaw-control-ui", "webchat"})
-_DEVICE_REASON: Reason = "device_token_mismatch"
+_DEVICE_REASON: AuthFailureReason = "device_token_mismatch"
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AuthenticatedClient:
     """A client that is authenticated. `auth` is what its hello says about its device token."""
 
     caller: Caller
@@ -43,60 +55,66 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class ConnectionAuthenticator:
     """Authenticates connections: origin policy, shared secret, rate limit and devices."""
 
-    entrance: Entrance
-    auth: Auth
-    limiter: Limiter
-    devices: Devices
+    entrance: OriginPolicy
+    auth: SharedSecretAuth
+    limiter: AuthRateLimiter
+    devices: DeviceRegistry
     clock: Clock
 
     @classmethod
-    def make(cls, gateway: Gateway, auth: Auth, port: int, state: Path, clock: Clock) -> "Gate":
+    def from_config(
+        cls, gateway: GatewayConfig, auth: SharedSecretAuth, port: int, state: Path, clock: Clock
+    ) -> "ConnectionAuthenticator":
         """Build it from the config; raises ConfigError for an invalid one."""
         return cls(
-            Entrance.make(port, gateway.control_ui.allowed_origins, gateway.trusted_proxies),
+            OriginPolicy.from_config(
+                port, gateway.control_ui.allowed_origins, gateway.trusted_proxies
+            ),
             auth,
-            Limiter(clock, gateway.auth.rate_limit),
-            Devices(state / "devices", clock),
+            AuthRateLimiter(clock, gateway.auth.rate_limit),
+            DeviceRegistry(state / "devices", clock),
             clock,
         )
 
-    def admit(self, door: Door) -> None:
+    def check_request(self, door: RequestInfo) -> None:
         """Check the origin of every request or upgrade; raises RequestBlockedError."""
-        self.entrance.admit(door)
+        self.entrance.check(door)
 
-    def check_bearer(self, door: Door) -> None:
+    def check_bearer(self, door: RequestInfo) -> None:
         """Check the bearer token of a protected HTTP request; raises RequestBlockedError."""
         check_bearer(door, self.entrance, self.auth, self.limiter)
 
-    def accept(self, raw: Json, door: Door, nonce: str, conn_id: str) -> Accepted:
+    def authenticate(
+        self, raw: Json, door: RequestInfo, nonce: str, conn_id: str
+    ) -> AuthenticatedClient:
         """Run the handshake; raises InvalidRequest or NotPaired with a close code."""
-        params = read_params(raw)
-        return _Handshake(self, params, read_role(params), door, nonce, conn_id).run()
+        params = parse_connect_params(raw)
+        return _Handshake(self, params, parse_role(params), door, nonce, conn_id).run()
 
 
-def read_role(params: ConnectParams) -> Role:
+def parse_role(params: ConnectParams) -> DeviceRole:
     """Return the role that the client requests."""
     match params.role:
         case "operator" | "node":
             return params.role
-    raise refuse("invalid role")
+    raise connect_error("invalid role")
 
 
 @dataclass(frozen=True, slots=True)
 class _Handshake:
     """The handshake of one client, once its role is known."""
 
-    gate: Gate
+    gate: ConnectionAuthenticator
     params: ConnectParams
-    role: Role
-    door: Door
+    role: DeviceRole
+    door: RequestInfo
     nonce: str
     conn_id: str
 
-    def run(self) -> Accepted:
+    def run(self) -> AuthenticatedClient:
         self._check_origin()
         reason, wait_ms = self._check_secret()
         device = self.params.device
@@ -109,7 +127,7 @@ class _Handshake:
         scopes = tuple(self.params.scopes) if self.role == "operator" else ()
         own = self.gate.devices.ensure_token(paired, self.role, scopes)
         allowed = granted(scopes, paired.scopes)
-        return Accepted(
+        return AuthenticatedClient(
             caller=self._caller(key.device_id, allowed),
             method="device-token" if token else self._mode,
             params=self.params,
@@ -123,7 +141,7 @@ class _Handshake:
         )
 
     @property
-    def _mode(self) -> Mode:
+    def _mode(self) -> AuthMode:
         return self.gate.auth.mode
 
     @property
@@ -133,49 +151,53 @@ class _Handshake:
     def _check_origin(self) -> None:
         is_page = self.params.client.id in _PAGES or self.params.client.mode == "webchat"
         if is_page and self.door.origin is None:
-            raise refuse("origin missing: this client is a page, and pages have one")
+            raise connect_error("origin missing: this client is a page, and pages have one")
         try:
-            self.gate.entrance.admit(self.door)
-        except Barred as exc:
-            raise refuse(f"origin not allowed: {exc.message}") from None
+            self.gate.entrance.check(self.door)
+        except RequestBlockedError as exc:
+            raise connect_error(f"origin not connect_error: {exc.message}") from None
 
-    def _check_secret(self) -> tuple[Reason | None, int]:
+    def _check_secret(self) -> tuple[AuthFailureReason | None, int]:
         """Return why the shared secret is refused, and how long the client must wait."""
-        source = Source.of(self.door, self.gate.entrance, "shared-secret")
-        wait_ms = self.gate.limiter.wait_ms(source)
+        source = ClientSource.from_request(self.door, self.gate.entrance, "shared-secret")
+        wait_ms = self.gate.limiter.retry_after_ms(source)
         if wait_ms and self._mode != "none":
             return "rate_limited", wait_ms
         auth = self.params.auth
-        reason = self.gate.auth.judge(auth.token, auth.password, is_local=self._is_local)
+        reason = self.gate.auth.check_secret(auth.token, auth.password, is_local=self._is_local)
         if reason is None and self._mode != "none":
-            self.gate.limiter.forget(source)
+            self.gate.limiter.reset(source)
         return reason, 0
 
-    def _record_failure(self, reason: Reason, wait_ms: int) -> InvalidRequest:
+    def _record_failure(self, reason: AuthFailureReason, wait_ms: int) -> InvalidRequestError:
         """Count a wrong secret and return the error; a missing secret does not count."""
         if reason in {"token_mismatch", "password_mismatch"}:
-            self.gate.limiter.fail(Source.of(self.door, self.gate.entrance, "shared-secret"))
-        return refused(reason, wait_ms)
+            self.gate.limiter.record_failure(
+                ClientSource.from_request(self.door, self.gate.entrance, "shared-secret")
+            )
+        return auth_error(reason, wait_ms)
 
-    def _without_device(self, reason: Reason | None, wait_ms: int) -> Accepted:
+    def _without_device(
+        self, reason: AuthFailureReason | None, wait_ms: int
+    ) -> AuthenticatedClient:
         if reason is not None:
             raise self._record_failure(reason, wait_ms)
         if self._mode == "none" or self.role == "node":
-            raise NotPaired("device identity required", close_code=POLICY_VIOLATION)
-        return Accepted(self._caller("", frozenset()), self._mode, self.params)
+            raise NotPairedError("device identity required", close_code=POLICY_VIOLATION)
+        return AuthenticatedClient(self._caller("", frozenset()), self._mode, self.params)
 
     def _check_device(self, device: DeviceParams) -> PublicKey:
         key = PublicKey.read(device.public_key)
         if key is None:
-            raise refuse("device public key invalid")
+            raise connect_error("device public key invalid")
         if key.device_id != device.id:
-            raise refuse("device identity mismatch")
+            raise connect_error("device identity mismatch")
         if abs(self.gate.clock.now_ms() - device.signed_at) > MAX_SKEW_MS:
-            raise refuse("device signature expired")
+            raise connect_error("device signature expired")
         if device.nonce is None and not self._is_local:
-            raise refuse("device nonce required")
+            raise connect_error("device nonce required")
         if device.nonce is not None and device.nonce != self.nonce:
-            raise refuse("device nonce mismatch")
+            raise connect_error("device nonce mismatch")
         payload = auth_payload(
             device_id=device.id,
             client_id=self.params.client.id,
@@ -187,31 +209,35 @@ class _Handshake:
             nonce=device.nonce,
         )
         if not key.verify(device.signature, payload):
-            raise refuse("device signature invalid")
+            raise connect_error("device signature invalid")
         return key
 
-    def _check_device_token(self, key: PublicKey, reason: Reason, wait_ms: int) -> Token:
+    def _check_device_token(
+        self, key: PublicKey, reason: AuthFailureReason, wait_ms: int
+    ) -> DeviceToken:
         """Check the device token that replaces the shared secret."""
         given = self.params.auth.device_token or self.params.auth.token
         if not given:
             raise self._record_failure(reason, wait_ms)
-        source = Source.of(self.door, self.gate.entrance, "device-token")
-        locked_ms = self.gate.limiter.wait_ms(source)
+        source = ClientSource.from_request(self.door, self.gate.entrance, "device-token")
+        locked_ms = self.gate.limiter.retry_after_ms(source)
         if locked_ms:
-            raise refused("rate_limited", max(wait_ms, locked_ms))
+            raise auth_error("rate_limited", max(wait_ms, locked_ms))
         token = self.gate.devices.find_token(key.device_id, self.role, given)
         if token is None:
-            self.gate.limiter.fail(source)
+            self.gate.limiter.record_failure(source)
             known = self.gate.devices.get(key.device_id) is not None
-            shown: Reason = reason if reason == "rate_limited" or not known else _DEVICE_REASON
+            shown: AuthFailureReason = (
+                reason if reason == "rate_limited" or not known else _DEVICE_REASON
+            )
             self._record_failure(reason, wait_ms)
-            raise refused(shown, wait_ms)
-        self.gate.limiter.forget(source)
+            raise auth_error(shown, wait_ms)
+        self.gate.limiter.reset(source)
         return token
 
-    def _pair(self, key: PublicKey, token: Token | None) -> Device:
+    def _pair(self, key: PublicKey, token: DeviceToken | None) -> Device:
         client = self.params.client
-        ask = Ask(
+        ask = DevicePairingRequest(
             device_id=key.device_id,
             public_key=key.text,
             role=self.role,
@@ -228,7 +254,7 @@ class _Handshake:
         beyond_token = token is not None and missing(ask.scopes, token.scopes)
         if found is None or found.lacks(self.role, ask.scopes) or beyond_token:
             request_id = self.gate.devices.request(ask)
-            raise NotPaired(
+            raise NotPairedError(
                 "pairing required",
                 details={"requestId": request_id},
                 close_code=POLICY_VIOLATION,

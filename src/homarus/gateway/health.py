@@ -1,28 +1,28 @@
 """The health summary that `health` returns and that clients receive every minute."""
 
-from homarus.config.resolve import agents, default_agent
+from homarus.config.agent_settings import agent_ids, default_agent_id
+from homarus.core.loop_monitor import LoopMonitor
 from homarus.core.message import Json
-from homarus.core.pulse import Pulse
-from homarus.gateway.lines import describe
-from homarus.gateway.rows import index_path
+from homarus.gateway.channel_status import encode_channels_status
 from homarus.gateway.services import GatewayServices
+from homarus.gateway.session_rows import index_path
 
 FRESH_MS = 60_000
 _RECENT = 5
 
 
-async def look(host: GatewayServices, pulse: Pulse) -> dict[str, Json]:
+async def collect_health(host: GatewayServices, pulse: LoopMonitor) -> dict[str, Json]:
     """Return counts and the newest sessions, without reading transcripts or calling services.
 
     It is not `ok` while, and for a minute after, the event loop was blocked.
     """
     started = host.clock.monotonic()
     config = host.loaded.config
-    default = default_agent(config)
-    rows = [await _agent(host, agent, is_default=agent == default) for agent in agents(config)]
+    default = default_agent_id(config)
+    rows = [await _agent(host, agent, is_default=agent == default) for agent in agent_ids(config)]
     own = next(row for row in rows if row["isDefault"])
     return {
-        "ok": not pulse.is_red,
+        "ok": not pulse.is_stalled,
         "ts": host.clock.now_ms(),
         "durationMs": round((host.clock.monotonic() - started) * 1000),
         **_channels(host),
@@ -30,29 +30,29 @@ async def look(host: GatewayServices, pulse: Pulse) -> dict[str, Json]:
         "defaultAgentId": default,
         "agents": rows,
         "sessions": own["sessions"],
-        "loop": loop_figures(pulse),
+        "loop": loop_lag(pulse),
     }
 
 
 def _channels(host: GatewayServices) -> dict[str, Json]:
     """Return every channel and its accounts, as of the last probe."""
-    status = describe(host, {}, host.clock.now_ms())
+    status = encode_channels_status(host, {}, host.clock.now_ms())
     for name, row in status["channels"].items():
         accounts = {each["accountId"]: each for each in status["channelAccounts"][name]}
         status["channels"][name] = {**row, "accounts": accounts}
     return {key: status[key] for key in ("channels", "channelOrder", "channelLabels")}
 
 
-def loop_figures(pulse: Pulse) -> dict[str, Json]:
+def loop_lag(pulse: LoopMonitor) -> dict[str, Json]:
     """Return the lag of the event loop in the last minutes, and how often it was blocked."""
     return {
-        "lagP99Ms": round(pulse.p99_ms, 1),
-        "lagMaxMs": round(pulse.max_ms, 1),
+        "lagP99Ms": round(pulse.p99_lag_ms, 1),
+        "lagMaxMs": round(pulse.max_lag_ms, 1),
         "stalls": pulse.stalls,
     }
 
 
-def heartbeat() -> dict[str, Json]:
+def heartbeat_status() -> dict[str, Json]:
     """Return an agent's heartbeat as `status` shows it; none is implemented yet."""
     return {"enabled": False, "every": "disabled", "everyMs": None}
 
@@ -63,7 +63,7 @@ async def _agent(host: GatewayServices, agent: str, *, is_default: bool) -> dict
     return {
         "agentId": agent,
         "isDefault": is_default,
-        "heartbeat": {**heartbeat(), "prompt": "", "target": "last", "ackMaxChars": 30},
+        "heartbeat": {**heartbeat_status(), "prompt": "", "target": "last", "ackMaxChars": 30},
         "sessions": {
             "path": index_path(host, agent),
             "count": await host.store.count_sessions(agent=agent),

@@ -4,13 +4,13 @@ import socket
 from typing import TYPE_CHECKING
 
 from homarus import __version__
-from homarus.config.resolve import default_agent
+from homarus.config.agent_settings import default_agent_id
 from homarus.core.message import Json
 from homarus.gateway.attachments import MAX_BYTES
 from homarus.gateway.frames import MAX_BUFFERED_BYTES, MAX_FRAME_BYTES, NEWEST_PROTOCOL, TICK_S
 
 if TYPE_CHECKING:
-    from homarus.gateway.handshake import Accepted
+    from homarus.gateway.handshake import AuthenticatedClient
     from homarus.gateway.server import Gateway
 
 EVENTS = (
@@ -19,7 +19,7 @@ EVENTS = (
 )  # fmt: skip
 
 
-def hello(gateway: "Gateway", accepted: "Accepted") -> dict[str, Json]:
+def hello(gateway: "Gateway", accepted: "AuthenticatedClient") -> dict[str, Json]:
     """Return the payload of the response to `connect`."""
     methods = sorted(name for name, method in gateway.methods.items() if method.advertised)
     told: dict[str, Json] = {
@@ -45,7 +45,7 @@ def hello(gateway: "Gateway", accepted: "Accepted") -> dict[str, Json]:
     return told
 
 
-def _add_newest(told: dict[str, Json], gateway: "Gateway", accepted: "Accepted") -> None:
+def _add_newest(told: dict[str, Json], gateway: "Gateway", accepted: "AuthenticatedClient") -> None:
     """Add what a client of the newest protocol receives."""
     caller = accepted.caller
     told.setdefault("auth", {"role": caller.role, "scopes": sorted(caller.scopes)})
@@ -54,11 +54,11 @@ def _add_newest(told: dict[str, Json], gateway: "Gateway", accepted: "Accepted")
         told["snapshot"]["appliedConfigHash"] = gateway.host.loaded.hash
 
 
-def _snapshot(gateway: "Gateway", accepted: "Accepted") -> dict[str, Json]:
+def _snapshot(gateway: "Gateway", accepted: "AuthenticatedClient") -> dict[str, Json]:
     """Return the snapshot; fields that need the read scope are left out for other clients."""
     caller, host = accepted.caller, gateway.host
     reads = caller.may("read")
-    agent = default_agent(host.loaded.config)
+    agent = default_agent_id(host.loaded.config)
     snapshot: dict[str, Json] = {
         "presence": gateway.presence.entries() if reads else [],
         "health": dict(gateway.health) if reads else {},

@@ -7,12 +7,12 @@ message of any shape, from any program, becomes something small that can be show
 import json
 from collections.abc import Mapping, Sequence
 
+from homarus.core.envelope import strip_envelope
 from homarus.core.message import Json
 from homarus.core.text import utf16_len
-from homarus.core.wrapping import strip
 from homarus.gateway.params import MAX_INT
-from homarus.sessions.transcript import Tree
-from homarus.store.base import Entry, Store
+from homarus.sessions.transcript import EntryTree
+from homarus.store.base import Store, TranscriptEntry
 
 MAX_BYTES = 6 * 1024 * 1024
 MAX_MESSAGE_BYTES = 128 * 1024
@@ -29,13 +29,13 @@ _PAGE_ENTRIES = 50  # entries read in addition to the requested messages
 _MAX_READ = 50_000
 
 
-async def newest_path(store: Store, session_id: str, messages: int) -> list[Entry]:
+async def newest_path(store: Store, session_id: str, messages: int) -> list[TranscriptEntry]:
     """Return the end of the session's path, with up to this many messages in it."""
     leaf = await store.leaf(session_id)
     count = messages * 2 + _PAGE_ENTRIES
     while True:
         entries = await store.entries(session_id, limit=count, newest=True)
-        path = Tree(entries, leaf).path()
+        path = EntryTree(entries, leaf).path()
         found = sum(entry.type == "message" for entry in path)
         whole = len(entries) < count or count >= _MAX_READ
         if leaf is None or whole or (found >= messages and path):
@@ -43,7 +43,7 @@ async def newest_path(store: Store, session_id: str, messages: int) -> list[Entr
         count *= 4
 
 
-def show_history(path: Sequence[Entry], limit: int) -> list[Json]:
+def show_history(path: Sequence[TranscriptEntry], limit: int) -> list[Json]:
     """Return the newest messages of a path, oldest first, within the budget."""
     shown: list[Json] = []
     left = MAX_BYTES
@@ -63,7 +63,7 @@ def show_history(path: Sequence[Entry], limit: int) -> list[Json]:
     return shown
 
 
-def show_entry(entry: Entry) -> dict[str, Json] | None:
+def show_entry(entry: TranscriptEntry) -> dict[str, Json] | None:
     """Return one entry for a client; None when it is no message."""
     if entry.type == "compaction":
         said = {"role": "system", "content": [{"type": "text", "text": "Compaction"}]}
@@ -90,14 +90,14 @@ def show_entry(entry: Entry) -> dict[str, Json] | None:
     return shown
 
 
-def text_of(entry: Entry) -> str:
+def text_of(entry: TranscriptEntry) -> str:
     """Return the text of an entry's message; images and calls are named."""
     shown = show_entry(entry)
     texts = [_part_text(part) for part in shown["content"]] if shown else []
     return "\n".join(text for text in texts if text).strip()
 
 
-def role_of(entry: Entry) -> str:
+def role_of(entry: TranscriptEntry) -> str:
     """Return the role of an entry's message, as `sessions.preview` names it."""
     message = entry.data.get("message")
     role = message.get("role") if isinstance(message, dict) else None
@@ -125,7 +125,7 @@ def _show_part(part: Json, role: str) -> dict[str, Json] | None:
     match part.get("type"):
         case "text":
             text = _str(part.get("text"))
-            return {"type": "text", "text": _cut(strip(text) if role == "user" else text)}
+            return {"type": "text", "text": _cut(strip_envelope(text) if role == "user" else text)}
         case "thinking":
             return {"type": "thinking", "thinking": _cut(_str(part.get("thinking")))}
         case "image":

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from homarus.core.errors import HomarusError, StoreError, UserError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.value import dataclass
 from homarus.gateway.json_file import JsonFile
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class PublicKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class DeviceIdentity:
     """A client's own key pair."""
 
     device_id: str
@@ -102,7 +102,7 @@ class Identity:
     _private: "Ed25519PrivateKey" = field(repr=False)
 
     @classmethod
-    def load_or_create(cls, path: Path, at_ms: int) -> "Identity":
+    def load_or_create(cls, path: Path, at_ms: int) -> "DeviceIdentity":
         """Load the identity from this file, or create the file.
 
         A file without a valid key is an error: a new key would need a new pairing, and the old one
@@ -150,7 +150,7 @@ class Identity:
         return params | ({"nonce": nonce} if nonce else {})
 
     @classmethod
-    def _load(cls, path: Path, tree: dict[str, Json]) -> "Identity":
+    def _load(cls, path: Path, tree: dict[str, Json]) -> "DeviceIdentity":
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -167,7 +167,7 @@ class Identity:
         return cls._of(private)
 
     @classmethod
-    def _create(cls, path: Path, at_ms: int) -> "Identity":
+    def _create(cls, path: Path, at_ms: int) -> "DeviceIdentity":
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         private = Ed25519PrivateKey.generate()
@@ -183,7 +183,7 @@ class Identity:
         return identity
 
     @classmethod
-    def _of(cls, private: "Ed25519PrivateKey") -> "Identity":
+    def _of(cls, private: "Ed25519PrivateKey") -> "DeviceIdentity":
         public = PublicKey(private.public_key().public_bytes_raw())
         return cls(public.device_id, public.text, private)
 

@@ -10,10 +10,10 @@ import logging
 import os
 from pathlib import Path
 
-from homarus.core.errors import DiskFull, StoreError
+from homarus.core.atomic_file import write_atomic
+from homarus.core.errors import DiskFullError, StoreError
 from homarus.core.message import Json
-from homarus.core.whole import replace_whole
-from homarus.store.place import Stamp, make_folder, stamp_of
+from homarus.store.state_paths import FileStamp, make_private_dir, stat_stamp
 
 MAX_BYTES = 4 << 20
 _log = logging.getLogger(__name__)
@@ -24,13 +24,13 @@ class JsonFile:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(os.path.realpath(path))  # a symbolic link stays one
-        self._stamp: Stamp | None = None
+        self._stamp: FileStamp | None = None
         self._tree: dict[str, Json] = {}
         self._is_damaged = False
 
     def read(self) -> dict[str, Json]:
         """Return a copy of the object; its entries are shared and must not be changed."""
-        stamp = stamp_of(self.path)
+        stamp = stat_stamp(self.path)
         if stamp is None:
             self._tree, self._is_damaged = {}, os.path.lexists(self.path)
         elif stamp != self._stamp:
@@ -43,19 +43,19 @@ class JsonFile:
         self.read()
         data = (json.dumps(tree, indent=2) + "\n").encode("ascii")
         try:
-            make_folder(self.path.parent)
+            make_private_dir(self.path.parent)
             if self._is_damaged:
                 self.path.rename(self.path.with_name(f"{self.path.name}.corrupt"))
-            replace_whole(self.path, data)
+            write_atomic(self.path, data)
         except OSError as exc:
-            kind = DiskFull if exc.errno in {errno.ENOSPC, errno.EDQUOT} else StoreError
+            kind = DiskFullError if exc.errno in {errno.ENOSPC, errno.EDQUOT} else StoreError
             raise kind(
                 f"{self.path} was not changed: {exc.strerror or exc}",
                 fix="check the room on its disk and who owns its folder",
             ) from exc
-        self._tree, self._stamp, self._is_damaged = dict(tree), stamp_of(self.path), False
+        self._tree, self._stamp, self._is_damaged = dict(tree), stat_stamp(self.path), False
 
-    def _load(self, stamp: Stamp) -> dict[str, Json]:
+    def _load(self, stamp: FileStamp) -> dict[str, Json]:
         self._is_damaged = True
         try:
             if stamp.size > MAX_BYTES:

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from homarus.config.load import Loaded, load, load_text
+from homarus.config.config_files import read_text
+from homarus.config.load import LoadedConfig, load_config, load_text
 from homarus.config.paths import Paths, shorten
-from homarus.config.source import read_text
-from homarus.config.write import backups
+from homarus.config.write import backup_paths
 from homarus.core.errors import ConfigError, StoreError
 from homarus.gateway.json_file import JsonFile
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 FILE = "openclaw.last-good.json"  # in the state directory
 
 
-def keep(state: Path, loaded: Loaded) -> None:
+def save_last_good(state: Path, loaded: LoadedConfig) -> None:
     """Save the config in use as written: references to variables stay."""
     file = JsonFile(state / FILE)
     try:
@@ -31,7 +31,7 @@ def keep(state: Path, loaded: Loaded) -> None:
         log.warning("the config in use was not kept aside: %s", exc)
 
 
-def recall(paths: Paths, env: Mapping[str, str]) -> Loaded | None:
+def load_last_good(paths: Paths, env: Mapping[str, str]) -> LoadedConfig | None:
     """Return the config that was last in use; None when there is none or it is no longer valid."""
     try:
         text = read_text(paths.state / FILE)
@@ -40,19 +40,21 @@ def recall(paths: Paths, env: Mapping[str, str]) -> Loaded | None:
         return None
 
 
-def load_or_recall(paths: Paths, env: Mapping[str, str]) -> tuple[Loaded, ConfigError | None]:
+def load_config_or_last_good(
+    paths: Paths, env: Mapping[str, str]
+) -> tuple[LoadedConfig, ConfigError | None]:
     """Return the config, or the last good one and the file's error."""
     try:
-        return load(paths, env), None
+        return load_config(paths, env), None
     except ConfigError as exc:
-        if (last := recall(paths, env)) is not None:
+        if (last := load_last_good(paths, env)) is not None:
             return last, exc
         raise _with_alternatives(exc, paths, env) from None
 
 
-def sound_backup(paths: Paths, env: Mapping[str, str]) -> Path | None:
+def find_valid_backup(paths: Paths, env: Mapping[str, str]) -> Path | None:
     """Return the newest backup of the config file that is valid."""
-    for file in backups(paths.config):
+    for file in backup_paths(paths.config):
         try:
             text = read_text(file)
             if text is not None:
@@ -63,16 +65,16 @@ def sound_backup(paths: Paths, env: Mapping[str, str]) -> Path | None:
     return None
 
 
-def bring_back(paths: Paths, env: Mapping[str, str]) -> str:
+def restore_command(paths: Paths, env: Mapping[str, str]) -> str:
     """Return the command that restores a valid backup; empty when there is none."""
-    backup = sound_backup(paths, env)
+    backup = find_valid_backup(paths, env)
     if backup is None:
         return ""
     return f"cp {shorten(backup, paths.home)} {shorten(paths.config, paths.home)}"
 
 
 def _with_alternatives(exc: ConfigError, paths: Paths, env: Mapping[str, str]) -> ConfigError:
-    back = bring_back(paths, env)
+    back = restore_command(paths, env)
     ways = (
         exc.fix,
         f"{back} brings the last one back" if back else "",

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from homarus.core.errors import Forbidden, InvalidRequest, ProtocolError
+from homarus.core.errors import ForbiddenError, InvalidRequestError, ProtocolError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.value import dataclass
 from homarus.gateway.frames import NEWEST_PROTOCOL, first_error
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class MethodCall:
     """One request being answered.
 
     `host` are the services behind the gateway, `gateway` the other connections. `accept` sends a
@@ -99,16 +99,16 @@ class Method:
     name: str
     scope: Scope
     params: type[Params]
-    run: Callable[[Call, Any], Awaitable[Json]]
+    run: Callable[[MethodCall, Any], Awaitable[Json]]
     advertised: bool = True
 
-    async def __call__(self, call: Call, raw: Json) -> Json:
+    async def __call__(self, call: MethodCall, raw: Json) -> Json:
         if not call.caller.may(self.scope):
             raise missing_scope(call.caller, f"operator.{self.scope}")
         try:
             params = self.params.model_validate({} if raw is None else raw)
         except ValidationError as exc:
-            raise InvalidRequest(f"invalid {self.name} params: {first_error(exc)}") from None
+            raise InvalidRequestError(f"invalid {self.name} params: {first_error(exc)}") from None
         return await self.run(call, params)
 
 
@@ -116,17 +116,17 @@ def missing_scope(caller: Caller, scope: str) -> ProtocolError:
     """Return the error for a caller without the scope, in the protocol's words."""
     message = f"missing scope: {scope}"
     if caller.protocol < NEWEST_PROTOCOL:
-        return InvalidRequest(message)
+        return InvalidRequestError(message)
     details = {"code": "MISSING_SCOPE", "missingScope": scope, "requiredScopes": [scope]}
-    return Forbidden(message, details=details)
+    return ForbiddenError(message, details=details)
 
 
 def method(
     name: str, *, scope: Scope, params: type[P], advertised: bool = True
-) -> Callable[[Callable[[Call, P], Awaitable[Json]]], Method]:
+) -> Callable[[Callable[[MethodCall, P], Awaitable[Json]]], Method]:
     """Turn `async def f(call, params) -> Json` into a Method; its docstring documents it."""
 
-    def wrap(run: Callable[[Call, P], Awaitable[Json]]) -> Method:
+    def wrap(run: Callable[[MethodCall, P], Awaitable[Json]]) -> Method:
         return Method(name, scope, params, run, advertised)
 
     return wrap

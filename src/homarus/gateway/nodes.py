@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Literal, TypeAlias
 
-Kind: TypeAlias = Literal["ios", "android", "macos", "windows", "linux", "unknown"]
+DeviceKind: TypeAlias = Literal["ios", "android", "macos", "windows", "linux", "unknown"]
 
 _CANVAS = frozenset(
     f"canvas.{verb}"
@@ -19,7 +19,7 @@ _PERSONAL = _SENSING | {
 }  # fmt: skip
 _SYSTEM = frozenset({"system.run", "system.which", "system.notify", "browser.proxy"})
 # Commands that take pictures, record, send or change personal data must be allowed by name.
-COMMANDS: dict[Kind, frozenset[str]] = {
+COMMANDS: dict[DeviceKind, frozenset[str]] = {
     "ios": _PERSONAL | {"system.notify"},
     "android": _PERSONAL,
     "macos": _PERSONAL | _SYSTEM,
@@ -27,13 +27,13 @@ COMMANDS: dict[Kind, frozenset[str]] = {
     "linux": _SYSTEM,
     "unknown": _SENSING | _SYSTEM,
 }
-_NAMES: tuple[tuple[str, Kind], ...] = (
+_NAMES: tuple[tuple[str, DeviceKind], ...] = (
     ("ios", "ios"), ("iphone", "ios"), ("ipad", "ios"), ("android", "android"),
     ("darwin", "macos"), ("mac", "macos"), ("win", "windows"), ("linux", "linux"),
 )  # fmt: skip
 
 
-def kind_of(platform: str = "", family: str = "") -> Kind:
+def device_kind(platform: str = "", family: str = "") -> DeviceKind:
     """Return the kind of a device from its platform and family."""
     for text in (platform.strip().lower(), family.strip().lower()):
         for start, kind in _NAMES:
@@ -43,7 +43,7 @@ def kind_of(platform: str = "", family: str = "") -> Kind:
 
 
 def allowed_commands(
-    kind: Kind, allow: Collection[str] = (), deny: Collection[str] = ()
+    kind: DeviceKind, allow: Collection[str] = (), deny: Collection[str] = ()
 ) -> frozenset[str]:
     """Return the commands allowed on a device: those of its kind and `allow`, without `deny`."""
     named = {name.strip() for name in allow if name.strip()}

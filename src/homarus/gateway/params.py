@@ -11,7 +11,7 @@ MAX_INT = 2**53 - 1  # the largest integer that JavaScript represents exactly
 
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=512)]
 Names: TypeAlias = Annotated[list[Name], Field(max_length=64)]
-Words: TypeAlias = Annotated[str, Field(min_length=1, max_length=100_000)]
+MessageText: TypeAlias = Annotated[str, Field(min_length=1, max_length=100_000)]
 # Ids chosen by clients; they appear in events, logs and caches.
 Id: TypeAlias = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[!-~]+$")]
 Seconds: TypeAlias = Annotated[int, Field(ge=0, le=MAX_INT)]

@@ -18,7 +18,7 @@ MAX_ENTRIES = 200
 _MAX_CHARS = 200  # of any text that a client sent
 
 
-class Presence:
+class PresenceList:
     """The presence list, and a version that grows with every change."""
 
     def __init__(self, clock: Clock, version: str) -> None:
@@ -54,7 +54,7 @@ class Presence:
         self._set(who, {**self._entries.get(who, _entry(caller)), "reason": "disconnect"})
         return True
 
-    def note(self, who: str, fields: Mapping[str, Json]) -> None:
+    def update(self, who: str, fields: Mapping[str, Json]) -> None:
         """Update what a client reports about itself or a device; absent fields stay."""
         given = {name: value for name, value in fields.items() if value is not None}
         key = who.strip().lower()[:_MAX_CHARS]

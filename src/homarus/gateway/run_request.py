@@ -7,17 +7,17 @@ from typing import Final
 from uuid import uuid4
 
 from homarus.agent.agent import Agent
-from homarus.agent.run import Outcome
-from homarus.core.errors import InvalidRequest, Unavailable
-from homarus.core.keys import agent_of
-from homarus.core.message import Address, Authority, Image, Inbound, Json, Wishes
-from homarus.core.value import dataclass
-from homarus.gateway.bounds import Bounds
-from homarus.gateway.method import Call, Caller
-from homarus.plugins.values import Where
+from homarus.agent.run import RunOutcome
+from homarus.core.errors import InvalidRequestError, UnavailableError
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Address, Authority, Image, Inbound, Json, RunOptions
+from homarus.core.session_keys import agent_id_of
+from homarus.gateway.method import Caller, MethodCall
+from homarus.gateway.session_access import SessionAccess
+from homarus.plugins.values import HookContext
 from homarus.sessions.levels import think_level, think_levels
 from homarus.sessions.send_policy import send_policy
-from homarus.store.journal import Accepted
+from homarus.store.journal import InboxRecord
 
 MAX_TIMEOUT_S = 7 * 86_400.0
 MAX_PENDING_PER_SESSION = 100
@@ -30,10 +30,12 @@ def client_channel(caller: Caller) -> str:
     return "cli" if _TERMINAL_CLIENT in {caller.client_id, caller.mode} else "webchat"
 
 
-def hook_context(call: Call, session_key: str, run_id: str = "") -> Where:
+def hook_context(call: MethodCall, session_key: str, run_id: str = "") -> HookContext:
     """Return what hooks are told of a client's request about a session."""
-    agent = call.host.agent(agent_of(session_key))
-    return Where(agent.id, session_key, run_id, str(agent.workspace), client_channel(call.caller))
+    agent = call.host.agent(agent_id_of(session_key))
+    return HookContext(
+        agent.id, session_key, run_id, str(agent.workspace), client_channel(call.caller)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,39 +52,41 @@ class RunRequest:
     run_id: str = field(default_factory=lambda: str(uuid4()))
     channel: str = ""
     authority: Authority = ""  # "": the text is not searched for commands
-    wishes: Wishes = field(default_factory=Wishes)
+    wishes: RunOptions = field(default_factory=RunOptions)
     is_program: bool = False
 
 
 def resolve_run_session(
-    call: Call, name: str | None, agent: str | None = None
+    call: MethodCall, name: str | None, agent: str | None = None
 ) -> tuple[str, Agent]:
     """Return the key of the session that a client names, and its agent."""
     key = call.host.control.resolve_key(name, agent)
-    Bounds(agent=agent or "").check(key)
-    return key, call.host.agent(agent_of(key))
+    SessionAccess(agent=agent or "").check(key)
+    return key, call.host.agent(agent_id_of(key))
 
 
-def parse_run_options(thinking: str | None, timeout_s: float | None) -> Wishes:
+def parse_run_options(thinking: str | None, timeout_s: float | None) -> RunOptions:
     """Return a client's run options; raises InvalidRequest for an unknown thinking level."""
     if thinking is not None and think_level(thinking) is None:
         known = ", ".join((*think_levels("", ""), "xhigh"))
-        raise InvalidRequest(f"unknown thinking level {thinking[:40]!r} (use {known})")
+        raise InvalidRequestError(f"unknown thinking level {thinking[:40]!r} (use {known})")
     limit_s = min(timeout_s, MAX_TIMEOUT_S) if timeout_s else None
-    return Wishes(thinking=thinking, timeout_s=limit_s)
+    return RunOptions(thinking=thinking, timeout_s=limit_s)
 
 
-async def check_policy(call: Call, session_key: str) -> None:
+async def check_policy(call: MethodCall, session_key: str) -> None:
     """Raise InvalidRequest when the send policy denies the session."""
     record = await call.host.store.session(session_key)
     rules = call.host.loaded.config.session.send_policy
     if send_policy(rules, session_key, record.data if record else None) == "deny":
-        raise InvalidRequest("send blocked by session policy")
+        raise InvalidRequestError("send blocked by session policy")
 
 
 async def start_run(
-    call: Call, request: RunRequest, on_end: Callable[[Outcome | None], None] = lambda _run: None
-) -> asyncio.Future[Outcome]:
+    call: MethodCall,
+    request: RunRequest,
+    on_end: Callable[[RunOutcome | None], None] = lambda _run: None,
+) -> asyncio.Future[RunOutcome]:
     """Start the run of a request; `on_end` gets its outcome, None when it was dropped or crashed.
 
     When this returns, the message is in the journal. Raises DuplicateMessageError for one that
@@ -90,7 +94,7 @@ async def start_run(
     """
     control, runs, key = call.host.control, call.gateway.runs, request.session_key
     if runs.count >= MAX_PENDING or len(runs.for_session(key)) >= MAX_PENDING_PER_SESSION:
-        raise Unavailable("too many messages wait for an answer; wait for some of them")
+        raise UnavailableError("too many messages wait for an answer; wait for some of them")
     channel = request.channel or client_channel(call.caller)
     inbound = Inbound(
         id=request.run_id,
@@ -99,19 +103,19 @@ async def start_run(
         text=request.text,
         images=request.images,
         at_ms=call.host.clock.now_ms(),
-        wishes=request.wishes,
+        options=request.wishes,
         run_id=request.run_id,
         authority=request.authority,
     )
     acceptance = await control.accept(key, inbound)
     if acceptance.kind == "conflict":
-        raise InvalidRequest(f"run {request.run_id} was asked for with another message")
+        raise InvalidRequestError(f"run {request.run_id} was asked for with another message")
     if acceptance.kind == "duplicate":
         raise DuplicateMessageError(acceptance.row)
-    call.gateway.join_run(request.run_id, call.caller)
+    call.gateway.subscribe_run(request.run_id, call.caller)
     outcome = control.submit(key, acceptance.row)
 
-    def ended(run: Outcome | None) -> None:
+    def ended(run: RunOutcome | None) -> None:
         if run is None or run.run_id != request.run_id:
             _broadcast_end(call, request, run)
         on_end(run)
@@ -123,7 +127,7 @@ async def start_run(
 class DuplicateMessageError(Exception):
     """The message was accepted before, perhaps by an earlier process."""
 
-    def __init__(self, row: Accepted) -> None:
+    def __init__(self, row: InboxRecord) -> None:
         super().__init__(row.id)
         self.row = row
 
@@ -141,7 +145,7 @@ def chat_event(
     return payload if message is None else {**payload, "message": dict(message)}
 
 
-def _broadcast_end(call: Call, request: RunRequest, outcome: Outcome | None) -> None:
+def _broadcast_end(call: MethodCall, request: RunRequest, outcome: RunOutcome | None) -> None:
     """Report the end of a message that another run answered, or that was dropped."""
     state = "final" if outcome and outcome.status == "answered" else "aborted"
     call.gateway.broadcast("chat", chat_event(request.run_id, request.session_key, 0, state))

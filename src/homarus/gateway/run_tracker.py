@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal, TypeAlias
 
-from homarus.agent.run import Outcome
+from homarus.agent.run import RunOutcome
 from homarus.core.clock import Clock
-from homarus.core.errors import InvalidRequest, Unavailable
+from homarus.core.errors import InvalidRequestError, UnavailableError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.value import dataclass
 
 ENDED_TTL_S = 600.0
 MAX_ENDED = 1_000
@@ -19,7 +19,7 @@ CRASHED = "the run broke off: a bug, written to the log"
 RunStatus: TypeAlias = Literal["ok", "error", "timeout"]
 
 
-class RunFailedError(Unavailable):
+class RunFailedError(UnavailableError):
     """A run ended without an answer; `payload` is sent with the error."""
 
     def __init__(self, run_id: str, message: str) -> None:
@@ -45,7 +45,7 @@ class PendingRun:
 
     run_id: str
     session_key: str
-    outcome: asyncio.Future[Outcome]
+    outcome: asyncio.Future[RunOutcome]
 
 
 class RunTracker:
@@ -62,13 +62,13 @@ class RunTracker:
         self,
         run_id: str,
         session_key: str,
-        outcome: asyncio.Future[Outcome],
-        on_end: Callable[[Outcome | None], None],
+        outcome: asyncio.Future[RunOutcome],
+        on_end: Callable[[RunOutcome | None], None],
     ) -> None:
         """Track a run; `on_end` gets its outcome, None when it was dropped or crashed."""
         self._pending[run_id] = PendingRun(run_id, session_key, outcome)
 
-        def ended(future: asyncio.Future[Outcome]) -> None:
+        def ended(future: asyncio.Future[RunOutcome]) -> None:
             self._pending.pop(run_id, None)
             failed = future.cancelled() or future.exception() is not None
             result = None if failed else future.result()
@@ -81,7 +81,7 @@ class RunTracker:
     def claim(self, run_id: str, session_key: str) -> Iterator[None]:
         """Reserve a run id while its run is prepared; a second claim raises InvalidRequest."""
         if run_id in self._claims:
-            raise InvalidRequest(f"run {run_id} is being started")
+            raise InvalidRequestError(f"run {run_id} is being started")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._claims[run_id] = (session_key, done)
         try:
@@ -129,7 +129,7 @@ class RunTracker:
             if left:
                 self._waiting[run_id] = left
 
-    def record_end(self, run_id: str, outcome: Outcome | None, *, dropped: bool = False) -> None:
+    def record_end(self, run_id: str, outcome: RunOutcome | None, *, dropped: bool = False) -> None:
         """Record how a run ended, and wake those who wait for it."""
         now_ms = self._clock.now_ms()
         aborted = dropped or (outcome is not None and outcome.status == "aborted")

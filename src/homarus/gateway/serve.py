@@ -17,48 +17,48 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from homarus import __version__
-from homarus.config.load import Loaded
+from homarus.config.load import LoadedConfig
 from homarus.config.paths import Paths
 from homarus.core.clock import Clock
-from homarus.core.errors import ConfigError, InUse, UserError
+from homarus.core.errors import ConfigError, StateInUseError, UserError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.core.retry import Backoff
 from homarus.core.tasks import supervise, task_group
-from homarus.core.value import dataclass
-from homarus.gateway.auth import Auth, resolve_auth
-from homarus.gateway.handshake import Gate
-from homarus.gateway.http import Listener, Site, open_sockets
+from homarus.gateway.auth import SharedSecretAuth, resolve_auth
+from homarus.gateway.config_watch import ConfigChange, ConfigWatcher
+from homarus.gateway.handshake import ConnectionAuthenticator
+from homarus.gateway.http_server import GatewayAsgiApp, HttpServer, open_sockets
 from homarus.gateway.json_file import JsonFile
-from homarus.gateway.last_good import keep
-from homarus.gateway.listen import Listen, resolve_listen
+from homarus.gateway.last_good import save_last_good
+from homarus.gateway.listen_address import ListenAddress, resolve_listen_address
 from homarus.gateway.method import Method
-from homarus.gateway.reload import Change, Watch
 from homarus.gateway.server import Gateway
 from homarus.gateway.services import GatewayServices
-from homarus.store.lock import holder
+from homarus.store.lock import lock_holder_pid
 
 log = logging.getLogger(__name__)
 
-Ending: TypeAlias = Literal["stop", "restart"]
+ExitMode: TypeAlias = Literal["stop", "restart"]
 _RESTART_MS = 1_500
 
 
-class _Left(Exception):
+class _AllClientsGone(Exception):
     """All clients have disconnected."""
 
 
-class Bell:
+class ShutdownSignal:
     """Set when the process should end; a second signal means at once."""
 
     def __init__(self) -> None:
-        self.ending: Ending = "stop"
+        self.ending: ExitMode = "stop"
         self.reason = "gateway stopping"
-        self.hurry = asyncio.Event()
+        self.is_urgent = asyncio.Event()
         self._requested = asyncio.Event()
 
-    def ring(self, ending: Ending, reason: str) -> None:
+    def request(self, ending: ExitMode, reason: str) -> None:
         if self._requested.is_set():
-            self.hurry.set()
+            self.is_urgent.set()
         else:
             self.ending, self.reason = ending, reason
             self._requested.set()
@@ -69,13 +69,13 @@ class Bell:
     @contextmanager
     def on_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        meant: Mapping[int, tuple[Ending, str]] = {
+        meant: Mapping[int, tuple[ExitMode, str]] = {
             signal.SIGTERM: ("stop", "gateway stopping"),
             signal.SIGINT: ("stop", "gateway stopping"),
             signal.SIGUSR1: ("restart", "gateway restarting"),
         }
         for number, (ending, reason) in meant.items():
-            loop.add_signal_handler(number, self.ring, ending, reason)
+            loop.add_signal_handler(number, self.request, ending, reason)
         try:
             yield
         finally:
@@ -84,10 +84,10 @@ class Bell:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ServeOptions:
     """What to serve with, from the config, the environment and the command line."""
 
-    loaded: Loaded
+    loaded: LoadedConfig
     paths: Paths
     env: Mapping[str, str]
     clock: Clock
@@ -99,64 +99,64 @@ class Plan:
 
 
 async def serve(
-    plan: Plan,
+    plan: ServeOptions,
     open_program: Callable[[], AbstractAsyncContextManager[GatewayServices]],
     ready: Callable[[str], None],
-) -> Ending:
+) -> ExitMode:
     """Serve until a shutdown is requested; `ready` gets the address once requests are answered."""
     settings = plan.loaded.config.gateway
     auth, listen = _prepare(plan)
     sockets = _open(listen, plan.paths)
     port: int = sockets[0].getsockname()[1]
-    gate = Gate.make(settings, auth, port, plan.paths.state, plan.clock)
+    gate = ConnectionAuthenticator.from_config(settings, auth, port, plan.paths.state, plan.clock)
     gateway = Gateway(gate=gate, methods=plan.methods, unbuilt=plan.unbuilt, clock=plan.clock)
     metrics = settings.http.endpoints.metrics.enabled
-    site = Site(gateway, page=settings.control_ui.enabled, metrics=metrics)
-    listener = Listener(site, sockets)
+    site = GatewayAsgiApp(gateway, page=settings.control_ui.enabled, metrics=metrics)
+    listener = HttpServer(site, sockets)
     _allow_many_files()
     await listener.start()
-    bell = Bell()
+    bell = ShutdownSignal()
     try:
-        with bell.on_signals(), suppress(_Left):
+        with bell.on_signals(), suppress(_AllClientsGone):
             async with open_program() as program:
                 url = _url(listen, port)
                 await _serve_clients(
                     plan, gateway, listener, program, bell=bell, url=url, ready=ready
                 )
-                raise _Left  # an active run is cancelled, not waited for
+                raise _AllClientsGone  # an active run is cancelled, not waited for
     finally:
         await listener.stop()
     return bell.ending
 
 
-def _prepare(plan: Plan) -> tuple[Auth, Listen]:
+def _prepare(plan: ServeOptions) -> tuple[SharedSecretAuth, ListenAddress]:
     """Return the access rules and address of the config; raises ConfigError."""
     settings, env = plan.loaded.config.gateway, plan.loaded.env
     auth = resolve_auth(settings, env)
-    listen = resolve_listen(settings, env, auth, port=plan.port, bind=plan.bind)
-    Gate.make(settings, auth, listen.port, plan.paths.state, plan.clock)
+    listen = resolve_listen_address(settings, env, auth, port=plan.port, bind=plan.bind)
+    ConnectionAuthenticator.from_config(settings, auth, listen.port, plan.paths.state, plan.clock)
     return auth, listen
 
 
 async def _serve_clients(
-    plan: Plan,
+    plan: ServeOptions,
     gateway: Gateway,
-    listener: Listener,
+    listener: HttpServer,
     program: GatewayServices,
     *,
-    bell: Bell,
+    bell: ShutdownSignal,
     url: str,
     ready: Callable[[str], None],
 ) -> None:
     """Serve from the start of the services until every client is gone."""
-    watch = Watch(
+    watch = ConfigWatcher(
         plan.paths, plan.env, plan.loaded, plan.clock,
         take=lambda change: _apply_config(plan, gateway, program, bell, change),
         refuse=lambda problem: _reject(gateway, problem),
         able=lambda loaded: _check(plan, loaded),
     )  # fmt: skip
     gateway.watch = watch
-    program.set_restart(lambda: bell.ring("restart", "a person asked for a restart"))
+    program.set_restart(lambda: bell.request("restart", "a person asked for a restart"))
     if plan.problem:
         _reject(gateway, plan.problem)
     async with task_group() as group:
@@ -175,23 +175,23 @@ async def _serve_clients(
             await program.run_boot()
             running.append(group.create_task(program.preload()))
             if plan.problem is None:
-                await asyncio.to_thread(keep, plan.paths.state, plan.loaded)
+                await asyncio.to_thread(save_last_good, plan.paths.state, plan.loaded)
             await bell.wait()
             log.info("%s", bell.reason)
             await program.hooks.gateway_stop(bell.reason)
-            listener.refuse_more()
+            listener.stop_accepting()
             await _shut_down(gateway, bell)
             await listener.stop()
         for task in running:
             task.cancel()
 
 
-async def _shut_down(gateway: Gateway, bell: Bell) -> None:
+async def _shut_down(gateway: Gateway, bell: ShutdownSignal) -> None:
     """Stop in order, or at once when a second signal comes."""
     restart_ms = _RESTART_MS if bell.ending == "restart" else None
     async with asyncio.TaskGroup() as group:
         stopping = group.create_task(gateway.stop(bell.reason, restart_ms=restart_ms))
-        hurry = group.create_task(bell.hurry.wait())
+        hurry = group.create_task(bell.is_urgent.wait())
         await asyncio.wait([stopping, hurry], return_when=asyncio.FIRST_COMPLETED)
         if not stopping.done():
             log.warning("told twice to stop: not waiting for live runs")
@@ -201,7 +201,11 @@ async def _shut_down(gateway: Gateway, bell: Bell) -> None:
 
 
 async def _apply_config(
-    plan: Plan, gateway: Gateway, program: GatewayServices, bell: Bell, change: Change
+    plan: ServeOptions,
+    gateway: Gateway,
+    program: GatewayServices,
+    bell: ShutdownSignal,
+    change: ConfigChange,
 ) -> None:
     """Apply a new config that is readable; one the gateway could not start with is refused."""
     if change.action == "restart":
@@ -214,16 +218,16 @@ async def _apply_config(
     gateway.broadcast("config.reloaded", told)
     if change.action == "restart":
         log.warning("the config changed (%s): restarting", shown)
-        bell.ring("restart", "config changed")
+        bell.request("restart", "config changed")
         return
     if change.ignored:
         log.warning("changed without effect until a restart: %s", ", ".join(change.ignored))
     await program.reload(change.loaded)
-    await asyncio.to_thread(keep, plan.paths.state, change.loaded)
+    await asyncio.to_thread(save_last_good, plan.paths.state, change.loaded)
     log.info("the config changed and is in use: %s", shown)
 
 
-def _check(plan: Plan, loaded: Loaded) -> None:
+def _check(plan: ServeOptions, loaded: LoadedConfig) -> None:
     """Raise a ConfigError if the gateway could not start with this config."""
     _prepare(replace(plan, loaded=loaded))
 
@@ -234,19 +238,19 @@ def _reject(gateway: Gateway, problem: ConfigError) -> None:
     gateway.broadcast("config.rejected", {"message": str(problem)})
 
 
-def _open(listen: Listen, paths: Paths) -> list[socket.socket]:
+def _open(listen: ListenAddress, paths: Paths) -> list[socket.socket]:
     try:
         return open_sockets(listen)
     except UserError as exc:
-        if pid := holder(paths.state):
-            raise InUse(
+        if pid := lock_holder_pid(paths.state):
+            raise StateInUseError(
                 f"{exc.message}; process {pid} uses the state directory {paths.state}",
                 fix="homarus gateway status shows it, homarus gateway stop ends it",
             ) from exc
         raise
 
 
-def _url(listen: Listen, port: int) -> str:
+def _url(listen: ListenAddress, port: int) -> str:
     """Return the URL for programs of this machine."""
     every = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - told from it, not listened on
     host = every.get(listen.host, listen.host)
@@ -264,7 +268,7 @@ def _published_address(paths: Paths, gateway: Gateway, url: str) -> Iterator[Non
         "startedAtMs": gateway.started_ms,
         "config": str(paths.config),
     }
-    file = JsonFile(paths.post)
+    file = JsonFile(paths.gateway_file)
     file.write(post)
     try:
         yield

@@ -13,33 +13,33 @@ from typing import Any
 
 from homarus import __version__
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.errors import InvalidRequest, Unavailable
-from homarus.core.faults import fault
+from homarus.core.errors import InvalidRequestError, UnavailableError
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.faults import fault_point
+from homarus.core.loop_monitor import LoopMonitor
 from homarus.core.message import Json
-from homarus.core.pulse import Pulse
 from homarus.core.retry import Backoff
-from homarus.core.tasks import contain, supervise, task_group
-from homarus.core.value import dataclass
+from homarus.core.tasks import run_contained, supervise, task_group
 from homarus.gateway import frames
-from homarus.gateway.client import POLICY, RESTART, Connection
-from homarus.gateway.door import Door
-from homarus.gateway.events import BUS_SIZE, Events
+from homarus.gateway.config_watch import ConfigWatcher
+from homarus.gateway.connection import POLICY, RESTART, Connection
+from homarus.gateway.events import BUS_SIZE, EventBroadcaster
 from homarus.gateway.frames import TICK_S
-from homarus.gateway.handshake import Accepted, Gate
-from homarus.gateway.health import FRESH_MS, look
+from homarus.gateway.handshake import AuthenticatedClient, ConnectionAuthenticator
+from homarus.gateway.health import FRESH_MS, collect_health
 from homarus.gateway.hello import hello
 from homarus.gateway.idempotency import IdempotencyCache
 from homarus.gateway.method import Caller, Method, Scope
-from homarus.gateway.presence import Presence
-from homarus.gateway.reload import Watch
+from homarus.gateway.origin_policy import RequestInfo
+from homarus.gateway.presence import PresenceList
 from homarus.gateway.run_tracker import RunTracker
 from homarus.gateway.services import GatewayServices
-from homarus.gateway.spending import Spending
+from homarus.gateway.usage_cache import UsageCache
 
 log = logging.getLogger(__name__)
 
 DRAIN_S = 10.0
-_BACKOFF = Backoff(first_s=0.05, most_s=5.0)
+_BACKOFF = Backoff(first_s=0.05, max_s=5.0)
 # The scope that an event needs, by the prefix of its name; any other is for every client.
 _EVENT_SCOPES: tuple[tuple[str, Scope], ...] = (
     ("exec.approval.", "approvals"),
@@ -52,7 +52,7 @@ _EVENT_SCOPES: tuple[tuple[str, Scope], ...] = (
 
 
 @dataclass(slots=True)
-class Counts:
+class GatewayCounters:
     """Counters since the start, for `/metrics`."""
 
     connections: int = 0
@@ -68,7 +68,7 @@ class Gateway:
     def __init__(
         self,
         *,
-        gate: Gate,
+        gate: ConnectionAuthenticator,
         methods: Mapping[str, Method],
         unbuilt: Mapping[str, str],
         clock: Clock | None = None,
@@ -79,17 +79,19 @@ class Gateway:
         gate.devices.drop = self._drop_device
         self.ready = asyncio.Event()
         self.stopping = False
-        self.counts = Counts()
-        self.strangers = 0  # connections that are not authenticated
+        self.counts = GatewayCounters()
+        self.unauthenticated = 0  # connections that are not authenticated
         self.started_ms = self.clock.now_ms()
-        self.presence = Presence(self.clock, __version__)
-        self.events = Events(self, self.clock, later=self._later, verbose=self._is_verbose)
+        self.presence = PresenceList(self.clock, __version__)
+        self.events = EventBroadcaster(
+            self, self.clock, later=self._later, verbose=self._is_verbose
+        )
         self.runs, self.answers = RunTracker(self.clock), IdempotencyCache(self.clock)
-        self.spending = Spending()
+        self.usage = UsageCache()
         self.health: Mapping[str, Json] = {}
-        self.pulse = Pulse()
+        self.pulse = LoopMonitor()
         self.config_problem = ""  # why the file on disk is not the config in use
-        self.watch: Watch | None = None  # of the config
+        self.watch: ConfigWatcher | None = None  # of the config
         self._connections: dict[str, Connection] = {}
         self._seq = 0
         self._health_version = 1
@@ -100,7 +102,7 @@ class Gateway:
     def host(self) -> GatewayServices:
         """Return the services; raises Unavailable until they have started."""
         if self._host is None:
-            raise Unavailable("the gateway is starting", retry_after_ms=500)
+            raise UnavailableError("the gateway is starting", retry_after_ms=500)
         return self._host
 
     @property
@@ -141,12 +143,14 @@ class Gateway:
         """Restart a task that every client depends on after an exception, which is logged."""
         await supervise(name, run, clock=self.clock, backoff=_BACKOFF)
 
-    def greet(self, params: Json, connection: Connection) -> tuple[Accepted, dict[str, Json]]:
+    def greet(
+        self, params: Json, connection: Connection
+    ) -> tuple[AuthenticatedClient, dict[str, Json]]:
         """Authenticate a client and return its hello; raises when it is refused."""
         if self.stopping:
-            raise Unavailable("the gateway is shutting down", retry_after_ms=2_000)
-        door = Door.from_scope(connection.scope)
-        accepted = self.gate.accept(params, door, connection.nonce, connection.id)
+            raise UnavailableError("the gateway is shutting down", retry_after_ms=2_000)
+        door = RequestInfo.from_scope(connection.scope)
+        accepted = self.gate.authenticate(params, door, connection.nonce, connection.id)
         return accepted, hello(self, accepted)
 
     def method(self, name: str) -> Method:
@@ -154,8 +158,8 @@ class Gateway:
         if found := self.methods.get(name):
             return found
         if why := self.unbuilt.get(name):
-            raise Unavailable(f"{name}: {why}")
-        raise InvalidRequest(f"unknown method: {name}")
+            raise UnavailableError(f"{name}: {why}")
+        raise InvalidRequestError(f"unknown method: {name}")
 
     def broadcast(
         self,
@@ -175,14 +179,14 @@ class Gateway:
         receivers = [c for c in self._connections.values() if c.caller and c.caller.may(scope)]
         if not receivers:
             return
-        text = frames.event(event, payload, self._seq, version)
+        text = frames.event_frame(event, payload, self._seq, version)
         more = ""
         self.counts.events += len(receivers)
         for connection in receivers:
             wants_more = newest is not None and connection.is_newest
             if wants_more and not more:
-                more = frames.event(event, {**payload, **(newest or {})}, self._seq, version)
-            connection.tell(more if wants_more else text, drop_if_slow=drop_if_slow)
+                more = frames.event_frame(event, {**payload, **(newest or {})}, self._seq, version)
+            connection.send_event(more if wants_more else text, drop_if_slow=drop_if_slow)
 
     def send(
         self, conn_id: str, event: str, payload: Json, *, newest: Mapping[str, Json] | None = None
@@ -192,18 +196,18 @@ class Gateway:
             self.counts.events += 1
             if newest is not None and connection.is_newest:
                 payload = {**payload, **newest}
-            connection.tell(frames.event(event, payload))
+            connection.send_event(frames.event_frame(event, payload))
 
     def start(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start a task that outlives its request; its failure is logged."""
         if self._group is None:
-            raise Unavailable("the gateway is starting", retry_after_ms=500)
-        self._group.create_task(contain(name, run, lambda _exc: None), name=name)
+            raise UnavailableError("the gateway is starting", retry_after_ms=500)
+        self._group.create_task(run_contained(name, run, lambda _exc: None), name=name)
 
-    def join_run(self, run_id: str, caller: Caller) -> None:
+    def subscribe_run(self, run_id: str, caller: Caller) -> None:
         """Subscribe the caller to the tool events of a run that it started or joined."""
         if "tool-events" in caller.caps:
-            self.events.join(run_id, caller.conn_id)
+            self.events.subscribe_tools(run_id, caller.conn_id)
 
     def catch_up(self, session_key: str, caller: Caller) -> None:
         """Send the caller, after its response, the text so far of the session's active runs."""
@@ -217,7 +221,7 @@ class Gateway:
         self._health_version += 1
         self.broadcast("health", dict(health), drop_if_slow=True)
 
-    def tell_presence(self) -> None:
+    def broadcast_presence(self) -> None:
         """Broadcast a change of the presence list."""
         self.broadcast("presence", {"presence": self.presence.entries()}, drop_if_slow=True)
 
@@ -230,7 +234,7 @@ class Gateway:
             caller.ip or "here",
         )  # fmt: skip
         if self.presence.join(caller):
-            self.tell_presence()
+            self.broadcast_presence()
         self.start("health", self._refresh_health)
 
     def left(self, connection: Connection, caller: Caller) -> None:
@@ -238,13 +242,13 @@ class Gateway:
         self._connections.pop(connection.id, None)
         self.events.leave(connection.id)
         if self.presence.leave(caller) and not self.stopping:
-            self.tell_presence()
+            self.broadcast_presence()
 
     def disconnect(self, which: Callable[[Caller], bool], reason: str) -> int:
         """Close the connections of these clients at once and return their number."""
         found = [c for c in self._connections.values() if c.caller and which(c.caller)]
         for connection in found:
-            connection.hang_up(POLICY, reason)
+            connection.abort(POLICY, reason)
         return len(found)
 
     def _drop_device(self, device_id: str, role: str, spare: str) -> None:
@@ -278,7 +282,7 @@ class Gateway:
         """
         deadline_s = self.clock.monotonic() + DRAIN_S
         if self._has_active_runs(host):
-            fault("drain.begun")
+            fault_point("drain.begun")
         while self._has_active_runs(host) and self.clock.monotonic() < deadline_s:
             await self.clock.sleep(0.05)
         for run_id in host.control.active_runs():
@@ -298,7 +302,7 @@ class Gateway:
     async def _refresh_health(self) -> None:
         """Collect the health summary again when it is old."""
         if self.clock.now_ms() - int(self.health.get("ts", 0)) >= FRESH_MS:
-            self.note_health(await look(self.host, self.pulse))
+            self.note_health(await collect_health(self.host, self.pulse))
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
         async def wait() -> None:

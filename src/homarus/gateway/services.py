@@ -6,32 +6,32 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from homarus.agent.agent import Agent
 from homarus.agent.prompt.preview import PreviewServices
-from homarus.agent.run import Outcome
-from homarus.channels.base import Listens
-from homarus.config.load import Loaded
+from homarus.agent.run import RunOutcome
+from homarus.channels.base import SupportsWebhook
+from homarus.config.load import LoadedConfig
 from homarus.config.paths import Paths
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
-from homarus.core.value import dataclass
-from homarus.plugins.caller import Hooks
-from homarus.providers.models import Models
+from homarus.plugins.hook_runner import Hooks
+from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl
 from homarus.sessions.notices import Notices
-from homarus.sessions.session import Sessions
+from homarus.sessions.session import SessionRepository
 from homarus.store.base import Store
-from homarus.store.journal import Accepted
-from homarus.tools.tool import Mail
+from homarus.store.journal import InboxRecord
+from homarus.tools.tool import Messenger
 
 if TYPE_CHECKING:
-    from homarus.channels.switchboard import LineStatus
-    from homarus.memory.keeper import AgentMemory
+    from homarus.channels.controller import AccountStatus
+    from homarus.memory.agent_memory import AgentMemory
 
 
 class ChannelControl(Protocol):
-    """The running accounts of all channels; channels/switchboard.py implements it."""
+    """The running accounts of all channels; channels/controller.py implements it."""
 
-    def status(self) -> "tuple[LineStatus, ...]":
+    def status(self) -> "tuple[AccountStatus, ...]":
         """Return the state of every configured account."""
         ...
 
@@ -43,7 +43,7 @@ class ChannelControl(Protocol):
         """Stop an account until the next start, or until its settings change."""
         ...
 
-    def listener(self, path: str) -> Listens | None:
+    def find_webhook(self, path: str) -> SupportsWebhook | None:
         """Return the account whose webhook has this path."""
         ...
 
@@ -51,7 +51,7 @@ class ChannelControl(Protocol):
 class MemoryAccess(Protocol):
     """The memory of every agent."""
 
-    def of(self, agent: str) -> "AgentMemory":
+    def get(self, agent: str) -> "AgentMemory":
         """Return an agent's memory, loaded at the first call; raises UnknownName."""
         ...
 
@@ -65,35 +65,35 @@ class GatewayServices:
     `set_restart` is given what `/restart` calls.
     """
 
-    get_loaded: Callable[[], Loaded]
-    get_models: Callable[[], Models]
+    get_loaded: Callable[[], LoadedConfig]
+    get_models: Callable[[], ModelRouter]
     paths: Paths
     store: Store
-    sessions: Sessions
-    control: SessionControl[Outcome]
+    sessions: SessionRepository
+    control: SessionControl[RunOutcome]
     bus: Bus
     clock: Clock
     notices: Notices
     lanes: Lanes
     hooks: Hooks
     channels: ChannelControl
-    messenger: Mail
+    messenger: Messenger
     memory: MemoryAccess
     agent: Callable[[str], Agent]
     preview: PreviewServices
-    recover: Callable[[], Awaitable[Sequence[tuple[Accepted, asyncio.Future[Outcome]]]]]
+    recover: Callable[[], Awaitable[Sequence[tuple[InboxRecord, asyncio.Future[RunOutcome]]]]]
     run_maintenance: Callable[[], Awaitable[None]]
     run_boot: Callable[[], Awaitable[None]]
     preload: Callable[[], Coroutine[Any, Any, None]]
-    reload: Callable[[Loaded], Awaitable[None]]
+    reload: Callable[[LoadedConfig], Awaitable[None]]
     wake_workers: Callable[[], None]
     set_restart: Callable[[Callable[[], None]], None]
 
     @property
-    def loaded(self) -> Loaded:
+    def loaded(self) -> LoadedConfig:
         """The configuration in use."""
         return self.get_loaded()
 
     @property
-    def models(self) -> Models:
+    def models(self) -> ModelRouter:
         return self.get_models()

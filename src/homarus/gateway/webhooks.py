@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from homarus.channels.base import Listens
+from homarus.channels.base import SupportsWebhook
 from homarus.core.clock import Clock
 from homarus.core.errors import StoreError
-from homarus.core.tasks import contain
-from homarus.gateway.door import Barred, Door
+from homarus.core.tasks import run_contained
+from homarus.gateway.origin_policy import RequestBlockedError, RequestInfo
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -33,7 +33,7 @@ _LOG_INTERVAL_S: Final = 60.0  # between two log lines about the same path
 _KINDS: Final = frozenset({"application/json", "application/x-www-form-urlencoded"})
 
 
-class Webhooks:
+class WebhookEndpoint:
     """The webhook requests under way."""
 
     def __init__(self, clock: Clock, *, body_s: float = BODY_S, hear_s: float = HEAR_S) -> None:
@@ -42,20 +42,25 @@ class Webhooks:
         self._logged_s: dict[str, float] = {}  # by path, of accounts that listen
 
     @property
-    def live(self) -> int:
+    def active_count(self) -> int:
         """Return how many requests are being read or handled."""
         return self._live.total()
 
-    async def answer(
-        self, listener: Listens, door: Door, scope: "Scope", receive: "Receive", send: "Send"
+    async def handle(
+        self,
+        listener: SupportsWebhook,
+        door: RequestInfo,
+        scope: "Scope",
+        receive: "Receive",
+        send: "Send",
     ) -> None:
         """Pass one request to the account; raises RequestBlockedError when it is refused."""
         headers = _headers(scope)
         path = listener.path
         self._admit(listener, door, headers)
         _check_form(headers)
-        if self.live >= MAX_LIVE or self._live[path] >= MAX_LIVE_EACH:
-            raise Barred(503, "too many requests at once", after_s=1)
+        if self.active_count >= MAX_LIVE or self._live[path] >= MAX_LIVE_EACH:
+            raise RequestBlockedError(503, "too many requests at once", after_s=1)
         self._live[path] += 1
         try:
             body = await self._read(receive)
@@ -67,16 +72,18 @@ class Webhooks:
         if status:  # otherwise the connection is gone
             await _log_refusal(send, status)
 
-    def _admit(self, listener: Listens, door: Door, headers: Mapping[str, str]) -> None:
+    def _admit(
+        self, listener: SupportsWebhook, door: RequestInfo, headers: Mapping[str, str]
+    ) -> None:
         if door.is_browser:
-            raise Barred(403, "a page may not call this")
-        if listener.admits(headers):
+            raise RequestBlockedError(403, "a page may not call this")
+        if listener.verify_request(headers):
             return
         now_s = self._clock.monotonic()
         if now_s - self._logged_s.get(listener.path, -_LOG_INTERVAL_S) >= _LOG_INTERVAL_S:
             self._logged_s[listener.path] = now_s
             log.warning("a request to %s without the right secret was refused", listener.path)
-        raise Barred(401, "unauthorized")
+        raise RequestBlockedError(401, "unauthorized")
 
     async def _read(self, receive: "Receive") -> bytes | None:
         """Return the complete body; None when the client disconnects before its end."""
@@ -95,22 +102,24 @@ class Webhooks:
                     if not message.get("more_body", False):
                         return b"".join(pieces)
         except TimeoutError:
-            raise Barred(408, "the body did not come in time") from None
+            raise RequestBlockedError(408, "the body did not come in time") from None
 
-    async def _handle(self, listener: Listens, headers: Mapping[str, str], body: bytes) -> int:
+    async def _handle(
+        self, listener: SupportsWebhook, headers: Mapping[str, str], body: bytes
+    ) -> int:
         status = 500  # unless the account says otherwise: the exception is in the log
 
         async def hear() -> None:
             nonlocal status
             try:
                 async with asyncio.timeout(self._handle_s):
-                    status = await listener.hear(headers, body)
+                    status = await listener.handle_webhook(headers, body)
             except (StoreError, TimeoutError) as exc:
                 status = 503
                 why = str(exc) or f"it took more than {self._handle_s:.0f} s"
                 log.warning("what came to %s was not kept: %s", listener.path, why)
 
-        await contain(f"webhook {listener.path}", hear, lambda _exc: None)
+        await run_contained(f"webhook {listener.path}", hear, lambda _exc: None)
         return status if 200 <= status <= 599 else 500
 
 
@@ -126,18 +135,18 @@ def _headers(scope: "Scope") -> dict[str, str]:
 def _check_form(headers: Mapping[str, str]) -> None:
     """Refuse, by its headers, a body that would not be read."""
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise Barred(415, "send the body as it is, not compressed")
+        raise RequestBlockedError(415, "send the body as it is, not compressed")
     if headers.get("content-type", "").partition(";")[0].strip().lower() not in _KINDS:
-        raise Barred(415, f"the body must be {' or '.join(sorted(_KINDS))}")
+        raise RequestBlockedError(415, f"the body must be {' or '.join(sorted(_KINDS))}")
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()):
-        raise Barred(400, "Content-Length is not a number")
+        raise RequestBlockedError(400, "Content-Length is not a number")
     if len(length) > len(str(MAX_BYTES)) or int(length) > MAX_BYTES:
         raise _too_large()
 
 
-def _too_large() -> Barred:
-    return Barred(413, f"a body may have {MAX_BYTES} bytes")
+def _too_large() -> RequestBlockedError:
+    return RequestBlockedError(413, f"a body may have {MAX_BYTES} bytes")
 
 
 async def _log_refusal(send: "Send", status: int) -> None:

@@ -5,21 +5,21 @@ Other packages add backends by the entry-point group `homarus.memory`.
 
 from typing import Final, Protocol, runtime_checkable
 
-from homarus.memory.base import DEFAULT_BACKEND, Backend
-from homarus.memory.embed.base import Paying
-from homarus.memory.place import Place
-from homarus.memory.view import View
+from homarus.memory.base import DEFAULT_BACKEND, MemoryBackend
+from homarus.memory.embed.base import OnCost
+from homarus.memory.spec import MemorySpec
+from homarus.memory.view import MemoryView
 from homarus.plugins.backends import BackendKind
 
 
 class MemoryBackendModule(Protocol):
     """A module that implements a memory backend."""
 
-    def create(self, place: Place, on_cost: Paying) -> Backend:
+    def create(self, place: MemorySpec, on_cost: OnCost) -> MemoryBackend:
         """Open the backend of one agent; `on_cost` gets the cost of each embedding call."""
         ...
 
-    def sync_interval_s(self, place: Place) -> float:
+    def sync_interval_s(self, place: MemorySpec) -> float:
         """Return the seconds between two periodic syncs; 0 for none."""
         ...
 
@@ -28,7 +28,7 @@ class MemoryBackendModule(Protocol):
 class SupportsDocuments(Protocol):
     """A backend module whose results name documents as `<backend>/<name>`."""
 
-    def read_document(self, place: Place, name: str, view: View) -> bytes | None:
+    def read_document(self, place: MemorySpec, name: str, view: MemoryView) -> bytes | None:
         """Return the text of a document; None if there is none, or the view does not show it."""
         ...
 
@@ -42,12 +42,12 @@ MEMORY_BACKENDS: Final[BackendKind[MemoryBackendModule]] = BackendKind(
 )
 
 
-def load_backend(place: Place) -> MemoryBackendModule:
+def load_backend(place: MemorySpec) -> MemoryBackendModule:
     """Import the module of an agent's backend. Raises UnknownNameError."""
     return MEMORY_BACKENDS.load(place.settings.backend)
 
 
-def open_backend(place: Place, on_cost: Paying) -> Backend:
+def open_backend(place: MemorySpec, on_cost: OnCost) -> MemoryBackend:
     """Open an agent's backend; any but the default one fails over to the default."""
     name = place.settings.backend
     backend = load_backend(place).create(place, on_cost)

@@ -8,41 +8,41 @@ from collections.abc import Callable
 from datetime import date
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
-from homarus.core.value import dataclass
-from homarus.memory.index import Report
-from homarus.memory.results import MAX_RESULTS, Result
-from homarus.memory.search import Mode
-from homarus.memory.view import EVERYTHING, View
+from homarus.core.fast_dataclass import dataclass
+from homarus.memory.index import SyncReport
+from homarus.memory.ranker import ResultMode
+from homarus.memory.results import MAX_RESULTS, SearchResult
+from homarus.memory.view import EVERYTHING, MemoryView
 
 # Called with the steps done, all steps, and what is being done (a path, or a word for it).
 Progress: TypeAlias = Callable[[int, int, str], None]
 DEFAULT_BACKEND: Final = "builtin"  # every other backend fails over to it
 
 
-def unseen(_done: int, _all: int, _what: str) -> None:
+def ignore_progress(_done: int, _all: int, _what: str) -> None:
     """Ignore the progress of a sync."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class SearchOptions:
     """The options of a search. `now` is today, for `last week`; None leaves it to the backend.
 
     `min_score` is a probability. After `timeout_ms` the search returns what matches by words, or
     raises.
     """
 
-    mode: Mode = "lines"
+    mode: ResultMode = "lines"
     max_results: int = MAX_RESULTS
     max_snippet_chars: int | None = None
     max_injected_chars: int | None = None
     min_score: float | None = None
-    view: View = EVERYTHING
+    view: MemoryView = EVERYTHING
     now: date | None = None
     timeout_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Fallback:
+class FallbackNotice:
     """What should have been used, and why something else was."""
 
     wanted: str
@@ -50,22 +50,22 @@ class Fallback:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SearchResponse:
     """The results, and what produced them; `provider` is `none` if words alone were compared.
 
     `notes` are for people: what was rebuilt, what could not be read.
     """
 
-    results: tuple[Result, ...]
+    results: tuple[SearchResult, ...]
     backend: str = DEFAULT_BACKEND
     provider: str = "none"
     model: str = ""
-    fallback: Fallback | None = None
+    fallback: FallbackNotice | None = None
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class MemoryStatus:
     """The state of a memory; `problem` is set when it cannot do what the config asks for."""
 
     agent: str
@@ -82,30 +82,30 @@ class Status:
     sources: tuple[str, ...]
     dirty: bool
     tested: bool  # a word of the index was searched for after it was made, and found
-    fallback: Fallback | None = None
+    fallback: FallbackNotice | None = None
     problem: str = ""
     notes: tuple[str, ...] = ()
     why: str = ""  # why this provider was selected
 
 
-class Backend(Protocol):
+class MemoryBackend(Protocol):
     """One agent's index, in whatever form."""
 
-    def sync(self, *, force: bool = False, progress: Progress = unseen) -> Report:
+    def sync(self, *, force: bool = False, progress: Progress = ignore_progress) -> SyncReport:
         """Update the index from the files; `force` reads all of them again."""
         ...
 
-    def search(self, text: str, ask: Ask) -> Answer:
+    def search(self, text: str, ask: SearchOptions) -> SearchResponse:
         """Return the best results first. Raises HomarusError when there can be no answer."""
         ...
 
-    def status(self) -> Status: ...
+    def status(self) -> MemoryStatus: ...
 
     def close(self) -> None: ...
 
 
 @runtime_checkable
-class Stops(Protocol):
+class StoppableBackend(Protocol):
     """A backend whose work can be stopped from another thread."""
 
     def stop(self) -> None:
@@ -114,7 +114,7 @@ class Stops(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Excerpt:
+class NoteExcerpt:
     """Lines of a note, verbatim; `more` says that others follow."""
 
     path: str
@@ -125,7 +125,7 @@ class Excerpt:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class NoteWrite:
     """Where text was written; `added` is false when the note had it already."""
 
     path: str

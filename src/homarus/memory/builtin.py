@@ -14,20 +14,27 @@ from dataclasses import replace
 from typing import Final
 
 from homarus.core.errors import HomarusError, StoreError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.principal import OWNER
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
-from homarus.memory.base import Answer, Ask, Fallback, Progress, Status, unseen
-from homarus.memory.changes import Changes, read_known
-from homarus.memory.embed.base import Embedder, Model, Paying, unpaid
-from homarus.memory.index import Index, Report, open_index
-from homarus.memory.library import Memory
-from homarus.memory.place import Place
-from homarus.memory.ranking import ranking_of
-from homarus.memory.selftest import check, newest
-from homarus.memory.source import Note, Skipped, find_notes
-from homarus.memory.transcripts import Transcripts, wants_sessions
-from homarus.memory.turns import PATIENCE_S, Turns
+from homarus.memory.base import (
+    FallbackNotice,
+    MemoryStatus,
+    Progress,
+    SearchOptions,
+    SearchResponse,
+    ignore_progress,
+)
+from homarus.memory.changes import ChangeScan, read_known
+from homarus.memory.embed.base import Embedder, EmbeddingModel, OnCost, ignore_cost
+from homarus.memory.index import Index, SyncReport, open_index
+from homarus.memory.note_files import NoteFile, SkippedFile, find_notes
+from homarus.memory.note_search import NoteSearch
+from homarus.memory.ranking_settings import resolve_ranking
+from homarus.memory.selftest import find_missing_note, newest_notes
+from homarus.memory.shared_embedder import PATIENCE_S, SharedEmbedder
+from homarus.memory.spec import MemorySpec
+from homarus.memory.transcripts import TranscriptSource, wants_sessions
 from homarus.memory.view import audience_of_path
 from homarus.store.query import select
 
@@ -37,34 +44,34 @@ MAX_NAMED: Final = 20  # skipped files that a note names
 _RESELECT_S: Final = 300.0  # before an embedder that was not available is looked for again
 
 
-def create(place: Place, on_cost: Paying) -> "Builtin":
+def create(place: MemorySpec, on_cost: OnCost) -> "BuiltinBackend":
     """Open the backend; see MemoryBackendModule."""
-    return Builtin(place, spent=on_cost)
+    return BuiltinBackend(place, spent=on_cost)
 
 
-def sync_interval_s(place: Place) -> float:
+def sync_interval_s(place: MemorySpec) -> float:
     """Return `memorySearch.sync.intervalMinutes` in seconds."""
     return place.search.sync.interval_minutes * 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class EmbedderChoice:
     """The embedder and why it was selected; without one, words alone are compared."""
 
-    embedder: Turns | None = None
+    embedder: SharedEmbedder | None = None
     why: str = ""
-    fallback: Fallback | None = None
+    fallback: FallbackNotice | None = None
 
 
-class Builtin:
+class BuiltinBackend:
     """One agent's notes in its own index. One thread may sync while another searches."""
 
     def __init__(
         self,
-        place: Place,
+        place: MemorySpec,
         embedder: Embedder | None = None,
         *,
-        spent: Paying = unpaid,
+        spent: OnCost = ignore_cost,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._place, self._spent, self._monotonic = place, spent, monotonic
@@ -72,11 +79,11 @@ class Builtin:
         self._choosing, self._syncing = threading.Lock(), threading.Lock()
         self._chosen_at_s = 0.0
         self._without: dict[str, str] = {}  # providers that failed and were replaced → reason
-        self._transcripts = Transcripts(place)
+        self._transcripts = TranscriptSource(place)
         self._writer: Index | None = None  # used by the thread that syncs
-        self._by_vectors: Memory | None = None  # these two by the thread that searches
-        self._by_words: Memory | None = None
-        self._report: Report | None = None
+        self._by_vectors: NoteSearch | None = None  # these two by the thread that searches
+        self._by_words: NoteSearch | None = None
+        self._report: SyncReport | None = None
         self._tested = False
         self._problem = ""
         self._logged = ""  # the embedder failure that was logged last
@@ -84,7 +91,7 @@ class Builtin:
 
     # --- indexing
 
-    def sync(self, *, force: bool = False, progress: Progress = unseen) -> Report:
+    def sync(self, *, force: bool = False, progress: Progress = ignore_progress) -> SyncReport:
         """Update the index from the files, and check that it finds what they contain."""
         with self._syncing:
             self._check_open()
@@ -99,7 +106,7 @@ class Builtin:
         if self._is_closed:
             raise StoreError(f"the memory of {self._place.agent} was closed")
 
-    def _sync(self, *, force: bool, progress: Progress) -> Report:
+    def _sync(self, *, force: bool, progress: Progress) -> SyncReport:
         # Waits for the embedder without a timeout: a sync without it would drop all vectors.
         embedder = self._find_embedder(timeout_s=-1)[0]
         self._check_open()  # an embedder chosen after `stop` was not stopped by it
@@ -126,14 +133,14 @@ class Builtin:
             replacement = _choose(self._place, self._spent, self._without)
             if replacement.embedder is None:
                 return False
-            self._choice = replace(replacement, fallback=Fallback(wanted, reason))
+            self._choice = replace(replacement, fallback=FallbackNotice(wanted, reason))
         choice.embedder.close()
         return True
 
-    def _find_notes(self, index: Index) -> list[Note | Skipped]:
+    def _find_notes(self, index: Index) -> list[NoteFile | SkippedFile]:
         """Return every note with its audience."""
         place = self._place
-        notes: list[Note | Skipped] = []
+        notes: list[NoteFile | SkippedFile] = []
         if "memory" in place.search.sources:
             notes += map(_with_owner, find_notes(place.workspace, place.extra()))
         if wants_sessions(place):
@@ -141,8 +148,12 @@ class Builtin:
         return notes
 
     def _self_test(
-        self, index: Index, notes: list[Note | Skipped], report: Report, progress: Progress
-    ) -> Report:
+        self,
+        index: Index,
+        notes: list[NoteFile | SkippedFile],
+        report: SyncReport,
+        progress: Progress,
+    ) -> SyncReport:
         """Search for words of the newest note; rebuild the index once if they are not found."""
         if self._tested and not (report.indexed or report.rebuilt):
             return report
@@ -162,14 +173,14 @@ class Builtin:
             log.error("%s, though it was made anew; see `homarus memory status`", self._problem)
         return report
 
-    def _test(self, found: list[Note | Skipped], report: Report) -> str | None:
-        notes = newest(found, report.indexed or None)
-        with Memory(self._place.workspace, self._place.database) as reader:
-            return check(reader, notes)
+    def _test(self, found: list[NoteFile | SkippedFile], report: SyncReport) -> str | None:
+        notes = newest_notes(found, report.indexed or None)
+        with NoteSearch(self._place.workspace, self._place.database) as reader:
+            return find_missing_note(reader, notes)
 
     # --- searching
 
-    def search(self, text: str, ask: Ask) -> Answer:
+    def search(self, text: str, ask: SearchOptions) -> SearchResponse:
         """Search by words, and by vectors where there are any."""
         self._check_open()
         embedder, fallback = self._find_embedder()
@@ -177,20 +188,22 @@ class Builtin:
         finding = reader.find(text, ask)
         if finding.why and embedder:
             self._log_failure(finding.why)
-            fallback = Fallback(model.provider if model else "", finding.why)
+            fallback = FallbackNotice(model.provider if model else "", finding.why)
         notes = [self._problem] if self._problem else []
-        rebuilt_notice = tell_rebuilt(reader.rebuilt)
+        rebuilt = rebuilt_notice(reader.rebuilt)
         reader.rebuilt = ""
         used = model if finding.by_vectors else None
-        return Answer(
+        return SearchResponse(
             finding.results,
             provider=used.provider if used else "none",
             model=used.name if used else "",
             fallback=fallback,
-            notes=(*notes, *rebuilt_notice),
+            notes=(*notes, *rebuilt),
         )
 
-    def _searcher(self, embedder: Turns | None) -> tuple[Memory, Model | None]:
+    def _searcher(
+        self, embedder: SharedEmbedder | None
+    ) -> tuple[NoteSearch, EmbeddingModel | None]:
         """Return a search by vectors if the current generation has some of this model."""
         if embedder:
             if self._by_vectors is None or self._by_vectors.embedder is not embedder:
@@ -203,14 +216,14 @@ class Builtin:
             self._by_words = self._open_search()
         return self._by_words, None
 
-    def _open_search(self, embedder: Turns | None = None) -> Memory:
+    def _open_search(self, embedder: SharedEmbedder | None = None) -> NoteSearch:
         place = self._place
-        ranking = ranking_of(place.search.query.hybrid)
-        return Memory(
+        ranking = resolve_ranking(place.search.query.hybrid)
+        return NoteSearch(
             place.workspace, place.database, embedder, ranking=ranking, rebuild=self._index_words
         )
 
-    def _index_words(self, broken: Index) -> Report:
+    def _index_words(self, broken: Index) -> SyncReport:
         """Index the words for a search that found no usable index; the next sync adds vectors."""
         reason = broken.rebuilt
         with open_index(broken.path) as index:
@@ -219,19 +232,21 @@ class Builtin:
 
     # --- the embedder
 
-    def _find_embedder(self, timeout_s: float = PATIENCE_S) -> tuple[Turns | None, Fallback | None]:
+    def _find_embedder(
+        self, timeout_s: float = PATIENCE_S
+    ) -> tuple[SharedEmbedder | None, FallbackNotice | None]:
         """Return the usable embedder, and the fallback notice if it is not the configured one."""
         choice = self._select()
         if choice.embedder is None:
             return None, choice.fallback
         try:
-            choice.embedder.ask_model(timeout_s)  # may need a request to a service
+            choice.embedder.wait_for_model(timeout_s)  # may need a request to a service
         except HomarusError as exc:
             self._log_failure(str(exc))
-            return None, Fallback(self._place.search.provider, str(exc))
+            return None, FallbackNotice(self._place.search.provider, str(exc))
         return choice.embedder, choice.fallback
 
-    def _select(self) -> Choice:
+    def _select(self) -> EmbedderChoice:
         """Select the embedder at the first use; again some time after none was available."""
         with self._choosing:
             now_s = self._monotonic()
@@ -251,16 +266,16 @@ class Builtin:
 
     # --- status and end
 
-    def status(self) -> Status:
+    def status(self) -> MemoryStatus:
         """Return what the index holds and how it is made."""
         embedder, fallback = self._find_embedder()
         with open_index(self._place.database, embedder) as index:
-            rebuilt = tell_rebuilt(index.rebuilt)
+            rebuilt = rebuilt_notice(index.rebuilt)
             counts = index.count()
             dirty = self._is_dirty(index)
         report, place = self._report, self._place
         model = embedder.model if embedder else None
-        return Status(
+        return MemoryStatus(
             agent=place.agent,
             workspace=str(place.workspace),
             database=str(place.database),
@@ -278,13 +293,13 @@ class Builtin:
             tested=self._tested,
             fallback=fallback or _failure_notice(embedder),
             problem=self._problem,
-            notes=(*rebuilt, *(notes_of(report) if report else ())),
+            notes=(*rebuilt, *(describe_report(report) if report else ())),
         )
 
     def _is_dirty(self, index: Index) -> bool:
         if not index.generation:
             return True
-        changes = Changes(read_known(index.db), self._find_notes(index))
+        changes = ChangeScan(read_known(index.db), self._find_notes(index))
         return bool(changes.gone) or any(True for _ in changes.changed())
 
     def stop(self) -> None:
@@ -304,9 +319,9 @@ class Builtin:
                     resource.close()
 
 
-def notes_of(report: Report) -> list[str]:
+def describe_report(report: SyncReport) -> list[str]:
     """Describe a sync for people."""
-    notes = tell_rebuilt(report.rebuilt)
+    notes = rebuilt_notice(report.rebuilt)
     if report.unembedded:
         notes.append(f"{report.unembedded} lines are found by their words only: {report.problem}")
     named = [f"{one.path} ({one.why})" for one in report.skipped[:MAX_NAMED]]
@@ -320,25 +335,25 @@ def notes_of(report: Report) -> list[str]:
     return notes
 
 
-def tell_rebuilt(reason: str) -> list[str]:
+def rebuilt_notice(reason: str) -> list[str]:
     """Return the notice that the index was rebuilt; empty without a reason."""
     return [f"the index was made anew: {reason}"] if reason else []
 
 
-def _failure_notice(embedder: Turns | None) -> Fallback | None:
+def _failure_notice(embedder: SharedEmbedder | None) -> FallbackNotice | None:
     """Return why words alone are compared though there is an embedder."""
     if embedder is None or embedder.failure is None:
         return None
-    return Fallback(embedder.model.provider, str(embedder.failure))
+    return FallbackNotice(embedder.model.provider, str(embedder.failure))
 
 
-def _with_owner(note: Note | Skipped) -> Note | Skipped:
-    if isinstance(note, Skipped) or note.audience:
+def _with_owner(note: NoteFile | SkippedFile) -> NoteFile | SkippedFile:
+    if isinstance(note, SkippedFile) or note.audience:
         return note
     return replace(note, owner=OWNER.user, audience=audience_of_path(note.path))
 
 
-def recall_audience(place: Place, path: str) -> str | None:
+def recall_audience(place: MemorySpec, path: str) -> str | None:
     """Return the audience that the index has recorded for a transcript."""
     if not place.database.exists():
         return None
@@ -352,21 +367,21 @@ def _audiences(index: Index) -> Mapping[str, str]:
     return {str(path): str(audience) for path, audience in rows}
 
 
-def _sources(place: Place) -> tuple[str, ...]:
+def _sources(place: MemorySpec) -> tuple[str, ...]:
     others = tuple(one for one in place.search.sources if one != "sessions")
     return (*others, "sessions") if wants_sessions(place) else others
 
 
-def _given(embedder: Embedder) -> Choice:
-    from homarus.memory.embed.steady import Steady
+def _given(embedder: Embedder) -> EmbedderChoice:
+    from homarus.memory.embed.circuit_breaker import CircuitBreakerEmbedder
 
-    return Choice(Turns(Steady(embedder)), "it was given")
+    return EmbedderChoice(SharedEmbedder(CircuitBreakerEmbedder(embedder)), "it was given")
 
 
-def _choose(place: Place, spent: Paying, without: Mapping[str, str]) -> Choice:
+def _choose(place: MemorySpec, spent: OnCost, without: Mapping[str, str]) -> EmbedderChoice:
     """Select the embedder that the settings name, else one that is available."""
-    from homarus.memory.embed.choose import choose
+    from homarus.memory.embed.selection import select_embedder
 
-    chosen = choose(place, paid=spent, without=without)
-    embedder = Turns(chosen.embedder) if chosen.embedder else None
-    return Choice(embedder, chosen.why, chosen.fallback)
+    chosen = select_embedder(place, paid=spent, without=without)
+    embedder = SharedEmbedder(chosen.embedder) if chosen.embedder else None
+    return EmbedderChoice(embedder, chosen.why, chosen.fallback)

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import apsw
 
-from homarus.core.value import dataclass
-from homarus.memory.source import Content, Note, Skipped, read_note
+from homarus.core.fast_dataclass import dataclass
+from homarus.memory.note_files import NoteContent, NoteFile, SkippedFile, read_note
 from homarus.store.query import select
 
 _RECENT_NS = 2_000_000_000  # a newer file may change again within its timestamp
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class IndexedFile:
     """What the index stores about a file, to detect changes."""
 
     hash: str
@@ -27,16 +27,16 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangedNote:
     """A note whose text is not in the index."""
 
-    note: Note
-    content: Content
+    note: NoteFile
+    content: NoteContent
     looked_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class TouchedFile:
     """A file whose times changed but not its bytes."""
 
     path: str
@@ -45,47 +45,49 @@ class Touched:
     looked_ns: int
 
 
-def read_known(db: apsw.Connection) -> dict[str, Known]:
+def read_known(db: apsw.Connection) -> dict[str, IndexedFile]:
     """Return every note of the index by its path."""
     rows = select(
         db,
         "SELECT path, hash, size, mtime_ns, ctime_ns, looked_ns, owner, audience"
         " FROM notes JOIN files USING (path)",
     )
-    return {str(path): Known(*rest) for path, *rest in rows}
+    return {str(path): IndexedFile(*rest) for path, *rest in rows}
 
 
-class Changes:
+class ChangeScan:
     """The difference between files and index; only files that may have changed are read."""
 
-    def __init__(self, known: Mapping[str, Known], found: Sequence[Note | Skipped]) -> None:
+    def __init__(
+        self, known: Mapping[str, IndexedFile], found: Sequence[NoteFile | SkippedFile]
+    ) -> None:
         self._known = known
-        self.notes = [one for one in found if isinstance(one, Note)]
-        self.skipped = [one for one in found if isinstance(one, Skipped)]
+        self.notes = [one for one in found if isinstance(one, NoteFile)]
+        self.skipped = [one for one in found if isinstance(one, SkippedFile)]
         here = {note.path for note in self.notes}
         self.gone = [path for path in known if path not in here]
         self.suspects = [note for note in self.notes if not _is_same(note, known.get(note.path))]
 
-    def read(self, note: Note) -> Change | Touched | Skipped:
+    def read(self, note: NoteFile) -> ChangedNote | TouchedFile | SkippedFile:
         """Read one of the suspects as it is now."""
         looked_ns = time.time_ns()
         content = read_note(note)
-        if isinstance(content, Skipped):
+        if isinstance(content, SkippedFile):
             return content
         known = self._known.get(note.path)
         if known and content.hash == known.hash and _is_seen_alike(note, known):
-            return Touched(note.path, content.mtime_ns, content.ctime_ns, looked_ns)
-        return Change(note, content, looked_ns)
+            return TouchedFile(note.path, content.mtime_ns, content.ctime_ns, looked_ns)
+        return ChangedNote(note, content, looked_ns)
 
-    def changed(self) -> Iterator[Change]:
+    def changed(self) -> Iterator[ChangedNote]:
         """Yield the suspects that are notes with other text than in the index."""
         for note in self.suspects:
             found = self.read(note)
-            if isinstance(found, Change):
+            if isinstance(found, ChangedNote):
                 yield found
 
 
-def _is_same(note: Note, known: Known | None) -> bool:
+def _is_same(note: NoteFile, known: IndexedFile | None) -> bool:
     if known is None:
         return False
     if note.made:
@@ -103,5 +105,5 @@ def _is_same(note: Note, known: Known | None) -> bool:
     )
 
 
-def _is_seen_alike(note: Note, known: Known) -> bool:
+def _is_seen_alike(note: NoteFile, known: IndexedFile) -> bool:
     return (note.owner, note.audience) == (known.owner, known.audience)

@@ -9,9 +9,9 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-from homarus.config.log import redact
-from homarus.core.silence import ACK_WORD, SILENT_WORD, is_silent_text, strip_ack
-from homarus.core.wrapping import strip
+from homarus.config.log_setup import redact
+from homarus.core.envelope import strip_envelope
+from homarus.core.silent_reply import ACK_WORD, SILENT_WORD, is_silent_text, strip_heartbeat_ack
 
 MAX_MESSAGE_CHARS: Final = 200_000  # of one message; a longer one is a pasted file
 
@@ -37,7 +37,7 @@ _PROMPT = re.compile(
 def clean_user(text: str) -> str:
     """Return what a user wrote; empty when the message came from a program."""
     told = "\n".join(line for line in text[:MAX_MESSAGE_CHARS].split("\n") if not _is_notice(line))
-    told = strip(told.strip())
+    told = strip_envelope(told.strip())
     if _PROMPT.search(told):
         return ""
     return _plain(_HINT.sub("", _MEDIA.sub("", told)))
@@ -50,7 +50,7 @@ def clean_assistant(text: str) -> str:
         told = told[thought.end() :]
     if is_silent_text(told):
         return ""
-    ack = strip_ack(told, heartbeat=False)
+    ack = strip_heartbeat_ack(told, heartbeat=False)
     return "" if ack.skip else _plain(_TAG.sub("", _MEDIA.sub("", ack.text)))
 
 

@@ -21,10 +21,10 @@ from typing import Final
 
 import apsw
 
-from homarus.core.errors import Corrupt, StoreError
+from homarus.core.errors import CorruptDataError, StoreError
 from homarus.memory import schema
-from homarus.store.failure import Translated, store_error
 from homarus.store.query import select
+from homarus.store.sqlite_errors import TranslateErrors, to_store_error
 
 BUSY_MS: Final = 30_000
 _BLOCK_BYTES = 1 << 20
@@ -54,14 +54,14 @@ class Database:
         """Open or create it; an unreadable one is replaced."""
         try:
             return self._connect()
-        except Corrupt as exc:
+        except CorruptDataError as exc:
             self._put_away(f"the index was damaged ({exc.message})")
         return self._connect()
 
-    def renew(self, exc: Corrupt) -> None:
+    def reopen(self, exc: CorruptDataError) -> None:
         """Reopen it; replace it by an empty one if it is damaged."""
         self.db.close()
-        if isinstance(exc, _Replaced):
+        if isinstance(exc, _FileReplacedError):
             self.db = self._open()
             return
         self._put_away(f"the index was damaged ({exc.message})")
@@ -70,12 +70,12 @@ class Database:
     def _put_away(self, why: str) -> None:
         self.rebuilt = why
         self._seen = None
-        with on_disk(self.path):
+        with translate_os_errors(self.path):
             for suffix in ("", "-wal", "-shm", "-seal"):
                 beside(self.path, suffix).unlink(missing_ok=True)
 
     def _connect(self) -> apsw.Connection:
-        with on_disk(self.path), Translated(self.path), self._suspicious():
+        with translate_os_errors(self.path), TranslateErrors(self.path), self._suspicious():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._judge_seal()
             db = apsw.Connection(str(self.path))
@@ -94,22 +94,22 @@ class Database:
         return db
 
     def _make(self, db: apsw.Connection) -> None:
-        if schema.is_made(db):
+        if schema.has_tables(db):
             return
         with _transaction(db):
-            if not schema.is_made(db):  # another process was faster
-                schema.make(db)
+            if not schema.has_tables(db):  # another process was faster
+                schema.create_tables(db)
 
-    def look(self) -> None:
+    def check_unchanged(self) -> None:
         """Check that the file is the same and unchanged. Costs a stat. Raises CorruptDataError."""
         now = self._identity()
         if now == self._seen:
             return
         if now is None:
-            raise Corrupt(f"{self.path} is gone")
+            raise CorruptDataError(f"{self.path} is gone")
         if self._seen is None or now[:2] != self._seen[:2]:
-            raise _Replaced(f"{self.path} was made anew by another process")
-        with on_disk(self.path):
+            raise _FileReplacedError(f"{self.path} was made anew by another process")
+        with translate_os_errors(self.path):
             self._judge_seal()
         self._seen = now
 
@@ -123,8 +123,8 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
         """Read one generation: everything inside is one snapshot."""
-        with Translated(self.path), self._suspicious():
-            self.look()
+        with TranslateErrors(self.path), self._suspicious():
+            self.check_unchanged()
             self.db.execute("BEGIN")
             try:
                 yield self.db
@@ -135,7 +135,7 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
         """Write in one transaction that locks at its start: two writers wait for each other."""
-        with Translated(self.path), self._suspicious(), _transaction(self.db):
+        with TranslateErrors(self.path), self._suspicious(), _transaction(self.db):
             yield self.db
             self._break_seal()
 
@@ -165,7 +165,7 @@ class Database:
 
     def _break_seal(self) -> None:
         self._is_sealed = False
-        with on_disk(self.path):
+        with translate_os_errors(self.path):
             beside(self.path, "-seal").unlink(missing_ok=True)
 
     def _read_seal(self) -> str:
@@ -192,7 +192,7 @@ class Database:
             told = self._read_seal()
             if told and not self._log_bytes() and _sum(self.path) == told:
                 raise
-            raise Corrupt(f"{self.path} is damaged: {exc}") from exc
+            raise CorruptDataError(f"{self.path} is damaged: {exc}") from exc
 
     def _judge_seal(self) -> None:
         told = self._read_seal()
@@ -200,7 +200,7 @@ class Database:
         if not told or _sum(self.path) == told:
             return
         if self._read_seal() == told:  # no other process wrote meanwhile
-            raise Corrupt(f"{self.path} is not as it was left")
+            raise CorruptDataError(f"{self.path} is not as it was left")
 
     def _judge_structure(self, db: apsw.Connection) -> None:
         """Check what is possible without a seal: the pages, and the references to lines."""
@@ -208,12 +208,12 @@ class Database:
             return
         told = str(select(db, "PRAGMA quick_check(1)")[0][0])
         if told != "ok":
-            raise Corrupt(f"{self.path} is damaged: {told.splitlines()[-1]}")
-        if schema.is_made(db) and not schema.is_sound(db):
-            raise Corrupt(f"{self.path} has other lines than notes")
+            raise CorruptDataError(f"{self.path} is damaged: {told.splitlines()[-1]}")
+        if schema.has_tables(db) and not schema.is_sound(db):
+            raise CorruptDataError(f"{self.path} has other lines than notes")
 
 
-class _Replaced(Corrupt):
+class _FileReplacedError(CorruptDataError):
     """Another file has this name: it is not ours to replace."""
 
 
@@ -236,7 +236,7 @@ def _sum(path: Path) -> str:
 
 
 @contextmanager
-def on_disk(path: Path) -> Iterator[None]:
+def translate_os_errors(path: Path) -> Iterator[None]:
     """Translate OSErrors into StoreErrors."""
     try:
         yield
@@ -246,7 +246,7 @@ def on_disk(path: Path) -> Iterator[None]:
             fix="check the owner and permissions of the folder",
         ) from exc
     except OSError as exc:
-        raise store_error(exc, path) from exc
+        raise to_store_error(exc, path) from exc
 
 
 @contextmanager

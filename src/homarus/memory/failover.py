@@ -14,8 +14,17 @@ from typing import Final
 
 from homarus.core.errors import HomarusError
 from homarus.core.text import one_line
-from homarus.memory.base import Answer, Ask, Backend, Fallback, Progress, Status, Stops, unseen
-from homarus.memory.index import Report
+from homarus.memory.base import (
+    FallbackNotice,
+    MemoryBackend,
+    MemoryStatus,
+    Progress,
+    SearchOptions,
+    SearchResponse,
+    StoppableBackend,
+    ignore_progress,
+)
+from homarus.memory.index import SyncReport
 
 log = logging.getLogger(__name__)
 
@@ -30,20 +39,20 @@ class FailoverBackend:
     def __init__(
         self,
         name: str,
-        first: Backend,
-        second: Callable[[], Backend],
+        first: MemoryBackend,
+        second: Callable[[], MemoryBackend],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name, self._first = name, first
         self._open_second, self._monotonic = second, monotonic
         self._opening = threading.Lock()
-        self._second: Backend | None = None
+        self._second: MemoryBackend | None = None
         self._reason = ""
         self._failures = 0
         self._retry_at_s = 0.0
         self._is_stopped = False
 
-    def sync(self, *, force: bool = False, progress: Progress = unseen) -> Report:
+    def sync(self, *, force: bool = False, progress: Progress = ignore_progress) -> SyncReport:
         if self._can_try_first():
             try:
                 return self._first.sync(force=force, progress=progress)
@@ -51,7 +60,7 @@ class FailoverBackend:
                 self._record_failure(exc)
         return self._get_second().sync(force=force, progress=progress)
 
-    def search(self, text: str, ask: Ask) -> Answer:
+    def search(self, text: str, ask: SearchOptions) -> SearchResponse:
         """Search the first backend; when it fails, the second, and say why in `fallback`."""
         started_s = time.monotonic()
         if self._can_try_first():
@@ -66,7 +75,7 @@ class FailoverBackend:
         answer = self._get_second().search(text, _with_time_left(ask, time.monotonic() - started_s))
         return replace(answer, fallback=self._fallback)
 
-    def status(self) -> Status:
+    def status(self) -> MemoryStatus:
         if not self._failures:
             try:
                 return self._first.status()
@@ -78,7 +87,7 @@ class FailoverBackend:
         self._is_stopped = True
         backends: tuple[object, ...] = (self._first, self._second)
         for backend in backends:
-            if isinstance(backend, Stops):
+            if isinstance(backend, StoppableBackend):
                 backend.stop()
 
     def close(self) -> None:
@@ -90,10 +99,10 @@ class FailoverBackend:
                 self._second = None
 
     @property
-    def _fallback(self) -> Fallback:
-        return Fallback(self._name, self._reason)
+    def _fallback(self) -> FallbackNotice:
+        return FallbackNotice(self._name, self._reason)
 
-    def _get_second(self) -> Backend:
+    def _get_second(self) -> MemoryBackend:
         with self._opening:
             if self._second is None:
                 self._second = self._open_second()
@@ -118,13 +127,13 @@ class FailoverBackend:
         self._failures, self._reason = 0, ""
 
 
-def _with_first_share(ask: Ask) -> Ask:
+def _with_first_share(ask: SearchOptions) -> SearchOptions:
     if not ask.timeout_ms:
         return ask
     return replace(ask, timeout_ms=max(1, int(ask.timeout_ms * _FIRST_SHARE)))
 
 
-def _with_time_left(ask: Ask, spent_s: float) -> Ask:
+def _with_time_left(ask: SearchOptions, spent_s: float) -> SearchOptions:
     if not ask.timeout_ms:
         return ask
     return replace(ask, timeout_ms=max(1, ask.timeout_ms - int(spent_s * 1000)))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from homarus.memory.chunk import Piece
+from homarus.memory.chunking import LinePiece
 
 QUESTION: Final = 1
 FIRST_PERSON: Final = 2
@@ -24,7 +24,7 @@ _TIMES = frozenset(
 ) | {str(year) for year in range(1900, 2100)}
 
 
-def flags_of(piece: Piece, stems: Sequence[str]) -> int:
+def flags_of(piece: LinePiece, stems: Sequence[str]) -> int:
     """Return the flags of a line; `stems` are all of its stems."""
     flags = HEADING if piece.is_heading else 0
     if piece.text.rstrip().endswith(("?", "？")):

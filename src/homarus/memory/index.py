@@ -17,26 +17,26 @@ from typing import TYPE_CHECKING, Self
 
 import apsw
 
-from homarus.core.errors import Conflict, Corrupt
-from homarus.core.value import dataclass
+from homarus.core.errors import ConflictError, CorruptDataError
+from homarus.core.fast_dataclass import dataclass
 from homarus.memory import schema
-from homarus.memory.cache import VectorCache
-from homarus.memory.changes import Change, Changes, Touched, read_known
-from homarus.memory.chunk import CHUNK_OVERLAP, CHUNK_TOKENS, cut_lines
+from homarus.memory.changes import ChangedNote, ChangeScan, TouchedFile, read_known
+from homarus.memory.chunking import CHUNK_OVERLAP, CHUNK_TOKENS, cut_lines
 from homarus.memory.database import BUSY_MS, Database
-from homarus.memory.embed.base import Embedder, Model
-from homarus.memory.source import Note, Skipped
+from homarus.memory.embed.base import Embedder, EmbeddingModel
+from homarus.memory.index_writer import WORDS_ONLY, IndexWriter, lines_without_vector
+from homarus.memory.note_files import NoteFile, SkippedFile
+from homarus.memory.vector_cache import VectorCache
 from homarus.memory.vectors import add_model, count_missing, missing_of, number_of
-from homarus.memory.writer import WORDS_ONLY, Writer, lines_without_vector
-from homarus.store.failure import Translated
 from homarus.store.query import select
+from homarus.store.sqlite_errors import TranslateErrors
 
 if TYPE_CHECKING:
     from homarus.memory.base import Progress
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SyncReport:
     """What a sync did; `rebuilt` says why everything was indexed again, if it was.
 
     `unembedded` lines are found by their words only, until a later sync: `problem` says why.
@@ -45,7 +45,7 @@ class Report:
     indexed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     unchanged: int = 0
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedFile, ...] = ()
     inexact: tuple[str, ...] = ()
     lines: int = 0
     embedded: int = 0
@@ -56,7 +56,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class IndexCounts:
     """The number of rows in an index."""
 
     files: int
@@ -127,7 +127,7 @@ class Index:
         try:
             with self.reading():
                 return bool(self.generation)
-        except Corrupt as exc:
+        except CorruptDataError as exc:
             self.renew(exc)
             return False
 
@@ -137,26 +137,26 @@ class Index:
         with self._database.reading() as db:
             yield db
 
-    def renew(self, exc: Corrupt) -> None:
+    def renew(self, exc: CorruptDataError) -> None:
         """Replace the index after a CorruptDataError by an empty one for the next sync."""
-        self._database.renew(exc)
+        self._database.reopen(exc)
 
-    def count(self) -> Counts:
+    def count(self) -> IndexCounts:
         """Count the rows; vectors of the embedder's model, or of any without one."""
         if not self.is_made():
-            return Counts(0, 0, 0, 0, 0)
+            return IndexCounts(0, 0, 0, 0, 0)
         with self.reading() as db:
             tables = ("notes", "lines", "chunks")
             asked = ", ".join(f"(SELECT count(*) FROM {name})" for name in tables)  # noqa: S608 - names above
             ((files, lines, chunks),) = select(db, f"SELECT {asked}")
-            return Counts(files, lines, chunks, self._count_vectors(db), self.generation)
+            return IndexCounts(files, lines, chunks, self._count_vectors(db), self.generation)
 
     def _count_vectors(self, db: apsw.Connection) -> int:
         model = number_of(db, self.embedder.model) if self.embedder else None
         asked = "SELECT count(DISTINCT id) FROM line_vectors WHERE ?1 IS NULL OR model = ?1"
         return int(select(db, asked, (model,))[0][0])
 
-    def has_vectors(self, model: Model) -> bool:
+    def has_vectors(self, model: EmbeddingModel) -> bool:
         """Return whether any line has a vector of this model."""
         if not self.is_made():
             return False
@@ -166,36 +166,36 @@ class Index:
 
     def sync(
         self,
-        found: Iterable[Note | Skipped],
+        found: Iterable[NoteFile | SkippedFile],
         *,
         force: bool = False,
         progress: "Progress | None" = None,
-    ) -> Report:
+    ) -> SyncReport:
         """Update the index from the files; `force` reads every file again."""
         found = list(found)
         try:
             return self._sync(found, progress, force=force)
         except (
-            Corrupt,
-            Conflict,
+            CorruptDataError,
+            ConflictError,
         ) as exc:  # after a conflict, what the other process wrote is compared again
-            if isinstance(exc, Corrupt):
-                self._database.renew(exc)
+            if isinstance(exc, CorruptDataError):
+                self._database.reopen(exc)
         return self._sync(found, progress, force=force)
 
     def _sync(
-        self, found: list[Note | Skipped], progress: "Progress | None", *, force: bool
-    ) -> Report:
+        self, found: list[NoteFile | SkippedFile], progress: "Progress | None", *, force: bool
+    ) -> SyncReport:
         with self.reading() as db:
             is_anew = force or schema.read_meta(db, schema.META_KEY) != _SHAPE
             missing = missing_of(db, self.embedder.model) if self.embedder else 0
-            plan = _Plan(is_anew, is_vector_due=not is_anew and missing != 0)
+            plan = _SyncPlan(is_anew, is_vector_due=not is_anew and missing != 0)
             known = {} if is_anew else read_known(db)
         cache = self._cache()
-        sync = _Sync(self._database, plan, Changes(known, found), cache, progress)
+        sync = _SyncRun(self._database, plan, ChangeScan(known, found), cache, progress)
         if sync.is_needed():
             try:
-                with Translated(self.path):
+                with TranslateErrors(self.path):
                     sync.embed_ahead()
                     sync.write()
             finally:
@@ -205,10 +205,10 @@ class Index:
         with self.reading() as db:
             return self._report(db, sync)
 
-    def _report(self, db: apsw.Connection, sync: "_Sync") -> Report:
+    def _report(self, db: apsw.Connection, sync: "_SyncRun") -> SyncReport:
         rebuilt, self._database.rebuilt = self._database.rebuilt, ""
         writer, cache = sync.writer, sync.cache
-        return Report(
+        return SyncReport(
             indexed=tuple(writer.put_paths) if writer else (),
             removed=tuple(sync.removed),
             unchanged=sync.unchanged,
@@ -247,28 +247,28 @@ _STEP_LINES = 64  # lines without a vector for each step of the progress
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _SyncPlan:
     """What a sync does: a full rebuild, missing vectors, or just the changes."""
 
     is_anew: bool
     is_vector_due: bool = False
 
 
-class _Sync:
+class _SyncRun:
     """One sync: embed before the lock is taken, then write in one transaction."""
 
     def __init__(
         self,
         database: Database,
-        plan: _Plan,
-        changes: Changes,
+        plan: _SyncPlan,
+        changes: ChangeScan,
         cache: VectorCache | None,
         progress: "Progress | None",
     ) -> None:
         self._database, self._plan, self._changes = database, plan, changes
         self._progress = progress
         self.cache = cache
-        self.writer: Writer | None = None
+        self.writer: IndexWriter | None = None
         self.skipped = list(changes.skipped)
         self.removed: list[str] = []
         self.unchanged = len(changes.notes) - len(changes.suspects)
@@ -291,15 +291,15 @@ class _Sync:
             for number, (_, text) in enumerate(due):
                 if not number % _STEP_LINES:
                     self._step("vectors")
-                self.cache.wish(text)
+                self.cache.request(text)
         for note in self._changes.suspects:
             self._step(note.path)
             change = None if self.cache.problem else self._changes.read(note)
-            if isinstance(change, Change):
+            if isinstance(change, ChangedNote):
                 for piece in cut_lines(change.content.text):
                     if not piece.is_heading:
-                        self.cache.wish(piece.text)
-        self.cache.make()
+                        self.cache.request(piece.text)
+        self.cache.embed_requested()
 
     def _step(self, what: str) -> None:
         if self._progress:
@@ -312,44 +312,44 @@ class _Sync:
         with self._database.writing() as db:
             before = {str(path) for (path,) in select(db, "SELECT path FROM notes")}
             if not plan.is_anew and schema.read_meta(db, schema.META_KEY) != _SHAPE:
-                raise Conflict(f"another process made {self._database.path} in another way")
+                raise ConflictError(f"another process made {self._database.path} in another way")
             if plan.is_anew:
                 schema.clear(db)
             model = add_model(db, self.cache.model) if self.cache else 0
-            self.writer = writer = Writer(db, model, self.cache, is_empty=plan.is_anew)
+            self.writer = writer = IndexWriter(db, model, self.cache, is_empty=plan.is_anew)
             self._drop_gone(writer, before)
             self._put_suspects(writer, before)
             filled = 0
             if plan.is_vector_due:
                 writer.flush()
-                filled = writer.fill(lines_without_vector(db, model))
+                filled = writer.add_vectors(lines_without_vector(db, model))
             writer.finish(_SHAPE, changed=bool(self.removed or filled))
             count_missing(db)
         if self.cache:
             self.cache.prune()
 
-    def _drop_gone(self, writer: Writer, before: set[str]) -> None:
+    def _drop_gone(self, writer: IndexWriter, before: set[str]) -> None:
         if self._plan.is_anew:
             self.removed = sorted(before - {note.path for note in self._changes.notes})
             return
         for path in self._changes.gone:
-            if writer.drop(path):
+            if writer.remove_note(path):
                 self.removed.append(path)
 
-    def _put_suspects(self, writer: Writer, before: set[str]) -> None:
-        touched: list[Touched] = []
+    def _put_suspects(self, writer: IndexWriter, before: set[str]) -> None:
+        touched: list[TouchedFile] = []
         for note in self._changes.suspects:
             self._step(note.path)
             found = self._changes.read(note)
-            if isinstance(found, Change):
-                self.unchanged += not writer.put(found)
-            elif isinstance(found, Touched):
+            if isinstance(found, ChangedNote):
+                self.unchanged += not writer.add_note(found)
+            elif isinstance(found, TouchedFile):
                 touched.append(found)
                 self.unchanged += 1
             else:
                 self.skipped.append(found)
                 if note.path in before:
                     self.removed.append(note.path)
-                    writer.drop(note.path)
-        writer.touch(touched)
+                    writer.remove_note(note.path)
+        writer.update_times(touched)
         self._step("")

@@ -11,16 +11,23 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
-from homarus.core.errors import ToolDenied, ToolError
-from homarus.core.text import nearest
-from homarus.core.value import dataclass
-from homarus.memory.base import Excerpt
-from homarus.memory.place import Place
-from homarus.memory.source import FOLDERS, MAX_FILE_BYTES, ROOTS, Note, find_notes, shown_name
-from homarus.memory.view import EVERYTHING, View, audience_of_path
-from homarus.tools.guard import Beneath
-from homarus.tools.lines import Window, read_window
-from homarus.tools.pathname import check_text, shown
+from homarus.core.errors import ToolDeniedError, ToolError
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.text import closest_names
+from homarus.memory.base import NoteExcerpt
+from homarus.memory.note_files import (
+    FOLDERS,
+    MAX_FILE_BYTES,
+    ROOTS,
+    NoteFile,
+    find_notes,
+    shown_name,
+)
+from homarus.memory.spec import MemorySpec
+from homarus.memory.view import EVERYTHING, MemoryView, audience_of_path
+from homarus.tools.line_window import LineWindow, read_window
+from homarus.tools.pathname import check_text, format_path
+from homarus.tools.rooted_fs import RootedFs
 
 MAX_LINES: Final = 2_000
 MAX_BYTES: Final = 20_000
@@ -29,13 +36,13 @@ _MAX_NEAR = 1_000  # names that a mistyped one is compared with
 _WHAT = "memory is MEMORY.md, and .md files in memory/ and bank/"
 
 # Reads `<prefix>/<name>` of another source; None if there is none, or the view does not show it.
-Lookup: TypeAlias = Callable[[str, View], bytes | None]
+Lookup: TypeAlias = Callable[[str, MemoryView], bytes | None]
 _NO_OTHERS: Final[Mapping[str, Lookup]] = {}
-_NOTHING = Window(b"", 0, cut=False, more=0, counted=True)
+_NOTHING = LineWindow(b"", 0, cut=False, more=0, counted=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class NoteLocation:
     """The location of a note: a path below a root, and its canonical name."""
 
     root: Path
@@ -48,14 +55,14 @@ class Spot:
 
 
 def read_excerpt(
-    place: Place,
+    place: MemorySpec,
     path: str,
     from_line: int | None = None,
     lines: int | None = None,
-    view: View = EVERYTHING,
+    view: MemoryView = EVERYTHING,
     *,
     others: Mapping[str, Lookup] = _NO_OTHERS,
-) -> Excerpt:
+) -> NoteExcerpt:
     """Return lines of a note, from 1. Raises ToolError.
 
     `others` reads what is not a file of memory, by the first part of its name. Beyond the end, the
@@ -68,10 +75,10 @@ def read_excerpt(
     if window.cut:
         text = text.rstrip("\ufffd")  # a character may have been cut in two
     text = text.replace("\0", "\ufffd").removesuffix("\n")
-    return Excerpt(name, text, first, window.lines, more=bool(window.more) or window.cut)
+    return NoteExcerpt(name, text, first, window.lines, more=bool(window.more) or window.cut)
 
 
-def _look(file: BinaryIO, first: int, most: int) -> Window:
+def _look(file: BinaryIO, first: int, most: int) -> LineWindow:
     try:
         return read_window(file, first, most, MAX_BYTES)
     except ToolError:  # it has fewer lines
@@ -79,12 +86,12 @@ def _look(file: BinaryIO, first: int, most: int) -> Window:
 
 
 def _read(
-    place: Place,
+    place: MemorySpec,
     path: str,
-    view: View,
+    view: MemoryView,
     others: Mapping[str, Lookup],
-    look: Callable[[BinaryIO], Window],
-) -> tuple[str, Window]:
+    look: Callable[[BinaryIO], LineWindow],
+) -> tuple[str, LineWindow]:
     """Return the canonical name of a note, and what `look` returns for its file."""
     check_text(path)
     head, _, rest = path.removeprefix("./").partition("/")
@@ -94,7 +101,7 @@ def _read(
         if found is None:
             raise _missing(place, path, view)
         return "/".join((head, *parts)), look(io.BytesIO(found))
-    spot = locate(place, path)
+    spot = locate_note(place, path)
     if not view.shows(spot.audience):
         raise _missing(place, spot.name, view)
     try:
@@ -105,17 +112,17 @@ def _read(
         raise
 
 
-def _read_file(spot: Spot, look: Callable[[BinaryIO], Window]) -> Window:
-    with Beneath(spot.root, links=False).open_read(spot.path) as opened:
+def _read_file(spot: NoteLocation, look: Callable[[BinaryIO], LineWindow]) -> LineWindow:
+    with RootedFs(spot.root, links=False).open_read(spot.path) as opened:
         if opened.stat.st_size > MAX_FILE_BYTES:
-            raise ToolError(f"{shown(spot.name)} is larger than {MAX_FILE_BYTES >> 20} MB")
+            raise ToolError(f"{format_path(spot.name)} is larger than {MAX_FILE_BYTES >> 20} MB")
         if b"\0" in opened.file.read(_SNIFFED):
-            raise ToolError(f"{shown(spot.name)} is not text")
+            raise ToolError(f"{format_path(spot.name)} is not text")
         opened.file.seek(0)
         return look(opened.file)
 
 
-def locate(place: Place, path: str, *, writing: bool = False) -> Spot:
+def locate_note(place: MemorySpec, path: str, *, writing: bool = False) -> NoteLocation:
     """Resolve a name without reading the disk. Raises ToolError, ToolDeniedError.
 
     With `writing`, only files of the workspace are allowed.
@@ -124,41 +131,43 @@ def locate(place: Place, path: str, *, writing: bool = False) -> Spot:
     for extra in () if writing else place.extra():
         name = shown_name(extra, place.workspace)
         if path == name:
-            return _checked(Spot(extra.parent, extra.name, name))
+            return _checked(NoteLocation(extra.parent, extra.name, name))
         if path.startswith(f"{name}/") and not extra.is_symlink():
             inner = "/".join(_parts(path, path[len(name) + 1 :]))
-            return _checked(Spot(extra, inner, f"{name}/{inner}"))
+            return _checked(NoteLocation(extra, inner, f"{name}/{inner}"))
     parts = _parts(path, path.removeprefix(f"{place.workspace.as_posix()}/"))
     name = "/".join(parts)
     if name not in ROOTS and not (parts[:1] and parts[0] in FOLDERS and len(parts) > 1):
-        raise ToolDenied(f"{shown(path)} is not memory", fix=_WHAT)
-    return _checked(Spot(place.workspace, name, name))
+        raise ToolDeniedError(f"{format_path(path)} is not memory", fix=_WHAT)
+    return _checked(NoteLocation(place.workspace, name, name))
 
 
-def _checked(spot: Spot) -> Spot:
+def _checked(spot: NoteLocation) -> NoteLocation:
     if not spot.name.endswith(".md"):
-        raise ToolDenied(f"{shown(spot.name)} is not a Markdown file", fix=_WHAT)
+        raise ToolDeniedError(f"{format_path(spot.name)} is not a Markdown file", fix=_WHAT)
     return spot
 
 
 def _parts(path: str, rest: str) -> list[str]:
     """Return the components of a name below its root; none of them leads upwards."""
     if rest.startswith("/"):
-        raise ToolDenied(f"{shown(path)} is not memory", fix=_WHAT)
+        raise ToolDeniedError(f"{format_path(path)} is not memory", fix=_WHAT)
     parts = [part for part in rest.split("/") if part not in ("", ".")]
     if any(not unicodedata.normalize("NFKC", part).strip(" .") for part in parts):
-        raise ToolDenied(f"{shown(path)} leads out of its folder", fix="name a file without ..")
+        raise ToolDeniedError(
+            f"{format_path(path)} leads out of its folder", fix="name a file without .."
+        )
     if rest.endswith("/"):
-        raise ToolError(f"{shown(path)} is a folder", fix="name a file in it")
+        raise ToolError(f"{format_path(path)} is a folder", fix="name a file in it")
     return parts
 
 
-def _missing(place: Place, name: str, view: View) -> ToolError:
+def _missing(place: MemorySpec, name: str, view: MemoryView) -> ToolError:
     """Return the same error for a missing note and for one that the view does not show."""
     found = find_notes(place.workspace, place.extra())
-    seen = [one.path for one in found if isinstance(one, Note) and view.shows(one.audience)]
+    seen = [one.path for one in found if isinstance(one, NoteFile) and view.shows(one.audience)]
     folder = name.rpartition("/")[0]
     beside = [each for each in seen if each.rpartition("/")[0] == folder]
-    near = nearest(name, (beside or seen)[-_MAX_NEAR:])
-    fix = f"did you mean {' or '.join(map(shown, near))}?" if near else "search for it"
-    return ToolError(f"there is no {shown(name)} in memory", fix=fix)
+    near = closest_names(name, (beside or seen)[-_MAX_NEAR:])
+    fix = f"did you mean {' or '.join(map(format_path, near))}?" if near else "search for it"
+    return ToolError(f"there is no {format_path(name)} in memory", fix=fix)

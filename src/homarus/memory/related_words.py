@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 
-from homarus.memory.words import stemmer, stop_stems
+from homarus.memory.stems import stemmer, stop_stems
 
 
 @cache

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import islice
 from typing import Final, TypeAlias
 
-from homarus.core.value import dataclass
-from homarus.memory import compatible
-from homarus.memory.chunk import Chunk
-from homarus.memory.compatible import Hit
-from homarus.memory.search import Found, Line, Ranked
+from homarus.core.fast_dataclass import dataclass
+from homarus.memory import hybrid_scoring
+from homarus.memory.chunking import NoteChunk
+from homarus.memory.hybrid_scoring import Hit
+from homarus.memory.ranker import CandidateLine, NoteInfo, RankedLine
 
 MAX_RESULTS: Final = 6
 MAX_LINE_CHARS: Final = 1_400  # of a result in the mode `lines`
@@ -25,7 +25,7 @@ _LEAST_CHARS = 80  # of a last result that is cut to fit
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ResultLimits:
     """The limits of a response: number, size and minimum score of results."""
 
     max_results: int = MAX_RESULTS
@@ -49,7 +49,7 @@ Scale: TypeAlias = Callable[[float], float]  # maps a log-odds to a score from 0
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SearchResult:
     """A search result; `snippet` is verbatim text of those lines of the file."""
 
     path: str
@@ -87,15 +87,15 @@ def _places(word: str, low: str) -> Iterator[re.Match[str]]:
 
 
 @dataclass(slots=True)
-class _Run:
+class _AdjacentLines:
     """Adjacent lines that become one result."""
 
-    lines: list[Line]
+    lines: list[CandidateLine]
     score: float
     chars: int
     cut: str = ""
 
-    def takes(self, line: Line, most: float) -> bool:
+    def takes(self, line: CandidateLine, most: float) -> bool:
         """Add the line at one end if it is adjacent and fits."""
         if self.cut or self.chars + 1 + len(line.text) > most:
             return False
@@ -109,7 +109,7 @@ class _Run:
         return True
 
 
-def _follows(one: Line, other: Line) -> bool:
+def _follows(one: CandidateLine, other: CandidateLine) -> bool:
     if other.id != one.id + 1 or other.note != one.note:
         return False
     if other.line == one.line:
@@ -118,14 +118,14 @@ def _follows(one: Line, other: Line) -> bool:
 
 
 def show_lines(
-    ranked: Sequence[Ranked],
-    notes: Mapping[int, Found],
-    room: Room,
+    ranked: Sequence[RankedLine],
+    notes: Mapping[int, NoteInfo],
+    room: ResultLimits,
     scale: Scale,
     words: Collection[str] = (),
-) -> list[Result]:
+) -> list[SearchResult]:
     """Return the best lines with neighbours joined, up to the limits."""
-    runs: list[_Run] = []
+    runs: list[_AdjacentLines] = []
     left = room.budget
     for one in ranked:
         line, chars = one.line, len(one.line.text)
@@ -141,35 +141,39 @@ def show_lines(
         if chars > most and runs and most < min(_LEAST_CHARS, room.chars):
             break
         shown = centre(line.text, words, most)
-        runs.append(_Run([line], scale(one.score), len(shown), shown if chars > most else ""))
+        runs.append(
+            _AdjacentLines([line], scale(one.score), len(shown), shown if chars > most else "")
+        )
         left -= len(shown)
     return [_result(run, notes[run.lines[0].note]) for run in runs]
 
 
-def _result(run: _Run, found: Found) -> Result:
+def _result(run: _AdjacentLines, found: NoteInfo) -> SearchResult:
     parts = [run.cut or run.lines[0].text]
     for before, line in zip(run.lines, run.lines[1:], strict=False):
         parts.append(line.text if line.line == before.line else f"\n{line.text}")
     first, last = run.lines[0].line, run.lines[-1].line
-    return Result(found.path, first, last, "".join(parts), run.score, found.source)
+    return SearchResult(found.path, first, last, "".join(parts), run.score, found.source)
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
     """A candidate passage: a chunk, the weights of its lines, and the best line."""
 
-    found: Found
-    chunk: Chunk
+    found: NoteInfo
+    chunk: NoteChunk
     worth: Mapping[int, float]
     best: str = ""
 
 
-def show_passages(passages: Iterable[Passage], room: Room, scale: Scale) -> list[Result]:
+def show_passages(
+    passages: Iterable[Passage], room: ResultLimits, scale: Scale
+) -> list[SearchResult]:
     """Return the best passages; lines already shown, and further passages of a note, count less."""
     waiting = list(passages)
     shown: set[tuple[str, int]] = set()
     seen: Counter[str] = Counter()
-    results: list[Result] = []
+    results: list[SearchResult] = []
     left = room.budget
     while waiting and len(results) < room.max_results and left > 0:
         scores = [_value(one, shown) - _AGAIN * seen[one.found.path] for one in waiting]
@@ -192,7 +196,7 @@ def _value(passage: Passage, shown: set[tuple[str, int]]) -> float:
     return math.log(new + _LEAST)
 
 
-def _cut(passage: Passage, score: float, most: int) -> Result:
+def _cut(passage: Passage, score: float, most: int) -> SearchResult:
     """Return the chunk, or of a long one the consecutive lines of most weight."""
     lines = passage.chunk.text.split("\n")
     start = passage.chunk.start_line
@@ -200,7 +204,7 @@ def _cut(passage: Passage, score: float, most: int) -> Result:
         # Pieces of one long line are no lines: show the matching piece, cite the full range.
         text = next((one for one in lines if passage.best in one), lines[0])
         text, found = centre(text, (passage.best,), most), passage.found
-        return Result(found.path, start, passage.chunk.end_line, text, score, found.source)
+        return SearchResult(found.path, start, passage.chunk.end_line, text, score, found.source)
     worth = [passage.worth.get(start + number, 0.0) for number in range(len(lines))]
     first, last = _window(lines, worth, most)
     text = "\n".join(lines[first : last + 1])
@@ -209,7 +213,7 @@ def _cut(passage: Passage, score: float, most: int) -> Result:
         at = max(0, min(at - (most - len(passage.best)) // 2, len(text) - most))
         text = text[at : at + most]
     found = passage.found
-    return Result(found.path, start + first, start + last, text, score, found.source)
+    return SearchResult(found.path, start + first, start + last, text, score, found.source)
 
 
 def _window(lines: Sequence[str], worth: Sequence[float], most: int) -> tuple[int, int]:
@@ -229,18 +233,18 @@ def _window(lines: Sequence[str], worth: Sequence[float], most: int) -> tuple[in
     return span
 
 
-def spread(found: Sequence[Result], balance: float) -> list[Result]:
+def diversify_results(found: Sequence[SearchResult], balance: float) -> list[SearchResult]:
     """Return the same results in a less repetitive order."""
     hits = [
         Hit(str(at), one.path, one.start_line, one.end_line, one.snippet, score=one.score)
         for at, one in enumerate(found)
     ]
-    return [found[int(hit.id)] for hit in compatible.spread(hits, balance)]
+    return [found[int(hit.id)] for hit in hybrid_scoring.diversify_hits(hits, balance)]
 
 
-def keep(found: Iterable[Result], room: Room) -> list[Result]:
+def limit_results(found: Iterable[SearchResult], room: ResultLimits) -> list[SearchResult]:
     """Return as many complete results as fit."""
-    kept: list[Result] = []
+    kept: list[SearchResult] = []
     left = room.budget
     for one in found:
         if len(kept) == room.max_results or len(one.snippet) > left:

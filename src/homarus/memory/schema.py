@@ -16,7 +16,7 @@ from typing import Final
 
 import apsw
 
-from homarus.core.errors import Corrupt
+from homarus.core.errors import CorruptDataError
 from homarus.store.query import select
 
 VERSION: Final = 3
@@ -79,13 +79,13 @@ TABLES: Final = {
 _OF_A_GENERATION = ("files", "chunks", "notes", "lines", "line_vectors", "vector_models")
 
 
-def is_made(db: apsw.Connection) -> bool:
+def has_tables(db: apsw.Connection) -> bool:
     """Return whether the tables exist. Raises CorruptDataError for other or incomplete tables."""
     found = {str(name): sql for name, sql in select(db, "SELECT name, sql FROM sqlite_schema")}
     if all(found.get(name) == sql for name, sql in TABLES.items()):
         return True
     if found:
-        raise Corrupt("its tables are those of another program or version")
+        raise CorruptDataError("its tables are those of another program or version")
     return False
 
 
@@ -101,7 +101,7 @@ def is_sound(db: apsw.Connection) -> bool:
     return bool(said == lines and is_ordered and highest <= last)
 
 
-def make(db: apsw.Connection) -> None:
+def create_tables(db: apsw.Connection) -> None:
     """Create the tables, inside a transaction."""
     for sql in TABLES.values():
         db.execute(sql)

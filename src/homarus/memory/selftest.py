@@ -8,36 +8,38 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from homarus.memory.base import Ask
-from homarus.memory.library import Memory
-from homarus.memory.source import Content, Note, Skipped, read_note
-from homarus.memory.words import content_stems
+from homarus.memory.base import SearchOptions
+from homarus.memory.note_files import NoteContent, NoteFile, SkippedFile, read_note
+from homarus.memory.note_search import NoteSearch
+from homarus.memory.stems import content_stems
 
 _WORD = re.compile(r"\w{3,40}")
 _LONGEST = 12  # chars; longer ones are rarely words
 _TRIES: Final = 3
 _NOTES: Final = 5
 _LOOKED_AT: Final = 20_000  # chars
-_ASK = Ask(max_results=50, min_score=0.0)  # a line with a common word may rank low
+_ASK = SearchOptions(max_results=50, min_score=0.0)  # a line with a common word may rank low
 
 
-def newest(found: Iterable[Note | Skipped], paths: Iterable[str] | None = None) -> list[Note]:
+def newest_notes(
+    found: Iterable[NoteFile | SkippedFile], paths: Iterable[str] | None = None
+) -> list[NoteFile]:
     """Return the notes modified last, the newest first; only those in `paths`, if given."""
     wanted = None if paths is None else frozenset(paths)
-    notes = (one for one in found if isinstance(one, Note))
+    notes = (one for one in found if isinstance(one, NoteFile))
     dated = [(_written_ns(one), one) for one in notes if wanted is None or one.path in wanted]
     dated.sort(key=lambda pair: pair[0], reverse=True)
     return [one for _, one in dated[:_NOTES]]
 
 
-def check(memory: Memory, notes: Iterable[Note]) -> str | None:
+def find_missing_note(memory: NoteSearch, notes: Iterable[NoteFile]) -> str | None:
     """Return the path of a note that is not found by its own words; empty if one was found.
 
     Returns None when there is nothing to search for.
     """
     for note in notes:
         content = read_note(note)
-        if isinstance(content, Skipped):
+        if isinstance(content, SkippedFile):
             continue
         words = list(pick_words(content.text))
         if not words:
@@ -58,19 +60,19 @@ def pick_words(text: str) -> Iterator[str]:
         yield word
 
 
-def _finds(memory: Memory, word: str) -> bool:
+def _finds(memory: NoteSearch, word: str) -> bool:
     """Return whether one of the first results contains the word in any form."""
     wanted = set(content_stems(word))
     return any(wanted.intersection(content_stems(one.snippet)) for one in memory.search(word, _ASK))
 
 
-def _is_still(note: Note, content: Content) -> bool:
+def _is_still(note: NoteFile, content: NoteContent) -> bool:
     """Return whether the file is unchanged: a file that is being written proves nothing."""
     again = read_note(note)
-    return isinstance(again, Content) and again.hash == content.hash
+    return isinstance(again, NoteContent) and again.hash == content.hash
 
 
-def _written_ns(note: Note) -> int:
+def _written_ns(note: NoteFile) -> int:
     try:
         return note.file.lstat().st_mtime_ns
     except OSError:

@@ -13,32 +13,32 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import AliasChoices, Field
 
-from homarus.core.errors import HomarusError, ToolDenied, ToolError
-from homarus.core.keys import chat_type_in
+from homarus.core.errors import HomarusError, ToolDeniedError, ToolError
 from homarus.core.message import Json
-from homarus.memory.scope import may_search
-from homarus.memory.view import View, audience_of, view_for
+from homarus.core.session_keys import chat_type_of
+from homarus.memory.scope import is_search_allowed
+from homarus.memory.view import MemoryView, audience_of, view_for
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import Tool, ToolContext, tool
 
 if TYPE_CHECKING:
-    from homarus.config.memory import Limits, MemorySettings
-    from homarus.memory.base import Answer, Ask, Excerpt, Written
-    from homarus.memory.place import Place
-    from homarus.memory.results import Result
+    from homarus.config.memory import MemoryConfig, QmdLimitsConfig
+    from homarus.memory.base import NoteExcerpt, NoteWrite, SearchOptions, SearchResponse
+    from homarus.memory.results import SearchResult
+    from homarus.memory.spec import MemorySpec
 
 MAX_RESULTS = 50
 _MAX_TEXT_CHARS = 26_000  # of JSON, below the limit at which tool results are cut
 _DENIED = "memory may not be used in this conversation"
 
 
-class Remembers(Protocol):
+class ToolMemory(Protocol):
     """What the tools need of an `AgentMemory`."""
 
     @property
-    def place(self) -> "Place": ...
+    def place(self) -> "MemorySpec": ...
 
-    async def search(self, text: str, ask: "Ask | None" = None) -> "Answer": ...
+    async def search(self, text: str, ask: "SearchOptions | None" = None) -> "SearchResponse": ...
 
     async def get(
         self,
@@ -46,12 +46,12 @@ class Remembers(Protocol):
         *,
         from_line: int | None = None,
         lines: int | None = None,
-        view: View = ...,
-    ) -> "Excerpt": ...
+        view: MemoryView = ...,
+    ) -> "NoteExcerpt": ...
 
     async def write(
         self, text: str, *, to: str | None = None, audience: str = ...
-    ) -> "Written": ...
+    ) -> "NoteWrite": ...
 
 
 def tools(context: ToolSourceContext) -> Sequence[Tool]:
@@ -59,18 +59,20 @@ def tools(context: ToolSourceContext) -> Sequence[Tool]:
     return memory_tools(context.memory) if context.memory else []
 
 
-def memory_tools(memory: Callable[[], Remembers]) -> list[Tool]:
+def memory_tools(memory: Callable[[], ToolMemory]) -> list[Tool]:
     """Return the tools of one agent; `memory` is called at the first use."""
 
-    async def of(ctx: ToolContext) -> Remembers:
+    async def of(ctx: ToolContext) -> ToolMemory:
         # Some megabytes of code, once: they are imported beside the loop.
-        await asyncio.to_thread(importlib.import_module, "homarus.memory.keeper")
+        await asyncio.to_thread(importlib.import_module, "homarus.memory.agent_memory")
         found = memory()
         channel = ctx.here.channel if ctx.here else ""
         if not found.place.search.enabled:
-            raise ToolDenied("memory is switched off", fix="agents.defaults.memorySearch.enabled")
-        if not may_search(found.place.settings.qmd.scope, ctx.session_key, channel):
-            raise ToolDenied(_DENIED, fix="say so, if you were asked for it")
+            raise ToolDeniedError(
+                "memory is switched off", fix="agents.defaults.memorySearch.enabled"
+            )
+        if not is_search_allowed(found.place.settings.qmd.scope, ctx.session_key, channel):
+            raise ToolDeniedError(_DENIED, fix="say so, if you were asked for it")
         return found
 
     @tool(group="memory", idempotent=True)
@@ -125,7 +127,7 @@ def memory_tools(memory: Callable[[], Remembers]) -> list[Tool]:
         """
         found, audience = await of(ctx), audience_of(ctx.session_key)
         done = await found.write(text, to=path, audience=audience)
-        from homarus.memory.wire import written_json
+        from homarus.memory.serialize import written_json
 
         return _told(written_json(done))
 
@@ -133,13 +135,13 @@ def memory_tools(memory: Callable[[], Remembers]) -> list[Tool]:
 
 
 async def _search(
-    memory: Remembers, key: str, query: str, most: int | None, least: float | None
+    memory: ToolMemory, key: str, query: str, most: int | None, least: float | None
 ) -> str:
-    from homarus.memory.base import Ask
+    from homarus.memory.base import SearchOptions
 
     settings, usual = memory.place.settings, memory.place.search.query
     limits = settings.qmd.limits
-    ask = Ask(
+    ask = SearchOptions(
         max_results=min(most or memory.place.max_results, MAX_RESULTS),
         max_snippet_chars=limits.max_snippet_chars,
         max_injected_chars=limits.max_injected_chars,
@@ -159,16 +161,18 @@ async def _search(
     return _told(told)
 
 
-def shows_source(settings: "MemorySettings", key: str) -> bool:
+def shows_source(settings: "MemoryConfig", key: str) -> bool:
     """Return whether results name their source: by default in direct chats, not in groups."""
     if settings.citations == "auto":
-        return chat_type_in(key) == "direct"
+        return chat_type_of(key) == "direct"
     return settings.citations == "on"
 
 
-def _results(found: Sequence["Result"], limits: "Limits", *, cited: bool) -> list[Json]:
+def _results(
+    found: Sequence["SearchResult"], limits: "QmdLimitsConfig", *, cited: bool
+) -> list[Json]:
     """Return results within the limits; a source that does not fit in the text is a field only."""
-    from homarus.memory.wire import result_json
+    from homarus.memory.serialize import result_json
 
     rows: list[Json] = []
     left = limits.max_injected_chars
@@ -187,7 +191,7 @@ def _results(found: Sequence["Result"], limits: "Limits", *, cited: bool) -> lis
     return rows
 
 
-def _shown(excerpt: "Excerpt") -> str:
+def _shown(excerpt: "NoteExcerpt") -> str:
     """Return lines of a note as JSON; lines that do not fit are left for the next call."""
     lines = excerpt.text.split("\n") if excerpt.lines else []
     more = excerpt.more

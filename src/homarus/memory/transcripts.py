@@ -17,17 +17,17 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
 
-from homarus.config.zone import day_in, find_zone
+from homarus.config.timezone import load_zone, local_date
 from homarus.core.errors import UserError
-from homarus.core.keys import store_key
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.principal import OWNER
-from homarus.core.value import dataclass
+from homarus.core.session_keys import canonical_key
 from homarus.memory.cleaning import clean_assistant, clean_user
-from homarus.memory.place import Place
-from homarus.memory.source import Content, Note, Skipped
-from homarus.memory.view import View, audience_of
-from homarus.store.line import load, read_ms
-from homarus.store.place import INDEX, Stamp, is_session_id, stamp_of
+from homarus.memory.note_files import NoteContent, NoteFile, SkippedFile
+from homarus.memory.spec import MemorySpec
+from homarus.memory.view import MemoryView, audience_of
+from homarus.store.state_paths import INDEX, FileStamp, is_session_id, stat_stamp
+from homarus.store.transcript_codec import load_json, parse_ms
 
 FOLDER: Final = "sessions"
 UNCLAIMED: Final = "unclaimed"  # an audience that no chat has
@@ -44,12 +44,12 @@ _FILE = re.compile(
 )
 _TOPIC = "-topic-"
 _TEXTS = frozenset({"text", "input_text", "output_text"})
-_Span: TypeAlias = tuple[Stamp, int, int]  # times of the first and the last message, if known
+_Span: TypeAlias = tuple[FileStamp, int, int]  # times of the first and the last message, if known
 _SPEAKERS = {"user": "User", "assistant": "Assistant"}
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class RenderedTranscript:
     """A transcript as Markdown; `stamp` identifies the version of the file that was read.
 
     `unread` counts the lines that could not be parsed.
@@ -57,7 +57,7 @@ class Rendered:
 
     text: str
     hash: str
-    stamp: Stamp
+    stamp: FileStamp
     ctime_ns: int
     messages: int = 0
     unread: int = 0
@@ -65,18 +65,18 @@ class Rendered:
 
 
 @dataclass(frozen=True, slots=True)
-class Transcript:
+class TranscriptFile:
     """A transcript file, its name in results, and its audience."""
 
     file: Path
     path: str
     audience: str
-    stamp: Stamp
+    stamp: FileStamp
     first_ms: int
     last_ms: int
 
 
-def wants_sessions(place: Place) -> bool:
+def wants_sessions(place: MemorySpec) -> bool:
     """Return whether transcripts are searched."""
     search = place.search
     asked = "sessions" in search.sources and search.experimental.session_memory
@@ -86,11 +86,11 @@ def wants_sessions(place: Place) -> bool:
 # --- rendering ---------------------------------------------------------------------------------
 
 
-def render_transcript(file: Path, *, timezone: str = "") -> Rendered:
+def render_transcript(file: Path, *, timezone: str = "") -> RenderedTranscript:
     """Render the messages of a transcript. Raises OSError when the file cannot be read."""
     with _opened(file) as source:
         status = os.fstat(source.fileno())
-        page = _Page(_stem(file.name), timezone)
+        page = _TranscriptRenderer(_stem(file.name), timezone)
         known_by = hashlib.sha256()
         size = 0
         for data, is_read in _lines(source):
@@ -98,10 +98,10 @@ def render_transcript(file: Path, *, timezone: str = "") -> Rendered:
             size += len(data)
             if is_read:
                 page.take(data)
-    return Rendered(
+    return RenderedTranscript(
         page.text(),
         known_by.hexdigest(),
-        Stamp(size, status.st_mtime_ns, status.st_ino),
+        FileStamp(size, status.st_mtime_ns, status.st_ino),
         status.st_ctime_ns,
         page.messages,
         page.unread,
@@ -109,12 +109,12 @@ def render_transcript(file: Path, *, timezone: str = "") -> Rendered:
     )
 
 
-class _Page:
+class _TranscriptRenderer:
     """Collect lines of Markdown, message by message: day, speaker, text."""
 
     def __init__(self, title: str, timezone: str) -> None:
         self._lines = [f"# Conversation {title}"]
-        self._zone = timezone if timezone and find_zone(timezone) else "UTC"
+        self._zone = timezone if timezone and load_zone(timezone) else "UTC"
         self._day = ""
         self._seen: set[str] = set()
         self._chars = 0
@@ -130,7 +130,7 @@ class _Page:
         if not stripped:
             return
         try:
-            value = load(stripped.decode("utf-8", "replace").removeprefix("\ufeff"))
+            value = load_json(stripped.decode("utf-8", "replace").removeprefix("\ufeff"))
         except ValueError:
             self.unread += 1
             return
@@ -193,14 +193,14 @@ def _at_ms(value: Any) -> int:
         return 0
     message = value.get("message")
     own = message.get("timestamp") if isinstance(message, dict) else None
-    return max(0, read_ms(value.get("timestamp")) or read_ms(own))
+    return max(0, parse_ms(value.get("timestamp")) or parse_ms(own))
 
 
 def _day(zone: str, at_ms: int) -> str:
     if not at_ms:
         return ""
     try:
-        return day_in(zone, at_ms)
+        return local_date(zone, at_ms)
     except (OverflowError, OSError, ValueError):  # a transcript is untrusted input
         return ""
 
@@ -230,15 +230,15 @@ def _opened(file: Path) -> BinaryIO:
 # --- finding -----------------------------------------------------------------------------------
 
 
-class Transcripts:
+class TranscriptSource:
     """The transcripts of one agent. What was read of a file is cached while it is unchanged."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: MemorySpec) -> None:
         self._place = place
-        self._claims: tuple[Stamp | None, Mapping[str, frozenset[str]]] = (None, {})
+        self._claims: tuple[FileStamp | None, Mapping[str, frozenset[str]]] = (None, {})
         self._spans: Mapping[str, _Span] = {}
 
-    def find(self, now_ms: int | None = None, only: str = "") -> list[Transcript]:
+    def find(self, now_ms: int | None = None, only: str = "") -> list[TranscriptFile]:
         """Return the transcripts within retention, also of reset sessions, not of deleted ones.
 
         `only` is the path of a single transcript to return.
@@ -253,7 +253,7 @@ class Transcripts:
 
     def notes(
         self, remembered: Mapping[str, str] | None = None, now_ms: int | None = None
-    ) -> list[Note]:
+    ) -> list[NoteFile]:
         """Return the transcripts as notes for the index.
 
         `remembered` maps paths to the audience they had when their key was known: a reset session
@@ -262,24 +262,24 @@ class Transcripts:
         now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         return [self._note(one, remembered or {}, now_ms) for one in self.find(now_ms)]
 
-    def _note(self, one: Transcript, remembered: Mapping[str, str], now_ms: int) -> Note:
+    def _note(self, one: TranscriptFile, remembered: Mapping[str, str], now_ms: int) -> NoteFile:
         audience = one.audience
         if audience == UNCLAIMED:
             before = f"{FOLDER}/{_stem(one.file.name)}.md"
             audience = remembered.get(one.path) or remembered.get(before) or UNCLAIMED
         zone = self._place.timezone
         brief = one.last_ms - one.first_ms < _DAY_MS
-        return Note(
+        return NoteFile(
             one.path,
             one.file,
             source="sessions",
             owner=OWNER.user,
             audience=audience,
-            made=_Made(one, self._place, now_ms),
+            made=_TranscriptNote(one, self._place, now_ms),
             day=(_day(zone, one.first_ms) or None) if brief else None,
         )
 
-    def _list(self, now_ms: int, spans: dict[str, _Span], only: str) -> Iterator[Transcript]:
+    def _list(self, now_ms: int, spans: dict[str, _Span], only: str) -> Iterator[TranscriptFile]:
         folder, claims = self._place.transcripts, self._read_claims()
         try:
             with os.scandir(folder) as entries:
@@ -288,7 +288,7 @@ class Transcripts:
             return
         for name in names:
             path = shown_path(name)
-            if path is None or (only and path != only) or not (stamp := stamp_of(folder / name)):
+            if path is None or (only and path != only) or not (stamp := stat_stamp(folder / name)):
                 continue
             stem = _stem(name)
             keys = claims.get(stem) or claims.get(stem.split(_TOPIC)[0]) or frozenset()
@@ -297,7 +297,7 @@ class Transcripts:
                 held = (stamp, *_read_span(folder / name, stamp))
             spans[name] = held
             first_ms, last_ms = _span_by(held, now_ms)
-            yield Transcript(
+            yield TranscriptFile(
                 folder / name,
                 path,
                 _audience(keys),
@@ -308,7 +308,7 @@ class Transcripts:
 
     def _read_claims(self) -> Mapping[str, frozenset[str]]:
         file = self._place.transcripts / INDEX
-        stamp, held = stamp_of(file), self._claims
+        stamp, held = stat_stamp(file), self._claims
         if stamp != held[0] or stamp is None:
             held = self._claims = (stamp, read_claims(file, self._place.agent) if stamp else {})
         return held[1]
@@ -322,15 +322,15 @@ def shown_path(name: str) -> str | None:
     return f"{FOLDER}/{found[1]}{f'.reset.{found[2]}' if found[2] else ''}.md"
 
 
-def find_transcript(place: Place, path: str) -> Transcript | None:
+def find_transcript(place: MemorySpec, path: str) -> TranscriptFile | None:
     """Return the transcript of this name in results, or None."""
-    return next(iter(Transcripts(place).find(only=path)), None)
+    return next(iter(TranscriptSource(place).find(only=path)), None)
 
 
 def read_session(
-    place: Place,
+    place: MemorySpec,
     name: str,
-    view: View,
+    view: MemoryView,
     recall: Callable[[str], str | None] = lambda _path: None,
 ) -> bytes | None:
     """Return the text of `sessions/<name>` for a view, or None.
@@ -358,7 +358,7 @@ def read_claims(file: Path, agent: str) -> dict[str, frozenset[str]]:
     claims: dict[str, set[str]] = {}
     for key, entry in _read_index(file).items():
         try:
-            stored = store_key(key, agent)
+            stored = canonical_key(key, agent)
         except UserError:
             continue
         if stem := _claimed(entry):
@@ -370,7 +370,7 @@ def _read_index(file: Path) -> dict[str, dict[str, Any]]:
     try:
         with _opened(file) as source:
             data = source.read(MAX_INDEX_BYTES)
-        value = load(data.decode("utf-8", "replace"))
+        value = load_json(data.decode("utf-8", "replace"))
     except (OSError, ValueError):
         return {}
     if not isinstance(value, dict):
@@ -404,7 +404,7 @@ def _span_by(held: _Span, now_ms: int) -> tuple[int, int]:
     return first_ms if 0 < first_ms <= last_ms else last_ms, last_ms
 
 
-def _read_span(file: Path, stamp: Stamp) -> tuple[int, int]:
+def _read_span(file: Path, stamp: FileStamp) -> tuple[int, int]:
     try:
         with _opened(file) as source:
             head = source.read(_EDGE_BYTES)
@@ -419,27 +419,27 @@ def _read_span(file: Path, stamp: Stamp) -> tuple[int, int]:
 
 def _stamped(line: bytes) -> int:
     try:
-        return _at_ms(load(line.strip(b"\0 \t\r\n").decode("utf-8", "replace")))
+        return _at_ms(load_json(line.strip(b"\0 \t\r\n").decode("utf-8", "replace")))
     except ValueError:
         return 0
 
 
-class _Made:
+class _TranscriptNote:
     """A transcript as a note; it is rendered again once it has grown enough."""
 
-    def __init__(self, transcript: Transcript, place: Place, now_ms: int) -> None:
+    def __init__(self, transcript: TranscriptFile, place: MemorySpec, now_ms: int) -> None:
         self._transcript, self._place, self._now_ms = transcript, place, now_ms
 
-    def read(self) -> Content | Skipped:
+    def read(self) -> NoteContent | SkippedFile:
         one = self._transcript
         try:
             made = render_transcript(one.file, timezone=self._place.timezone)
         except OSError as exc:
-            return Skipped(one.path, exc.strerror or "cannot be read")
+            return SkippedFile(one.path, exc.strerror or "cannot be read")
         if not made.messages:
-            return Skipped(one.path, "nothing is said in it")
+            return SkippedFile(one.path, "nothing is said in it")
         stamp = made.stamp
-        return Content(made.text, made.hash, stamp.mtime_ns, made.ctime_ns, stamp.size)
+        return NoteContent(made.text, made.hash, stamp.mtime_ns, made.ctime_ns, stamp.size)
 
     def is_same(self, size: int, mtime_ns: int) -> bool:
         one, sync = self._transcript, self._place.search.sync.sessions

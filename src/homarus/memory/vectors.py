@@ -12,11 +12,11 @@ from typing import Any, Final, TypeAlias
 
 import apsw
 
-from homarus.memory.embed.base import Model
+from homarus.memory.embed.base import EmbeddingModel
 from homarus.memory.flags import HEADING
 from homarus.store.query import select
 
-Seen: TypeAlias = Any  # row numbers of the vector table, as a numpy array
+VisibleRows: TypeAlias = Any  # row numbers of the vector table, as a numpy array
 
 EXACT_UP_TO: Final = 5_000
 NEAREST: Final = 200
@@ -25,13 +25,13 @@ NEAREST: Final = 200
 MOST_MODELS: Final = 3  # that an index has vectors of
 
 
-def number_of(db: apsw.Connection, model: Model) -> int:
+def number_of(db: apsw.Connection, model: EmbeddingModel) -> int:
     """Return the number of a model in an index; 0 if it has none."""
     rows = select(db, "SELECT number FROM vector_models WHERE model = ?", (model.id,))
     return int(rows[0][0]) if rows else 0
 
 
-def add_model(db: apsw.Connection, model: Model) -> int:
+def add_model(db: apsw.Connection, model: EmbeddingModel) -> int:
     """Return a model's number, adding it if it is new; the oldest model's vectors are dropped."""
     if known := number_of(db, model):
         return known
@@ -52,7 +52,7 @@ def count_missing(db: apsw.Connection) -> None:
     )
 
 
-def missing_of(db: apsw.Connection, model: Model) -> int | None:
+def missing_of(db: apsw.Connection, model: EmbeddingModel) -> int | None:
     """Return how many lines have no vector of a model; None if the model is unknown."""
     rows = select(db, "SELECT missing FROM vector_models WHERE model = ?", (model.id,))
     return int(rows[0][0]) if rows else None
@@ -75,7 +75,7 @@ def pack(vector: Sequence[float]) -> bytes:
     return array("b", [round(float(number) * scale) for number in vector]).tobytes()
 
 
-class Vectors:
+class VectorTable:
     """All vectors of one generation in memory: a byte, and a bit, for each dimension."""
 
     def __init__(self, rows: Iterable[tuple[int, bytes]], dims: int) -> None:
@@ -88,10 +88,10 @@ class Vectors:
         self._signs = self._bits(self._bytes)
 
     @staticmethod
-    def read(db: apsw.Connection, model: Model) -> "Vectors":
+    def read(db: apsw.Connection, model: EmbeddingModel) -> "VectorTable":
         """Read all vectors of a model."""
         asked = "SELECT id, vector FROM line_vectors WHERE model = ? ORDER BY id"
-        return Vectors(db.execute(asked, (number_of(db, model),)), model.dims)
+        return VectorTable(db.execute(asked, (number_of(db, model),)), model.dims)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -105,7 +105,7 @@ class Vectors:
         whole = np.ascontiguousarray(np.pad(packed, ((0, 0), (0, short)))).view(np.uint64)
         return np.ascontiguousarray(whole.T)  # 64 signs of every line together
 
-    def within(self, spans: Iterable[tuple[int, int]]) -> Seen:
+    def within(self, spans: Iterable[tuple[int, int]]) -> VisibleRows:
         """Return the rows of the lines in some ranges, for `nearest`."""
         import numpy as np
 
@@ -116,7 +116,7 @@ class Vectors:
         return np.flatnonzero(inside)
 
     def nearest(
-        self, question: Sequence[float], most: int = NEAREST, within: Seen | None = None
+        self, question: Sequence[float], most: int = NEAREST, within: VisibleRows | None = None
     ) -> list[int]:
         """Return the lines nearest to a query; among many, those nearest by their signs."""
         import numpy as np

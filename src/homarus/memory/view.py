@@ -14,7 +14,9 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-from homarus.core.keys import (
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.principal import OWNER
+from homarus.core.session_keys import (
     is_acp,
     is_cron,
     is_hook,
@@ -22,9 +24,7 @@ from homarus.core.keys import (
     parse_agent_key,
     thread_parent,
 )
-from homarus.core.principal import OWNER
-from homarus.core.value import dataclass
-from homarus.tools.pathname import fold
+from homarus.tools.pathname import fold_name
 
 PRIVATE: Final = "private"
 SHARED: Final = "shared"
@@ -42,7 +42,7 @@ _HEARD = "notes.audience IN (SELECT value FROM json_each(?))"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class MemoryView:
     """What a session sees: None is everything, else notes of these owners and audiences."""
 
     owners: frozenset[str] | None = None
@@ -61,11 +61,11 @@ class View:
         return all(wanted is None or name in wanted for wanted, name in asked)
 
 
-EVERYTHING: Final = View()
+EVERYTHING: Final = MemoryView()
 
 
 @lru_cache(1_024)
-def view_for(session_key: str) -> View:
+def view_for(session_key: str) -> MemoryView:
     """Return the view of a session."""
     match _sort_of(session_key):
         case "own":
@@ -74,7 +74,7 @@ def view_for(session_key: str) -> View:
             seen = {PRIVATE, SHARED, chat_of(session_key)}
         case _:
             seen = {SHARED, chat_of(session_key)}
-    return View(audiences=frozenset(seen))
+    return MemoryView(audiences=frozenset(seen))
 
 
 def audience_of(session_key: str) -> str:
@@ -91,7 +91,7 @@ def audience_of_path(path: str) -> str:
     if path.isascii() and "chats" not in path.lower() and "shared" not in path:
         return PRIVATE
     parts = path.removeprefix("./").split("/")
-    folded = [fold(part) for part in parts]
+    folded = [fold_name(part) for part in parts]
     for at in range(len(parts) - 3):  # also below a folder that contains the workspace
         if folded[at : at + 2] == ["memory", "chats"]:
             return f"{_CHAT}{folded[at + 2]}"
@@ -112,11 +112,11 @@ def day_note(day: str, audience: str = PRIVATE) -> str:
 
 def chat_of(session_key: str) -> str:
     """Return the audience of a chat. Members of a thread are members of its chat."""
-    return f"{_CHAT}{slug_of(_chat_key(session_key))}"
+    return f"{_CHAT}{slug_for(_chat_key(session_key))}"
 
 
 @lru_cache(1_024)
-def slug_of(key: str) -> str:
+def slug_for(key: str) -> str:
     """Return the folder name of a key: a readable part and a unique hash."""
     parsed = parse_agent_key(key)
     words = _NOT_SLUG.sub("-", parsed.rest if parsed else key)[:_SLUG_CHARS].strip("-")

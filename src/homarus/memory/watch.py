@@ -9,15 +9,15 @@ import os
 from collections.abc import Awaitable, Callable
 
 from homarus.core.clock import Clock
-from homarus.memory.place import Place
-from homarus.memory.source import Note, find_notes
-from homarus.memory.transcripts import Transcripts, wants_sessions
+from homarus.memory.note_files import NoteFile, find_notes
+from homarus.memory.spec import MemorySpec
+from homarus.memory.transcripts import TranscriptSource, wants_sessions
 
 LOOK_S = 5.0
 _SHARE = 50
 
 
-def signature(place: Place, transcripts: Transcripts) -> str:
+def files_signature(place: MemorySpec, transcripts: TranscriptSource) -> str:
     """Return a digest of the names, sizes and times of all files of a memory."""
     known_by = hashlib.blake2b(digest_size=16)
     if "memory" in place.search.sources:
@@ -32,7 +32,7 @@ def signature(place: Place, transcripts: Transcripts) -> str:
 
 
 def _stamp(one: object) -> str:
-    if not isinstance(one, Note):
+    if not isinstance(one, NoteFile):
         return "skipped"
     try:
         status = os.lstat(one.file)
@@ -41,7 +41,7 @@ def _stamp(one: object) -> str:
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
-async def watch(
+async def watch_files(
     look: Callable[[], Awaitable[str]],
     sync: Callable[[], Awaitable[None]],
     *,
@@ -66,7 +66,9 @@ async def watch(
         await sync()
 
 
-async def every(seconds: float, sync: Callable[[], Awaitable[None]], *, clock: Clock) -> None:
+async def sync_periodically(
+    seconds: float, sync: Callable[[], Awaitable[None]], *, clock: Clock
+) -> None:
     """Sync at an interval. Runs until cancelled."""
     while True:
         await clock.sleep(seconds)

@@ -23,9 +23,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
-from homarus.core.errors import UnknownName, UserError
-from homarus.core.text import nearest
-from homarus.core.value import dataclass
+from homarus.core.errors import UnknownNameError, UserError
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.text import closest_names
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -76,9 +76,9 @@ class BackendKind(Generic[ModuleT]):
         if module := self.find(name):
             return module
         names = self.names()
-        close = nearest(name.lower(), names)
+        close = closest_names(name.lower(), names)
         hint = f"did you mean {' or '.join(close)}? " if close else ""
-        raise UnknownName(self.name, name, close, fix=f"{hint}there are {', '.join(names)}")
+        raise UnknownNameError(self.name, name, close, fix=f"{hint}there are {', '.join(names)}")
 
     def _is_name(self, name: str) -> bool:
         return re.fullmatch(self.name_pattern, name) is not None

@@ -16,9 +16,9 @@ from dataclasses import field
 from typing import Any, TypeAlias, TypeVar
 
 from homarus.config.schema import Config
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Inbound, Json
-from homarus.core.value import dataclass
-from homarus.plugins.values import Where
+from homarus.plugins.values import HookContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class CommandPorts:
 
     load_entry: Callable[[str], Awaitable[Mapping[str, Json]]]
     stop_runs: Callable[[str], Awaitable[tuple[str, ...]]]
-    call_hooks: Callable[[Where, str, str], Awaitable[tuple[str, ...]]]
+    call_hooks: Callable[[HookContext, str, str], Awaitable[tuple[str, ...]]]
     get_restart: Callable[[], Callable[[], None] | None]
 
 
@@ -41,7 +41,7 @@ class CommandContext:
 
     ports: CommandPorts
     config: Config
-    where: Where
+    where: HookContext
     key: str
     inbound: Inbound
     args: str

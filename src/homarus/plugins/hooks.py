@@ -28,35 +28,37 @@ from typing import TypeAlias, TypeVar
 
 import pluggy
 
-from homarus.core.message import Inbound, Json, Message, Outbound, ToolCall, ToolReturn
-from homarus.plugins.values import Refusal, Where
+from homarus.core.message import Inbound, Json, Message, Outbound, ToolCall, ToolResult
+from homarus.plugins.values import HookContext, Refusal
 
 PROJECT = "homarus"
 spec = pluggy.HookspecMarker(PROJECT)
 hook = pluggy.HookimplMarker(PROJECT)
 
 T = TypeVar("T")
-Maybe: TypeAlias = Awaitable[T | None] | T | None  # the value or None, directly or awaitable
-Done: TypeAlias = Awaitable[None] | None
+HookReturn: TypeAlias = Awaitable[T | None] | T | None  # the value or None, directly or awaitable
+HookDone: TypeAlias = Awaitable[None] | None
 
 
-class Specs:
+class HookSpecs:
     """The specification of every hook."""
 
     @spec
     def before_agent_start(
-        self, where: Where, prompt: str, messages: Sequence[Message]
-    ) -> Maybe[str]:
+        self, where: HookContext, prompt: str, messages: Sequence[Message]
+    ) -> HookReturn[str]:
         """A run is about to call its model. `str`: text that is put before the prompt."""
 
     @spec
     def agent_end(
-        self, where: Where, messages: Sequence[Message], error: str, duration_ms: int
-    ) -> Done:
+        self, where: HookContext, messages: Sequence[Message], error: str, duration_ms: int
+    ) -> HookDone:
         """A run ended and its reply is in the outbox; `error` is empty if it succeeded."""
 
     @spec
-    def before_tool_call(self, where: Where, call: ToolCall) -> Maybe[Mapping[str, Json] | Refusal]:
+    def before_tool_call(
+        self, where: HookContext, call: ToolCall
+    ) -> HookReturn[Mapping[str, Json] | Refusal]:
         """A tool is about to run. A mapping: other arguments for it.
 
         `Refusal`: it does not run, and the model gets the reason.
@@ -64,66 +66,68 @@ class Specs:
 
     @spec
     def after_tool_call(
-        self, where: Where, call: ToolCall, result: ToolReturn, duration_ms: int
-    ) -> Done:
+        self, where: HookContext, call: ToolCall, result: ToolResult, duration_ms: int
+    ) -> HookDone:
         """A tool has run."""
 
     @spec
-    def before_compaction(self, where: Where, messages: int, tokens: int) -> Done:
+    def before_compaction(self, where: HookContext, messages: int, tokens: int) -> HookDone:
         """A session with this number of messages and tokens is about to be compacted."""
 
     @spec
-    def after_compaction(self, where: Where, messages: int, tokens: int) -> Done:
+    def after_compaction(self, where: HookContext, messages: int, tokens: int) -> HookDone:
         """A session was compacted to this number of messages and tokens."""
 
     @spec
-    def message_received(self, where: Where, inbound: Inbound) -> Done:
+    def message_received(self, where: HookContext, inbound: Inbound) -> HookDone:
         """A message was accepted and will be answered."""
 
     @spec
-    def message_sending(self, outbound: Outbound) -> Maybe[str | Refusal]:
+    def message_sending(self, outbound: Outbound) -> HookReturn[str | Refusal]:
         """A message is about to be sent: complete, in markdown, before it is split.
 
         `str`: another text for it. `Refusal`: it is not sent.
         """
 
     @spec
-    def message_sent(self, outbound: Outbound, error: str) -> Done:
+    def message_sent(self, outbound: Outbound, error: str) -> HookDone:
         """A part of a message was sent, or failed with `error`.
 
         Its text is in the markup of its service.
         """
 
     @spec
-    def session_start(self, where: Where, session_id: str, resumed_from: str) -> Done:
+    def session_start(self, where: HookContext, session_id: str, resumed_from: str) -> HookDone:
         """A session starts; `resumed_from` is the previous session of the same key, if any."""
 
     @spec
-    def session_end(self, where: Where, session_id: str, messages: int) -> Done:
+    def session_end(self, where: HookContext, session_id: str, messages: int) -> HookDone:
         """A session with this number of messages ended: another one gets its key."""
 
     @spec
-    def gateway_start(self, port: int) -> Done:
+    def gateway_start(self, port: int) -> HookDone:
         """The gateway accepts connections."""
 
     @spec
-    def gateway_stop(self, reason: str) -> Done:
+    def gateway_stop(self, reason: str) -> HookDone:
         """The gateway is about to stop."""
 
     @spec
-    def agent_bootstrap(self, where: Where, files: Mapping[str, str]) -> Maybe[Mapping[str, str]]:
+    def agent_bootstrap(
+        self, where: HookContext, files: Mapping[str, str]
+    ) -> HookReturn[Mapping[str, str]]:
         """The workspace's files were read for a prompt: name → text (`agent:bootstrap`).
 
         A mapping: the files to use instead.
         """
 
     @spec
-    def command(self, where: Where, name: str, text: str) -> Maybe[str]:
+    def command(self, where: HookContext, name: str, text: str) -> HookReturn[str]:
         """A person gave a command: `new`, `reset` or `stop` (`command:new` …).
 
         `text` is the rest of the message. `str`: a line for that person.
         """
 
     @spec
-    def gateway_startup(self) -> Done:
+    def gateway_startup(self) -> HookDone:
         """The channels are running, and messages can be sent (`gateway:startup`)."""

@@ -1,10 +1,10 @@
 """Values that hooks receive and return besides messages and tool calls."""
 
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class HookContext:
     """The context of a hook call; fields that do not apply are empty."""
 
     agent: str = ""
@@ -22,10 +22,10 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class HookFailure:
     """A hook that failed: how often, and its last error."""
 
     plugin: str
     hook: str
     count: int
-    last: str
+    last_error: str

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
 from homarus.core.channel_traits import UNKNOWN_CHANNEL, FindTraits
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
-Ungrouped: TypeAlias = Literal["allow", "deny", "configured"]
+CommandDefault: TypeAlias = Literal["allow", "deny", "configured"]
 
 EVERYONE: Final = "*"
 _ANY_SERVICE: Final = "user"  # a prefix that says a person, and not of which service
@@ -18,14 +18,14 @@ _MAX_ID_CHARS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Roll:
+class AllowlistMatch:
     """Whether an allowlist is set, and whether it has the sender."""
 
     is_set: bool
     has_sender: bool
 
 
-def person_id(channel: str, text: str, find_traits: FindTraits) -> str:
+def normalize_sender_id(channel: str, text: str, find_traits: FindTraits) -> str:
     """Return a sender's id in the form that is compared, or "" if the service has no such id.
 
     On Telegram `telegram:42`, `tg:42` and `42` are the same sender, and `discord:42` is none. A
@@ -48,21 +48,23 @@ def person_id(channel: str, text: str, find_traits: FindTraits) -> str:
 
 def is_named(channel: str, sender: str, entries: Iterable[str], find_traits: FindTraits) -> bool:
     """Return whether a list has the sender by id; a `*` does not count."""
-    known = person_id(channel, sender, find_traits)
-    return bool(known) and any(person_id(channel, each, find_traits) == known for each in entries)
+    known = normalize_sender_id(channel, sender, find_traits)
+    return bool(known) and any(
+        normalize_sender_id(channel, each, find_traits) == known for each in entries
+    )
 
 
 def is_listed(channel: str, sender: str, entries: Iterable[str], find_traits: FindTraits) -> bool:
     """Return whether a list has the sender, by id or by `*`. A sender without an id is on none."""
     listed = tuple(entries)
-    if not person_id(channel, sender, find_traits):
+    if not normalize_sender_id(channel, sender, find_traits):
         return False
     return EVERYONE in listed or is_named(channel, sender, listed, find_traits)
 
 
-def is_heard_in_group(
+def is_allowed_in_group(
     policy: Literal["open", "disabled", "allowlist"],
-    people: Roll | None,
+    people: AllowlistMatch | None,
     *,
     group: Literal["", "by-id", "by-star"],
 ) -> bool:
@@ -80,7 +82,7 @@ def is_heard_in_group(
 
 
 @dataclass(frozen=True, slots=True)
-class Mention:
+class MentionState:
     """How a group message addresses us.
 
     `detectable` is False where the service does not report mentions, `implied` says that it replies
@@ -94,23 +96,25 @@ class Mention:
     elsewhere: bool = False
 
 
-def is_addressed(mention: Mention) -> bool:
+def is_addressed(mention: MentionState) -> bool:
     """Return whether the message addresses us, by mention or as a reply."""
     return mention.mentioned or mention.implied
 
 
-def is_passed_over(mention: Mention) -> bool:
+def is_unaddressed(mention: MentionState) -> bool:
     """Return whether a mention is required, can be detected, and is missing."""
     return mention.required and mention.detectable and not is_addressed(mention)
 
 
-def is_order(mention: Mention, *, is_command: bool, may_command: bool) -> bool:
+def is_unmentioned_command(mention: MentionState, *, is_command: bool, may_command: bool) -> bool:
     """Return whether it is a command by an authorised sender that needs no mention."""
     unnamed = mention.required and not mention.mentioned and not mention.elsewhere
     return unnamed and is_command and may_command
 
 
-def may_command(rolls: Iterable[Roll], *, grouped: bool, otherwise: Ungrouped = "allow") -> bool:
+def may_command(
+    rolls: Iterable[AllowlistMatch], *, grouped: bool, otherwise: CommandDefault = "allow"
+) -> bool:
     """Return whether a sender may command: one of the lists that are set must have them.
 
     Without access groups (`grouped`), `otherwise` decides: `configured` checks the lists if any is

@@ -11,9 +11,9 @@ from contextlib import aclosing
 from urllib.parse import urlsplit
 
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.errors import ProviderTimeout, StreamBroken
+from homarus.core.errors import ProviderTimeoutError, StreamError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Message, Origin
-from homarus.core.value import dataclass
 from homarus.providers.anthropic_blocks import (
     AnthropicTurn,
     called_names,
@@ -21,23 +21,35 @@ from homarus.providers.anthropic_blocks import (
     opens_with_thought,
     wire_names,
 )
-from homarus.providers.anthropic_reply import Reply
-from homarus.providers.anthropic_request import API, Turns, marked, tool_list, turn_json
+from homarus.providers.anthropic_request import (
+    API,
+    AnthropicMessageRenderer,
+    tool_list,
+    turn_json,
+    with_cache_marker,
+)
+from homarus.providers.anthropic_stream import AnthropicStreamAssembler
 from homarus.providers.anthropic_thinking import (
     BINDING_BETA,
     INTERLEAVED_BETA,
-    claude_of,
     is_thinking,
+    parse_claude_model,
     thinking_fields,
 )
-from homarus.providers.base import Delta, Request, ToolSpec
-from homarus.providers.catalog import Model
-from homarus.providers.chat_reply import Malformed
+from homarus.providers.base import Delta, ModelRequest, ToolSpec
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.chat_stream import MalformedChunkError
 from homarus.providers.conversation import encode_json
-from homarus.providers.failures import Problem, Subject, broken, error_of, problem_in
-from homarus.providers.http import Endpoint, Settings
+from homarus.providers.endpoint import ProviderConnection, ProviderEndpoint
+from homarus.providers.provider_errors import (
+    ErrorContext,
+    VendorError,
+    error_from_vendor,
+    problem_in,
+    stream_error,
+)
 
-__all__ = ["API", "Anthropic", "Settings", "create"]
+__all__ = ["API", "AnthropicProvider", "ProviderConnection", "create"]
 
 APIS = ("anthropic-messages",)
 VERSION = "2023-06-01"
@@ -55,32 +67,36 @@ _SAMPLING = ("temperature", "top_k", "top_p")
 
 
 def create(
-    settings: Settings, *, models: Iterable[Model] = (), clock: Clock | None = None
-) -> "Anthropic":
+    settings: ProviderConnection, *, models: Iterable[ModelInfo] = (), clock: Clock | None = None
+) -> "AnthropicProvider":
     """Return a provider; it opens no connection before its first request."""
-    return Anthropic(settings, {model.id: model for model in models}, clock or SystemClock())
+    return AnthropicProvider(
+        settings, {model.id: model for model in models}, clock or SystemClock()
+    )
 
 
-class Anthropic:
+class AnthropicProvider:
     """A service that implements the messages API."""
 
     api = API
 
-    def __init__(self, settings: Settings, models: Mapping[str, Model], clock: Clock) -> None:
+    def __init__(
+        self, settings: ProviderConnection, models: Mapping[str, ModelInfo], clock: Clock
+    ) -> None:
         self.name = settings.name
         self._settings, self._models, self._clock = settings, models, clock
         self._is_token = settings.api_key.strip().startswith(OAUTH_KEY)
         key_header = "Authorization" if self._is_token else "x-api-key"
-        self._endpoint = Endpoint(settings, clock, key_header=key_header)
+        self._endpoint = ProviderEndpoint(settings, clock, key_header=key_header)
         self._path = "/messages" if _ends_in_v1(settings.base_url) else "/v1/messages"
-        self._wires: dict[str, _Wire] = {}
+        self._wires: dict[str, _AnthropicRequestBuilder] = {}
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        model = self._models.get(request.model) or Model(self.name, request.model, known=False)
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
+        model = self._models.get(request.model) or ModelInfo(self.name, request.model, known=False)
         subject = self._endpoint.subject(request.model)
-        asked = self._wire(model).ask(request)
+        asked = self._wire(model).build(request)
         path, headers = await self._place(model, asked.betas, subject)
-        reply = Reply()
+        reply = AnthropicStreamAssembler()
         try:
             async with (
                 self._endpoint.post(path, asked.body, subject, headers) as answer,
@@ -94,28 +110,28 @@ class Anthropic:
                     if reply.done:
                         await answer.drain()
                         break
-        except (StreamBroken, ProviderTimeout):
+        except (StreamError, ProviderTimeoutError):
             if not (reply.done or reply.finish):
                 raise  # a connection lost after the end of the answer loses nothing
-        except Malformed as exc:
-            raise broken(subject, f"its answer is malformed: {exc}") from exc
+        except MalformedChunkError as exc:
+            raise stream_error(subject, f"its stream_error is malformed: {exc}") from exc
         yield self._message(reply, model, subject, asked.names)
 
     async def close(self) -> None:
         await self._endpoint.close()
 
     async def _place(
-        self, model: Model, betas: Sequence[str], subject: Subject
+        self, model: ModelInfo, betas: Sequence[str], subject: ErrorContext
     ) -> tuple[str, Mapping[str, str]]:
         return self._path, self._headers(model, betas)
 
-    def _wire(self, model: Model) -> "_Wire":
+    def _wire(self, model: ModelInfo) -> "_AnthropicRequestBuilder":
         wire = self._wires.get(model.id)
         if wire is None:
-            wire = self._wires[model.id] = _Wire(model, self.name)
+            wire = self._wires[model.id] = _AnthropicRequestBuilder(model, self.name)
         return wire
 
-    def _headers(self, model: Model, betas: Sequence[str]) -> dict[str, str]:
+    def _headers(self, model: ModelInfo, betas: Sequence[str]) -> dict[str, str]:
         """Return the model's headers; configured betas are added to ours."""
         headers = {"anthropic-version": VERSION}
         wanted = [OAUTH_BETA] if self._is_token else []
@@ -130,23 +146,27 @@ class Anthropic:
         return headers
 
     def _message(
-        self, reply: Reply, model: Model, subject: Subject, names: Mapping[str, str]
+        self,
+        reply: AnthropicStreamAssembler,
+        model: ModelInfo,
+        subject: ErrorContext,
+        names: Mapping[str, str],
     ) -> Message:
         if not (reply.done or reply.finish):
-            raise broken(subject, "its answer ended before its end")
+            raise stream_error(subject, "its answer ended before its end")
         parts = reply.message_parts(names)
         if reply.finish == "refusal":
             words = reply.refusal or "its filter stopped the answer"
-            raise error_of(subject, Problem(0, words, "content_filter"), midway=True)
+            raise error_from_vendor(subject, VendorError(0, words, "content_filter"), midway=True)
         if reply.finish == "model_context_window_exceeded" and not parts:
-            problem = Problem(0, "there is no room for an answer", "context_window_exceeded")
-            raise error_of(subject, problem, midway=True)
+            problem = VendorError(0, "there is no room for an answer", "context_window_exceeded")
+            raise error_from_vendor(subject, problem, midway=True)
         origin = Origin(self.api, self.name, model.id, reply.stop(), reply.usage(model.price))
         return Message("assistant", parts, self._clock.now_ms(), origin)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _PreparedRequest:
     """An encoded request. `names` maps tool names on the wire to ours."""
 
     body: bytes
@@ -154,12 +174,12 @@ class _Asked:
     names: Mapping[str, str]
 
 
-class _Wire:
-    def __init__(self, model: Model, provider: str) -> None:
+class _AnthropicRequestBuilder:
+    def __init__(self, model: ModelInfo, provider: str) -> None:
         self._model = model
-        self._claude = claude_of(model.id)
+        self._claude = parse_claude_model(model.id)
         self._thinks = model.reasoning or (not model.known and self._claude is not None)
-        self._turns = Turns(
+        self._turns = AnthropicMessageRenderer(
             provider=provider,
             model=model.id,
             sees_images=model.sees_images or not model.known,
@@ -167,7 +187,7 @@ class _Wire:
         )
         self._tools: tuple[tuple[ToolSpec, ...], bytes, bytes, dict[str, str]] = ((), b"", b"", {})
 
-    def ask(self, request: Request) -> _Asked:
+    def build(self, request: ModelRequest) -> _PreparedRequest:
         fields = self._fields(request)
         bound = self._claude is not None and self._claude.binds
         turns = self._turns.render(request.messages, reasoning=is_thinking(fields) or not bound)
@@ -179,10 +199,14 @@ class _Wire:
         pieces = [encode_json(fields)[:-1], tools, b',"messages":[', _joined(turns, marker), b"]"]
         if request.system.strip():
             system = encode_json({"type": "text", "text": request.system})
-            pieces += [b',"system":[', marked(system, marker) if marker else system, b"]"]
-        return _Asked(b"".join((*pieces, b"}")), self._betas(fields), names)
+            pieces += [
+                b',"system":[',
+                with_cache_marker(system, marker) if marker else system,
+                b"]",
+            ]
+        return _PreparedRequest(b"".join((*pieces, b"}")), self._betas(fields), names)
 
-    def _fields(self, request: Request) -> dict[str, Json]:
+    def _fields(self, request: ModelRequest) -> dict[str, Json]:
         """Return every field but system, messages and tools; the caller's params override ours."""
         ours = {"messages", "system", _RETENTION}
         params = {k: v for k, v in request.params.items() if k not in ours}
@@ -221,7 +245,7 @@ class _Wire:
 
     def _offer(
         self,
-        request: Request,
+        request: ModelRequest,
         fields: dict[str, Json],
         turns: Sequence[AnthropicTurn[bytes]],
         marker: bytes,
@@ -263,13 +287,13 @@ def _ends_in_v1(base_url: str) -> bool:
         return False
 
 
-def _event(data: str, subject: Subject) -> Mapping[str, Json]:
+def _event(data: str, subject: ErrorContext) -> Mapping[str, Json]:
     try:
         event = json.loads(data)
     except (ValueError, RecursionError) as exc:
-        raise Malformed(f"{exc} in {data[:80]!r}") from exc
+        raise MalformedChunkError(f"{exc} in {data[:80]!r}") from exc
     if not isinstance(event, dict):
-        raise Malformed(f"{data[:80]!r} is not an object")
+        raise MalformedChunkError(f"{data[:80]!r} is not an object")
     if event.get("type") == "error" or event.get("error"):
-        raise error_of(subject, problem_in(event), midway=True)
+        raise error_from_vendor(subject, problem_in(event), midway=True)
     return event

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Image, Json, Message, Part, Text, Thinking
-from homarus.core.sniff import HEAD_BYTES, file_mime
-from homarus.core.value import dataclass
+from homarus.core.mime import HEAD_BYTES, sniff_mime
 from homarus.providers.base import ToolSpec
 from homarus.providers.conversation import (
     GO_ON,
@@ -278,7 +278,7 @@ def _file(image: Image) -> ContentBlock:
     except (binascii.Error, ValueError):
         content = b""
     # The service refuses a picture whose label is wrong.
-    kind = file_mime(content[:HEAD_BYTES]) or {"image/jpg": "image/jpeg"}.get(kind, kind)
+    kind = sniff_mime(content[:HEAD_BYTES]) or {"image/jpg": "image/jpeg"}.get(kind, kind)
     if not content:
         return Text(UNREADABLE)
     if kind in _PICTURES:

@@ -13,14 +13,14 @@ from homarus.providers.anthropic_blocks import (
     tool_schemas,
     wire_name,
 )
-from homarus.providers.anthropic_reply import REDACTED
+from homarus.providers.anthropic_stream import REDACTED
 from homarus.providers.base import ToolSpec
 from homarus.providers.conversation import INTERRUPTED, Author, encode_json
 
 API = "anthropic-messages"
 
 
-class Turns:
+class AnthropicMessageRenderer:
     """Renders messages for one model of one service.
 
     `unsigned` says that the model takes its reasoning back without a signature.
@@ -72,11 +72,11 @@ def turn_json(turn: AnthropicTurn[bytes], marker: bytes = b"") -> bytes:
     """Return the turn as JSON; `marker` goes into its last block."""
     blocks = [*turn.results, *turn.blocks]
     if marker:
-        blocks[-1] = marked(blocks[-1], marker)
+        blocks[-1] = with_cache_marker(blocks[-1], marker)
     return b'{"role":"%b","content":[%b]}' % (turn.role.encode(), b",".join(blocks))
 
 
-def marked(block: bytes, marker: bytes) -> bytes:
+def with_cache_marker(block: bytes, marker: bytes) -> bytes:
     """Return a block with a cache marker."""
     return block[:-1] + b',"cache_control":' + marker + b"}"
 
@@ -85,7 +85,7 @@ def tool_list(tools: Mapping[str, ToolSpec], marker: bytes = b"") -> bytes:
     """Return the tools a model may call as JSON; `marker` goes into the last."""
     listed = [encode_json(schema) for schema in tool_schemas(tools)]
     if listed and marker:
-        listed[-1] = marked(listed[-1], marker)
+        listed[-1] = with_cache_marker(listed[-1], marker)
     return b"[" + b",".join(listed) + b"]"
 
 

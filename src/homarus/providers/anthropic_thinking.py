@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.value import dataclass
 from homarus.providers.base import ThinkLevel
 
 # Reasoning may be replayed only behind the exact context it was produced in, or the request is
@@ -45,7 +45,7 @@ Version: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Claude:
+class ClaudeModel:
     """A Claude model's family and version, parsed from its name."""
 
     line: str
@@ -83,20 +83,20 @@ class Claude:
         return None
 
 
-def claude_of(model: str) -> Claude | None:
+def parse_claude_model(model: str) -> ClaudeModel | None:
     """Parse the Claude model from a model id of any service, or return None."""
     found = _NAME.search(model.lower())
     if found is None:
         return None
     if found["old"]:
-        return Claude(found["line"], (int(found["old"]), int(found["older"])))
+        return ClaudeModel(found["line"], (int(found["old"]), int(found["older"])))
     if not found["major"]:  # `claude-mythos-preview`; other names without a number give no version
-        return Claude("mythos", (5, 0)) if found["line"] == "mythos" else None
-    return Claude(found["line"], (int(found["major"]), int(found["minor"] or 0)))
+        return ClaudeModel("mythos", (5, 0)) if found["line"] == "mythos" else None
+    return ClaudeModel(found["line"], (int(found["major"]), int(found["minor"] or 0)))
 
 
 def thinking_fields(
-    claude: Claude | None, level: ThinkLevel, max_tokens: int
+    claude: ClaudeModel | None, level: ThinkLevel, max_tokens: int
 ) -> Mapping[str, Json]:
     """Return the fields that request a thinking level; empty when none is needed."""
     if claude is None or not claude.adapts:

@@ -15,15 +15,20 @@ from typing import Any, NoReturn
 from urllib.parse import urlsplit, urlunsplit
 
 from homarus.core.errors import (
-    AuthFailed,
-    BadRequest,
+    AuthError,
+    BadRequestError,
     HomarusError,
-    Unreachable,
+    UnreachableError,
     UserError,
 )
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.value import dataclass
-from homarus.providers.failures import Problem, Subject, error_of, unreachable
+from homarus.providers.provider_errors import (
+    ErrorContext,
+    VendorError,
+    error_from_vendor,
+    unreachable_error,
+)
 
 SERVICE = "bedrock-runtime"
 DEFAULT_REGION = "us-east-1"
@@ -34,7 +39,7 @@ _NOT_PASSED_ON = frozenset({"user-agent", "content-length"})
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignedRequest:
     """A request to be sent unchanged: the signature covers address, headers and body."""
 
     origin: str
@@ -63,16 +68,16 @@ class Signer:
         self._lock = Lock()
         self._client: Any = None
 
-    def sign(self, fields: Mapping[str, Json], subject: Subject) -> Signed:
+    def sign(self, fields: Mapping[str, Json], subject: ErrorContext) -> SignedRequest:
         """Return one signed streaming request. Raises an error for invalid params."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
             self._connected(subject).converse_stream(**fields)
-        except _Sealed as sealed:
+        except _RequestReady as sealed:
             return _signed(sealed.request)
         except (BotoCoreError, ClientError) as exc:
-            raise failure(exc, subject) from exc
+            raise to_provider_error(exc, subject) from exc
         except (TypeError, RecursionError) as exc:  # params that are no fields, or too deep
             raise _not_taken(exc, subject) from exc
         raise AssertionError("a sealed request is never sent")
@@ -82,13 +87,13 @@ class Signer:
         if client is not None:
             client.close()
 
-    def _connected(self, subject: Subject) -> Any:
+    def _connected(self, subject: ErrorContext) -> Any:
         with self._lock:
             if self._client is None:
                 try:
                     self._client = self._make()
                 except ValueError as exc:  # an invalid address or region
-                    raise unreachable(subject, str(exc)) from exc
+                    raise unreachable_error(subject, str(exc)) from exc
             return self._client
 
     def _make(self) -> Any:
@@ -115,7 +120,7 @@ class Signer:
         return client
 
 
-class _Sealed(Exception):
+class _RequestReady(Exception):
     """Carries the finished request out of the library instead of sending it."""
 
     def __init__(self, request: Any) -> None:
@@ -124,10 +129,10 @@ class _Sealed(Exception):
 
 
 def _seal(request: Any, **_told: object) -> NoReturn:
-    raise _Sealed(request)
+    raise _RequestReady(request)
 
 
-def _signed(request: Any) -> Signed:
+def _signed(request: Any) -> SignedRequest:
     parts = urlsplit(request.url)
     headers = {
         name: value.decode("ascii") if isinstance(value, bytes) else str(value)
@@ -136,7 +141,7 @@ def _signed(request: Any) -> Signed:
     }
     origin = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
     path = urlunsplit(("", "", parts.path, parts.query, ""))
-    return Signed(origin, path, headers, bytes(request.body))
+    return SignedRequest(origin, path, headers, bytes(request.body))
 
 
 def _session_options(env: Mapping[str, str]) -> dict[str, str]:
@@ -154,36 +159,36 @@ def _session_options(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in said.items() if value}
 
 
-def failure(exc: Exception, subject: Subject) -> HomarusError:
+def to_provider_error(exc: Exception, subject: ErrorContext) -> HomarusError:
     """Return the error for a request that could not be signed."""
     from botocore import exceptions as aws
 
     match exc:
         case aws.ClientError():  # raised by the service that issues credentials
-            return error_of(subject, _problem(exc.response))
+            return error_from_vendor(subject, _problem(exc.response))
         case aws.ParamValidationError():
             return _not_taken(exc, subject)
         case aws.ConnectionError() | aws.HTTPClientError():
-            return Unreachable(
-                subject.tell(f"the service that lends credentials does not answer: {exc}"),
+            return UnreachableError(
+                subject.describe(f"the service that lends credentials does not describe: {exc}"),
                 fix="check the network, and the profile in ~/.aws/config",
             )
         case aws.EndpointProviderError() | aws.BaseEndpointResolverError() | aws.ValidationError():
-            return unreachable(subject, str(exc))
+            return unreachable_error(subject, str(exc))
         case _:
-            return AuthFailed(subject.tell(f"no AWS credentials: {exc}"), fix=SIGN_IN)
+            return AuthError(subject.describe(f"no AWS credentials: {exc}"), fix=SIGN_IN)
 
 
-def _not_taken(exc: Exception, subject: Subject) -> BadRequest:
-    return BadRequest(
-        subject.tell(f"the request is not one that Bedrock takes: {exc}"),
+def _not_taken(exc: Exception, subject: ErrorContext) -> BadRequestError:
+    return BadRequestError(
+        subject.describe(f"the request is not one that describe takes: {exc}"),
         fix="check the model's params",
     )
 
 
-def _problem(response: Mapping[str, Any]) -> Problem:
+def _problem(response: Mapping[str, Any]) -> VendorError:
     error = response.get("Error", {})
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     # Any answer of that service but an overload means that the credentials are refused.
     status = status if status == 429 or status >= 500 else 403
-    return Problem(status, str(error.get("Message", "")), str(error.get("Code", "")).lower())
+    return VendorError(status, str(error.get("Message", "")), str(error.get("Code", "")).lower())

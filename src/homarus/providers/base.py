@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import field
 from typing import Literal, Protocol, TypeAlias
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Message
-from homarus.core.value import dataclass
 
 ThinkLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 
@@ -30,7 +30,7 @@ class ToolSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ModelRequest:
     """The input of one model call. `model` is the vendor's id, without our prefix."""
 
     model: str
@@ -57,7 +57,7 @@ class ThinkingDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class Retried:
+class AttemptRetried:
     """An attempt failed and another follows: earlier deltas are void.
 
     `reason` is the error's code, `then` the next attempt, `wait_s` the delay before it.
@@ -71,7 +71,7 @@ class Retried:
     wait_s: float = 0.0
 
 
-Delta: TypeAlias = TextDelta | ThinkingDelta | Retried
+Delta: TypeAlias = TextDelta | ThinkingDelta | AttemptRetried
 
 
 class Provider(Protocol):
@@ -83,7 +83,7 @@ class Provider(Protocol):
     name: str
     api: str
 
-    def stream(self, request: Request) -> AsyncIterator[Delta | Message]: ...
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]: ...
 
     async def close(self) -> None:
         """Release connections and memory; the provider is not used again."""

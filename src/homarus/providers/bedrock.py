@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.errors import AuthFailed, ProviderTimeout, StreamBroken
+from homarus.core.errors import AuthError, ProviderTimeoutError, StreamError
 from homarus.core.message import Json, Message, Origin
 from homarus.providers.anthropic_blocks import (
     AnthropicTurn,
@@ -26,28 +26,33 @@ from homarus.providers.anthropic_blocks import (
 )
 from homarus.providers.anthropic_thinking import (
     INTERLEAVED_BETA,
-    Claude,
-    claude_of,
+    ClaudeModel,
     is_thinking,
+    parse_claude_model,
     thinking_fields,
 )
-from homarus.providers.aws import SIGN_IN, Signed, Signer, check_installed
-from homarus.providers.base import Delta, Request, ToolSpec
-from homarus.providers.bedrock_reply import Reply
+from homarus.providers.aws import SIGN_IN, SignedRequest, Signer, check_installed
+from homarus.providers.base import Delta, ModelRequest, ToolSpec
 from homarus.providers.bedrock_request import (
     API,
-    Asked,
     ConverseBlock,
+    ConverseRequest,
     ConverseTurnBuilder,
-    converse,
+    encode_converse,
 )
-from homarus.providers.catalog import Model
-from homarus.providers.chat_reply import Malformed
-from homarus.providers.eventstream import BadFrame, Frame, FrameReader
-from homarus.providers.failures import Problem, Subject, broken, error_of
-from homarus.providers.http import Endpoint, Settings
+from homarus.providers.bedrock_stream import ConverseStreamAssembler
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.chat_stream import MalformedChunkError
+from homarus.providers.endpoint import ProviderConnection, ProviderEndpoint
+from homarus.providers.eventstream import EventStreamFrame, FrameError, FrameReader
+from homarus.providers.provider_errors import (
+    ErrorContext,
+    VendorError,
+    error_from_vendor,
+    stream_error,
+)
 
-__all__ = ["API", "Bedrock", "Settings", "create"]
+__all__ = ["API", "BedrockProvider", "ProviderConnection", "create"]
 
 APIS = ("bedrock-converse-stream",)
 NEEDS_ADDRESS = False  # the region determines it
@@ -89,26 +94,26 @@ _SAMPLING = ("temperature", "topP", "top_k")
 
 
 def create(
-    settings: Settings,
+    settings: ProviderConnection,
     *,
-    models: Iterable[Model] = (),
+    models: Iterable[ModelInfo] = (),
     clock: Clock | None = None,
-) -> "Bedrock":
+) -> "BedrockProvider":
     """Return a provider; it imports and opens nothing before its first request."""
     check_installed()
     known = {model.id: model for model in models}
-    return Bedrock(settings, known, clock or SystemClock())
+    return BedrockProvider(settings, known, clock or SystemClock())
 
 
-class Bedrock:
+class BedrockProvider:
     """Bedrock in one region, for one account."""
 
     api = API
 
     def __init__(
         self,
-        settings: Settings,
-        models: Mapping[str, Model],
+        settings: ProviderConnection,
+        models: Mapping[str, ModelInfo],
         clock: Clock,
     ) -> None:
         self.name = settings.name
@@ -118,33 +123,33 @@ class Bedrock:
         )
         # Own threads: waiting for credentials must not block other work.
         self._threads = ThreadPoolExecutor(SIGNING_THREADS, thread_name_prefix="homarus-aws")
-        self._endpoint: Endpoint | None = None
-        self._wires: dict[str, _Wire] = {}
+        self._endpoint: ProviderEndpoint | None = None
+        self._wires: dict[str, _ConverseRequestBuilder] = {}
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        model = self._models.get(request.model) or Model(self.name, request.model, known=False)
-        asked, names = self._wire(model).ask(request)
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
+        model = self._models.get(request.model) or ModelInfo(self.name, request.model, known=False)
+        asked, names = self._wire(model).build(request)
         endpoint, signed = await self._signed(asked)
         subject = endpoint.subject(request.model)
         headers = {**signed.headers, "Accept": STREAM_TYPE, **model.headers}
-        reply, reader = Reply(), FrameReader()
+        reply, reader = ConverseStreamAssembler(), FrameReader()
         try:
             async with (
                 endpoint.post(signed.path, signed.body, subject, headers) as answer,
-                aclosing(answer.pieces()) as pieces,
+                aclosing(answer.iter_bytes()) as pieces,
             ):
                 async for piece in pieces:
                     for frame in reader.feed(piece):
                         for delta in reply.add(*_event(frame, subject)):
                             yield delta
-        except (StreamBroken, ProviderTimeout):
+        except (StreamError, ProviderTimeoutError):
             if not reply.finish:
                 raise  # a connection lost after the end of the answer loses nothing
-        except (Malformed, BadFrame) as exc:
-            raise broken(subject, f"its answer is malformed: {exc}") from exc
-        except AuthFailed as exc:
+        except (MalformedChunkError, FrameError) as exc:
+            raise stream_error(subject, f"its stream_error is malformed: {exc}") from exc
+        except AuthError as exc:
             fix = exc.fix if self._settings.api_key.strip() else SIGN_IN
-            raise AuthFailed(exc.message, fix=fix, status=exc.status) from exc
+            raise AuthError(exc.message, fix=fix, status=exc.status) from exc
         yield self._message(reply, model, subject, names)
 
     async def close(self) -> None:
@@ -153,48 +158,54 @@ class Bedrock:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._signer.close()
 
-    async def _signed(self, asked: Asked) -> tuple[Endpoint, Signed]:
+    async def _signed(self, asked: ConverseRequest) -> tuple[ProviderEndpoint, SignedRequest]:
         """Serialise and sign the request in a thread: it may have to fetch credentials."""
         where = self._settings.base_url or "AWS"
         secrets = (self._settings.api_key.strip(),)
-        subject = Subject(self.name, asked.model, where, secrets)
+        subject = ErrorContext(self.name, asked.model, where, secrets)
         signed = await asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: self._signer.sign(converse(asked), subject)
+            self._threads, lambda: self._signer.sign(encode_converse(asked), subject)
         )
         if self._endpoint is None:
             settings = replace(self._settings, base_url=signed.origin)
-            self._endpoint = Endpoint(settings, self._clock)
+            self._endpoint = ProviderEndpoint(settings, self._clock)
         return self._endpoint, signed
 
-    def _wire(self, model: Model) -> "_Wire":
+    def _wire(self, model: ModelInfo) -> "_ConverseRequestBuilder":
         wire = self._wires.get(model.id)
         if wire is None:
-            wire = self._wires[model.id] = _Wire(model, self.name)
+            wire = self._wires[model.id] = _ConverseRequestBuilder(model, self.name)
         return wire
 
     def _message(
-        self, reply: Reply, model: Model, subject: Subject, names: Mapping[str, str]
+        self,
+        reply: ConverseStreamAssembler,
+        model: ModelInfo,
+        subject: ErrorContext,
+        names: Mapping[str, str],
     ) -> Message:
         if not reply.finish:
-            raise broken(subject, "its answer ended before its end")
+            raise stream_error(subject, "its answer ended before its end")
         if reply.finish in _BROKEN:
-            raise broken(subject, _BROKEN[reply.finish])
+            raise stream_error(subject, _BROKEN[reply.finish])
         if reply.finish in _FILTERED:
             words = f"its filter stopped the answer ({reply.finish})"
-            raise error_of(subject, Problem(0, words, "content_filter"), midway=True)
+            raise error_from_vendor(subject, VendorError(0, words, "content_filter"), midway=True)
         parts = reply.message_parts(names)
         if reply.finish == "model_context_window_exceeded" and not parts:
-            problem = Problem(0, "there is no room for an answer", "context_window_exceeded")
-            raise error_of(subject, problem, midway=True)
+            problem = VendorError(0, "there is no room for an answer", "context_window_exceeded")
+            raise error_from_vendor(subject, problem, midway=True)
         origin = Origin(self.api, self.name, model.id, reply.stop(), reply.usage(model.price))
         return Message("assistant", parts, self._clock.now_ms(), origin)
 
 
-class _Wire:
-    def __init__(self, model: Model, provider: str) -> None:
+class _ConverseRequestBuilder:
+    def __init__(self, model: ModelInfo, provider: str) -> None:
         self._model = model
         # The id of an inference profile may not name the model; its name may.
-        self._claude = claude_of(model.id) or claude_of(model.name.replace(" ", "-"))
+        self._claude = parse_claude_model(model.id) or parse_claude_model(
+            model.name.replace(" ", "-")
+        )
         thinking = self._claude is not None and self._claude.version >= (3, 7)
         self._thinks = thinking and (model.reasoning or not model.known)
         self._rich = self._claude is not None or "nova" in model.id.lower()
@@ -202,7 +213,7 @@ class _Wire:
         self._turns = ConverseTurnBuilder(provider=provider, model=model.id, sees_images=sees)
         self._tools: tuple[tuple[ToolSpec, ...], list[Json], dict[str, str]] = ((), [], {})
 
-    def ask(self, request: Request) -> tuple[Asked, Mapping[str, str]]:
+    def build(self, request: ModelRequest) -> tuple[ConverseRequest, Mapping[str, str]]:
         """Return the request and our names of its tools; earlier messages come from the cache."""
         # Newer models bind their reasoning to the context before it, and Converse does not accept
         # the field that allows dropping it when the context changed: it is not replayed.
@@ -211,10 +222,12 @@ class _Wire:
         fields = self._fields(request, turns)
         tools, names = self._offer(request, turns)
         marker = _marker(self._claude, request.params)
-        asked = Asked(request.model, request.system, turns, tools, self._rich, marker, fields)
+        asked = ConverseRequest(
+            request.model, request.system, turns, tools, self._rich, marker, fields
+        )
         return asked, names
 
-    def _fields(self, request: Request, turns: list[_Turn]) -> dict[str, Json]:
+    def _fields(self, request: ModelRequest, turns: list[_Turn]) -> dict[str, Json]:
         """Return every field but messages, system and tools; the caller's params override ours."""
         top, config, own = _sorted(request.params)
         wanted = config.pop("maxTokens", None) or request.max_tokens
@@ -230,7 +243,7 @@ class _Wire:
         fields = {"inferenceConfig": config, "additionalModelRequestFields": _said(extra)}
         return {**{name: value for name, value in fields.items() if value}, **top}
 
-    def _thinking(self, request: Request, turns: list[_Turn], most: int) -> dict[str, Json]:
+    def _thinking(self, request: ModelRequest, turns: list[_Turn], most: int) -> dict[str, Json]:
         if not self._thinks:
             return {}
         fields = dict(thinking_fields(self._claude, request.thinking, most))
@@ -250,7 +263,9 @@ class _Wire:
             return most
         return min(int(wanted), most) if self._model.known else int(wanted)
 
-    def _offer(self, request: Request, turns: list[_Turn]) -> tuple[list[Json], Mapping[str, str]]:
+    def _offer(
+        self, request: ModelRequest, turns: list[_Turn]
+    ) -> tuple[list[Json], Mapping[str, str]]:
         if request.tools and self._model.calls_tools:
             if request.tools != self._tools[0]:
                 named = wire_names(request.tools)
@@ -281,12 +296,12 @@ def _sorted(
     return _said(top), _said(config), own
 
 
-def _marker(claude: Claude | None, params: Mapping[str, Json]) -> dict[str, Json]:
+def _marker(claude: ClaudeModel | None, params: Mapping[str, Json]) -> dict[str, Json]:
     """Return the cache point for a model that accepts one in every place."""
     retention = params.get("cacheRetention")
     if claude is None or retention == "none":
         return {}
-    if claude.version < (3, 7) and claude != Claude("haiku", (3, 5)):
+    if claude.version < (3, 7) and claude != ClaudeModel("haiku", (3, 5)):
         return {}
     lasts = retention == "long" and claude.version >= (4, 5)
     return {"type": "default", **({"ttl": "1h"} if lasts else {})}
@@ -301,25 +316,25 @@ def _said(fields: Mapping[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _event(frame: Frame, subject: Subject) -> tuple[str, Mapping[str, Json]]:
+def _event(frame: EventStreamFrame, subject: ErrorContext) -> tuple[str, Mapping[str, Json]]:
     """Decode a frame into its event name and payload. Raises the error that it reports."""
     headers = frame.headers
     kind = headers.get(":message-type", "event")
     if kind == "error":
         code, words = headers.get(":error-code", ""), headers.get(":error-message", "")
-        raise error_of(subject, Problem(0, words or code, code.lower()), midway=True)
+        raise error_from_vendor(subject, VendorError(0, words or code, code.lower()), midway=True)
     try:
         held = json.loads(frame.payload.decode()) if frame.payload else {}
     except (ValueError, RecursionError) as exc:
-        raise Malformed(f"{exc} in {frame.payload[:80]!r}") from exc
+        raise MalformedChunkError(f"{exc} in {frame.payload[:80]!r}") from exc
     if not isinstance(held, dict):
-        raise Malformed(f"{frame.payload[:80]!r} is not an object")
+        raise MalformedChunkError(f"{frame.payload[:80]!r} is not an object")
     if kind == "exception":
         raise _exception(headers.get(":exception-type", ""), held, subject)
     return headers.get(":event-type", ""), held
 
 
-def _exception(name: str, held: Mapping[str, Json], subject: Subject) -> Exception:
+def _exception(name: str, held: Mapping[str, Json], subject: ErrorContext) -> Exception:
     words = held.get("message") or held.get("Message") or held.get("originalMessage") or name
     status = _STATUSES.get(name[:1].lower() + name[1:], 0)
-    return error_of(subject, Problem(status, str(words), name.lower()), midway=True)
+    return error_from_vendor(subject, VendorError(status, str(words), name.lower()), midway=True)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TypeAlias
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Text, Thinking
-from homarus.core.value import dataclass
 from homarus.providers.anthropic_blocks import (
     AnthropicBlock,
     AnthropicTurn,
@@ -22,8 +22,8 @@ from homarus.providers.anthropic_blocks import (
     FileBlock,
     wire_name,
 )
-from homarus.providers.anthropic_reply import REDACTED
 from homarus.providers.anthropic_request import finite_args
+from homarus.providers.anthropic_stream import REDACTED
 from homarus.providers.conversation import (
     INTERRUPTED,
     NO_OUTPUT,
@@ -83,7 +83,7 @@ class ConverseTurnBuilder(AnthropicTurnBuilder[ConverseBlock]):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ConverseRequest:
     """A request before it is encoded; `fields` are all others.
 
     `rich` says that the model accepts pictures and an error status in a tool's result. `marker` is
@@ -99,7 +99,7 @@ class Asked:
     fields: Mapping[str, Json] = field(default_factory=dict)
 
 
-def converse(asked: Asked) -> dict[str, Json]:
+def encode_converse(asked: ConverseRequest) -> dict[str, Json]:
     """Return the request in the form of AWS's library."""
     mark = [{"cachePoint": dict(asked.marker)}] if asked.marker else []
     request: dict[str, Json] = {

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import astuple, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from homarus.config.refs import ModelRef, normalize_provider_id
+from homarus.config.model_refs import ModelRef, normalize_provider_id
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.value import dataclass
 
 if TYPE_CHECKING:
     from homarus.config.schema import Config, ProviderEntry, ProviderModel
@@ -44,7 +44,7 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelInfo:
     """One model of one provider. `known` is False when window and limits are guesses.
 
     `note` is shown to the user.
@@ -70,7 +70,7 @@ class Model:
         return f"{self.provider}/{self.id}"
 
     @property
-    def usual_thinking(self) -> Literal["off", "low"]:
+    def default_thinking(self) -> Literal["off", "low"]:
         """Return the default thinking level: low for a reasoning model."""
         return "low" if self.reasoning else "off"
 
@@ -243,14 +243,14 @@ _ROWS: tuple[tuple[str, str, str, int, int, bool, bool, tuple[float, ...]], ...]
 # Models that Vertex AI serves under their own id at their own price.
 _AT_VERTEX = frozenset({"claude-opus-4-6", "claude-sonnet-4-6"})
 
-MODELS: Mapping[tuple[str, str], Model] = {
-    (provider, id_): Model(
+MODELS: Mapping[tuple[str, str], ModelInfo] = {
+    (provider, id_): ModelInfo(
         provider, id_, name, window, max_tokens, thinks, sees, price=Price(*price)
     )
     for origin, id_, name, window, max_tokens, thinks, sees, price in _ROWS
     for provider in (origin, *([VERTEX] if origin == "google" or id_ in _AT_VERTEX else ()))
 } | {
-    (LOCAL, DEMO): Model(
+    (LOCAL, DEMO): ModelInfo(
         LOCAL,
         DEMO,
         "SmolLM2 135M",
@@ -262,7 +262,7 @@ MODELS: Mapping[tuple[str, str], Model] = {
 }
 
 
-def entry_of(config: "Config", provider: str) -> "ProviderEntry | None":
+def provider_entry(config: "Config", provider: str) -> "ProviderEntry | None":
     """Return the config's entry of a provider under any spelling of its name."""
     for name, entry in config.models.providers.items():
         if normalize_provider_id(name) == provider:
@@ -274,10 +274,10 @@ def vendors(config: "Config") -> Mapping[str, Vendor]:
     """Return the usable vendors: with `models.mode: "replace"`, those in the config."""
     if config.models.mode == "merge":
         return VENDORS
-    return {id_: vendor for id_, vendor in VENDORS.items() if entry_of(config, id_)}
+    return {id_: vendor for id_, vendor in VENDORS.items() if provider_entry(config, id_)}
 
 
-def lookup(config: "Config", ref: ModelRef) -> Model:
+def lookup_model(config: "Config", ref: ModelRef) -> ModelInfo:
     """Return what is known of a model: from the config, else the table, else guesses."""
     model_id = ref.model
     if ref.provider == "openrouter" and "/" not in model_id:
@@ -285,14 +285,14 @@ def lookup(config: "Config", ref: ModelRef) -> Model:
         model_id = f"openrouter/{model_id}"
     model = MODELS.get((ref.provider, model_id)) or _regional(ref.provider, model_id)
     model = model or _guess(ref.provider, model_id)
-    entry = entry_of(config, ref.provider)
+    entry = provider_entry(config, ref.provider)
     for configured in entry.models if entry else ():
         if configured.id == model_id:
             model = _configured(model, configured)
     return _for_agents(config, model)
 
 
-def _for_agents(config: "Config", model: Model) -> Model:
+def _for_agents(config: "Config", model: ModelInfo) -> ModelInfo:
     """Apply `agents.defaults`: the model's params and the limit of its window."""
     defaults = config.agents.defaults
     named = defaults.models.get(model.ref)
@@ -304,16 +304,16 @@ def _for_agents(config: "Config", model: Model) -> Model:
     )
 
 
-def known_models(config: "Config", provider: str) -> list[Model]:
+def known_models(config: "Config", provider: str) -> list[ModelInfo]:
     """Return a provider's models from the config and the table, the config's first."""
-    entry = entry_of(config, provider)
+    entry = provider_entry(config, provider)
     ids = [configured.id for configured in entry.models] if entry else []
     if provider in vendors(config) or provider == LOCAL:
         ids += [id_ for vendor, id_ in MODELS if vendor == provider]
-    return [lookup(config, ModelRef(provider, id_)) for id_ in dict.fromkeys(ids)]
+    return [lookup_model(config, ModelRef(provider, id_)) for id_ in dict.fromkeys(ids)]
 
 
-def _regional(provider: str, model_id: str) -> Model | None:
+def _regional(provider: str, model_id: str) -> ModelInfo | None:
     """Return a regional Bedrock model: its global twin with a higher price."""
     area, _, rest = model_id.partition(".")
     twin = MODELS.get((BEDROCK, f"global.{rest}")) if provider == BEDROCK else None
@@ -323,9 +323,9 @@ def _regional(provider: str, model_id: str) -> Model | None:
     return replace(twin, id=model_id, price=Price(*prices))
 
 
-def _guess(provider: str, model_id: str) -> Model:
+def _guess(provider: str, model_id: str) -> ModelInfo:
     if provider == LOCAL:
-        return Model(
+        return ModelInfo(
             LOCAL, model_id, "", LOCAL_WINDOW, LOCAL_MAX_TOKENS, calls_tools=False, known=False
         )
     vendor = VENDORS.get(provider)
@@ -335,10 +335,10 @@ def _guess(provider: str, model_id: str) -> Model:
         f"how much {model_id} holds is not known; {window:,} tokens are assumed."
         f" {asks}set contextWindow in models.providers.{provider}."
     )
-    return Model(provider, model_id, window=window, known=False, note=note)
+    return ModelInfo(provider, model_id, window=window, known=False, note=note)
 
 
-def _configured(model: Model, entry: "ProviderModel") -> Model:
+def _configured(model: ModelInfo, entry: "ProviderModel") -> ModelInfo:
     """Override the table by the fields that a config entry sets."""
     said = entry.model_fields_set
     changes: dict[str, Json] = {"headers": dict(entry.headers)}

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from homarus.core.message import Image, Json, Message, Text, Thinking, ToolCall, ToolReturn
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Image, Json, Message, Text, Thinking, ToolCall, ToolResult
 from homarus.providers.base import ToolSpec
-from homarus.providers.chat_reply import REASONING_FIELDS
-from homarus.providers.compat import Compat
+from homarus.providers.chat_stream import REASONING_FIELDS
+from homarus.providers.compat import ChatCompat
 from homarus.providers.conversation import (
     INTERRUPTED,
     NO_OUTPUT,
@@ -33,7 +33,7 @@ from homarus.providers.conversation import (
     encode_json,
 )
 from homarus.providers.openai_schema import fits_strict, parameters
-from homarus.providers.rendered import Beginnings
+from homarus.providers.render_cache import PrefixCache
 
 GOT_RESULTS = "I have the tool results."
 GAP = b"\\n\\n"  # between merged turns, inside a JSON string
@@ -48,7 +48,7 @@ _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class _ChatTurn:
     """One turn as JSON, empty for none, and the position of its content."""
 
     role: str
@@ -65,26 +65,26 @@ class _Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun:
+class _RenderedPrefix:
     """The encoded prefix of a conversation, and the role it ends with."""
 
     json: tuple[bytes, ...] = ()
     last: str = ""
 
 
-_NOTHING = _Begun()
+_NOTHING = _RenderedPrefix()
 
 
-class Turns:
+class ChatMessageRenderer:
     """Renders messages for one model of one service."""
 
-    def __init__(self, compat: Compat, *, provider: str, model: str, sees_images: bool) -> None:
+    def __init__(self, compat: ChatCompat, *, provider: str, model: str, sees_images: bool) -> None:
         self._compat, self._sees_images = compat, sees_images
         ids = _MISTRAL_IDS if compat.mistral_tool_ids else _IDS
         self._conversation = ConversationBuilder(
             self._turn, author=Author(provider, model), ids=ids
         )
-        self._begun: Beginnings[_Begun] = Beginnings()
+        self._begun: PrefixCache[_RenderedPrefix] = PrefixCache()
         self._bridge = _made("assistant", GOT_RESULTS)
 
     def render(self, messages: Iterable[Message]) -> list[bytes]:
@@ -101,18 +101,18 @@ class Turns:
                 last, entries = role, entries[settled.entries :]
                 if made and size + settled.messages >= self._begun.least:
                     made = [b",".join(made)]
-                    prefix = _Begun(tuple(made), last)
+                    prefix = _RenderedPrefix(tuple(made), last)
                     self._begun.keep(every[: size + settled.messages], prefix)
         return [*made, *map(_as_one, self._runs(entries, last)[0])]
 
     def _runs(
-        self, entries: Iterable[ConversationEntry[_Turn]], last: str
-    ) -> tuple[list[list[_Turn]], str]:
+        self, entries: Iterable[ConversationEntry[_ChatTurn]], last: str
+    ) -> tuple[list[list[_ChatTurn]], str]:
         """Return the turns, with results behind their calls, grouped by neighbours of one role.
 
         `last` is the role before them; the role they end with is returned as well.
         """
-        runs: list[list[_Turn]] = []
+        runs: list[list[_ChatTurn]] = []
         for entry in entries:
             turns = [entry.encoded] if entry.encoded.json else []
             if entry.calls:
@@ -131,8 +131,8 @@ class Turns:
     def _bridges(self) -> bool:
         return self._compat.assistant_after_tool_result
 
-    def _results(self, calls: Sequence[PlacedCall[_Turn]]) -> list[_Turn]:
-        turns: list[_Turn] = []
+    def _results(self, calls: Sequence[PlacedCall[_ChatTurn]]) -> list[_ChatTurn]:
+        turns: list[_ChatTurn] = []
         pictures: list[bytes] = []
         for call in calls:
             turns.append(call.result or self._result(call.id, call.call.name, INTERRUPTED))
@@ -142,12 +142,12 @@ class Turns:
             turns.append(_made("user", [note, *pictures]))
         return turns
 
-    def _turn(self, message: MessageBlocks) -> _Turn:
+    def _turn(self, message: MessageBlocks) -> _ChatTurn:
         if message.result is not None:
             return self._returned(message.call_id, message.result)
         return self._answered(message) if message.role == "assistant" else self._asked(message)
 
-    def _asked(self, message: MessageBlocks) -> _Turn:
+    def _asked(self, message: MessageBlocks) -> _ChatTurn:
         texts = [part.text for part in message.blocks if isinstance(part, Text) and part.text]
         images = [part for part in message.blocks if isinstance(part, Image)]
         if not images or not self._sees_images:
@@ -156,7 +156,7 @@ class Turns:
         blocks: list[Json] = [{"type": "text", "text": text} for text in texts]
         return _made("user", [encode_json(block) for block in (*blocks, *map(_picture, images))])
 
-    def _answered(self, message: MessageBlocks) -> _Turn:
+    def _answered(self, message: MessageBlocks) -> _ChatTurn:
         content = "".join(map(_spoken, message.blocks))
         rest: dict[str, Json] = {}
         thinking = [part for part in message.blocks if isinstance(part, Thinking) and part.text]
@@ -167,7 +167,7 @@ class Turns:
         if calls := message.calls:
             rest["tool_calls"] = [self._asked_for(each.id, each.call) for each in calls]
         elif not content:
-            return _Turn("assistant")
+            return _ChatTurn("assistant")
         return _made("assistant", content, rest)
 
     def _asked_for(self, call_id: str, call: ToolCall) -> dict[str, Json]:
@@ -177,14 +177,14 @@ class Turns:
         asked = {"id": call_id, "type": "function", "function": function}
         return {**asked, **UNSIGNED} if self._compat.unsigned_calls else asked
 
-    def _returned(self, call_id: str, result: ToolReturn) -> _Turn:
+    def _returned(self, call_id: str, result: ToolResult) -> _ChatTurn:
         images = [part for part in result.content if isinstance(part, Image)]
         note = [PICTURE_BELOW if self._sees_images else UNSEEN] if images else []
         text = "\n".join(filter(None, (result.text, *note))) or NO_OUTPUT
         pictures = tuple(encode_json(_picture(i)) for i in images) if self._sees_images else ()
         return replace(self._result(call_id, result.name, text), pictures=pictures)
 
-    def _result(self, call_id: str, name: str, text: str) -> _Turn:
+    def _result(self, call_id: str, name: str, text: str) -> _ChatTurn:
         rest = {"tool_call_id": call_id}
         if self._compat.tool_result_name:
             rest["name"] = wire_name(name)
@@ -210,7 +210,7 @@ def _tool(spec: ToolSpec, *, strict: bool) -> dict[str, Json]:
 
 def _made(
     role: str, content: str | Sequence[bytes], rest: Mapping[str, Json] | None = None
-) -> _Turn:
+) -> _ChatTurn:
     """Encode a turn of text, which may be empty, or of blocks; `rest` are its other fields."""
     head = _HEAD % role.encode()
     has_blocks = not isinstance(content, str)
@@ -221,10 +221,10 @@ def _made(
     start, end = len(head), len(head) + len(value)
     tail = b"," + encode_json(rest)[1:] if rest else b"}"
     inner = (start + 1, end - 1) if content else (end, end)
-    return _Turn(role, head + value + tail, *inner, end, has_blocks)
+    return _ChatTurn(role, head + value + tail, *inner, end, has_blocks)
 
 
-def _as_one(run: Sequence[_Turn]) -> bytes:
+def _as_one(run: Sequence[_ChatTurn]) -> bytes:
     """Merge turns of one role; of their reasoning, the last is sent."""
     if len(run) == 1:
         return run[0].json

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from urllib.parse import urlsplit
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.value import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Compat:
+class ChatCompat:
     """The flags of one service."""
 
     developer_role: bool = False
@@ -45,22 +45,24 @@ _KEYS = {
     "supportsStrictMode": "strict",
 }
 
-_PLAIN = Compat()
+_PLAIN = ChatCompat()
 _BY_DOMAIN = {
-    "openai.com": Compat(developer_role=True, store=True, max_tokens_field="max_completion_tokens"),
-    "openai.azure.com": Compat(
+    "openai.com": ChatCompat(
         developer_role=True, store=True, max_tokens_field="max_completion_tokens"
     ),
-    "mistral.ai": Compat(
+    "openai.azure.com": ChatCompat(
+        developer_role=True, store=True, max_tokens_field="max_completion_tokens"
+    ),
+    "mistral.ai": ChatCompat(
         reasoning_effort=False, tool_result_name=True, thinking_as_text=True, mistral_tool_ids=True
     ),
-    "googleapis.com": Compat(tool_result_name=True, unsigned_calls=True),
-    "x.ai": Compat(reasoning_effort=False),
-    "z.ai": Compat(reasoning_effort=False, thinking_format="zai"),
+    "googleapis.com": ChatCompat(tool_result_name=True, unsigned_calls=True),
+    "x.ai": ChatCompat(reasoning_effort=False),
+    "z.ai": ChatCompat(reasoning_effort=False, thinking_format="zai"),
 }
 
 
-def compat_of(base_url: str, *overrides: Mapping[str, Json]) -> Compat:
+def resolve_compat(base_url: str, *overrides: Mapping[str, Json]) -> ChatCompat:
     """Return the flags for an address; a later override wins."""
     compat = _by_address(base_url)
     for override in overrides:
@@ -82,7 +84,7 @@ def _host(base_url: str) -> str:
         return ""
 
 
-def _by_address(base_url: str) -> Compat:
+def _by_address(base_url: str) -> ChatCompat:
     host = _host(base_url)
     for domain, compat in _BY_DOMAIN.items():
         if host == domain or host.endswith("." + domain):
@@ -91,7 +93,8 @@ def _by_address(base_url: str) -> Compat:
 
 
 _TYPES = {
-    field.name: bool if field.default is None else type(field.default) for field in fields(Compat)
+    field.name: bool if field.default is None else type(field.default)
+    for field in fields(ChatCompat)
 }
 
 

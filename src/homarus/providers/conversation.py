@@ -14,9 +14,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, Literal, TypeAlias, TypeVar
 
-from homarus.core.message import Image, Json, Message, Text, Thinking, ToolCall, ToolReturn
-from homarus.core.value import dataclass
-from homarus.providers.rendered import Rendered
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Image, Json, Message, Text, Thinking, ToolCall, ToolResult
+from homarus.providers.render_cache import RenderCache
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ class MessageBlocks:
     calls: Sequence[CallBlock] = ()  # those among the blocks
     is_own: bool = False
     api: str = ""  # the wire the message was written over
-    result: ToolReturn | None = None
+    result: ToolResult | None = None
     call_id: str = ""  # of the call that `result` answers
 
 
@@ -180,7 +180,7 @@ class ConversationBuilder(Generic[T]):
         self, encode: Callable[[MessageBlocks], T], *, author: Author, ids: CallIds
     ) -> None:
         self._encode, self._author, self._ids = encode, author, ids
-        self._cache: Rendered[_CachedMessage[T]] = Rendered(self._read)
+        self._cache: RenderCache[_CachedMessage[T]] = RenderCache(self._read)
 
     def place(
         self, messages: Iterable[Message]
@@ -219,14 +219,14 @@ class ConversationBuilder(Generic[T]):
 
     def _read(self, message: Message) -> _CachedMessage[T]:
         if message.role == "tool":
-            result = next((part for part in message.parts if isinstance(part, ToolReturn)), None)
+            result = next((part for part in message.parts if isinstance(part, ToolResult)), None)
             if result is None:
                 return _CachedMessage(None)
             call_id = self._ids.normalize(result.call_id)
             blocks = MessageBlocks("tool", result=result, call_id=call_id)
             return _CachedMessage(None, (), call_id, self._encode(blocks))
         if message.role == "user":
-            asked = [p for p in message.parts if not isinstance(p, ToolCall | ToolReturn)]
+            asked = [p for p in message.parts if not isinstance(p, ToolCall | ToolResult)]
             return _CachedMessage(
                 ConversationEntry("user", self._encode(MessageBlocks("user", asked)))
             )
@@ -248,7 +248,7 @@ class ConversationBuilder(Generic[T]):
                 call = CallBlock(call_id, part)
                 calls.append(call)
                 blocks.append(call)
-            elif not isinstance(part, ToolReturn):
+            elif not isinstance(part, ToolResult):
                 blocks.append(part)
         api = message.origin.api if message.origin else ""
         return MessageBlocks("assistant", blocks, calls, self._author.wrote(message), api)

@@ -34,34 +34,40 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from homarus.config.agent_settings import agent_ids, resolve_agent_settings
+from homarus.config.model_refs import normalize_provider_id
 from homarus.config.paths import Paths, expand
-from homarus.config.refs import normalize_provider_id
-from homarus.config.resolve import agent_settings, agents
 from homarus.core.clock import Clock
-from homarus.core.errors import AuthFailed, ProviderError, RateLimited, UnknownName
-from homarus.core.keys import DEFAULT_AGENT, normalize_agent_id
-from homarus.core.text import nearest
-from homarus.core.value import dataclass
-from homarus.providers.catalog import entry_of, vendors
-from homarus.providers.ledger import Ledger
-from homarus.providers.logins import Logins
+from homarus.core.errors import AuthError, ProviderError, RateLimitError, UnknownNameError
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.session_keys import DEFAULT_AGENT, normalize_agent_id
+from homarus.core.text import closest_names
+from homarus.providers.catalog import provider_entry, vendors
+from homarus.providers.credential_usage import CredentialUsageStore
 from homarus.providers.profile_file import FILE, ProfileFile
 from homarus.providers.profiles import Profile
 from homarus.providers.rotation import (
     HOUR_MS,
     UNUSED,
-    Kind,
-    Limits,
-    Mark,
-    Reason,
+    CooldownLimits,
+    CredentialKind,
+    CredentialRank,
+    CredentialResult,
+    CredentialUsage,
+    FailureReason,
     Slot,
-    Standing,
-    Usage,
-    in_order,
+    cooldown_until_ms,
+    order_credentials,
     reason_of,
-    rests_until_ms,
 )
-from homarus.providers.secret import Source, configured, fetch, kept_elsewhere, written
+from homarus.providers.secret import (
+    SecretRef,
+    fetch_secret,
+    parse_secret,
+    secret_from_config,
+    secret_from_profile,
+)
+from homarus.providers.token_refresh import TokenRefresher
 
 if TYPE_CHECKING:
     from homarus.config.schema import Config
@@ -70,35 +76,37 @@ COMMAND_KEEP_S = 300.0  # how long a command's output is cached
 
 
 @dataclass(slots=True)
-class Candidate:
+class CredentialCandidate:
     """One credential that may be used now; one in cooldown has `cooldown_until_ms` set."""
 
     profile_id: str
     provider: str
-    kind: Kind
+    kind: CredentialKind
     model: str = ""
-    rests_until_ms: int = 0
+    cooldown_until_ms: int = 0
     begun_ms: int = 0  # when its secret was last requested: see `rotation`
     given: str = field(default="", repr=False)  # its secret at that time
-    _fetch: "Callable[[Candidate], Awaitable[str]] | None" = field(default=None, repr=False)
+    _fetch: "Callable[[CredentialCandidate], Awaitable[str]] | None" = field(
+        default=None, repr=False
+    )
 
     async def secret(self) -> str:
         """Return the key or token to send. Raises ProviderError when it is unavailable."""
         if self._fetch is None:
-            raise AuthFailed(f"the auth profile {self.profile_id} is nobody's")
+            raise AuthError(f"the auth profile {self.profile_id} is nobody's")
         self.given = await self._fetch(self)
         return self.given
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CredentialEntry:
     """One credential's state, for use and for display. `problem` is why it cannot be used."""
 
     profile: Profile
-    source: Source
+    source: SecretRef
     place: str
-    usage: Usage = UNUSED
-    of_models: Mapping[str, Usage] = field(default_factory=dict)
+    usage: CredentialUsage = UNUSED
+    of_models: Mapping[str, CredentialUsage] = field(default_factory=dict)
     is_last_good: bool = False
     problem: str = ""
     file: ProfileFile | None = field(default=None, repr=False)
@@ -120,8 +128,8 @@ def profile_file(config: "Config", env: Mapping[str, str], paths: Paths, agent: 
 
     The main agent's also replaces the legacy shared file.
     """
-    if agent in agents(config):
-        folder = agent_settings(config, paths, agent).agent_dir
+    if agent in agent_ids(config):
+        folder = resolve_agent_settings(config, paths, agent).agent_dir
     else:
         folder = paths.agent_dir(agent)
     legacy = [folder / "auth.json"]
@@ -145,8 +153,8 @@ class Credentials:
     ) -> None:
         self._config, self._env, self._files = config, env, tuple(files)
         self._clock, self._home = clock, home
-        self._ledger = Ledger(self._limits)
-        self._logins = Logins(config.auth.clients, clock)
+        self._ledger = CredentialUsageStore(self._limits)
+        self._logins = TokenRefresher(config.auth.clients, clock)
         self._turns: dict[str, asyncio.Lock] = {}
         self._printed: dict[str, tuple[str, float]] = {}
 
@@ -156,10 +164,10 @@ class Credentials:
     def warnings(self) -> tuple[str, ...]:
         return tuple(text for file in self._files for text in file.read().warnings)
 
-    def entries(self, provider: str = "") -> list[Entry]:
+    def entries(self, provider: str = "") -> list[CredentialEntry]:
         """Return every credential, or those of one provider, usable or not."""
         provider = normalize_provider_id(provider)
-        found: dict[str, Entry] = {}
+        found: dict[str, CredentialEntry] = {}
         last_good: dict[str, str] = {}
         for file in self._files:
             read, usage = file.read(), self._ledger.usage(file)
@@ -178,25 +186,25 @@ class Credentials:
 
     def candidates(
         self, provider: str, *, model: str = "", locked: str = "", preferred: str = ""
-    ) -> tuple[Candidate, ...]:
+    ) -> tuple[CredentialCandidate, ...]:
         """Return the credentials to try for a provider, in order; see the module's docstring."""
         provider = normalize_provider_id(provider)
         entries = {entry.profile.id: entry for entry in self.entries(provider)}
         if locked and self._binds(locked, entries):
             return (self._candidate(entries[locked], model),)
         standings = [
-            Standing(
+            CredentialRank(
                 id=id_,
                 kind=entry.profile.kind,
                 last_used_ms=entry.usage.last_used_ms,
-                rests_until_ms=self.rests_until_ms(entry, model),
+                rests_until_ms=self.cooldown_until_ms(entry, model),
                 is_last_good=entry.is_last_good,
                 is_implicit=entry.file is None,
             )
             for id_, entry in entries.items()
             if not entry.problem
         ]
-        ordered = in_order(standings, self.order(provider), preferred)
+        ordered = order_credentials(standings, self.order(provider), preferred)
         return tuple(self._candidate(entries[each.id], model) for each in ordered)
 
     def order(self, provider: str) -> tuple[str, ...] | None:
@@ -207,51 +215,53 @@ class Credentials:
         orders.append({normalize_provider_id(name): ids for name, ids in said})
         return next((order[provider] for order in orders if provider in order), None)
 
-    def rests_until_ms(self, entry: Entry, model: str = "") -> int:
+    def cooldown_until_ms(self, entry: CredentialEntry, model: str = "") -> int:
         """Return when a credential may be used again, for a model or at all; 0: now."""
         now_ms = self._clock.now_ms()
         of_model = entry.of_models.get(model, UNUSED)
-        return max(rests_until_ms(entry.usage, now_ms), rests_until_ms(of_model, now_ms))
+        return max(cooldown_until_ms(entry.usage, now_ms), cooldown_until_ms(of_model, now_ms))
 
-    def none_for(self, provider: str) -> AuthFailed:
+    def missing_credential_error(self, provider: str) -> AuthError:
         """Return the error for no candidate: what is missing, or each credential's problem."""
         provider = normalize_provider_id(provider)
         wrong = [f"{e.profile.id}: {e.problem}" for e in self.entries(provider) if e.problem]
         told = f" ({'; '.join(wrong)})" if wrong else ""
         vendor = vendors(self._config).get(provider)
         names = f"set {' or '.join(vendor.key_names)}, or " if vendor and vendor.key_names else ""
-        return AuthFailed(
+        return AuthError(
             f"there is no credential for {provider} that can be used{told}",
             fix=f"{names}homarus models auth add {provider}",
         )
 
-    def _candidate(self, entry: Entry, model: str) -> Candidate:
+    def _candidate(self, entry: CredentialEntry, model: str) -> CredentialCandidate:
         profile = entry.profile
-        return Candidate(
+        return CredentialCandidate(
             profile.id,
             profile.provider,
             profile.kind,
             model,
-            self.rests_until_ms(entry, model),
+            self.cooldown_until_ms(entry, model),
             self._clock.now_ms(),
             _fetch=self._secret,
         )
 
-    def _binds(self, locked: str, entries: Mapping[str, Entry]) -> bool:
+    def _binds(self, locked: str, entries: Mapping[str, CredentialEntry]) -> bool:
         """Return whether a pinned profile is one of these; another provider's has no effect."""
         if locked in entries:
             return True
         known = [entry.profile.id for entry in self.entries()]
         if locked in known:
             return False
-        near = nearest(locked, [*entries, *known])
+        near = closest_names(locked, [*entries, *known])
         fix = "" if near else "homarus models auth status lists them"
-        raise UnknownName("auth profile", locked, near, fix=fix)
+        raise UnknownNameError("auth profile", locked, near, fix=fix)
 
-    def _entry(self, profile: Profile, file: ProfileFile, usage: Mapping[Slot, Usage]) -> Entry:
+    def _entry(
+        self, profile: Profile, file: ProfileFile, usage: Mapping[Slot, CredentialUsage]
+    ) -> CredentialEntry:
         profile = self._logins.current(profile)
         source, problem = _source_of(profile)
-        return Entry(
+        return CredentialEntry(
             profile=profile,
             source=source,
             place=str(file.path),
@@ -275,11 +285,11 @@ class Credentials:
             return "it ran out; paste a new one"
         return "" if profile.kind == "api_key" or profile.refresh else "it ran out; log in again"
 
-    def _missing(self, source: Source) -> str:
+    def _missing(self, source: SecretRef) -> str:
         unset = source.place == "env" and not self._said(source)
         return f"the variable {source.value} is not set" if unset else ""
 
-    def _said(self, source: Source) -> str:
+    def _said(self, source: SecretRef) -> str:
         """Return the secret of a source that can be read without cost."""
         if source.place == "env":
             return self._env.get(source.value, "").strip()
@@ -289,7 +299,7 @@ class Credentials:
         named = (normalize_provider_id(name) for name in self._config.models.providers)
         return list(dict.fromkeys((*named, *vendors(self._config))))
 
-    def _implicit(self, provider: str, held: set[str]) -> Iterator[Entry]:
+    def _implicit(self, provider: str, held: set[str]) -> Iterator[CredentialEntry]:
         """Return the keys of the config and the environment, without duplicates of stored ones."""
         usage = self._ledger.usage(None)
         for id_, source, place in self._places(provider):
@@ -297,7 +307,7 @@ class Credentials:
             if source.place == "plain" and (not said or said in held):
                 continue
             held.add(said)
-            yield Entry(
+            yield CredentialEntry(
                 profile=Profile(id_, provider, "api_key"),
                 source=source,
                 place=place,
@@ -306,72 +316,74 @@ class Credentials:
                 problem=self._missing(source),
             )
 
-    def _places(self, provider: str) -> Iterator[tuple[str, Source, str]]:
-        entry = entry_of(self._config, provider)
+    def _places(self, provider: str) -> Iterator[tuple[str, SecretRef, str]]:
+        entry = provider_entry(self._config, provider)
         where = f"models.providers.{provider}"
         if entry and entry.api_key:
-            yield f"config:{provider}", Source("plain", entry.api_key.strip()), f"{where}.apiKey"
+            yield f"config:{provider}", SecretRef("plain", entry.api_key.strip()), f"{where}.apiKey"
         if entry and entry.api_key_from:
-            source = configured(entry.api_key_from)
+            source = secret_from_config(entry.api_key_from)
             yield f"config:{provider}:from", source, f"{where}.apiKeyFrom"
         vendor = vendors(self._config).get(provider)
         own = "".join(ch if ch.isalnum() else "_" for ch in provider.upper()) + "_API_KEY"
         for name in vendor.key_names if vendor else (own,):
-            yield f"env:{name}", Source("plain", self._env.get(name, "").strip()), name
+            yield f"env:{name}", SecretRef("plain", self._env.get(name, "").strip()), name
 
     # Secrets
 
-    async def _secret(self, candidate: Candidate) -> str:
+    async def _secret(self, candidate: CredentialCandidate) -> str:
         found = (
             e for e in self.entries(candidate.provider) if e.profile.id == candidate.profile_id
         )
         entry = next(found, None)
         candidate.begun_ms = self._clock.now_ms()
         if entry is None:
-            raise AuthFailed(f"the auth profile {candidate.profile_id} is gone")
+            raise AuthError(f"the auth profile {candidate.profile_id} is gone")
         if entry.problem:
             raise _unusable(entry, entry.problem)
         if entry.profile.kind == "oauth" and entry.file:
-            return await self._logins.access(entry.file, entry.profile)
+            return await self._logins.access_token(entry.file, entry.profile)
         try:
             if entry.source.place == "exec":
                 return await self._print(entry)
-            return await fetch(entry.source, self._env, self._home)
-        except AuthFailed as exc:
+            return await fetch_secret(entry.source, self._env, self._home)
+        except AuthError as exc:
             raise _unusable(entry, exc.message, exc.fix) from exc
 
-    async def _print(self, entry: Entry) -> str:
+    async def _print(self, entry: CredentialEntry) -> str:
         """Return a command's output, from the cache while it is fresh."""
         id_ = entry.profile.id
         async with self._turns.setdefault(id_, asyncio.Lock()):
             printed, at_s = self._printed.get(id_, ("", 0.0))
             if not printed or self._clock.monotonic() - at_s >= COMMAND_KEEP_S:
-                printed = await fetch(entry.source, self._env, self._home)
+                printed = await fetch_secret(entry.source, self._env, self._home)
                 self._printed[id_] = printed, self._clock.monotonic()
             return printed
 
     # Results
 
-    def mark(self, candidate: Candidate, error: ProviderError | None = None) -> None:
+    def record_result(
+        self, candidate: CredentialCandidate, error: ProviderError | None = None
+    ) -> None:
         """Record the result of a request; errors unrelated to the credential are ignored."""
         if error is None:
-            self.mark_good(candidate)
+            self.record_success(candidate)
         elif reason := reason_of(error):
-            after_s = error.after_s if isinstance(error, RateLimited) else None
-            self.mark_failed(candidate, reason, after_s)
+            after_s = error.after_s if isinstance(error, RateLimitError) else None
+            self.record_failure(candidate, reason, after_s)
 
-    def mark_good(self, candidate: Candidate) -> None:
+    def record_success(self, candidate: CredentialCandidate) -> None:
         """Record a success: it ends the cooldown and moves the credential to the front."""
         self._note(candidate, None, None)
 
-    def mark_failed(
-        self, candidate: Candidate, reason: Reason, after_s: float | None = None
+    def record_failure(
+        self, candidate: CredentialCandidate, reason: FailureReason, after_s: float | None = None
     ) -> None:
         """Record a failure and start a cooldown. `after_s` is the delay the service asked for."""
         if reason == "auth":
             self._printed.pop(candidate.profile_id, None)
             if candidate.kind == "oauth" and candidate.given:
-                self._logins.refuse(candidate.profile_id, candidate.given)
+                self._logins.invalidate(candidate.profile_id, candidate.given)
         self._note(candidate, reason, after_s)
 
     async def flush(self) -> None:
@@ -381,49 +393,53 @@ class Credentials:
         """Write pending results; the credentials are not used again."""
         await self.flush()
 
-    def _note(self, candidate: Candidate, reason: Reason | None, after_s: float | None) -> None:
+    def _note(
+        self, candidate: CredentialCandidate, reason: FailureReason | None, after_s: float | None
+    ) -> None:
         id_ = candidate.profile_id
         now_ms = self._clock.now_ms()
-        mark = Mark(
+        mark = CredentialResult(
             id_, candidate.provider, candidate.model, reason, candidate.begun_ms, now_ms, after_s
         )
         holders = (file for file in self._files if id_ in file.read().profiles)
-        self._ledger.note(next(holders, None), mark)
+        self._ledger.record(next(holders, None), mark)
 
-    def _limits(self, provider: str) -> Limits:
+    def _limits(self, provider: str) -> CooldownLimits:
         said = self._config.auth.cooldowns
         own = said.billing_backoff_hours_by_provider.items()
         of_provider = {normalize_provider_id(name): hours for name, hours in own}
-        return Limits(
+        return CooldownLimits(
             round(of_provider.get(provider, said.billing_backoff_hours) * HOUR_MS),
             round(said.billing_max_hours * HOUR_MS),
             round(said.failure_window_hours * HOUR_MS),
         )
 
 
-def _unusable(entry: Entry, why: str, fix: str = "") -> AuthFailed:
+def _unusable(entry: CredentialEntry, why: str, fix: str = "") -> AuthError:
     provider = entry.profile.provider
-    return AuthFailed(
+    return AuthError(
         f"{provider}: the credential {entry.profile.id} cannot be used: {why}",
         fix=fix or f"homarus models auth add {provider}",
     )
 
 
-def _source_of(profile: Profile) -> tuple[Source, str]:
+def _source_of(profile: Profile) -> tuple[SecretRef, str]:
     """Return the source of a profile's secret, and its problem."""
     if profile.kind == "oauth":
-        return Source("plain", profile.secret), "" if profile.secret or profile.refresh else _EMPTY
+        return SecretRef(
+            "plain", profile.secret
+        ), "" if profile.secret or profile.refresh else _EMPTY
     if profile.secret:
-        return written(profile.secret), ""
+        return parse_secret(profile.secret), ""
     if profile.kept is None:
-        return Source("plain"), _EMPTY
-    source = kept_elsewhere(profile.kept)
-    return (source, "") if source else (Source("plain"), _NOWHERE)
+        return SecretRef("plain"), _EMPTY
+    source = secret_from_profile(profile.kept)
+    return (source, "") if source else (SecretRef("plain"), _NOWHERE)
 
 
 _EMPTY = "it holds no key"
 _NOWHERE = "its key is kept in a place that is neither a variable nor a file"
 
 
-def _of_models(usage: Mapping[Slot, Usage], id_: str) -> dict[str, Usage]:
+def _of_models(usage: Mapping[Slot, CredentialUsage], id_: str) -> dict[str, CredentialUsage]:
     return {model: each for (of, model), each in usage.items() if of == id_ and model}

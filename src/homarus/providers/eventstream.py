@@ -22,11 +22,11 @@ _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 _BYTES, _TEXT = 6, 7
 
 
-class BadFrame(ValueError):
+class FrameError(ValueError):
     """The bytes are not a valid frame."""
 
 
-class Frame(NamedTuple):
+class EventStreamFrame(NamedTuple):
     """One event: its text headers and its payload."""
 
     headers: Mapping[str, str]
@@ -44,7 +44,7 @@ class FrameReader:
         # Nearly all frames have the same few header blocks.
         self._headers: dict[bytes, Mapping[str, str]] = {}
 
-    def feed(self, piece: bytes) -> list[Frame]:
+    def feed(self, piece: bytes) -> list[EventStreamFrame]:
         """Return the frames that `piece` completed."""
         if self._rest:
             self._rest += piece
@@ -52,7 +52,7 @@ class FrameReader:
                 return []
             piece = bytes(self._rest)
             self._rest.clear()
-        frames: list[Frame] = []
+        frames: list[EventStreamFrame] = []
         start = 0
         self._needed = _PRELUDE.size
         while len(piece) - start >= _PRELUDE.size:
@@ -65,10 +65,10 @@ class FrameReader:
         self._rest += piece[start:]
         return frames
 
-    def _frame(self, data: bytes, headers_size: int) -> Frame:
+    def _frame(self, data: bytes, headers_size: int) -> EventStreamFrame:
         end = len(data) - _CRC_BYTES
         if crc32(memoryview(data)[:end]) != int.from_bytes(data[end:], "big"):
-            raise BadFrame("an event's checksum is wrong")
+            raise FrameError("an event's checksum is wrong")
         payload_start = _PRELUDE.size + headers_size
         raw = data[_PRELUDE.size : payload_start]
         headers = self._headers.get(raw)
@@ -76,15 +76,15 @@ class FrameReader:
             if len(self._headers) >= KEPT_HEADERS:
                 self._headers.clear()
             headers = self._headers[raw] = _headers(raw)
-        return Frame(headers, data[payload_start:end])
+        return EventStreamFrame(headers, data[payload_start:end])
 
 
 def _lengths(data: bytes, start: int) -> tuple[int, int]:
     size, headers_size, checksum = _PRELUDE.unpack_from(data, start)
     if crc32(data[start : start + 8]) != checksum:
-        raise BadFrame("this is not AWS's event stream")
+        raise FrameError("this is not AWS's event stream")
     if headers_size > MAX_HEADERS_BYTES or not _OVERHEAD + headers_size <= size <= MAX_FRAME_BYTES:
-        raise BadFrame(f"an event of {size} bytes, {headers_size} of them headers")
+        raise FrameError(f"an event of {size} bytes, {headers_size} of them headers")
     return size, headers_size
 
 
@@ -102,10 +102,10 @@ def _headers(raw: bytes) -> dict[str, str]:
             else:
                 size = _SIZES[kind]
             if at + size > len(raw):
-                raise BadFrame("an event's headers are cut")
+                raise FrameError("an event's headers are cut")
             if kind == _TEXT:
                 headers[name] = raw[at : at + size].decode()
             at += size
     except (IndexError, KeyError, UnicodeDecodeError) as exc:
-        raise BadFrame("an event's headers cannot be read") from exc
+        raise FrameError("an event's headers cannot be read") from exc
     return headers

@@ -16,70 +16,70 @@ from dataclasses import field, replace
 
 from homarus.core.clock import Clock
 from homarus.core.errors import (
-    AllFailed,
-    AuthFailed,
-    BadRequest,
-    BillingFailed,
-    Overloaded,
+    AllAttemptsFailedError,
+    AuthError,
+    BadRequestError,
+    BillingError,
+    OverloadedError,
     ProviderError,
-    ProviderTimeout,
-    RateLimited,
-    StreamBroken,
-    ThinkingRefused,
-    Unreachable,
+    ProviderTimeoutError,
+    RateLimitError,
+    StreamError,
+    ThinkingUnsupportedError,
+    UnreachableError,
 )
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Message
 from homarus.core.retry import Backoff
-from homarus.core.value import dataclass
-from homarus.providers.base import Delta, Provider, Request, Retried, ThinkLevel
-from homarus.providers.catalog import Model
-from homarus.providers.limiter import Limiter
+from homarus.providers.base import AttemptRetried, Delta, ModelRequest, Provider, ThinkLevel
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.concurrency_limiter import ConcurrencyLimiter
 
 LEVELS: tuple[ThinkLevel, ...] = ("off", "minimal", "low", "medium", "high", "xhigh")
-PASSING = (Overloaded, ProviderTimeout, Unreachable, StreamBroken)
+PASSING = (OverloadedError, ProviderTimeoutError, UnreachableError, StreamError)
 LONGEST_WAIT_S = 60.0  # a longer cooldown is not waited for inside a run
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class FallbackTarget:
     """One model with one credential. `open` may read secrets and fail.
 
     `mark` is called with the result of an attempt: None is a success.
     """
 
-    model: Model
+    model: ModelInfo
     credential: str
     open: Callable[[], Awaitable[Provider]]
     mark: Callable[[ProviderError | None], None]
-    limiter: Limiter
+    limiter: ConcurrencyLimiter
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ProviderRetryPolicy:
     """Delays and attempt counts. `attempt_s` is the deadline of one attempt."""
 
     tries: int = 3
     attempt_s: float = 300.0
-    backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.5, most_s=8.0))
+    backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.5, max_s=8.0))
 
 
-class Fallback:
+class FallbackProvider:
     """Tries its targets in order until one answers. `name` and `api` are those of the first."""
 
     def __init__(
         self,
-        ways: Sequence[Way],
+        ways: Sequence[FallbackTarget],
         clock: Clock,
-        patience: Patience | None = None,
+        patience: ProviderRetryPolicy | None = None,
         *,
         name: str = "",
         api: str = "",
     ) -> None:
         self.name, self.api = name, api
         self._ways, self._clock = ways, clock
-        self._patience = patience or Patience()
+        self._patience = patience or ProviderRetryPolicy()
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
         """Try one target after another."""
         tried: list[ProviderError] = []
         for index, way in enumerate(self._ways):
@@ -96,13 +96,13 @@ class Fallback:
                 tried.append(exc)
                 if not last:
                     yield _retried(way, exc, self._ways[index + 1].model.ref)
-        raise tried[0] if len(tried) == 1 else AllFailed(tuple(tried))
+        raise tried[0] if len(tried) == 1 else AllAttemptsFailedError(tuple(tried))
 
     async def close(self) -> None:
         """Do nothing: whoever opened the targets' providers closes them."""
 
     async def _one(
-        self, way: Way, request: Request, *, last: bool
+        self, way: FallbackTarget, request: ModelRequest, *, last: bool
     ) -> AsyncGenerator[Delta | Message, None]:
         """Try one target as often as its errors allow."""
         request = _for_model(request, way.model)
@@ -112,7 +112,7 @@ class Fallback:
                 async with aclosing(self._attempt(way, request)) as pieces:
                     async for piece in pieces:
                         yield piece
-            except ThinkingRefused as exc:
+            except ThinkingUnsupportedError as exc:
                 if request.thinking == "off":
                     raise
                 request = replace(request, thinking=_lower(request.thinking))
@@ -128,7 +128,9 @@ class Fallback:
             else:
                 return
 
-    async def _attempt(self, way: Way, request: Request) -> AsyncGenerator[Delta | Message, None]:
+    async def _attempt(
+        self, way: FallbackTarget, request: ModelRequest
+    ) -> AsyncGenerator[Delta | Message, None]:
         async with way.limiter.enter():
             try:
                 provider = await way.open()
@@ -136,17 +138,17 @@ class Fallback:
                     async for piece in pieces:
                         if isinstance(piece, Message):
                             way.mark(None)
-                            way.limiter.went_well()
+                            way.limiter.on_success()
                         yield piece
-            except RateLimited as exc:
-                way.limiter.refused(exc.after_s)
+            except RateLimitError as exc:
+                way.limiter.on_rate_limited(exc.after_s)
                 raise
 
     def _pause_s(self, exc: ProviderError, attempt: int, *, last: bool) -> float | None:
         """Return the delay before the same target is retried, or None to leave it."""
         if attempt >= self._patience.tries:
             return None
-        if isinstance(exc, RateLimited):
+        if isinstance(exc, RateLimitError):
             wait_s = exc.after_s if exc.after_s is not None else self._delay_s(attempt)
             return wait_s if last and wait_s <= LONGEST_WAIT_S else None
         return self._delay_s(attempt) if isinstance(exc, PASSING) else None
@@ -156,7 +158,7 @@ class Fallback:
 
 
 async def _timed(
-    provider: Provider, request: Request, attempt_s: float
+    provider: Provider, request: ModelRequest, attempt_s: float
 ) -> AsyncGenerator[Delta | Message, None]:
     """Yield the provider's stream within one attempt's deadline."""
     loop = asyncio.get_running_loop()
@@ -179,8 +181,8 @@ async def _timed(
             await stream.aclose()
 
 
-def _late(provider: Provider, request: Request, attempt_s: float) -> ProviderTimeout:
-    return ProviderTimeout(
+def _late(provider: Provider, request: ModelRequest, attempt_s: float) -> ProviderTimeoutError:
+    return ProviderTimeoutError(
         f"{provider.name}/{request.model}: no answer within {attempt_s:g} s",
         fix="try again, or use another model",
     )
@@ -188,12 +190,12 @@ def _late(provider: Provider, request: Request, attempt_s: float) -> ProviderTim
 
 def _goes_on(exc: ProviderError) -> bool:
     """Return whether another model or credential may succeed after this error."""
-    if isinstance(exc, BadRequest):
+    if isinstance(exc, BadRequestError):
         return exc.status == 404  # this service does not have the model; another may
-    return isinstance(exc, (AuthFailed, BillingFailed, RateLimited, *PASSING))
+    return isinstance(exc, (AuthError, BillingError, RateLimitError, *PASSING))
 
 
-def _for_model(request: Request, model: Model) -> Request:
+def _for_model(request: ModelRequest, model: ModelInfo) -> ModelRequest:
     return replace(
         request,
         model=model.id,
@@ -206,5 +208,7 @@ def _lower(level: ThinkLevel) -> ThinkLevel:
     return LEVELS[max(0, LEVELS.index(level) - 1)]
 
 
-def _retried(way: Way, exc: ProviderError, then: str, wait_s: float = 0.0) -> Retried:
-    return Retried(way.model.provider, way.model.id, exc.code, exc.message, then, wait_s)
+def _retried(
+    way: FallbackTarget, exc: ProviderError, then: str, wait_s: float = 0.0
+) -> AttemptRetried:
+    return AttemptRetried(way.model.provider, way.model.id, exc.code, exc.message, then, wait_s)

@@ -11,19 +11,25 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.errors import ProviderError, ProviderTimeout, StreamBroken
+from homarus.core.errors import ProviderError, ProviderTimeoutError, StreamError
 from homarus.core.message import Json, Message, Origin
-from homarus.providers.base import Delta, Request, ToolSpec
-from homarus.providers.catalog import Model
-from homarus.providers.chat_reply import Malformed
+from homarus.providers.base import Delta, ModelRequest, ToolSpec
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.chat_stream import MalformedChunkError
 from homarus.providers.conversation import encode_json
-from homarus.providers.failures import Problem, Subject, broken, error_of, problem_in
-from homarus.providers.google_reply import Reply
-from homarus.providers.google_request import API, Turns, tool_list, wire_name
+from homarus.providers.endpoint import ProviderConnection, ProviderEndpoint
+from homarus.providers.google_request import API, GeminiMessageRenderer, tool_list, wire_name
+from homarus.providers.google_stream import GeminiStreamAssembler
 from homarus.providers.google_thinking import generation, thinking_config, thinks
-from homarus.providers.http import Endpoint, Settings
+from homarus.providers.provider_errors import (
+    ErrorContext,
+    VendorError,
+    error_from_vendor,
+    problem_in,
+    stream_error,
+)
 
-__all__ = ["API", "Google", "Settings", "create"]
+__all__ = ["API", "GoogleProvider", "ProviderConnection", "create"]
 
 APIS = ("google-generative-ai",)
 KEY_HEADER = "x-goog-api-key"
@@ -47,7 +53,9 @@ _BROKEN = {
     "IMAGE_OTHER": "the model stopped drawing",
     "OTHER": "the model stopped for a reason it does not tell",
 }
-_REFUSED = {"MISSING_THOUGHT_SIGNATURE": Problem(400, "a signature is missing", "invalid_argument")}
+_REFUSED = {
+    "MISSING_THOUGHT_SIGNATURE": VendorError(400, "a signature is missing", "invalid_argument")
+}
 # The caller's params that belong into `generationConfig`; others are top-level fields.
 _CONFIG = {
     **{
@@ -70,30 +78,32 @@ _CONFIG = {
 
 
 def create(
-    settings: Settings, *, models: Iterable[Model] = (), clock: Clock | None = None
-) -> "Google":
+    settings: ProviderConnection, *, models: Iterable[ModelInfo] = (), clock: Clock | None = None
+) -> "GoogleProvider":
     """Return a provider; it opens no connection before its first request."""
     settings = replace(settings, base_url=_versioned(settings.base_url))
-    return Google(settings, {model.id: model for model in models}, clock or SystemClock())
+    return GoogleProvider(settings, {model.id: model for model in models}, clock or SystemClock())
 
 
-class Google:
+class GoogleProvider:
     """A service that implements the Gemini API."""
 
     api = API
 
-    def __init__(self, settings: Settings, models: Mapping[str, Model], clock: Clock) -> None:
+    def __init__(
+        self, settings: ProviderConnection, models: Mapping[str, ModelInfo], clock: Clock
+    ) -> None:
         self.name = settings.name
         self._settings, self._models, self._clock = settings, models, clock
-        self._endpoint = Endpoint(settings, clock, key_header=KEY_HEADER)
-        self._wires: dict[str, _Wire] = {}
+        self._endpoint = ProviderEndpoint(settings, clock, key_header=KEY_HEADER)
+        self._wires: dict[str, _GeminiRequestBuilder] = {}
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        model = self._models.get(request.model) or Model(self.name, request.model, known=False)
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
+        model = self._models.get(request.model) or ModelInfo(self.name, request.model, known=False)
         subject = self._endpoint.subject(request.model)
         wire = self._wire(model)
         body = wire.body(request)
-        reply = Reply(wire.names)
+        reply = GeminiStreamAssembler(wire.names)
         method = f"/{wire.path}:streamGenerateContent?alt=sse"
         path, headers = await self._place(method, model, subject)
         try:
@@ -105,28 +115,30 @@ class Google:
                     for chunk in _chunks(data, subject):
                         for delta in reply.add(chunk):
                             yield delta
-        except (StreamBroken, ProviderTimeout):
+        except (StreamError, ProviderTimeoutError):
             if not reply.finish:
                 raise  # a connection lost after the end of the answer loses nothing
-        except Malformed as exc:
-            raise broken(subject, f"its answer is malformed: {exc}") from exc
+        except MalformedChunkError as exc:
+            raise stream_error(subject, f"its stream_error is malformed: {exc}") from exc
         yield self._message(reply, model, subject)
 
     async def close(self) -> None:
         await self._endpoint.close()
 
     async def _place(
-        self, method: str, model: Model, subject: Subject
+        self, method: str, model: ModelInfo, subject: ErrorContext
     ) -> tuple[str, Mapping[str, str]]:
         return method, model.headers
 
-    def _wire(self, model: Model) -> "_Wire":
+    def _wire(self, model: ModelInfo) -> "_GeminiRequestBuilder":
         wire = self._wires.get(model.id)
         if wire is None:
-            wire = self._wires[model.id] = _Wire(model, self.name)
+            wire = self._wires[model.id] = _GeminiRequestBuilder(model, self.name)
         return wire
 
-    def _message(self, reply: Reply, model: Model, subject: Subject) -> Message:
+    def _message(
+        self, reply: GeminiStreamAssembler, model: ModelInfo, subject: ErrorContext
+    ) -> Message:
         failed = _bad_end(reply, subject)
         if failed is not None:
             raise failed
@@ -134,13 +146,13 @@ class Google:
         return Message("assistant", reply.message_parts(), self._clock.now_ms(), origin)
 
 
-class _Wire:
-    def __init__(self, model: Model, provider: str) -> None:
+class _GeminiRequestBuilder:
+    def __init__(self, model: ModelInfo, provider: str) -> None:
         self._model = model
         self.path = _path(model.id)
         self.names: Mapping[str, str] = {}  # tool names on the wire to ours
         self._thinks = model.reasoning or (not model.known and thinks(model.id))
-        self._turns = Turns(
+        self._turns = GeminiMessageRenderer(
             provider=provider,
             model=model.id,
             sees_images=model.sees_images or not model.known,
@@ -149,7 +161,7 @@ class _Wire:
         )
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"[]")
 
-    def body(self, request: Request) -> bytes:
+    def body(self, request: ModelRequest) -> bytes:
         fields = self._fields(request)
         pieces = [encode_json(fields)[:-1], b"," if fields else b"", b'"contents":[']
         pieces += [b",".join(self._turns.render(request.messages)), b"]"]
@@ -157,7 +169,7 @@ class _Wire:
             pieces += [b',"tools":', self._tool_list(request.tools)]
         return b"".join((*pieces, b"}"))
 
-    def _fields(self, request: Request) -> dict[str, Json]:
+    def _fields(self, request: ModelRequest) -> dict[str, Json]:
         """Return all fields but contents and tools; the caller's params override, null removes."""
         fields: dict[str, Json] = {}
         if request.system.strip():
@@ -201,31 +213,31 @@ def _without_nulls(fields: Mapping[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _chunks(data: str, subject: Subject) -> list[dict[str, Json]]:
+def _chunks(data: str, subject: ErrorContext) -> list[dict[str, Json]]:
     """Parse an event's chunks: one, or all of an answer that was not streamed."""
     if not data.strip():
         return []
     try:
         parsed = json.loads(data)
     except (ValueError, RecursionError) as exc:
-        raise Malformed(f"{exc} in {data[:80]!r}") from exc
+        raise MalformedChunkError(f"{exc} in {data[:80]!r}") from exc
     chunks = parsed if isinstance(parsed, list) else [parsed]
     for chunk in chunks:
         if not isinstance(chunk, dict):
-            raise Malformed(f"{data[:80]!r} is not an object")
+            raise MalformedChunkError(f"{data[:80]!r} is not an object")
         if chunk.get("error"):
-            raise error_of(subject, problem_in(chunk), midway=True)
+            raise error_from_vendor(subject, problem_in(chunk), midway=True)
     return chunks
 
 
-def _bad_end(reply: Reply, subject: Subject) -> ProviderError | None:
+def _bad_end(reply: GeminiStreamAssembler, subject: ErrorContext) -> ProviderError | None:
     """Return the error for an answer that is blocked, invalid or incomplete, or None."""
     end = reply.finish
     if reply.blocked or end in _FILTERED:
         word = f"its filter stopped it ({reply.blocked or end})"
-        return error_of(subject, Problem(0, word, "content_filter"), midway=True)
+        return error_from_vendor(subject, VendorError(0, word, "content_filter"), midway=True)
     if end in _BROKEN:
-        return broken(subject, ": ".join(filter(None, (_BROKEN[end], reply.why))))
+        return stream_error(subject, ": ".join(filter(None, (_BROKEN[end], reply.why))))
     if end in _REFUSED:
-        return error_of(subject, _REFUSED[end])
-    return None if end else broken(subject, "its answer ended before its end")
+        return error_from_vendor(subject, _REFUSED[end])
+    return None if end else stream_error(subject, "its answer ended before its end")

@@ -10,8 +10,8 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 
-from homarus.core.message import Image, Json, Message, Text, Thinking, ToolCall, ToolReturn
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Image, Json, Message, Text, Thinking, ToolCall, ToolResult
 from homarus.providers.base import ToolSpec
 from homarus.providers.conversation import (
     GO_ON,
@@ -31,8 +31,8 @@ from homarus.providers.conversation import (
     alternate,
     encode_json,
 )
-from homarus.providers.google_reply import MADE_ID
 from homarus.providers.google_schema import parameters
+from homarus.providers.google_stream import MADE_ID
 
 API = "google-generative-ai"
 BEGAN = "(The beginning of this conversation is not shown.)"
@@ -55,7 +55,7 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _GeminiParts:
     """One message as parts; of a result, its pictures and the response for its call."""
 
     parts: tuple[bytes, ...] = ()
@@ -63,7 +63,7 @@ class _Made:
     result: bytes = b""
 
 
-class Turns:
+class GeminiMessageRenderer:
     """Renders messages for one model. `signs`: it requires a signature on each call."""
 
     def __init__(
@@ -80,12 +80,12 @@ class Turns:
         turns = alternate(entries, opening=_OPENING, closing=_CLOSING, empty=_EMPTY)
         return [_turn_json(turn) for turn in turns]
 
-    def _make(self, message: MessageBlocks) -> _Made:
+    def _make(self, message: MessageBlocks) -> _GeminiParts:
         if message.result is not None:
             return self._returned(message.result)
         if message.role == "assistant":
             return self._answered(message)
-        return _Made(self._shown(message.blocks) or _EMPTY.parts)
+        return _GeminiParts(self._shown(message.blocks) or _EMPTY.parts)
 
     def _shown(self, parts: Iterable[Block]) -> tuple[bytes, ...]:
         shown: list[Json] = []
@@ -106,7 +106,7 @@ class Turns:
             return {"text": LEFT_OUT}
         return {"inlineData": {"mimeType": mime, "data": data}}
 
-    def _answered(self, message: MessageBlocks) -> _Made:
+    def _answered(self, message: MessageBlocks) -> _GeminiParts:
         own = message.is_own
         parts: list[Json] = []
         calls: list[bytes] = []
@@ -127,8 +127,8 @@ class Turns:
                 case _:
                     pass
         if not any(_says_something(part) for part in parts):
-            return _Made()
-        return _Made(tuple(encode_json(part) for part in parts), tuple(calls))
+            return _GeminiParts()
+        return _GeminiParts(tuple(encode_json(part) for part in parts), tuple(calls))
 
     def _called(
         self, call: ToolCall, named: Mapping[str, str], *, own: bool, first: bool
@@ -149,20 +149,20 @@ class Turns:
             return {"text": SHOWN}
         return {**inline, "thoughtSignature": UNSIGNED} if self._signs else inline
 
-    def _returned(self, result: ToolReturn) -> _Made:
+    def _returned(self, result: ToolResult) -> _GeminiParts:
         images = [self._inline(part) for part in result.content if isinstance(part, Image)]
         pictures = [image for image in images if "inlineData" in image]
         notes = [image["text"] for image in images if "text" in image]
         text = "\n".join(filter(None, (result.text, *notes)))
         output = text or (PICTURES_BELOW if pictures else NO_OUTPUT)
-        return _Made(
+        return _GeminiParts(
             tuple(encode_json(picture) for picture in pictures),
             result=encode_json({"error" if result.is_error else "output": output}),
         )
 
 
-def _text(text: str) -> _Made:
-    return _Made((encode_json({"text": text}),))
+def _text(text: str) -> _GeminiParts:
+    return _GeminiParts((encode_json({"text": text}),))
 
 
 _OPENING, _CLOSING, _EMPTY = _text(BEGAN), _text(GO_ON), _text(NO_TEXT)
@@ -200,7 +200,7 @@ def is_base64(text: str) -> bool:
         return False
 
 
-def _turn_json(turn: ConversationTurn[_Made]) -> bytes:
+def _turn_json(turn: ConversationTurn[_GeminiParts]) -> bytes:
     parts: list[bytes] = []
     if turn.answers is not None:
         pictures: list[bytes] = []

@@ -19,17 +19,17 @@ from typing import Protocol, TypeAlias
 
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import (
-    BadRequest,
-    ContextOverflow,
+    BadRequestError,
+    ContextOverflowError,
     ProviderError,
-    StreamBroken,
+    StreamError,
     UserError,
 )
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Image, Json, Message, Origin, Text
-from homarus.core.value import dataclass
-from homarus.providers.base import Delta, Request
+from homarus.providers.base import Delta, ModelRequest
 from homarus.providers.catalog import GGUF_MAGIC, LOCAL_MAX_TOKENS, LOCAL_WINDOW, Price
-from homarus.providers.chat_reply import Malformed, Reply
+from homarus.providers.chat_stream import ChatStreamAssembler, MalformedChunkError
 
 # The engine has no tokenizer call; Markdown and prose measured 3.1 to 3.8 characters per token.
 CHARS_PER_TOKEN = 3.3
@@ -56,7 +56,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class LocalModelSettings:
     """The weights and the resources they may use.
 
     `prompt_tokens` limits the prompt when history can be left out (default: the window), to bound
@@ -70,7 +70,7 @@ class Settings:
     threads: int | None = None
 
 
-def create(settings: Settings, *, clock: Clock | None = None) -> "Local":
+def create(settings: LocalModelSettings, *, clock: Clock | None = None) -> "LocalProvider":
     """Return a provider for these weights. Raises an error for missing or invalid files."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise UserError(
@@ -78,7 +78,7 @@ def create(settings: Settings, *, clock: Clock | None = None) -> "Local":
             fix="pip install 'homarus[local]'",
         )
     check_weights(settings.path)
-    return Local(settings, load, clock or SystemClock())
+    return LocalProvider(settings, load, clock or SystemClock())
 
 
 def check_weights(path: Path) -> None:
@@ -94,7 +94,7 @@ def check_weights(path: Path) -> None:
         raise UserError(f"{path} is not a GGUF model", fix="give the path of a .gguf file")
 
 
-def load(settings: Settings) -> Engine:
+def load(settings: LocalModelSettings) -> Engine:
     """Load the weights: about half a second for the demo model. Blocks."""
     import xllamacpp
 
@@ -120,21 +120,24 @@ def load(settings: Settings) -> Engine:
         try:
             engine: Engine = xllamacpp.Server(params)
         except RuntimeError as exc:
-            raise BadRequest(
+            raise BadRequestError(
                 f"llama.cpp cannot load {settings.path}: damaged, or of a kind it does not know",
                 fix="fetch the file again, or choose another model",
             ) from exc
     return engine
 
 
-class Local:
+class LocalProvider:
     """A Provider over one engine."""
 
     name = "local"
     api = "local"
 
     def __init__(
-        self, settings: Settings, load: Callable[[Settings], Engine], clock: Clock
+        self,
+        settings: LocalModelSettings,
+        load: Callable[[LocalModelSettings], Engine],
+        clock: Clock,
     ) -> None:
         self._settings, self._load, self._clock = settings, load, clock
         self._engine: Engine | None = None
@@ -144,33 +147,33 @@ class Local:
         self._running: set[Event] = set()
         self._closed = False
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta | Message, None]:
-        system, turns = render(request)
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Message, None]:
+        system, turns = render_turns(request)
         if not turns:
-            raise BadRequest("there is no message to answer")
+            raise BadRequestError("there is no message to answer")
         most = self._settings.max_tokens
         max_tokens = max(1, min(request.max_tokens or most, most, self._settings.window // 2))
         room = self._settings.window - max_tokens
         room = min(room, self._settings.prompt_tokens or room)
         chars_per_token = CHARS_PER_TOKEN
         for _ in range(_ATTEMPTS):
-            kept = fit(system, turns, room, chars_per_token)
+            kept = fit_turns(system, turns, room, chars_per_token)
             body = _body(request, system, kept, max_tokens)
-            reply = Reply()
+            reply = ChatStreamAssembler()
             try:
                 async with aclosing(self._chunks(body)) as chunks:
                     async for chunk in chunks:
                         for delta in reply.add(chunk):
                             yield delta
-            except _TooLong as exc:
+            except _PromptTooLongError as exc:
                 turns = kept
                 chars_per_token = 0.95 * _chars(system, kept) / exc.tokens
                 continue
-            except Malformed as exc:
-                raise StreamBroken(f"the embedded model's answer is malformed: {exc}") from exc
+            except MalformedChunkError as exc:
+                raise StreamError(f"the embedded model's answer is malformed: {exc}") from exc
             yield self._message(reply, request.model)
             return
-        raise ContextOverflow(
+        raise ContextOverflowError(
             f"the message does not fit the model's window of {self._settings.window} tokens",
             fix="send less, or choose a model with a larger window",
         )
@@ -219,9 +222,9 @@ class Local:
         except (RuntimeError, OSError, ImportError) as exc:
             raise ProviderError(f"the embedded model failed: {exc}") from exc
 
-    def _message(self, reply: Reply, model: str) -> Message:
+    def _message(self, reply: ChatStreamAssembler, model: str) -> Message:
         if not reply.finish:
-            raise StreamBroken("the embedded model stopped in the middle of its answer")
+            raise StreamError("the embedded model stopped in the middle of its answer")
         origin = Origin(self.api, self.name, model, reply.stop(), reply.usage(FREE))
         return Message("assistant", reply.message_parts(), self._clock.now_ms(), origin)
 
@@ -237,7 +240,7 @@ class Local:
         await asyncio.wrap_future(dropped)
 
 
-class _TooLong(Exception):
+class _PromptTooLongError(Exception):
     """The engine counted more tokens than its window has."""
 
     def __init__(self, tokens: int) -> None:
@@ -248,13 +251,13 @@ class _TooLong(Exception):
 def _failure(error: Mapping[str, Json]) -> Exception:
     said = str(error.get("message") or "no reason given")
     if error.get("type") == "exceed_context_size_error":
-        return _TooLong(int(error.get("n_prompt_tokens") or 1))
+        return _PromptTooLongError(int(error.get("n_prompt_tokens") or 1))
     status = int(error.get("code") or 0)
-    failure = BadRequest if 400 <= status < 500 else ProviderError
+    failure = BadRequestError if 400 <= status < 500 else ProviderError
     return failure(f"the embedded model refused: {said}", status=status)
 
 
-def render(request: Request) -> tuple[str, tuple[tuple[str, str], ...]]:
+def render_turns(request: ModelRequest) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the system text and alternating (role, text) turns, as strict chat templates require.
 
     Tool calls and results are left out: this model has no tools, and they are long.
@@ -276,7 +279,7 @@ def render(request: Request) -> tuple[str, tuple[tuple[str, str], ...]]:
     return _encodable(request.system).strip(), tuple(turns)
 
 
-def fit(
+def fit_turns(
     system: str, turns: Sequence[tuple[str, str]], max_tokens: int, chars_per_token: float
 ) -> tuple[tuple[str, str], ...]:
     """Return the newest turns that fit, starting with a user's; the last is always kept.
@@ -303,7 +306,7 @@ def fit(
 
 
 def _body(
-    request: Request, system: str, turns: Sequence[tuple[str, str]], max_tokens: int
+    request: ModelRequest, system: str, turns: Sequence[tuple[str, str]], max_tokens: int
 ) -> Chunk:
     told = [("system", system), *turns] if system else turns
     tuned = {name: value for name, value in request.params.items() if name in _TUNABLE}

@@ -23,21 +23,21 @@ from urllib.parse import quote_plus, urlencode, urlsplit, urlunsplit
 
 from homarus.core.clock import Clock
 from homarus.core.errors import (
-    AuthFailed,
-    Overloaded,
+    AuthError,
+    OverloadedError,
     ProviderError,
-    ProviderTimeout,
-    RateLimited,
-    StreamBroken,
-    Unreachable,
+    ProviderTimeoutError,
+    RateLimitError,
+    StreamError,
+    UnreachableError,
     UserError,
 )
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.core.tasks import task_group
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
-from homarus.providers.failures import MIN_SECRET_CHARS, wait_s
-from homarus.providers.loopback import Answer, listening, read_redirect
+from homarus.providers.oauth_redirect import RedirectResult, open_redirect_server, parse_redirect
+from homarus.providers.provider_errors import MIN_SECRET_CHARS, retry_after_s
 
 if TYPE_CHECKING:
     import httpx2
@@ -79,7 +79,7 @@ class OAuthClient:
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class OAuthTokens:
     """The tokens of a login."""
 
     access: str = field(repr=False)
@@ -110,7 +110,7 @@ async def log_in_by_browser(
     *,
     listen: bool = True,
     timeout_s: float = LOGIN_S,
-) -> Tokens:
+) -> OAuthTokens:
     """Show an address, wait for its redirect (or a pasted one), and return the tokens."""
     _check_address(client.authorize_url, "authorizeUrl", client.provider)
     _check_address(client.token_url, "tokenUrl", client.provider)
@@ -119,20 +119,20 @@ async def log_in_by_browser(
     try:
         async with asyncio.timeout(timeout_s):
             if listen:
-                async with listening(client.redirect_url, state) as redirect:
+                async with open_redirect_server(client.redirect_url, state) as redirect:
                     redirect_url = redirect.url
                     show(authorize_address(client, redirect_url, state, verifier))
-                    answer = await _first(redirect.arrived, pasted)
+                    answer = await _first(redirect.wait, pasted)
             else:
                 redirect_url = client.redirect_url or PASTE_URL
                 show(authorize_address(client, redirect_url, state, verifier))
                 answer = await pasted()
     except TimeoutError as exc:
-        raise AuthFailed(
+        raise AuthError(
             f"{client.provider}: nobody logged in within {timeout_s:g} s", fix=_again(client)
         ) from exc
     if answer.error or not answer.code:
-        raise AuthFailed(
+        raise AuthError(
             f"{client.provider}: the login was not granted: {one_line(answer.error)}",
             fix=_again(client),
         )
@@ -164,11 +164,11 @@ def authorize_address(client: OAuthClient, redirect_url: str, state: str, verifi
     return urlunsplit(parts._replace(query=query, fragment=""))
 
 
-async def _first(*ways: Callable[[], Awaitable[Answer]]) -> Answer:
+async def _first(*ways: Callable[[], Awaitable[RedirectResult]]) -> RedirectResult:
     """Return the first result; cancel the others."""
-    found: list[Answer] = []
+    found: list[RedirectResult] = []
 
-    async def take(way: Callable[[], Awaitable[Answer]]) -> None:
+    async def take(way: Callable[[], Awaitable[RedirectResult]]) -> None:
         found.append(await way())
         for task in tasks:
             if task is not asyncio.current_task():
@@ -179,9 +179,11 @@ async def _first(*ways: Callable[[], Awaitable[Answer]]) -> Answer:
     return found[0]
 
 
-def _pasted(client: OAuthClient, paste: Paste, state: str) -> Callable[[], Awaitable[Answer]]:
-    async def arrived() -> Answer:
-        answer = read_redirect(await paste(), state)
+def _pasted(
+    client: OAuthClient, paste: Paste, state: str
+) -> Callable[[], Awaitable[RedirectResult]]:
+    async def arrived() -> RedirectResult:
+        answer = parse_redirect(await paste(), state)
         if answer is None:
             raise UserError(
                 f"what was pasted is not the end of this login to {client.provider}",
@@ -194,7 +196,7 @@ def _pasted(client: OAuthClient, paste: Paste, state: str) -> Callable[[], Await
 
 async def log_in_by_device(
     client: OAuthClient, clock: Clock, show: Callable[[DeviceCode], None]
-) -> Tokens:
+) -> OAuthTokens:
     """Show a code to enter on another device, and poll until the user has done so."""
     _check_address(client.device_url, "deviceUrl", client.provider)
     _check_address(client.token_url, "tokenUrl", client.provider)
@@ -215,11 +217,11 @@ async def log_in_by_device(
         await clock.sleep(step_s)
         try:
             return await asyncio.to_thread(_tokens, client, form, clock.now_ms())
-        except _Waiting as exc:
+        except _AuthorizationPendingError as exc:
             step_s = min(step_s + (DEVICE_STEP_S if exc.slower else 0.0), MAX_DEVICE_STEP_S)
-        except (ProviderTimeout, Unreachable, Overloaded, RateLimited):
+        except (ProviderTimeoutError, UnreachableError, OverloadedError, RateLimitError):
             step_s = min(step_s * 2, MAX_DEVICE_STEP_S)
-    raise AuthFailed(f"{client.provider}: the code ran out unused", fix=_again(client))
+    raise AuthError(f"{client.provider}: the code ran out unused", fix=_again(client))
 
 
 def _device_code(client: OAuthClient, answer: Mapping[str, Json]) -> tuple[str, DeviceCode]:
@@ -235,7 +237,7 @@ def _device_code(client: OAuthClient, answer: Mapping[str, Json]) -> tuple[str, 
     return device, DeviceCode(one_line(url, 400), one_line(code), one_line(whole, 400), life_s)
 
 
-def refresh(client: OAuthClient, refresh_token: str, now_ms: int) -> Tokens:
+def refresh(client: OAuthClient, refresh_token: str, now_ms: int) -> OAuthTokens:
     """Return new tokens for a login. Blocks."""
     form = {
         "grant_type": "refresh_token",
@@ -245,19 +247,19 @@ def refresh(client: OAuthClient, refresh_token: str, now_ms: int) -> Tokens:
     return _tokens(client, form, now_ms)
 
 
-class _Waiting(Exception):
+class _AuthorizationPendingError(Exception):
     def __init__(self, *, slower: bool) -> None:
         super().__init__()
         self.slower = slower
 
 
-def _tokens(client: OAuthClient, form: Mapping[str, str], now_ms: int) -> Tokens:
+def _tokens(client: OAuthClient, form: Mapping[str, str], now_ms: int) -> OAuthTokens:
     answer = _post(client, client.token_url, form)
     access, renewed = answer.get("access_token"), answer.get("refresh_token")
     if not isinstance(access, str) or not access.strip():
         raise _strange(client, client.token_url)
     life_s = min(_seconds(answer.get("expires_in"), UNKNOWN_LIFE_S), MAX_LIFE_S)
-    return Tokens(
+    return OAuthTokens(
         access=access.strip(),
         refresh=renewed if isinstance(renewed, str) else form.get("refresh_token", ""),
         expires_ms=now_ms + round(life_s * 1000),
@@ -295,12 +297,12 @@ def _post(client: OAuthClient, url: str, form: Mapping[str, str]) -> Mapping[str
                 if len(body) > MAX_ANSWER_BYTES:
                     raise _strange(client, url)
     except httpx2.TimeoutException as exc:
-        raise ProviderTimeout(
+        raise ProviderTimeoutError(
             f"{client.provider}: {place} did not answer within {REQUEST_S:g} s", fix="try again"
         ) from exc
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as exc:
         told = one_line(str(exc) or type(exc).__name__, 200)
-        raise Unreachable(
+        raise UnreachableError(
             f"{client.provider}: no connection to {place}: {told}", fix="check the network"
         ) from exc
     answer = _object_in(bytes(body))
@@ -320,22 +322,22 @@ def _refused(
     code = answer.get("error") if answer else None
     code = code if isinstance(code, str) else ""
     if code in {"authorization_pending", "slow_down"} and form.get("grant_type") == DEVICE_GRANT:
-        return _Waiting(slower=code == "slow_down")
+        return _AuthorizationPendingError(slower=code == "slow_down")
     told = _told(client, answer or {}, code, form)
     where = f"{client.provider}: {_shown(url)}"
     if status == 429:
-        after_s = wait_s(response.headers, time.time_ns() // 1_000_000)
-        return RateLimited(f"{where} asks us to wait{told}", after_s=after_s, status=status)
+        after_s = retry_after_s(response.headers, time.time_ns() // 1_000_000)
+        return RateLimitError(f"{where} asks us to wait{told}", after_s=after_s, status=status)
     if status >= 500:
         fix = "try again in a moment"
-        return Overloaded(
+        return OverloadedError(
             f"{where} cannot answer now (HTTP {status}){told}", fix=fix, status=status
         )
     if answer is None or not code:
         return _strange(client, url, status)
     kind = "renew the login" if "refresh_token" in form else "log in"
     message = f"{where} refused to {kind}{told}"
-    return AuthFailed(message, fix=_again(client), status=status)
+    return AuthError(message, fix=_again(client), status=status)
 
 
 def _told(
@@ -352,7 +354,7 @@ def _told(
 
 def _strange(client: OAuthClient, url: str, status: int = 0) -> ProviderError:
     how = f" (HTTP {status})" if status else ""
-    return StreamBroken(
+    return StreamError(
         f"{client.provider}: {_shown(url)} did not answer as a login service does{how}",
         fix=f"check the addresses of the login to {client.provider}",
     )

@@ -8,54 +8,62 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.errors import ProviderTimeout, StreamBroken
+from homarus.core.errors import ProviderTimeoutError, StreamError
 from homarus.core.message import Json, Message, Origin
-from homarus.providers.base import Delta, Request, ToolSpec
-from homarus.providers.catalog import Model
-from homarus.providers.chat_reply import Malformed, Reply, object_of
-from homarus.providers.chat_request import Turns, tool_list
-from homarus.providers.compat import Compat, compat_of
+from homarus.providers.base import Delta, ModelRequest, ToolSpec
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.chat_request import ChatMessageRenderer, tool_list
+from homarus.providers.chat_stream import ChatStreamAssembler, MalformedChunkError, parse_object
+from homarus.providers.compat import ChatCompat, resolve_compat
 from homarus.providers.conversation import encode_json
-from homarus.providers.failures import Problem, Subject, broken, error_of, problem_in
-from homarus.providers.http import Endpoint, Settings
+from homarus.providers.endpoint import ProviderConnection, ProviderEndpoint
+from homarus.providers.provider_errors import (
+    ErrorContext,
+    VendorError,
+    error_from_vendor,
+    problem_in,
+    stream_error,
+)
 
-__all__ = ["API", "OpenAI", "Settings", "create"]
+__all__ = ["API", "OpenAIProvider", "ProviderConnection", "create"]
 
 API = "openai-completions"
 APIS = ("openai-completions", "ollama")
 DONE = "[DONE]"
 # Finish reasons of answers that the model did not end itself.
 _BAD_ENDS = {
-    "content_filter": Problem(0, "its filter stopped the answer", "content_filter"),
-    "insufficient_system_resource": Problem(503, "it ran out of resources"),
-    "error": Problem(0, "it stopped with an error"),
-    "abort": Problem(0, "it stopped with an abort"),
+    "content_filter": VendorError(0, "its filter stopped the answer", "content_filter"),
+    "insufficient_system_resource": VendorError(503, "it ran out of resources"),
+    "error": VendorError(0, "it stopped with an error"),
+    "abort": VendorError(0, "it stopped with an abort"),
 }
 
 
 def create(
-    settings: Settings, *, models: Iterable[Model] = (), clock: Clock | None = None
-) -> "OpenAI":
+    settings: ProviderConnection, *, models: Iterable[ModelInfo] = (), clock: Clock | None = None
+) -> "OpenAIProvider":
     """Return a provider; it opens no connection before its first request."""
-    return OpenAI(settings, {model.id: model for model in models}, clock or SystemClock())
+    return OpenAIProvider(settings, {model.id: model for model in models}, clock or SystemClock())
 
 
-class OpenAI:
+class OpenAIProvider:
     """A service that implements chat completions."""
 
     api = API
 
-    def __init__(self, settings: Settings, models: Mapping[str, Model], clock: Clock) -> None:
+    def __init__(
+        self, settings: ProviderConnection, models: Mapping[str, ModelInfo], clock: Clock
+    ) -> None:
         self.name = settings.name
         self._settings, self._models, self._clock = settings, models, clock
-        self._endpoint = Endpoint(settings, clock)
-        self._wires: dict[str, _Wire] = {}
+        self._endpoint = ProviderEndpoint(settings, clock)
+        self._wires: dict[str, _ChatRequestBuilder] = {}
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
-        model = self._models.get(request.model) or Model(self.name, request.model, known=False)
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
+        model = self._models.get(request.model) or ModelInfo(self.name, request.model, known=False)
         subject = self._endpoint.subject(request.model)
         body = self._wire(model).body(request)
-        reply = Reply()
+        reply = ChatStreamAssembler()
         done = False
         try:
             async with (
@@ -71,40 +79,44 @@ class OpenAI:
                         continue
                     for delta in reply.add(_chunk(data, subject)):
                         yield delta
-        except (StreamBroken, ProviderTimeout):
+        except (StreamError, ProviderTimeoutError):
             if not (done or reply.finish):
                 raise  # a connection lost after the end of the answer loses nothing
-        except Malformed as exc:
-            raise broken(subject, f"its answer is malformed: {exc}") from exc
+        except MalformedChunkError as exc:
+            raise stream_error(subject, f"its stream_error is malformed: {exc}") from exc
         yield self._message(reply, model, subject, done=done)
 
     async def close(self) -> None:
         await self._endpoint.close()
 
-    def _wire(self, model: Model) -> "_Wire":
+    def _wire(self, model: ModelInfo) -> "_ChatRequestBuilder":
         wire = self._wires.get(model.id)
         if wire is None:
-            compat = compat_of(self._settings.base_url, self._settings.compat, model.compat)
-            wire = self._wires[model.id] = _Wire(model, self.name, compat)
+            compat = resolve_compat(self._settings.base_url, self._settings.compat, model.compat)
+            wire = self._wires[model.id] = _ChatRequestBuilder(model, self.name, compat)
         return wire
 
-    def _message(self, reply: Reply, model: Model, subject: Subject, *, done: bool) -> Message:
+    def _message(
+        self, reply: ChatStreamAssembler, model: ModelInfo, subject: ErrorContext, *, done: bool
+    ) -> Message:
         if not (done or reply.finish or reply.whole):
-            raise broken(subject, "its answer ended before its end")
+            raise stream_error(subject, "its answer ended before its end")
         if reply.finish in _BAD_ENDS:
-            raise error_of(subject, _BAD_ENDS[reply.finish], midway=True)
+            raise error_from_vendor(subject, _BAD_ENDS[reply.finish], midway=True)
         origin = Origin(self.api, self.name, model.id, reply.stop(), reply.usage(model.price))
         return Message("assistant", reply.message_parts(), self._clock.now_ms(), origin)
 
 
-class _Wire:
-    def __init__(self, model: Model, provider: str, compat: Compat) -> None:
+class _ChatRequestBuilder:
+    def __init__(self, model: ModelInfo, provider: str, compat: ChatCompat) -> None:
         self._model, self._compat = model, compat
         sees = model.sees_images or not model.known
-        self._turns = Turns(compat, provider=provider, model=model.id, sees_images=sees)
+        self._turns = ChatMessageRenderer(
+            compat, provider=provider, model=model.id, sees_images=sees
+        )
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"[]")
 
-    def body(self, request: Request) -> bytes:
+    def body(self, request: ModelRequest) -> bytes:
         turns = self._turns.render(request.messages)
         if request.system:
             role = "developer" if self._thinks and self._compat.developer_role else "system"
@@ -119,7 +131,7 @@ class _Wire:
     def _thinks(self) -> bool:
         return self._model.reasoning
 
-    def _fields(self, request: Request) -> dict[str, Json]:
+    def _fields(self, request: ModelRequest) -> dict[str, Json]:
         """Return all fields but messages and tools; the caller's params override, null removes."""
         fields: dict[str, Json] = {"model": request.model, "stream": True}
         if self._compat.usage_in_streaming:
@@ -138,7 +150,7 @@ class _Wire:
             name: value for name, value in fields.items() if value is not None or name == "model"
         }
 
-    def _thinking(self, request: Request) -> dict[str, Json]:
+    def _thinking(self, request: ModelRequest) -> dict[str, Json]:
         wanted = request.thinking != "off"
         match self._compat.thinking_format:
             case "zai":
@@ -156,8 +168,8 @@ class _Wire:
         return self._tools[1]
 
 
-def _chunk(data: str, subject: Subject) -> Mapping[str, Json]:
-    chunk = object_of(data)
+def _chunk(data: str, subject: ErrorContext) -> Mapping[str, Json]:
+    chunk = parse_object(data)
     if chunk.get("error") or chunk.get("object") == "error":
-        raise error_of(subject, problem_in(chunk), midway=True)
+        raise error_from_vendor(subject, problem_in(chunk), midway=True)
     return chunk

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
-from homarus.core.errors import Conflict, DiskFull, StoreError
+from homarus.core.atomic_file import write_atomic
+from homarus.core.errors import ConflictError, DiskFullError, StoreError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.file_lock import open_lock_file, wait_for_lock
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
-from homarus.core.whole import replace_whole
-from homarus.providers.profiles import VERSION, Profiles, Raw, carried_over, parse
+from homarus.providers.profiles import VERSION, Profiles, Raw, migrate_legacy_profiles, parse
 
 FILE = "auth-profiles.json"
 MAX_BYTES = 4 << 20
@@ -82,7 +82,7 @@ class ProfileFile:
         try:
             # Without locks on the file system, replacing the file is still atomic.
             if not wait_for_lock(descriptor, wait_s, is_optional=True):
-                raise Conflict(f"another process keeps {path} locked", fix="try again")
+                raise ConflictError(f"another process keeps {path} locked", fix="try again")
             yield
         finally:
             os.close(descriptor)
@@ -91,7 +91,7 @@ class ProfileFile:
         """Return the file behind a link: a linked file stays linked."""
         return Path(os.path.realpath(self.path))
 
-    def _load(self) -> tuple[Raw, "_Found"]:
+    def _load(self) -> tuple[Raw, "_ProfileFileRead"]:
         found = _look(self.path)
         if found.tree is not None:
             found.tree.setdefault("version", VERSION)
@@ -101,7 +101,7 @@ class ProfileFile:
             for path in self._legacy:
                 before = _look(path)
                 found.warnings += before.warnings
-                raw["profiles"] = {**carried_over(before.tree or {}), **raw["profiles"]}
+                raw["profiles"] = {**migrate_legacy_profiles(before.tree or {}), **raw["profiles"]}
         return raw, found
 
     def _write(self, data: bytes, *, aside: bool) -> None:
@@ -109,10 +109,12 @@ class ProfileFile:
         try:
             if aside:
                 target.rename(_free_name(target))
-            replace_whole(target, data)
+            write_atomic(target, data)
         except OSError as exc:
-            kind = DiskFull if exc.errno in {errno.ENOSPC, errno.EDQUOT} else StoreError
-            fix = "make room and repeat" if kind is DiskFull else "check who owns its directory"
+            kind = DiskFullError if exc.errno in {errno.ENOSPC, errno.EDQUOT} else StoreError
+            fix = (
+                "make room and repeat" if kind is DiskFullError else "check who owns its directory"
+            )
             raise kind(f"{self.path} was not changed: {exc.strerror or exc}", fix=fix) from exc
 
 
@@ -131,7 +133,7 @@ def _stamp_of(path: str) -> tuple[int, ...]:
 
 
 @dataclass(slots=True)
-class _Found:
+class _ProfileFileRead:
     """The result of reading a file: an object, damage, a refusal, or nothing."""
 
     tree: Raw | None = None
@@ -140,8 +142,8 @@ class _Found:
     warnings: list[str] = field(default_factory=list)
 
 
-def _look(path: Path) -> _Found:
-    found = _Found()
+def _look(path: Path) -> _ProfileFileRead:
+    found = _ProfileFileRead()
     try:
         data = _read_own(path, found.warnings)
         tree = json.loads(data.decode("utf-8-sig"))

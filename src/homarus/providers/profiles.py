@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TypeAlias
 
-from homarus.config.refs import normalize_provider_id
+from homarus.config.model_refs import normalize_provider_id
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
-from homarus.providers.rotation import Kind, Slot, Usage
+from homarus.providers.rotation import CredentialKind, CredentialUsage, Slot
 
 VERSION = 1
 MAX_ID_CHARS = 200
@@ -21,7 +21,7 @@ MAX_TIME_MS = 8_640_000_000_000_000  # the largest JavaScript date
 
 Raw: TypeAlias = dict[str, Json]
 # Each kind's field for its secret, and for a reference to one.
-SECRET_FIELDS: Mapping[Kind, tuple[str, str]] = {
+SECRET_FIELDS: Mapping[CredentialKind, tuple[str, str]] = {
     "api_key": ("key", "keyFrom"),
     "token": ("token", "tokenFrom"),
     "oauth": ("access", ""),
@@ -34,7 +34,7 @@ class Profile:
 
     id: str
     provider: str
-    kind: Kind
+    kind: CredentialKind
     secret: str = field(default="", repr=False)
     kept: Mapping[str, Json] | None = None
     refresh: str = field(default="", repr=False)
@@ -52,7 +52,7 @@ class Profiles:
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     order: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     last_good: Mapping[str, str] = field(default_factory=dict)
-    usage: Mapping[Slot, Usage] = field(default_factory=dict)
+    usage: Mapping[Slot, CredentialUsage] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
@@ -80,7 +80,7 @@ def parse(raw: Mapping[str, Json]) -> Profiles:
         for provider, id_ in _object(raw.get("lastGood")).items()
         if isinstance(id_, str)
     }
-    usage: dict[Slot, Usage] = {}
+    usage: dict[Slot, CredentialUsage] = {}
     for id_, stats in _object(raw.get("usageStats")).items():
         usage[id_, ""] = _usage(stats)
         for model, of_model in _object(_object(stats).get("models")).items():
@@ -117,10 +117,10 @@ def _profile(id_: str, entry: Json) -> tuple[Profile | None, str]:
     return profile, ""
 
 
-def _usage(stats: Json) -> Usage:
+def _usage(stats: Json) -> CredentialUsage:
     stats = _object(stats)
     counts = _object(stats.get("failureCounts"))
-    return Usage(
+    return CredentialUsage(
         last_used_ms=_time_ms(stats.get("lastUsed")),
         cooldown_until_ms=_time_ms(stats.get("cooldownUntil")),
         disabled_until_ms=_time_ms(stats.get("disabledUntil")),
@@ -131,7 +131,7 @@ def _usage(stats: Json) -> Usage:
     )
 
 
-def carried_over(tree: Mapping[str, Json]) -> Raw:
+def migrate_legacy_profiles(tree: Mapping[str, Json]) -> Raw:
     """Return the profiles of a legacy file: one per provider, not always with its type."""
     found: Raw = {}
     for provider, entry in tree.items():
@@ -154,7 +154,7 @@ def put_profile(raw: Raw, id_: str, fields: Mapping[str, Json]) -> None:
     profiles[id_] = {name: value for name, value in {**kept, **fields}.items() if value is not None}
 
 
-def put_usage(raw: Raw, slot: Slot, usage: Usage) -> None:
+def put_usage(raw: Raw, slot: Slot, usage: CredentialUsage) -> None:
     """Write a credential's usage; a removed profile gets none."""
     id_, model = slot
     if id_ not in _object(raw.get("profiles")):
@@ -176,7 +176,7 @@ def put_usage(raw: Raw, slot: Slot, usage: Usage) -> None:
             stats[name] = value
         else:
             stats.pop(name, None)
-    if model and usage == Usage():
+    if model and usage == CredentialUsage():
         del _inner(_inner(raw, "usageStats"), id_)["models"][model]
 
 

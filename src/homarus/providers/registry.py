@@ -15,8 +15,8 @@ from homarus.plugins.backends import BackendKind
 
 if TYPE_CHECKING:
     from homarus.providers.base import Provider
-    from homarus.providers.catalog import Model
-    from homarus.providers.http import Settings
+    from homarus.providers.catalog import ModelInfo
+    from homarus.providers.endpoint import ProviderConnection
 
 
 class ProviderModule(Protocol):
@@ -24,7 +24,9 @@ class ProviderModule(Protocol):
 
     APIS: tuple[str, ...]
 
-    def create(self, settings: "Settings", *, models: "Iterable[Model]" = ()) -> "Provider": ...
+    def create(
+        self, settings: "ProviderConnection", *, models: "Iterable[ModelInfo]" = ()
+    ) -> "Provider": ...
 
 
 PROVIDERS: Final[BackendKind[ProviderModule]] = BackendKind(

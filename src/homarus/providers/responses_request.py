@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from homarus.core.message import Image, Json, Message, Text, Thinking, ToolCall, ToolReturn
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Image, Json, Message, Text, Thinking, ToolCall, ToolResult
 from homarus.providers.base import ToolSpec
 from homarus.providers.chat_request import wire_name
 from homarus.providers.conversation import (
@@ -43,7 +43,7 @@ _NO_RESULT = encode_json(INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class _RequestItem:
     """One item as JSON. A call has its id added when it is placed; a result is output alone."""
 
     json: bytes
@@ -51,10 +51,10 @@ class _Item:
     thought: str = ""  # the id of the reasoning item
 
 
-_Items: TypeAlias = tuple[_Item, ...]
+_Items: TypeAlias = tuple[_RequestItem, ...]
 
 
-class Items:
+class ResponsesItemRenderer:
     """Renders messages for one model of one service."""
 
     def __init__(self, *, provider: str, model: str, sees_images: bool) -> None:
@@ -86,7 +86,7 @@ class Items:
                 items.append(_OUTPUT_HEAD % call.id.encode() + output + b"}")
         return items or [_message("user", [_text(NO_TEXT)])]
 
-    def forget(self, now_ms: int) -> bool:
+    def drop_earlier_reasoning(self, now_ms: int) -> bool:
         """Send reasoning from before now back no more; return False if none was sent."""
         if not self._sent_back:
             return False
@@ -103,7 +103,7 @@ class Items:
         if message.role == "assistant":
             return tuple(self._answered(message))
         shown = (part for part in message.blocks if isinstance(part, Text | Image))
-        return (_Item(_message("user", self._content(shown) or [_text(NO_TEXT)])),)
+        return (_RequestItem(_message("user", self._content(shown) or [_text(NO_TEXT)])),)
 
     def _content(self, parts: Iterable[Text | Image]) -> list[Json]:
         content: list[Json] = []
@@ -114,10 +114,10 @@ class Items:
                 content.append(_text(part.text))
         return content
 
-    def _answered(self, message: MessageBlocks) -> Iterable[_Item]:
+    def _answered(self, message: MessageBlocks) -> Iterable[_RequestItem]:
         """Yield the model's blocks in order; reasoning is sent before what it led to, or not."""
         wrote = message.is_own
-        thoughts: list[_Item] = []
+        thoughts: list[_RequestItem] = []
         texts: list[Text] = []
         for part in message.blocks:
             if isinstance(part, Thinking):
@@ -138,10 +138,10 @@ class Items:
                     texts.append(text)
         yield from _spoken(texts, wrote=wrote)
 
-    def _returned(self, result: ToolReturn) -> _Item:
+    def _returned(self, result: ToolResult) -> _RequestItem:
         content = self._content(result.content) or [_text(NO_OUTPUT)]
         has_picture = any(part["type"] == "input_image" for part in content)
-        return _Item(
+        return _RequestItem(
             encode_json(content if has_picture else "\n".join(part["text"] for part in content))
         )
 
@@ -164,20 +164,20 @@ def _tool(spec: ToolSpec, *, strict: bool | None) -> dict[str, Json]:
     return {**made, "parameters": schema, "strict": bool(strict) and fits_strict(schema)}
 
 
-def _spoken(texts: list[Text], *, wrote: bool) -> Iterable[_Item]:
+def _spoken(texts: list[Text], *, wrote: bool) -> Iterable[_RequestItem]:
     """Yield the texts so far as one item, and clear them."""
     if texts:
         phase = _phase(texts[0].signature) if wrote else None
-        yield _Item(_message("assistant", "".join(text.text for text in texts), phase))
+        yield _RequestItem(_message("assistant", "".join(text.text for text in texts), phase))
         texts.clear()
 
 
-def _drain(thoughts: list[_Item]) -> Iterable[_Item]:
+def _drain(thoughts: list[_RequestItem]) -> Iterable[_RequestItem]:
     yield from thoughts
     thoughts.clear()
 
 
-def _thought(part: Thinking) -> _Item | None:
+def _thought(part: Thinking) -> _RequestItem | None:
     """Return the reasoning item that a signature contains, if it can be sent back."""
     item = _object_in(part.signature)
     item_id, secret = item.get("id"), item.get("encrypted_content")
@@ -195,7 +195,7 @@ def _thought(part: Thinking) -> _Item | None:
         made["content"] = content  # only services without encryption accept plain reasoning
     else:
         return None  # nothing is stored, so an id alone is useless
-    return _Item(encode_json(made), thought=item_id)
+    return _RequestItem(encode_json(made), thought=item_id)
 
 
 def _texts(item: Mapping[str, Json], name: str, kind: str) -> list[Json]:
@@ -221,11 +221,11 @@ def _object_in(signature: str) -> Mapping[str, Json]:
     return found if isinstance(found, dict) else {}
 
 
-def _asked_for(call: ToolCall) -> _Item:
+def _asked_for(call: ToolCall) -> _RequestItem:
     # Arguments that were not JSON are not replayed: the service refuses the request.
     arguments = json.dumps(dict(call.args), ensure_ascii=False)
     rest = encode_json({"name": wire_name(call.name), "arguments": arguments})
-    return _Item(rest[1:], is_call=True)
+    return _RequestItem(rest[1:], is_call=True)
 
 
 def _message(role: str, content: Json, phase: str | None = None) -> bytes:

@@ -13,39 +13,43 @@ from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from homarus.core.errors import (
-    AllFailed,
-    AuthFailed,
-    BadRequest,
-    BillingFailed,
-    ContentFiltered,
-    ContextOverflow,
-    ImageTooLarge,
-    Overloaded,
+    AllAttemptsFailedError,
+    AuthError,
+    BadRequestError,
+    BillingError,
+    ContentFilterError,
+    ContextOverflowError,
+    ImageTooLargeError,
+    OverloadedError,
     ProviderError,
-    ProviderTimeout,
-    RateLimited,
-    StreamBroken,
-    Unreachable,
+    ProviderTimeoutError,
+    RateLimitError,
+    StreamError,
+    UnreachableError,
 )
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
-Kind: TypeAlias = Literal["oauth", "token", "api_key"]
-Reason: TypeAlias = Literal["auth", "format", "rate_limit", "billing", "timeout", "unknown"]
+CredentialKind: TypeAlias = Literal["oauth", "token", "api_key"]
+FailureReason: TypeAlias = Literal["auth", "format", "rate_limit", "billing", "timeout", "unknown"]
 # A credential, and a model of it or "" for all: limits of models are independent.
 Slot: TypeAlias = tuple[str, str]
 
-KINDS: tuple[Kind, ...] = ("oauth", "token", "api_key")  # the cheapest for its owner first
+KINDS: tuple[CredentialKind, ...] = (
+    "oauth",
+    "token",
+    "api_key",
+)  # the cheapest for its owner first
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 COOLDOWN_MINUTES = (1, 5, 25, 60)  # the last for every further failure
 # A later time was not written by a correct clock.
 LONGEST_REST_MS = 31 * 24 * HOUR_MS
 LONGEST_WAIT_S = 24 * 3600.0
-_PER_MODEL: frozenset[Reason] = frozenset({"rate_limit", "timeout", "unknown"})
+_PER_MODEL: frozenset[FailureReason] = frozenset({"rate_limit", "timeout", "unknown"})
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CooldownLimits:
     """`auth.cooldowns` for one provider."""
 
     billing_backoff_ms: int = 5 * HOUR_MS
@@ -54,7 +58,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class CredentialUsage:
     """A credential's usage. Times are wall-clock milliseconds; 0 is never."""
 
     last_used_ms: int = 0
@@ -68,39 +72,45 @@ class Usage:
     @property
     def is_clean(self) -> bool:
         """Return whether a success would change nothing."""
-        return self == Usage(last_used_ms=self.last_used_ms)
+        return self == CredentialUsage(last_used_ms=self.last_used_ms)
 
 
-UNUSED = Usage()
+UNUSED = CredentialUsage()
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CredentialResult:
     """The result of one request: no `reason` is a success. `begun_ms` is when it started."""
 
     profile_id: str
     provider: str
     model: str
-    reason: Reason | None
+    reason: FailureReason | None
     begun_ms: int
     at_ms: int
     after_s: float | None = None
 
 
-def reason_of(error: ProviderError) -> Reason | None:
+def reason_of(error: ProviderError) -> FailureReason | None:
     """Return what an error means for the credential; None: nothing."""
     match error:
-        case BadRequest() | ContextOverflow() | ContentFiltered() | ImageTooLarge() | AllFailed():
+        case (
+            BadRequestError()
+            | ContextOverflowError()
+            | ContentFilterError()
+            | ImageTooLargeError()
+            | AllAttemptsFailedError()
+        ):
             return None  # another credential would get the same error
-        case Overloaded() | Unreachable() | StreamBroken():
+        case OverloadedError() | UnreachableError() | StreamError():
             return None  # the service's failure, for every caller
-        case AuthFailed():
+        case AuthError():
             return "auth"
-        case BillingFailed():
+        case BillingError():
             return "billing"
-        case RateLimited():
+        case RateLimitError():
             return "rate_limit"
-        case ProviderTimeout():
+        case ProviderTimeoutError():
             return "timeout"
         case _:
             return "unknown"
@@ -111,19 +121,21 @@ def cooldown_ms(failures: int) -> int:
     return COOLDOWN_MINUTES[min(failures, len(COOLDOWN_MINUTES)) - 1] * MINUTE_MS
 
 
-def billing_ms(failures: int, limits: Limits) -> int:
+def billing_ms(failures: int, limits: CooldownLimits) -> int:
     """Return the cooldown of an empty account: doubled each time, up to a day."""
     longest_ms = min(limits.billing_max_ms, LONGEST_REST_MS)
     return min(longest_ms, limits.billing_backoff_ms << min(failures - 1, 32))
 
 
-def rests_until_ms(usage: Usage, now_ms: int) -> int:
+def cooldown_until_ms(usage: CredentialUsage, now_ms: int) -> int:
     """Return when the credential may be used again; 0: now."""
     both = (usage.cooldown_until_ms, usage.disabled_until_ms)
     return max((ms for ms in both if now_ms < ms <= now_ms + LONGEST_REST_MS), default=0)
 
 
-def settle(usage: Mapping[Slot, Usage], mark: Mark, limits: Limits) -> dict[Slot, Usage]:
+def apply_result(
+    usage: Mapping[Slot, CredentialUsage], mark: CredentialResult, limits: CooldownLimits
+) -> dict[Slot, CredentialUsage]:
     """Return the slots that a result changes, with their new values."""
     whole: Slot = (mark.profile_id, "")
     if mark.reason is None:
@@ -139,18 +151,20 @@ def settle(usage: Mapping[Slot, Usage], mark: Mark, limits: Limits) -> dict[Slot
     return {slot: new for slot, new in after.items() if new != usage.get(slot, UNUSED)}
 
 
-def _is_old_news(usage: Usage, mark: Mark) -> bool:
+def _is_old_news(usage: CredentialUsage, mark: CredentialResult) -> bool:
     """Return whether the request started before the last failure, by a plausible clock."""
     return mark.begun_ms < usage.last_failure_ms <= mark.at_ms + MINUTE_MS
 
 
-def _cleared(usage: Usage, mark: Mark) -> Usage:
+def _cleared(usage: CredentialUsage, mark: CredentialResult) -> CredentialUsage:
     if _is_old_news(usage, mark):
         return usage
-    return Usage(last_used_ms=usage.last_used_ms)
+    return CredentialUsage(last_used_ms=usage.last_used_ms)
 
 
-def _failed(usage: Usage, reason: Reason, mark: Mark, limits: Limits) -> Usage:
+def _failed(
+    usage: CredentialUsage, reason: FailureReason, mark: CredentialResult, limits: CooldownLimits
+) -> CredentialUsage:
     if reason == "format":
         return usage
     if _is_old_news(usage, mark):
@@ -168,7 +182,7 @@ def _failed(usage: Usage, reason: Reason, mark: Mark, limits: Limits) -> Usage:
     return _asked_to_wait(replace(usage, cooldown_until_ms=until_ms), mark)
 
 
-def _asked_to_wait(usage: Usage, mark: Mark) -> Usage:
+def _asked_to_wait(usage: CredentialUsage, mark: CredentialResult) -> CredentialUsage:
     """Return the delay a service asked for, when it is longer."""
     wait_s = min(max(0.0, mark.after_s or 0.0), LONGEST_WAIT_S)
     until_ms = mark.at_ms + round(wait_s * 1000)
@@ -178,20 +192,20 @@ def _asked_to_wait(usage: Usage, mark: Mark) -> Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CredentialRank:
     """What decides a credential's position."""
 
     id: str
-    kind: Kind
+    kind: CredentialKind
     last_used_ms: int = 0
     rests_until_ms: int = 0
     is_last_good: bool = False
     is_implicit: bool = False  # from the config or the environment: after those of the file
 
 
-def in_order(
-    standings: Sequence[Standing], listed: Sequence[str] | None, preferred: str = ""
-) -> list[Standing]:
+def order_credentials(
+    standings: Sequence[CredentialRank], listed: Sequence[str] | None, preferred: str = ""
+) -> list[CredentialRank]:
     """Return the credentials of a provider in the order to try.
 
     With a list: those on it, in its order. Without: by kind, the one that worked last first, then
@@ -209,6 +223,6 @@ def in_order(
     return ready + resting
 
 
-def _place(each: Standing) -> tuple[bool, int, bool, int]:
+def _place(each: CredentialRank) -> tuple[bool, int, bool, int]:
     last_used_ms = 0 if each.is_implicit else each.last_used_ms  # these keep the search order
     return each.is_implicit, KINDS.index(each.kind), not each.is_last_good, last_used_ms

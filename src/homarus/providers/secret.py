@@ -20,33 +20,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
 from homarus.config.paths import expand
-from homarus.core.errors import AuthFailed
+from homarus.core.errors import AuthError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
 
 if TYPE_CHECKING:
-    from homarus.config.schema import SecretSource
+    from homarus.config.schema import SecretSourceConfig
 
 MAX_SECRET_BYTES = 64 * 1024
 COMMAND_S = 10.0
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SHOWN_CHARS = 16  # nothing of a shorter key is shown
 
-Place: TypeAlias = Literal["plain", "env", "file", "exec"]
+SecretKind: TypeAlias = Literal["plain", "env", "file", "exec"]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SecretRef:
     """One reference. `value` is the secret, the variable or the path; a command is a list."""
 
-    place: Place
+    place: SecretKind
     value: str = field(default="", repr=False)
     command: tuple[str, ...] = field(default=(), repr=False)
     timeout_s: float = COMMAND_S
 
     @property
-    def shown(self) -> str:
+    def masked(self) -> str:
         """Return the reference for display, a plain secret masked."""
         match self.place:
             case "plain":
@@ -66,35 +66,35 @@ def mask(key: str) -> str:
     return one_line(f"{key[:3]}…{key[-4:]}") if len(key) >= _SHOWN_CHARS else "…"
 
 
-def written(text: str) -> Source:
+def parse_secret(text: str) -> SecretRef:
     """Parse a secret from a file: plain, or `${NAME}`."""
     named = _REFERENCE.fullmatch(text.strip())
-    return Source("env", named[1]) if named else Source("plain", text.strip())
+    return SecretRef("env", named[1]) if named else SecretRef("plain", text.strip())
 
 
-def configured(source: "SecretSource") -> Source:
+def secret_from_config(source: "SecretSourceConfig") -> SecretRef:
     """Return the reference that the config gives for a secret."""
     match source.source:
         case "env":
-            return Source("env", source.name or "")
+            return SecretRef("env", source.name or "")
         case "file":
-            return Source("file", source.path or "")
+            return SecretRef("file", source.path or "")
         case "exec":
-            return Source("exec", "", source.command, float(source.timeout_seconds))
+            return SecretRef("exec", "", source.command, float(source.timeout_seconds))
 
 
-def kept_elsewhere(entry: Mapping[str, Json]) -> Source | None:
+def secret_from_profile(entry: Mapping[str, Json]) -> SecretRef | None:
     """Return a profile's reference: a variable or a file. Commands are not run from there."""
     match entry:
         case {"source": "env", "name": str(name)} if name.strip():
-            return Source("env", name.strip())
+            return SecretRef("env", name.strip())
         case {"source": "file", "path": str(path)} if path.strip():
-            return Source("file", path.strip())
+            return SecretRef("file", path.strip())
         case _:
             return None
 
 
-async def fetch(source: Source, env: Mapping[str, str], home: Path) -> str:
+async def fetch_secret(source: SecretRef, env: Mapping[str, str], home: Path) -> str:
     """Return the secret. Raises AuthError when it is missing."""
     match source.place:
         case "plain":
@@ -108,13 +108,13 @@ async def fetch(source: Source, env: Mapping[str, str], home: Path) -> str:
     lines = said.strip().splitlines()
     secret = lines[0].strip() if lines else ""
     if not secret:
-        raise AuthFailed(f"there is no key in {_place(source)}", fix=_FIXES[source.place])
+        raise AuthError(f"there is no key in {_place(source)}", fix=_FIXES[source.place])
     if not (secret.isascii() and secret.isprintable()) or " " in secret:
-        raise AuthFailed(f"what is in {_place(source)} is not a key", fix=_FIXES[source.place])
+        raise AuthError(f"what is in {_place(source)} is not a key", fix=_FIXES[source.place])
     return secret
 
 
-_FIXES: Mapping[Place, str] = {
+_FIXES: Mapping[SecretKind, str] = {
     "plain": "add it again: homarus models auth add",
     "env": "set the variable",
     "file": "put the key, and nothing else, into that file",
@@ -122,8 +122,8 @@ _FIXES: Mapping[Place, str] = {
 }
 
 
-def _place(source: Source) -> str:
-    return "the credentials file" if source.place == "plain" else source.shown
+def _place(source: SecretRef) -> str:
+    return "the credentials file" if source.place == "plain" else source.masked
 
 
 def _read(path: Path) -> str:
@@ -135,12 +135,12 @@ def _read(path: Path) -> str:
             return opened.read(MAX_SECRET_BYTES).decode("utf-8", "replace")
     except (OSError, ValueError) as exc:
         why = getattr(exc, "strerror", None) or "that is no path"
-        raise AuthFailed(
+        raise AuthError(
             f"the key in {one_line(str(path))} cannot be read: {why}", fix="check the path"
         ) from exc
 
 
-async def _run(source: Source, env: Mapping[str, str]) -> str:
+async def _run(source: SecretRef, env: Mapping[str, str]) -> str:
     """Return a command's output; the command and its children have ended when this returns."""
     name = one_line(source.command[0])
     read_fd, write_fd = os.pipe()
@@ -151,7 +151,7 @@ async def _run(source: Source, env: Mapping[str, str]) -> str:
         pipe.close()
         why = getattr(exc, "strerror", None) or "that is no command"
         fix = "check apiKeyFrom.command"
-        raise AuthFailed(f"the command {name} could not be started: {why}", fix=fix) from exc
+        raise AuthError(f"the command {name} could not be started: {why}", fix=fix) from exc
     finally:
         os.close(write_fd)
     try:
@@ -159,7 +159,7 @@ async def _run(source: Source, env: Mapping[str, str]) -> str:
             said = await _output(pipe)
             status = await asyncio.to_thread(process.wait)
     except TimeoutError as exc:
-        raise AuthFailed(
+        raise AuthError(
             f"the command {name} gave no key within {source.timeout_s:g} s", fix=_FIXES["exec"]
         ) from exc
     finally:
@@ -167,7 +167,7 @@ async def _run(source: Source, env: Mapping[str, str]) -> str:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     if status != 0:
-        raise AuthFailed(f"the command {name} ended with status {status}", fix=_FIXES["exec"])
+        raise AuthError(f"the command {name} ended with status {status}", fix=_FIXES["exec"])
     return said.decode("utf-8", "replace")
 
 

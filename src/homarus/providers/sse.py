@@ -20,7 +20,7 @@ def _one_event(piece: bytes) -> int:
     return -1
 
 
-class EventTooLong(ValueError):
+class EventTooLongError(ValueError):
     """An event exceeds the size limit."""
 
 
@@ -99,7 +99,7 @@ class EventReader:
         if len(self._rest) + self._held > self._max_bytes:
             self._rest.clear()
             self._data.clear()
-            raise EventTooLong(f"an event is longer than {self._max_bytes} bytes")
+            raise EventTooLongError(f"an event is longer than {self._max_bytes} bytes")
 
     def _with_plain_ends(self, piece: bytes) -> bytes:
         if self._after_cr and piece.startswith(b"\n"):

@@ -16,16 +16,23 @@ from typing import Any
 from urllib.parse import quote
 
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.errors import AuthFailed, ProviderError, UserError
+from homarus.core.errors import AuthError, ProviderError, UserError
 from homarus.core.message import Message
-from homarus.providers.anthropic import Anthropic
-from homarus.providers.base import Delta, Provider, Request
-from homarus.providers.catalog import Model
-from homarus.providers.failures import Subject, unreachable
-from homarus.providers.google import Google
-from homarus.providers.http import Settings
+from homarus.providers.anthropic import AnthropicProvider
+from homarus.providers.base import Delta, ModelRequest, Provider
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.endpoint import ProviderConnection
+from homarus.providers.google import GoogleProvider
+from homarus.providers.provider_errors import ErrorContext, unreachable_error
 
-__all__ = ["API", "Account", "Claude", "Gemini", "Settings", "create"]
+__all__ = [
+    "API",
+    "GoogleCloudAccount",
+    "ProviderConnection",
+    "VertexClaudeProvider",
+    "VertexGeminiProvider",
+    "create",
+]
 
 API = "google-vertex"
 APIS = ("google-vertex",)
@@ -43,21 +50,23 @@ _SIGN_IN = (
 
 
 def create(
-    settings: Settings,
+    settings: ProviderConnection,
     *,
-    models: Iterable[Model] = (),
+    models: Iterable[ModelInfo] = (),
     clock: Clock | None = None,
 ) -> Provider:
     """Return a provider for models of this one's vendor; nothing is imported yet."""
-    account = Account(settings.base_url, settings.env)
+    account = GoogleCloudAccount(settings.base_url, settings.env)
     settings = replace(settings, base_url=account.base_url)
     known = {model.id: model for model in models}
     if "claude" in settings.model_id.lower():
         check_installed()
-        return Claude(replace(settings, api_key=""), known, clock or SystemClock(), account)
+        return VertexClaudeProvider(
+            replace(settings, api_key=""), known, clock or SystemClock(), account
+        )
     if not settings.api_key.strip():
         check_installed()
-    return Gemini(settings, known, clock or SystemClock(), account)
+    return VertexGeminiProvider(settings, known, clock or SystemClock(), account)
 
 
 def check_installed() -> None:
@@ -73,7 +82,7 @@ def check_installed() -> None:
         )
 
 
-class Account:
+class GoogleCloudAccount:
     """A Google Cloud account: the address of its project, and its tokens.
 
     `base_url` may name the project and its location, else the environment does, else the
@@ -91,25 +100,25 @@ class Account:
         self._credentials: Any = None
         self.base_url = base_url or f"https://{_host(self._location)}/{VERSION}"
 
-    async def signed_in(self, subject: Subject) -> Mapping[str, str]:
+    async def signed_in(self, subject: ErrorContext) -> Mapping[str, str]:
         """Return the authorization headers, in a thread: it may fetch a new token."""
         async with self._lock:
             return await asyncio.to_thread(self._sign_in, subject)
 
-    def path(self, publisher: str, subject: Subject, *, keyed: bool = False) -> str:
+    def path(self, publisher: str, subject: ErrorContext, *, keyed: bool = False) -> str:
         """Return the path of a vendor's models; an API key implies its project."""
         place = ""
         if self._project and not self._is_placed:
             project, location = quote(self._project, safe=":"), quote(self._location, safe="")
             place = f"/projects/{project}/locations/{location}"
         elif not self._is_placed and not keyed:
-            raise AuthFailed(
-                subject.tell("the credentials do not name a Google Cloud project"),
+            raise AuthError(
+                subject.describe("the credentials do not name a Google Cloud project"),
                 fix="set GOOGLE_CLOUD_PROJECT",
             )
         return f"{place}/publishers/{publisher}"
 
-    def _sign_in(self, subject: Subject) -> Mapping[str, str]:
+    def _sign_in(self, subject: ErrorContext) -> Mapping[str, str]:
         from google.auth.exceptions import GoogleAuthError
 
         headers: dict[str, str] = {}
@@ -138,40 +147,48 @@ class Account:
         self._project = self._project or project or ""
 
 
-class Gemini(Google):
+class VertexGeminiProvider(GoogleProvider):
     """Gemini at Vertex AI."""
 
     api = API
 
     def __init__(
-        self, settings: Settings, models: Mapping[str, Model], clock: Clock, account: Account
+        self,
+        settings: ProviderConnection,
+        models: Mapping[str, ModelInfo],
+        clock: Clock,
+        account: GoogleCloudAccount,
     ) -> None:
         super().__init__(settings, models, clock)
         self._account, self._keyed = account, bool(settings.api_key.strip())
 
     async def _place(
-        self, method: str, model: Model, subject: Subject
+        self, method: str, model: ModelInfo, subject: ErrorContext
     ) -> tuple[str, Mapping[str, str]]:
         proof = {} if self._keyed else await self._account.signed_in(subject)
         place = self._account.path("google", subject, keyed=self._keyed)
         return f"{place}{method}", {**proof, **model.headers}
 
 
-class Claude(Anthropic):
+class VertexClaudeProvider(AnthropicProvider):
     """Claude at Vertex AI: the model is in the path, the API version in the body."""
 
     def __init__(
-        self, settings: Settings, models: Mapping[str, Model], clock: Clock, account: Account
+        self,
+        settings: ProviderConnection,
+        models: Mapping[str, ModelInfo],
+        clock: Clock,
+        account: GoogleCloudAccount,
     ) -> None:
         super().__init__(settings, models, clock)
         self._account = account
 
-    def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
         params = {**request.params, "model": None, "anthropic_version": CLAUDE_VERSION}
         return super().stream(replace(request, params=params))
 
     async def _place(
-        self, model: Model, betas: Sequence[str], subject: Subject
+        self, model: ModelInfo, betas: Sequence[str], subject: ErrorContext
     ) -> tuple[str, Mapping[str, str]]:
         proof = await self._account.signed_in(subject)
         place = self._account.path("anthropic", subject)
@@ -187,10 +204,12 @@ def _host(location: str) -> str:
     return f"{location}-aiplatform.googleapis.com"
 
 
-def _failure(exc: Exception, subject: Subject) -> ProviderError:
+def _failure(exc: Exception, subject: ErrorContext) -> ProviderError:
     from google.auth.exceptions import GoogleAuthError, TransportError
 
     words = str(exc.args[0]) if exc.args else type(exc).__name__
     if isinstance(exc, TransportError) or (isinstance(exc, GoogleAuthError) and exc.retryable):
-        return unreachable(subject, f"Google does not answer for the credentials: {words}")
-    return AuthFailed(subject.tell(f"no Google Cloud credentials: {words}"), fix=_SIGN_IN)
+        return unreachable_error(
+            subject, f"unreachable_error does not unreachable_error for the credentials: {words}"
+        )
+    return AuthError(subject.describe(f"no describe Cloud credentials: {words}"), fix=_SIGN_IN)

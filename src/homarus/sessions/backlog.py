@@ -9,8 +9,8 @@ from typing import Final
 
 from homarus.core.errors import UserError
 from homarus.core.message import Json
-from homarus.core.text import nearest, one_line
-from homarus.store.journal import OPEN, Accepted, Journal, Parcel, ParcelState
+from homarus.core.text import closest_names, one_line
+from homarus.store.journal import OPEN, InboxRecord, Journal, OutboxRecord, OutboxState
 
 LIMIT: Final = 200
 DISCARDED: Final = "discarded by a person"
@@ -24,9 +24,9 @@ async def list_backlog(
 
     With `stuck`, only what needs a person: parked, unknown and dead.
     """
-    rows = await journal.rows(*(() if stuck else OPEN), "parked", limit=limit)
-    unsent: tuple[ParcelState, ...] = () if stuck else ("pending", "sending")
-    parcels = await journal.parcels(*unsent, "unknown", "dead", limit=limit)
+    rows = await journal.inbox_records(*(() if stuck else OPEN), "parked", limit=limit)
+    unsent: tuple[OutboxState, ...] = () if stuck else ("pending", "sending")
+    parcels = await journal.outbox_records(*unsent, "unknown", "dead", limit=limit)
     return {
         "ts": now_ms,
         "messages": [_message(row, now_ms) for row in rows],
@@ -34,7 +34,7 @@ async def list_backlog(
     }
 
 
-def _message(row: Accepted, now_ms: int) -> dict[str, Json]:
+def _message(row: InboxRecord, now_ms: int) -> dict[str, Json]:
     return {
         "id": row.id,
         "sessionKey": row.session,
@@ -51,7 +51,7 @@ def _message(row: Accepted, now_ms: int) -> dict[str, Json]:
     }
 
 
-def _parcel(parcel: Parcel, now_ms: int) -> dict[str, Json]:
+def _parcel(parcel: OutboxRecord, now_ms: int) -> dict[str, Json]:
     return {
         "id": parcel.id,
         "runId": parcel.run,
@@ -67,7 +67,7 @@ def _parcel(parcel: Parcel, now_ms: int) -> dict[str, Json]:
     }
 
 
-def find_id(backlog: Mapping[str, Json], named: str) -> str:
+def resolve_backlog_id(backlog: Mapping[str, Json], named: str) -> str:
     """Return the id that equals `named` or is the only one to start with it; raises UserError."""
     known = [str(one["id"]) for kind in ("messages", "parcels") for one in backlog.get(kind, ())]
     if named in known:
@@ -78,6 +78,6 @@ def find_id(backlog: Mapping[str, Json], named: str) -> str:
     shown = one_line(named, 40)
     if matches:
         raise UserError(f"{shown!r} could be {len(matches)} things", fix="write more of the id")
-    close = nearest(named, known)
+    close = closest_names(named, known)
     hint = f"did you mean {' or '.join(close)}?" if close else "homarus inbox --stuck lists them"
     raise UserError(f"nothing that is stuck has the id {shown!r}", fix=hint)

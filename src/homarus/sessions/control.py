@@ -16,27 +16,34 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_agent_settings
 from homarus.config.paths import Paths
-from homarus.config.resolve import agent_settings, agents, default_agent
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
-from homarus.core.errors import Unavailable
-from homarus.core.keys import agent_of, store_key
+from homarus.core.errors import UnavailableError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Message, StoppedBy, Text
-from homarus.core.tasks import contain
-from homarus.core.value import dataclass
-from homarus.plugins.caller import Hooks
-from homarus.plugins.values import Where
-from homarus.providers.models import Models, Wish
-from homarus.sessions.directives import QueueSetting
-from homarus.sessions.inbox import Inbox, Start, make_promise
-from homarus.sessions.queue import QueueSettings, pause_ms, resolve
-from homarus.sessions.recovery import recover, take_up
-from homarus.sessions.send_policy import is_mute
-from homarus.sessions.session import Session, Sessions
+from homarus.core.session_keys import agent_id_of, canonical_key
+from homarus.core.tasks import run_contained
+from homarus.plugins.hook_runner import Hooks
+from homarus.plugins.values import HookContext
+from homarus.providers.model_router import ModelRouter, ModelSelection
+from homarus.sessions.directives import QueueDirective
+from homarus.sessions.queue_policy import QueueSettings, inbound_debounce_ms, resolve_queue_settings
+from homarus.sessions.recovery import recover, resume_or_park
+from homarus.sessions.run_queue import RunQueue, StartRun, make_result_future
+from homarus.sessions.send_policy import is_muted
+from homarus.sessions.session import Session, SessionRepository
 from homarus.store.base import Store
-from homarus.store.journal import OPEN, Acceptance, Accepted, JournalUnit, Lease, Parcel
+from homarus.store.journal import (
+    OPEN,
+    Acceptance,
+    InboxRecord,
+    JournalTransaction,
+    Lease,
+    OutboxRecord,
+)
 
 log = logging.getLogger(__name__)
 
@@ -56,12 +63,12 @@ class InterpretedMessage(Generic[OutcomeT]):
     answers it at once; when it returns a row, a run answers the rest.
     """
 
-    row: Accepted
-    queue: QueueSetting | None = None
-    execute: Callable[[], Awaitable[OutcomeT | Accepted]] | None = None
+    row: InboxRecord
+    queue: QueueDirective | None = None
+    execute: Callable[[], Awaitable[OutcomeT | InboxRecord]] | None = None
 
 
-def as_plain_message(_key: str, row: Accepted) -> InterpretedMessage[OutcomeT]:
+def as_plain_message(_key: str, row: InboxRecord) -> InterpretedMessage[OutcomeT]:
     """Treat the message as text, without looking for commands or directives."""
     return InterpretedMessage(row)
 
@@ -91,7 +98,7 @@ class SessionServices(Generic[OutcomeT]):
     `on_enqueued` is called once they are saved.
     """
 
-    repository: Sessions
+    repository: SessionRepository
     store: Store
     paths: Paths
     clock: Clock
@@ -99,15 +106,15 @@ class SessionServices(Generic[OutcomeT]):
     lanes: Lanes
     hooks: Hooks
     get_config: Callable[[], Config]
-    get_models: Callable[[], Models]
+    get_models: Callable[[], ModelRouter]
     get_agent: Callable[[str], SessionAgent]
-    start_run: Start[OutcomeT]
+    start_run: StartRun[OutcomeT]
     stop_run: Callable[[str, str | None], tuple[str, ...]]
     mark_stopped_by: Callable[[str, str | None, StoppedBy], None]
     active_ids: Callable[[str | None], tuple[str, ...]]
-    build_reply: Callable[[Inbound, str, str], Sequence[Parcel]]
+    build_reply: Callable[[Inbound, str, str], Sequence[OutboxRecord]]
     on_enqueued: Callable[[], None]
-    interpret: Callable[[str, Accepted], InterpretedMessage[OutcomeT]] = as_plain_message
+    interpret: Callable[[str, InboxRecord], InterpretedMessage[OutcomeT]] = as_plain_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +142,7 @@ class SessionControl(Generic[OutcomeT]):
         self._group: asyncio.TaskGroup = services.group
         self._retries: set[asyncio.Task[None]] = set()
         self._pending: dict[str, dict[str, asyncio.Future[OutcomeT]]] = {}  # key → message id → …
-        self._queue = Inbox(
+        self._queue = RunQueue(
             services.start_run,
             services.group,
             services.clock,
@@ -152,20 +159,22 @@ class SessionControl(Generic[OutcomeT]):
         Raises UnknownName when there is no such agent.
         """
         config = self._services.get_config()
-        found = agent_settings(config, self._services.paths, agent or default_agent(config)).id
-        return store_key(name, found, agents=agents(config))
+        found = resolve_agent_settings(
+            config, self._services.paths, agent or default_agent_id(config)
+        ).id
+        return canonical_key(name, found, agents=agent_ids(config))
 
     async def load(self, key: str) -> Session:
         """Return a session; one that was never used is new."""
-        agent = self._services.get_agent(agent_of(key))
+        agent = self._services.get_agent(agent_id_of(key))
         return await self._services.repository.load(key, agent.id, cwd=str(agent.workspace))
 
     async def status(self, key: str) -> SessionStatus:
         """Describe a session and the model that would answer it."""
-        session, agent = await self.load(key), self._services.get_agent(agent_of(key))
+        session, agent = await self.load(key), self._services.get_agent(agent_id_of(key))
         models, ref = self._services.get_models(), session.model or agent.model
-        choice = None if ref else await models.choice()
-        _, model = await models.road(Wish(agent.id, ref, agent.fallbacks))
+        choice = None if ref else await models.default_model()
+        _, model = await models.connect(ModelSelection(agent.id, ref, agent.fallbacks))
         reason = "set for this session" if session.model else "configured"
         return SessionStatus(
             key=session.key,
@@ -186,7 +195,7 @@ class SessionControl(Generic[OutcomeT]):
         """Write a message to the journal; a duplicate is recognised and not run again."""
         return await self._journal.accept(key, inbound, at_ms=self._clock.now_ms())
 
-    def submit(self, key: str, row: Accepted) -> asyncio.Future[OutcomeT]:
+    def submit(self, key: str, row: InboxRecord) -> asyncio.Future[OutcomeT]:
         """Have an accepted message answered; the future is done when its run has ended."""
         message = self._services.interpret(key, row)
         if message.execute:
@@ -197,9 +206,9 @@ class SessionControl(Generic[OutcomeT]):
         """Accept and submit a message, and wait for the outcome of its run."""
         return await self.submit(key, (await self.accept(key, inbound)).row)
 
-    def take_steering(self, key: str) -> Sequence[Accepted]:
+    def take_steering(self, key: str) -> Sequence[InboxRecord]:
         """Return the messages that steer the active run of a session."""
-        return self._queue.take(key)
+        return self._queue.take_steering(key)
 
     def queue_depth(self, key: str) -> int:
         """Return how many messages of a session wait for a run."""
@@ -232,11 +241,11 @@ class SessionControl(Generic[OutcomeT]):
         """
         if by:
             self._services.mark_stopped_by(key, run_id, by)
-        dropped = self._queue.drop(key, run_id)
+        dropped = self._queue.cancel_pending(key, run_id)
         if dropped:
             name = f"drop {key}"
             settle = partial(self._settle_unanswered, dropped, ABORTED)
-            self._group.create_task(contain(name, settle, lambda _exc: None), name=name)
+            self._group.create_task(run_contained(name, settle, lambda _exc: None), name=name)
         return (*self._services.stop_run(key, run_id), *(row.id for row in dropped))
 
     async def stop(
@@ -283,7 +292,7 @@ class SessionControl(Generic[OutcomeT]):
             yield
 
     async def reset(
-        self, key: str, where: Where, *, by: StoppedBy | None = None, only_used: bool = False
+        self, key: str, where: HookContext, *, by: StoppedBy | None = None, only_used: bool = False
     ) -> Session:
         """Stop a session's runs and start a new transcript; the old one is archived.
 
@@ -299,7 +308,7 @@ class SessionControl(Generic[OutcomeT]):
 
     # Start and end of the process
 
-    async def recover(self) -> list[tuple[Accepted, asyncio.Future[OutcomeT]]]:
+    async def recover(self) -> list[tuple[InboxRecord, asyncio.Future[OutcomeT]]]:
         """Resume what an earlier process accepted and did not settle."""
         return await recover(self._journal, self._clock, self._resume)
 
@@ -308,7 +317,7 @@ class SessionControl(Generic[OutcomeT]):
         if self._closed:
             return
         name = "return to messages"
-        work = contain(name, lambda: self._retry(ids), lambda _exc: self.retry_unsettled(ids))
+        work = run_contained(name, lambda: self._retry(ids), lambda _exc: self.retry_unsettled(ids))
         if task := self._spawn(work, name):
             self._retries.add(task)
             task.add_done_callback(self._retries.discard)
@@ -321,26 +330,26 @@ class SessionControl(Generic[OutcomeT]):
             task.cancel()
 
     def _resume(
-        self, key: str, rows: Sequence[Accepted]
-    ) -> tuple[Accepted, asyncio.Future[OutcomeT]]:
+        self, key: str, rows: Sequence[InboxRecord]
+    ) -> tuple[InboxRecord, asyncio.Future[OutcomeT]]:
         messages = [self._services.interpret(key, row) for row in rows]
         if messages[0].execute and not rows[0].entry:
             return rows[0], self._execute(key, messages[0].execute)
-        result = self._queue.begin(key, [one.row for one in messages])
+        result = self._queue.start_run(key, [one.row for one in messages])
         return rows[0], self._track(key, rows[0].id, result)
 
     async def _retry(self, ids: Sequence[str]) -> None:
         await self._clock.sleep(RETRY_S)
-        found = [await self._journal.accepted(row_id) for row_id in ids]
+        found = [await self._journal.inbox_record(row_id) for row_id in ids]
         rows = [row for row in found if row and row.state in OPEN]
-        _, summary = await take_up(self._journal, self._clock, self._resume, rows)
+        _, summary = await resume_or_park(self._journal, self._clock, self._resume, rows)
         if summary:
             log.warning("after a failure of the disk: %s", summary)
 
     def _enqueue(self, key: str, message: InterpretedMessage[OutcomeT]) -> asyncio.Future[OutcomeT]:
         row, inbound = message.row, self._services.get_config().messages.inbound
         inline = self._settings(key, row, message.queue) if message.queue else None
-        result = self._queue.put(key, row, inline, pause_ms=pause_ms(inbound, row))
+        result = self._queue.submit(key, row, inline, pause_ms=inbound_debounce_ms(inbound, row))
         return self._track(key, row.id, result)
 
     def _track(
@@ -361,17 +370,17 @@ class SessionControl(Generic[OutcomeT]):
             self._pending.pop(key, None)
 
     def _execute(
-        self, key: str, execute: Callable[[], Awaitable[OutcomeT | Accepted]]
+        self, key: str, execute: Callable[[], Awaitable[OutcomeT | InboxRecord]]
     ) -> asyncio.Future[OutcomeT]:
         """Execute a command next to the runs; the future is done when it is answered."""
-        result: asyncio.Future[OutcomeT] = make_promise()
+        result: asyncio.Future[OutcomeT] = make_result_future()
         if self._closed:
             result.cancel()  # it stays in the journal, for the next start
             return result
 
         async def work() -> None:
             outcome = await execute()
-            if isinstance(outcome, Accepted):
+            if isinstance(outcome, InboxRecord):
                 rest = self._enqueue(key, InterpretedMessage(outcome))
                 rest.add_done_callback(partial(_copy_result, result))
             elif not result.done():  # the caller may have stopped waiting
@@ -381,7 +390,7 @@ class SessionControl(Generic[OutcomeT]):
             if task.cancelled():
                 result.cancel()
 
-        command = contain(f"command in {key}", work, partial(_fail, result))
+        command = run_contained(f"command in {key}", work, partial(_fail, result))
         if task := self._spawn(command, f"command {key}"):
             task.add_done_callback(ended)
         else:
@@ -397,23 +406,23 @@ class SessionControl(Generic[OutcomeT]):
             return None
 
     def _settings(
-        self, key: str, row: Accepted, inline: QueueSetting | None = None
+        self, key: str, row: InboxRecord, inline: QueueDirective | None = None
     ) -> QueueSettings:
         entry = self._services.repository.entry(key)
         config = self._services.get_config().messages.queue
-        return resolve(config, channel=row.channel, entry=entry, inline=inline)
+        return resolve_queue_settings(config, channel=row.channel, entry=entry, inline=inline)
 
-    async def _settle_unanswered(self, rows: Sequence[Accepted], reason: str) -> None:
+    async def _settle_unanswered(self, rows: Sequence[InboxRecord], reason: str) -> None:
         """Settle messages that get no run of their own, and report the reason to their senders."""
         # No run works on these: there is no need to wait until the session's run has ended.
-        async with self._journal.lease("inbox") as lease, self._journal.commit() as unit:
+        async with self._journal.lease("inbox") as lease, self._journal.transaction() as unit:
             for row in (row for row in rows if row.attempts):  # started under an earlier lease
-                unit.start([row.id], lease, run=row.run or row.id)
+                unit.mark_running([row.id], lease, run=row.run or row.id)
             self._report(unit, rows, lease, reason)
         self._services.on_enqueued()
 
     def _report(
-        self, unit: JournalUnit, rows: Sequence[Accepted], lease: Lease, reason: str
+        self, unit: JournalTransaction, rows: Sequence[InboxRecord], lease: Lease, reason: str
     ) -> None:
         ids = [row.id for row in rows]
         unit.settle(ids, lease, "reported", at_ms=self._clock.now_ms(), why=reason)
@@ -422,16 +431,16 @@ class SessionControl(Generic[OutcomeT]):
         for row in rows:
             if row.inbound and not self._is_muted(row.session, row.inbound):
                 text = f"I did not get to your message “{row.preview}”: {reason}."
-                unit.post(*self._services.build_reply(row.inbound, row.id, text))
+                unit.enqueue(*self._services.build_reply(row.inbound, row.id, text))
 
     def _is_muted(self, key: str, inbound: Inbound) -> bool:
         """Return whether the send policy forbids replies to this chat."""
         rules = self._services.get_config().session.send_policy
-        return is_mute(rules, key, self._services.repository.entry(key), inbound)
+        return is_muted(rules, key, self._services.repository.entry(key), inbound)
 
 
-def _still_running() -> Unavailable:
-    return Unavailable("the answer being made did not stop yet", fix="try again in a moment")
+def _still_running() -> UnavailableError:
+    return UnavailableError("the answer being made did not stop yet", fix="try again in a moment")
 
 
 def _copy_result(result: "asyncio.Future[OutcomeT]", run: "asyncio.Future[OutcomeT]") -> None:

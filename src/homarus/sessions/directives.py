@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Generic, Literal, TypeAlias, TypeVar, get_args
 
 from homarus.core.errors import UserError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.fences import fence_at, find_fences
 from homarus.core.units import parse_duration_ms
-from homarus.core.value import dataclass
 from homarus.sessions import levels
 
 ExecHost: TypeAlias = Literal["sandbox", "gateway", "node"]
@@ -31,7 +31,7 @@ _CAP = re.compile(r"[1-9][0-9]{0,5}")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting(Generic[_V]):
+class DirectiveValue(Generic[_V]):
     """A requested value; `raw` is the word, `value` is None when the word is unknown."""
 
     value: _V | None
@@ -39,28 +39,28 @@ class Setting(Generic[_V]):
 
 
 @dataclass(frozen=True, slots=True)
-class ExecSetting:
+class ExecDirective:
     """`/exec host=… security=… ask=… node=…`: where commands run, and the approval they need."""
 
-    host: Setting[ExecHost] | None = None
-    security: Setting[ExecSecurity] | None = None
-    ask: Setting[ExecAsk] | None = None
-    node: Setting[str] | None = None
+    host: DirectiveValue[ExecHost] | None = None
+    security: DirectiveValue[ExecSecurity] | None = None
+    ask: DirectiveValue[ExecAsk] | None = None
+    node: DirectiveValue[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSetting:
+class QueueDirective:
     """`/queue MODE debounce:… cap:… drop:…`; `reset` removes what was set before."""
 
-    mode: Setting[levels.QueueMode] | None = None
-    debounce_ms: Setting[int] | None = None
-    cap: Setting[int] | None = None
-    drop: Setting[levels.QueueDrop] | None = None
+    mode: DirectiveValue[levels.QueueMode] | None = None
+    debounce_ms: DirectiveValue[int] | None = None
+    cap: DirectiveValue[int] | None = None
+    drop: DirectiveValue[levels.QueueDrop] | None = None
     reset: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSetting:
+class ModelDirective:
     """`/model NAME@PROFILE`, or `/ALIAS`; an empty name asks for the current model."""
 
     name: str = ""
@@ -72,14 +72,14 @@ class Directives:
     """The directives of a message, and its text without them."""
 
     text: str
-    think: Setting[levels.ThinkLevel] | None = None
-    verbose: Setting[levels.VerboseLevel] | None = None
-    reasoning: Setting[levels.ReasoningLevel] | None = None
-    elevated: Setting[levels.ElevatedLevel] | None = None
-    exec: ExecSetting | None = None
+    think: DirectiveValue[levels.ThinkLevel] | None = None
+    verbose: DirectiveValue[levels.VerboseLevel] | None = None
+    reasoning: DirectiveValue[levels.ReasoningLevel] | None = None
+    elevated: DirectiveValue[levels.ElevatedLevel] | None = None
+    exec: ExecDirective | None = None
     status: bool = False
-    model: ModelSetting | None = None
-    queue: QueueSetting | None = None
+    model: ModelDirective | None = None
+    queue: QueueDirective | None = None
 
 
 def parse_directives(
@@ -108,27 +108,27 @@ def parse_directives(
     return Directives(text, think, verbose, reasoning, elevated, run, status, model, queue)
 
 
-def extract_think(text: str) -> tuple[str, Setting[levels.ThinkLevel] | None]:
+def extract_think(text: str) -> tuple[str, DirectiveValue[levels.ThinkLevel] | None]:
     """`/think LEVEL`, `/thinking`, `/t`."""
     return _extract_level(text, "thinking|think|t", levels.think_level)
 
 
-def extract_verbose(text: str) -> tuple[str, Setting[levels.VerboseLevel] | None]:
+def extract_verbose(text: str) -> tuple[str, DirectiveValue[levels.VerboseLevel] | None]:
     """`/verbose LEVEL`, `/v`."""
     return _extract_level(text, "verbose|v", levels.verbose_level)
 
 
-def extract_notice(text: str) -> tuple[str, Setting[levels.VerboseLevel] | None]:
+def extract_notice(text: str) -> tuple[str, DirectiveValue[levels.VerboseLevel] | None]:
     """`/notice LEVEL`, `/notices`."""
     return _extract_level(text, "notices|notice", levels.notice_level)
 
 
-def extract_reasoning(text: str) -> tuple[str, Setting[levels.ReasoningLevel] | None]:
+def extract_reasoning(text: str) -> tuple[str, DirectiveValue[levels.ReasoningLevel] | None]:
     """`/reasoning LEVEL`, `/reason`."""
     return _extract_level(text, "reasoning|reason", levels.reasoning_level)
 
 
-def extract_elevated(text: str) -> tuple[str, Setting[levels.ElevatedLevel] | None]:
+def extract_elevated(text: str) -> tuple[str, DirectiveValue[levels.ElevatedLevel] | None]:
     """`/elevated LEVEL`, `/elev`."""
     return _extract_level(text, "elevated|elev", levels.elevated_level)
 
@@ -139,7 +139,7 @@ def extract_status(text: str) -> tuple[str, bool]:
     return (_remove(text, found.start(), found.end()), True) if found else (text.strip(), False)
 
 
-def extract_exec(text: str) -> tuple[str, ExecSetting | None]:
+def extract_exec(text: str) -> tuple[str, ExecDirective | None]:
     """Extract `/exec` and its options; the first word that is no option ends them."""
     found = _find(text, "exec")
     if not found:
@@ -149,21 +149,21 @@ def extract_exec(text: str) -> tuple[str, ExecSetting | None]:
     while option := _EXEC_OPTION.match(text, end):
         raw[option[1].lower()] = option[2]
         end = option.end()
-    setting = ExecSetting(
+    setting = ExecDirective(
         host=_choose(raw.get("host"), get_args(ExecHost)),
         security=_choose(raw.get("security"), get_args(ExecSecurity)),
         ask=_choose(raw.get("ask"), get_args(ExecAsk)),
-        node=Setting(raw["node"] or None, raw["node"]) if "node" in raw else None,
+        node=DirectiveValue(raw["node"] or None, raw["node"]) if "node" in raw else None,
     )
     return _remove(text, found.start(), end), setting
 
 
-def extract_queue(text: str) -> tuple[str, QueueSetting | None]:
+def extract_queue(text: str) -> tuple[str, QueueDirective | None]:
     """`/queue`, one mode and its options; the first word that is neither ends them."""
     found = _find(text, "queue")
     if not found:
         return text.strip(), None
-    mode: Setting[levels.QueueMode] | None = None
+    mode: DirectiveValue[levels.QueueMode] | None = None
     raw: dict[str, str] = {}
     reset, end = False, found.end()
     while not reset and (word := _QUEUE_WORD.match(text, end)):
@@ -173,11 +173,11 @@ def extract_queue(text: str) -> tuple[str, QueueSetting | None]:
         elif option := _QUEUE_OPTION.fullmatch(lowered):
             raw[option[1]] = option[2]
         elif mode is None and (named := levels.queue_mode(lowered)):
-            mode = Setting(named, word[1])
+            mode = DirectiveValue(named, word[1])
         else:
             break
         end = word.end()
-    setting = QueueSetting(
+    setting = QueueDirective(
         mode=mode,
         debounce_ms=_read(raw.get("debounce"), _duration_ms),
         cap=_read(raw.get("cap"), lambda word: int(word) if _CAP.fullmatch(word) else None),
@@ -191,7 +191,7 @@ def extract_model(
     text: str,
     aliases: Iterable[str] = (),
     is_command: Callable[[str], bool] = lambda _name: False,
-) -> tuple[str, ModelSetting | None]:
+) -> tuple[str, ModelDirective | None]:
     """`/model NAME`, or `/ALIAS` for an alias that is no command's name."""
     found = _find(text, "model", r"([\w.:@-]+(?:/[\w.:@-]+)*)?")
     if not found:
@@ -201,16 +201,16 @@ def extract_model(
     if not found:
         return text.strip(), None
     name, _, profile = (found[1] or "").partition("@")
-    return _remove(text, found.start(), found.end()), ModelSetting(name, profile)
+    return _remove(text, found.start(), found.end()), ModelDirective(name, profile)
 
 
 def _extract_level(
     text: str, names: str, parse: Callable[[str], _V | None]
-) -> tuple[str, Setting[_V] | None]:
+) -> tuple[str, DirectiveValue[_V] | None]:
     found = _find(text, names, "([A-Za-z-]*)")
     if not found:
         return text.strip(), None
-    setting = Setting(parse(found[1]), found[1])
+    setting = DirectiveValue(parse(found[1]), found[1])
     cleaned = _remove(text, found.start(), found.end())
     if found[1] and setting.value is None and cleaned:
         cleaned = _remove(text, found.start(), found.start(1))
@@ -246,14 +246,14 @@ def _remove(text: str, start: int, end: int) -> str:
     return (before + joint + after if before and after else before + after).strip()
 
 
-def _choose(raw: str | None, choices: tuple[_V, ...]) -> Setting[_V] | None:
+def _choose(raw: str | None, choices: tuple[_V, ...]) -> DirectiveValue[_V] | None:
     if raw is None:
         return None
-    return Setting(next((choice for choice in choices if choice == raw.lower()), None), raw)
+    return DirectiveValue(next((choice for choice in choices if choice == raw.lower()), None), raw)
 
 
-def _read(raw: str | None, parse: Callable[[str], _V | None]) -> Setting[_V] | None:
-    return None if raw is None else Setting(parse(raw), raw)
+def _read(raw: str | None, parse: Callable[[str], _V | None]) -> DirectiveValue[_V] | None:
+    return None if raw is None else DirectiveValue(parse(raw), raw)
 
 
 def _duration_ms(word: str) -> int | None:

@@ -17,10 +17,10 @@ from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from homarus.core.channel_traits import FindTraits, channel_title, no_traits
+from homarus.core.envelope import BEFORE, CURRENT, DATED, LINE, NOTES, NOTES_END, OURS, WEEKDAYS
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Inbound, Media
 from homarus.core.text import clip_middle, one_line
-from homarus.core.value import dataclass
-from homarus.core.wrapping import BEFORE, CURRENT, DATED, LINE, NOTES, NOTES_END, OURS, WEEKDAYS
 
 _KNOWS_TIME = "Current time:"
 _OWN_WAYS = frozenset({"boot", "wake", "webchat", "agent"})  # of the gateway
@@ -31,7 +31,7 @@ _OPEN = rf"({LINE})(\\*{OURS})"
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class EnvelopeOptions:
     """What the header shows of time, and in which zone; None is local time.
 
     `own_zone` is for messages of the gateway: the person's.
@@ -43,12 +43,12 @@ class Rules:
     elapsed: bool = True
 
 
-NO_RULES: Final = Rules()
+NO_RULES: Final = EnvelopeOptions()
 
 
-def envelope(
+def format_envelope(
     inbound: Inbound,
-    rules: Rules = NO_RULES,
+    rules: EnvelopeOptions = NO_RULES,
     *,
     find_traits: FindTraits = no_traits,
     previous_ms: int = 0,
@@ -62,31 +62,35 @@ def envelope(
     if address.channel == "cli":
         return inbound.text
     if address.channel in _OWN_WAYS:
-        return stamp(inbound.text, inbound.at_ms, rules.own_zone)
+        return with_timestamp(inbound.text, inbound.at_ms, rules.own_zone)
     line = header(
         channel_title(address.channel, find_traits(address.channel)),
         _place(inbound) if group else _person(inbound, "{} id:{}"),
-        forwarded=inbound.occasion.forwarded,
+        forwarded=inbound.metadata.forwarded,
         at_ms=inbound.at_ms,
         previous_ms=previous_ms,
         rules=rules,
     )
-    told = f"{line} {spoken(inbound, group=group)}"
-    return f"{BEFORE}\n{guard(inbound.before)}\n\n{CURRENT}\n{told}" if inbound.before else told
+    told = f"{line} {message_body(inbound, group=group)}"
+    return (
+        f"{BEFORE}\n{escape_header_lines(inbound.group_history)}\n\n{CURRENT}\n{told}"
+        if inbound.group_history
+        else told
+    )
 
 
-def spoken(inbound: Inbound, *, group: bool) -> str:
+def message_body(inbound: Inbound, *, group: bool) -> str:
     """Return text and attachments of a message; in a group the sender too."""
-    words = f"{speaker(inbound)}: {inbound.text}" if group else inbound.text
-    return "\n".join([guard(words), *_enclosed(inbound)])
+    words = f"{sender_label(inbound)}: {inbound.text}" if group else inbound.text
+    return "\n".join([escape_header_lines(words), *_enclosed(inbound)])
 
 
-def speaker(inbound: Inbound) -> str:
+def sender_label(inbound: Inbound) -> str:
     """Return the sender as `Ann (42)`."""
     return _person(inbound, "{} ({})")
 
 
-def guard(text: str) -> str:
+def escape_header_lines(text: str) -> str:
     """Escape the lines of a text that look like a header."""
     return re.sub(_OPEN, r"\1\\\2", text, flags=re.IGNORECASE)
 
@@ -97,12 +101,12 @@ def indent(text: str) -> str:
 
 
 def _person(inbound: Inbound, form: str) -> str:
-    name, sender = _name(inbound.occasion.name), _part(inbound.sender)
+    name, sender = _name(inbound.metadata.name), _part(inbound.sender)
     return form.format(name, sender) if name and name != sender else sender
 
 
 def _place(inbound: Inbound) -> str:
-    title, chat = _name(inbound.occasion.title), _part(inbound.address.chat)
+    title, chat = _name(inbound.metadata.title), _part(inbound.address.chat)
     topic = _part(inbound.address.thread or "")
     named = f"{title} id:{chat}" if title and title != chat else chat
     return f"{named} topic:{topic}" if topic else named
@@ -111,12 +115,12 @@ def _place(inbound: Inbound) -> str:
 def _enclosed(inbound: Inbound) -> Iterator[str]:
     """Yield the files of a message and the message it replies to."""
     yield from map(_file, inbound.media)
-    occasion = inbound.occasion
+    occasion = inbound.metadata
     if occasion.quoted:
-        whom = "you" if occasion.answers_us else "a message"
+        whom = "you" if occasion.replies_to_us else "a message"
         named = f" id:{_part(occasion.reply_to)}" if occasion.reply_to else ""
         quoted = clip_middle(occasion.quoted.strip(), _MAX_QUOTED_CHARS)
-        yield f"[Replying to {whom}{named}]\n{guard(quoted)}\n[/Replying]"
+        yield f"[Replying to {whom}{named}]\n{escape_header_lines(quoted)}\n[/Replying]"
 
 
 def _file(media: Media) -> str:
@@ -138,7 +142,7 @@ def header(
     forwarded: str = "",
     at_ms: int = 0,
     previous_ms: int = 0,
-    rules: Rules = NO_RULES,
+    rules: EnvelopeOptions = NO_RULES,
 ) -> str:
     """Return the header: `[Channel sender host ip +elapsed weekday time]`."""
     parts = [_part(channel) or "Channel", _part(sender, 2 * _MAX_PART), _part(host), _part(ip)]
@@ -181,7 +185,7 @@ _NAMELY: Final = str.maketrans(dict.fromkeys(":()[]\uff1a\uff08\uff09", " "))
 _PLAIN: Final = str.maketrans({"[": "(", "]": ")", "\r": " ", "\n": " "})
 
 
-def stamp(text: str, at_ms: int, zone: tzinfo | None = None) -> str:
+def with_timestamp(text: str, at_ms: int, zone: tzinfo | None = None) -> str:
     """Prefix a text with the time, unless it has one; without `zone`, in local time."""
     if not text.strip() or DATED.match(text) or _KNOWS_TIME in text:
         return text
@@ -189,7 +193,7 @@ def stamp(text: str, at_ms: int, zone: tzinfo | None = None) -> str:
     return f"[{WEEKDAYS[at.weekday()]} {at:%Y-%m-%d %H:%M %Z}] {text}"
 
 
-def with_notes(text: str, notes: str) -> str:
+def prepend_notes(text: str, notes: str) -> str:
     """Return the first message of a session, after the notes of the last days."""
     if not notes.strip():
         return text

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
-from homarus.core.message import Image, Json, Message, Part, Text, Thinking, ToolCall, ToolReturn
-from homarus.core.value import dataclass
-from homarus.core.wrapping import strip
-from homarus.sessions.transcript import read_message
-from homarus.store.base import Entry
+from homarus.core.envelope import strip_envelope
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Image, Json, Message, Part, Text, Thinking, ToolCall, ToolResult
+from homarus.sessions.transcript import decode_message
+from homarus.store.base import TranscriptEntry
 
 Form: TypeAlias = Literal["html", "md"]
 
@@ -32,7 +32,7 @@ _STYLE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ExportHeader:
     """The header of an exported session."""
 
     title: str
@@ -41,17 +41,17 @@ class Head:
     at_ms: int
 
 
-def read_path(path: Iterable[Entry]) -> list[Message]:
+def export_messages(path: Iterable[TranscriptEntry]) -> list[Message]:
     """Return every message of a path, with the text as people wrote it."""
-    return [message for entry in path if (message := read_message(entry))]
+    return [message for entry in path if (message := decode_message(entry))]
 
 
-def render(head: Head, messages: Sequence[Message], form: Form) -> str:
+def render_export(head: ExportHeader, messages: Sequence[Message], form: Form) -> str:
     """Render the document."""
     return _html(head, messages) if form == "html" else _markdown(head, messages)
 
 
-def _html(head: Head, messages: Sequence[Message]) -> str:
+def _html(head: ExportHeader, messages: Sequence[Message]) -> str:
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     body = "\n".join(
         f'<article class="{message.role}"><header><b>{_WHO[message.role]}</b> '
@@ -81,7 +81,7 @@ def _html_part(part: Part | Image, message: Message) -> str:
             return f'<img alt="" src="data:{mime};base64,{escape(data)}">\n'
         case ToolCall():
             return _fold(f"calls {part.name}", part.broken or _args(part.args))
-        case ToolReturn():
+        case ToolResult():
             pictures = [one for one in part.content if isinstance(one, Image)]
             shown = "".join(_html_part(one, message) for one in pictures)
             failed = "failed: " if part.is_error else ""
@@ -92,7 +92,7 @@ def _fold(title: str, text: str) -> str:
     return f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>\n"
 
 
-def _markdown(head: Head, messages: Sequence[Message]) -> str:
+def _markdown(head: ExportHeader, messages: Sequence[Message]) -> str:
     lines = [
         f"# {' '.join(head.title.split())}",
         "",
@@ -115,7 +115,7 @@ def _markdown_part(part: Part, message: Message) -> Iterator[str]:
             yield from ("", f"[a picture: {mime}]")
         case ToolCall():
             yield from ("", f"Calls `{part.name}`:", "", _fence(part.broken or _args(part.args)))
-        case ToolReturn():
+        case ToolResult():
             failed = ", failed" if part.is_error else ""
             yield from ("", f"`{part.name}`{failed}:", "", _fence(part.text))
 
@@ -129,7 +129,7 @@ def _fence(text: str) -> str:
 
 
 def _said(text: str, message: Message) -> str:
-    return strip(text) if message.role == "user" else text
+    return strip_envelope(text) if message.role == "user" else text
 
 
 def _args(args: Mapping[str, Json]) -> str:

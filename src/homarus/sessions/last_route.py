@@ -8,8 +8,8 @@ So does a web page that shows the session of a group: the route stays the group'
 from collections.abc import Mapping
 from typing import Final
 
-from homarus.core.keys import parse_agent_key
 from homarus.core.message import Address, Json
+from homarus.core.session_keys import parse_agent_key
 
 # Channels that no later message can be sent to.
 _NO_ROUTE: Final = frozenset({"agent", "cli", "wake"})
@@ -48,7 +48,7 @@ def route_fields(entry: Mapping[str, Json], came_by: Address, *, key: str = "") 
     }
 
 
-def last_chat(entry: Mapping[str, Json]) -> Address:
+def last_address(entry: Mapping[str, Json]) -> Address:
     """Return the address of a session's last message, by its record."""
     channel, chat, account, thread = (
         value if isinstance(value := entry.get(name), str) else ""

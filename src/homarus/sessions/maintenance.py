@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Final, Literal
 
 from homarus.config import schema
+from homarus.config.agent_settings import agent_ids
 from homarus.config.paths import Paths
-from homarus.config.resolve import agents
 from homarus.core.clock import Clock
-from homarus.core.keys import main_key
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
+from homarus.core.session_keys import main_key
 from homarus.core.units import parse_byte_size, parse_duration_ms
-from homarus.core.value import dataclass
-from homarus.sessions.session import Sessions
+from homarus.sessions.session import SessionRepository
 from homarus.store.base import SessionRecord, Store
-from homarus.store.place import INDEX
+from homarus.store.state_paths import INDEX
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ _AT_ONCE = 50  # sessions, before other tasks get a turn
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RetentionRules:
     """The limits of age, number and size."""
 
     mode: Literal["warn", "enforce"] = "warn"
@@ -48,12 +48,12 @@ class Rules:
     rotate_bytes: int = 10 << 20
 
 
-def rules_of(config: schema.Maintenance) -> Rules:
+def retention_rules(config: schema.MaintenanceConfig) -> RetentionRules:
     """Return the rules of the config."""
     after = config.prune_after
     if after is None:
         after = PRUNE_AFTER if config.prune_days is None else f"{config.prune_days}d"
-    return Rules(
+    return RetentionRules(
         config.mode,
         parse_duration_ms(str(after), "d"),
         config.max_entries,
@@ -62,26 +62,26 @@ def rules_of(config: schema.Maintenance) -> Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PruningPlan:
     """The sessions of an agent to prune: too old, or too many."""
 
     old: tuple[SessionRecord, ...] = ()
     over: tuple[SessionRecord, ...] = ()
 
 
-def plan(
+def plan_pruning(
     records: Sequence[SessionRecord],
     now_ms: int,
-    rules: Rules,
+    rules: RetentionRules,
     stays: Callable[[SessionRecord], bool],
-) -> Plan:
+) -> PruningPlan:
     """Select old sessions, and of the rest the oldest above the maximum; some always stay."""
     limit_ms = now_ms - rules.prune_after_ms
     old = [one for one in records if 0 < one.updated_ms < limit_ms and not stays(one)]
     gone = {one.key for one in old}
     left = sorted((one for one in records if one.key not in gone), key=lambda r: -r.updated_ms)
     over = [one for one in left[rules.max_entries :] if not stays(one)]
-    return Plan(tuple(old), tuple(over))
+    return PruningPlan(tuple(old), tuple(over))
 
 
 def over_budget(sizes: Sequence[tuple[str, int, float]], budget: int) -> tuple[str, ...]:
@@ -102,13 +102,13 @@ class MaintenanceServices:
     get_config: Callable[[], schema.Config]
     paths: Paths
     store: Store
-    repository: Sessions
+    repository: SessionRepository
     clock: Clock
     lanes: Lanes
     is_busy: Callable[[str], bool]
 
 
-class Upkeep:
+class SessionMaintenance:
     """Prunes sessions and archived transcripts, once a day."""
 
     def __init__(
@@ -121,22 +121,22 @@ class Upkeep:
         """Run until cancelled."""
         await self._clock.sleep(FIRST_S)
         while True:
-            await self.once()
+            await self.run_once()
             await self._clock.sleep(EVERY_S)
 
-    async def once(self) -> None:
+    async def run_once(self) -> None:
         """Apply the rules to every agent's sessions, and prune the journal."""
         forgotten = await self._services.store.journal.prune(self._clock.now_ms() - KEPT_MS)
         if forgotten:
             log.info("forgot %d settled messages and sent replies", forgotten)
         config = self._services.get_config()
-        rules = rules_of(config.session.maintenance)
-        for agent in agents(config):
+        rules = retention_rules(config.session.maintenance)
+        for agent in agent_ids(config):
             await self._maintain_agent(agent, rules)
 
-    async def _maintain_agent(self, agent: str, rules: Rules) -> None:
+    async def _maintain_agent(self, agent: str, rules: RetentionRules) -> None:
         records = await self._services.store.sessions(agent=agent, bare=True)
-        planned = plan(records, self._clock.now_ms(), rules, self._stays)
+        planned = plan_pruning(records, self._clock.now_ms(), rules, self._stays)
         gone = [*planned.old, *planned.over]
         files = await asyncio.to_thread(self._surplus, agent)
         if rules.mode == "warn":
@@ -179,7 +179,7 @@ class Upkeep:
         return over_budget(found, self._archive_bytes)
 
 
-def _warn(agent: str, planned: Plan, files: Sequence[str]) -> None:
+def _warn(agent: str, planned: PruningPlan, files: Sequence[str]) -> None:
     if not planned.old and not planned.over and not files:
         return
     log.warning(

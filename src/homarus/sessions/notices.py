@@ -3,8 +3,8 @@
 from collections import OrderedDict, deque
 from datetime import UTC, datetime
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
 
 MAX_NOTICES = 20  # of one session
 MAX_NOTICED = 200  # sessions
@@ -35,16 +35,16 @@ class Notices:
         while len(self._waiting) > MAX_NOTICED:
             self._waiting.popitem(last=False)
 
-    def of(self, session_key: str) -> tuple[Notice, ...]:
+    def pending(self, session_key: str) -> tuple[Notice, ...]:
         return tuple(self._waiting.get(session_key, ()))
 
-    def take(self, session_key: str) -> tuple[Notice, ...]:
+    def pop_all(self, session_key: str) -> tuple[Notice, ...]:
         """Return and remove the notices of a session."""
         return tuple(self._waiting.pop(session_key, ()))
 
-    def take_before(self, session_key: str, text: str) -> str:
+    def prepend_to(self, session_key: str, text: str) -> str:
         """Return a message after the session's notices, which are removed."""
-        lines = [_line(notice) for notice in self.take(session_key)]
+        lines = [_line(notice) for notice in self.pop_all(session_key)]
         if lines and text:
             lines.append("")
         return "\n".join([*lines, text] if text else lines)

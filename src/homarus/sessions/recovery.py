@@ -11,33 +11,35 @@ from dataclasses import field
 from typing import TypeAlias, TypeVar
 
 from homarus.core.clock import Clock
-from homarus.core.value import dataclass
-from homarus.store.journal import OPEN, Accepted, Journal
+from homarus.core.fast_dataclass import dataclass
+from homarus.store.journal import OPEN, InboxRecord, Journal
 
 log = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 3
 MAX_AGE_MS = 86_400_000
 
-Outcome = TypeVar("Outcome")
-Begin: TypeAlias = Callable[[str, Sequence[Accepted]], Outcome]  # a session, the rows of one run
+OutcomeT = TypeVar("OutcomeT")
+ResumeRun: TypeAlias = Callable[
+    [str, Sequence[InboxRecord]], OutcomeT
+]  # a session, the rows of one run
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RecoveryPlan:
     """Runs in the order they are started, with their messages; and the messages to park."""
 
-    runs: list[tuple[Accepted, ...]] = field(default_factory=list)
-    parked: list[tuple[Accepted, str]] = field(default_factory=list)
+    runs: list[tuple[InboxRecord, ...]] = field(default_factory=list)
+    parked: list[tuple[InboxRecord, str]] = field(default_factory=list)
 
 
-def plan(rows: Sequence[Accepted], now_ms: int) -> Plan:
+def plan_recovery(rows: Sequence[InboxRecord], now_ms: int) -> RecoveryPlan:
     """Plan runs for open messages; those that shared a run share it again.
 
     Runs that were started come first: no message may come between a question and its answer.
     """
-    made = Plan()
-    by_run: dict[str, list[Accepted]] = {}
+    made = RecoveryPlan()
+    by_run: dict[str, list[InboxRecord]] = {}
     for row in rows:
         if row.inbound is None:
             made.parked.append((row, "its text cannot be read any more"))
@@ -54,10 +56,10 @@ def plan(rows: Sequence[Accepted], now_ms: int) -> Plan:
     return made
 
 
-async def recover(journal: Journal, clock: Clock, begin: Begin[Outcome]) -> list[Outcome]:
+async def recover(journal: Journal, clock: Clock, begin: ResumeRun[OutcomeT]) -> list[OutcomeT]:
     """Resume or park every open message, and log a summary."""
-    begun, summary = await take_up(journal, clock, begin, await journal.rows(*OPEN))
-    unsent = await journal.parcels("pending", "sending")
+    begun, summary = await resume_or_park(journal, clock, begin, await journal.inbox_records(*OPEN))
+    unsent = await journal.outbox_records("pending", "sending")
     if summary or unsent:
         log.warning(
             "after the last end: %s, %d replies to send",
@@ -67,12 +69,12 @@ async def recover(journal: Journal, clock: Clock, begin: Begin[Outcome]) -> list
     return begun
 
 
-async def take_up(
-    journal: Journal, clock: Clock, begin: Begin[Outcome], rows: Sequence[Accepted]
-) -> tuple[list[Outcome], str]:
+async def resume_or_park(
+    journal: Journal, clock: Clock, begin: ResumeRun[OutcomeT], rows: Sequence[InboxRecord]
+) -> tuple[list[OutcomeT], str]:
     """Resume or park open messages that no run works on; return the runs and a summary."""
     now_ms = clock.now_ms()
-    planned = plan(rows, now_ms)
+    planned = plan_recovery(rows, now_ms)
     for row, reason in planned.parked:
         await _park(journal, row, reason, now_ms)
     begun = [begin(rows[0].session, rows) for rows in planned.runs]
@@ -83,8 +85,8 @@ async def take_up(
     return begun, f"{summary}, {len(planned.parked)} parked (homarus inbox --stuck)"
 
 
-async def _park(journal: Journal, row: Accepted, reason: str, now_ms: int) -> None:
+async def _park(journal: Journal, row: InboxRecord, reason: str, now_ms: int) -> None:
     log.warning("parked: message %s of %s, %s", row.id, row.session, reason)
-    async with journal.lease(f"session:{row.session}") as lease, journal.commit() as unit:
-        unit.start([row.id], lease, run=row.run or row.id)
+    async with journal.lease(f"session:{row.session}") as lease, journal.transaction() as unit:
+        unit.mark_running([row.id], lease, run=row.run or row.id)
         unit.settle([row.id], lease, "parked", at_ms=now_ms, why=reason)

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Literal, TypeAlias
 
 from homarus.config import schema
-from homarus.core.keys import is_cron, is_subagent, thread_parent
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.session_keys import is_cron, is_subagent, thread_parent
 from homarus.store.base import SessionRecord
 
 ResetType: TypeAlias = Literal["direct", "group", "thread"]
@@ -48,7 +48,7 @@ def reset_type(key: str, *, chat_type: str = "") -> ResetType:
 
 
 def reset_policy(
-    config: schema.Session, kind: ResetType, *, own: schema.Reset | None = None
+    config: schema.SessionConfig, kind: ResetType, *, own: schema.ResetConfig | None = None
 ) -> ResetPolicy:
     """Return the reset policy of a kind of session; `own` is that of its channel."""
     by_type = None if own else _of_type(config.reset_by_type, kind)
@@ -63,7 +63,9 @@ def reset_policy(
     return ResetPolicy(mode, min(max(at_hour, 0), 23), None if minutes is None else max(minutes, 1))
 
 
-def _of_type(by_type: schema.ResetByType | None, kind: ResetType) -> schema.Reset | None:
+def _of_type(
+    by_type: schema.ResetByTypeConfig | None, kind: ResetType
+) -> schema.ResetConfig | None:
     if by_type is None:
         return None
     if kind == "direct":
@@ -71,7 +73,9 @@ def _of_type(by_type: schema.ResetByType | None, kind: ResetType) -> schema.Rese
     return by_type.group if kind == "group" else by_type.thread
 
 
-def policy_of(config: schema.Session, record: SessionRecord, channel: str = "") -> ResetPolicy:
+def resolve_reset_policy(
+    config: schema.SessionConfig, record: SessionRecord, channel: str = ""
+) -> ResetPolicy:
     """Return the reset policy of a session for a message of this channel."""
     chat_type = record.data.get("chatType")
     kind = reset_type(record.key, chat_type=chat_type if isinstance(chat_type, str) else "")
@@ -83,7 +87,7 @@ def freshness(
     updated_ms: int, now_ms: int, policy: ResetPolicy, zone: tzinfo | None = None
 ) -> Freshness:
     """Return whether a session is still fresh; without `zone`, in local time."""
-    began_ms = day_began_ms(now_ms, policy.at_hour, zone) if policy.mode == "daily" else None
+    began_ms = last_daily_reset_ms(now_ms, policy.at_hour, zone) if policy.mode == "daily" else None
     expires_ms = None
     if policy.idle_minutes is not None:
         expires_ms = updated_ms + policy.idle_minutes * _MINUTE_MS
@@ -104,12 +108,14 @@ def is_stale(record: SessionRecord, now_ms: int, policy: ResetPolicy) -> bool:
     return not freshness(record.updated_ms, now_ms, policy).is_fresh
 
 
-def is_fresh(config: schema.Session, record: SessionRecord, channel: str, now_ms: int) -> bool:
+def is_fresh(
+    config: schema.SessionConfig, record: SessionRecord, channel: str, now_ms: int
+) -> bool:
     """Return whether a message of this channel continues the session."""
-    return not is_stale(record, now_ms, policy_of(config, record, channel))
+    return not is_stale(record, now_ms, resolve_reset_policy(config, record, channel))
 
 
-def day_began_ms(now_ms: int, at_hour: int, zone: tzinfo | None = None) -> int:
+def last_daily_reset_ms(now_ms: int, at_hour: int, zone: tzinfo | None = None) -> int:
     """Return the time of the last daily reset."""
     now = datetime.fromtimestamp(now_ms / 1000, zone)
     began = now.replace(hour=at_hour, minute=0, second=0, microsecond=0)
@@ -118,7 +124,7 @@ def day_began_ms(now_ms: int, at_hour: int, zone: tzinfo | None = None) -> int:
     return round(began.timestamp() * 1000)
 
 
-def after_trigger(text: str, triggers: Sequence[str]) -> str | None:
+def text_after_trigger(text: str, triggers: Sequence[str]) -> str | None:
     """Return the text after a reset trigger; None when the text does not start with one."""
     body = text.strip()
     for trigger in triggers:

@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
-from homarus.config.resolve import agents, default_agent
-from homarus.config.schema import BindingMatch, Config, Peer
+from homarus.config.agent_settings import agent_ids, default_agent_id
+from homarus.config.schema import BindingMatchConfig, Config, PeerConfig
 from homarus.core.channel_traits import UNKNOWN_CHANNEL, ChannelTraits
-from homarus.core.keys import (
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import ChatKind, Inbound, Json
+from homarus.core.session_keys import (
     main_key,
     normalize_account_id,
     normalize_agent_id,
@@ -26,12 +28,10 @@ from homarus.core.keys import (
     peer_key,
     thread_key,
 )
-from homarus.core.message import ChatKind, Inbound, Json
-from homarus.core.text import one_line, reveal
-from homarus.core.value import dataclass
+from homarus.core.text import escape_invisible, one_line
 
 # Returns the entry of a session by its key; None when there is no such session.
-Known: TypeAlias = Callable[[str], Mapping[str, Json] | None]
+FindSessionEntry: TypeAlias = Callable[[str], Mapping[str, Json] | None]
 
 ANY: Final = "*"
 # What a binding can match by, from the most specific to the least, with a description.
@@ -49,7 +49,7 @@ _RANKS: Final = {tier: rank for rank, tier in enumerate(TIERS)}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RouteQuery:
     """The origin of a message; in a direct chat, `peer` is the person."""
 
     channel: str
@@ -75,11 +75,11 @@ class Route:
     key: str
     main_key: str
     matched_by: str
-    older: str = ""
+    legacy_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Chat:
+class _ChatAlias:
     """An id that a binding can name a message's chat by: the chat, its thread or its parent."""
 
     tier: str
@@ -88,41 +88,44 @@ class _Chat:
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
+class _BindingVerdict:
     """The tier that a binding matches by, else the reason why it does not."""
 
     tier: str = ""
     why: str = ""
 
 
-def resolve_route(config: Config, asked: Asked) -> Route:
+def resolve_route(config: Config, asked: RouteQuery) -> Route:
     """Return the route by bindings alone; without a list of agents, to the one they name."""
     asked = _normal(asked)
     found = _best(config, asked)
     if found is None:
-        return _route(config, asked, default_agent(config), "default")
+        return _route(config, asked, default_agent_id(config), "default")
     tier, named = found
     agent = normalize_agent_id(named)
-    if config.agents.list and agent not in agents(config):
-        agent = normalize_agent_id(default_agent(config))
+    if config.agents.list and agent not in agent_ids(config):
+        agent = normalize_agent_id(default_agent_id(config))
     return _route(config, asked, agent, tier)
 
 
-def routes_of(
-    config: Config, inbound: Inbound, traits: ChannelTraits, known: Known = lambda _key: None
+def resolve_routes(
+    config: Config,
+    inbound: Inbound,
+    traits: ChannelTraits,
+    known: FindSessionEntry = lambda _key: None,
 ) -> tuple[Route, ...]:
     """Return the route of a message, or one for each agent that `broadcast` names for its chat.
 
     All agents exist. `known` finds sessions under `Route.key` and `Route.older`; see `_settled`.
     """
-    return find_routes(config, asked_of(inbound, traits), known)
+    return find_routes(config, route_query_for(inbound, traits), known)
 
 
-def asked_of(inbound: Inbound, traits: ChannelTraits) -> Asked:
+def route_query_for(inbound: Inbound, traits: ChannelTraits) -> RouteQuery:
     """Return the routing query of a message."""
-    address, occasion = inbound.address, inbound.occasion
+    address, occasion = inbound.address, inbound.metadata
     is_direct = occasion.kind == "direct"
-    return Asked(
+    return RouteQuery(
         channel=address.channel,
         account=address.account,
         peer_kind=occasion.kind,
@@ -138,36 +141,36 @@ def asked_of(inbound: Inbound, traits: ChannelTraits) -> Asked:
 
 
 def find_routes(
-    config: Config, asked: Asked, known: Known = lambda _key: None
+    config: Config, asked: RouteQuery, known: FindSessionEntry = lambda _key: None
 ) -> tuple[Route, ...]:
     """Return the routes of a query; see `resolve_routes`."""
     asked = _normal(asked)
-    chosen = [agent for agent in _broadcast(config, asked) if agent in agents(config)]
+    chosen = [agent for agent in _broadcast(config, asked) if agent in agent_ids(config)]
     routes = [_route(config, asked, agent, "broadcast") for agent in chosen]
     if not routes:
         one = resolve_route(config, asked)
-        exists = one.agent in agents(config)
-        agent = one.agent if exists else default_agent(config)
+        exists = one.agent in agent_ids(config)
+        agent = one.agent if exists else default_agent_id(config)
         routes = [one if exists else _route(config, asked, agent, one.matched_by)]
     return tuple(_settled(route, asked, known) for route in routes)
 
 
-def _settled(route: Route, asked: Asked, known: Known) -> Route:
+def _settled(route: Route, asked: RouteQuery, known: FindSessionEntry) -> Route:
     """Return the route, with OpenClaw's key when the session under it belongs to this chat.
 
     OpenClaw's keys do not distinguish `!AbC` from `!abc`, so that a session may be of another
     chat. It is continued only when its record names exactly this chat as the last one: two chats
     never share a session.
     """
-    if not route.older or known(route.key) is not None:
+    if not route.legacy_key or known(route.key) is not None:
         return route
-    entry = known(route.older)
+    entry = known(route.legacy_key)
     if entry is None or not _is_of(entry, asked):
         return route
-    return replace(route, key=route.older, older="")
+    return replace(route, key=route.legacy_key, legacy_key="")
 
 
-def _is_of(entry: Mapping[str, Json], asked: Asked) -> bool:
+def _is_of(entry: Mapping[str, Json], asked: RouteQuery) -> bool:
     places = [entry, entry.get("origin"), entry.get("deliveryContext")]
     told = {name: value for p in places if isinstance(p, Mapping) for name, value in p.items()}
     chats = [told[name] for name in ("lastTo", "groupId", "to", "from") if name in told]
@@ -176,12 +179,12 @@ def _is_of(entry: Mapping[str, Json], asked: Asked) -> bool:
     return is_chat and (not asked.thread or asked.thread in threads)
 
 
-def _normal(asked: Asked) -> Asked:
+def _normal(asked: RouteQuery) -> RouteQuery:
     channel = asked.channel.strip().lower()
     return replace(asked, channel=channel, account=normalize_account_id(asked.account))
 
 
-def _route(config: Config, asked: Asked, agent: str, matched_by: str) -> Route:
+def _route(config: Config, asked: RouteQuery, agent: str, matched_by: str) -> Route:
     channel, session = asked.channel, config.session
     main = main_key(agent)
     base, older = main, str(main)
@@ -214,11 +217,11 @@ def _unmarked(key: str, text: str, traits: ChannelTraits) -> str:
     return key
 
 
-def _mark(asked: Asked) -> Literal["thread", "topic"]:
+def _mark(asked: RouteQuery) -> Literal["thread", "topic"]:
     return "topic" if asked.traits.has_topics and asked.peer_kind != "direct" else "thread"
 
 
-def _broadcast(config: Config, asked: Asked) -> list[str]:
+def _broadcast(config: Config, asked: RouteQuery) -> list[str]:
     """Return the agents that `broadcast` names for a chat, by `id` or `channel:id`."""
     extra = config.broadcast.model_extra or {}
     for chat in _chats(asked) if extra else ():
@@ -232,7 +235,7 @@ def _broadcast(config: Config, asked: Asked) -> list[str]:
     return []
 
 
-def _best(config: Config, asked: Asked) -> tuple[str, str] | None:
+def _best(config: Config, asked: RouteQuery) -> tuple[str, str] | None:
     """Return tier and agent of the winning binding, or None."""
     chats = tuple(_chats(asked))
     fits = [
@@ -243,33 +246,35 @@ def _best(config: Config, asked: Asked) -> tuple[str, str] | None:
     return min(fits, key=lambda fit: _RANKS[fit[0]], default=None)
 
 
-def _chats(asked: Asked) -> Iterator[_Chat]:
+def _chats(asked: RouteQuery) -> Iterator[_ChatAlias]:
     """Yield the ids of a chat, the most specific first."""
     kind, traits = asked.peer_kind, asked.traits
     tier = "binding.peer"
     if kind and asked.peer and asked.thread:
-        yield _Chat(tier, kind, peer_id(f"{asked.peer}:{_mark(asked)}:{asked.thread}", traits))
+        yield _ChatAlias(tier, kind, peer_id(f"{asked.peer}:{_mark(asked)}:{asked.thread}", traits))
         tier = "binding.peer.parent"
     if kind and asked.peer:
-        yield _Chat(tier, kind, peer_id(asked.peer, traits))
+        yield _ChatAlias(tier, kind, peer_id(asked.peer, traits))
     if asked.parent:
-        yield _Chat("binding.peer.parent", asked.parent_kind, peer_id(asked.parent, traits))
+        yield _ChatAlias("binding.peer.parent", asked.parent_kind, peer_id(asked.parent, traits))
 
 
-def _judge(match: BindingMatch, asked: Asked, chats: tuple[_Chat, ...]) -> _Verdict:
+def _judge(
+    match: BindingMatchConfig, asked: RouteQuery, chats: tuple[_ChatAlias, ...]
+) -> _BindingVerdict:
     """Return the tier of a binding whose fields all match, else the reason."""
     if why := _missed(match, asked):
-        return _Verdict(why=why)
+        return _BindingVerdict(why=why)
     if match.peer:
         return _judge_peer(match.peer, asked, chats)
     if match.guild_id:
-        return _Verdict("binding.guild+roles" if match.roles else "binding.guild")
+        return _BindingVerdict("binding.guild+roles" if match.roles else "binding.guild")
     if match.team_id:
-        return _Verdict("binding.team")
-    return _Verdict("binding.channel" if _is_any(match.account_id) else "binding.account")
+        return _BindingVerdict("binding.team")
+    return _BindingVerdict("binding.channel" if _is_any(match.account_id) else "binding.account")
 
 
-def _missed(match: BindingMatch, asked: Asked) -> str:
+def _missed(match: BindingMatchConfig, asked: RouteQuery) -> str:
     """Return which field of a binding, apart from the chat, does not match."""
     if match.channel.strip().lower() != asked.channel:
         return "it is for another channel"
@@ -286,21 +291,23 @@ def _missed(match: BindingMatch, asked: Asked) -> str:
     return ""
 
 
-def _judge_peer(peer: Peer, asked: Asked, chats: tuple[_Chat, ...]) -> _Verdict:
+def _judge_peer(
+    peer: PeerConfig, asked: RouteQuery, chats: tuple[_ChatAlias, ...]
+) -> _BindingVerdict:
     kind = "direct" if peer.kind == "dm" else peer.kind
     text = peer.id.strip()
     if text == ANY:
         if kind == asked.peer_kind:
-            return _Verdict("binding.peer.wildcard")
-        return _Verdict(why=f"it is for {kind} chats")
+            return _BindingVerdict("binding.peer.wildcard")
+        return _BindingVerdict(why=f"it is for {kind} chats")
     wanted = peer_id(text, asked.traits)
     same = [chat for chat in chats if chat.id == wanted]
     for chat in same:
         if chat.kind == kind:
-            return _Verdict(chat.tier)
+            return _BindingVerdict(chat.tier)
     if same:
-        return _Verdict(why=f"it calls the chat {kind}, which is {same[0].kind}")
-    return _Verdict(why=f"it is for the {kind} chat {_shown(text)}")
+        return _BindingVerdict(why=f"it calls the chat {kind}, which is {same[0].kind}")
+    return _BindingVerdict(why=f"it is for the {kind} chat {_shown(text)}")
 
 
 def _is(wanted: str, actual: str) -> bool:
@@ -318,7 +325,7 @@ def _shown(text: str) -> str:
 # For people
 
 
-def explain(config: Config, asked: Asked) -> tuple[str, ...]:
+def explain_route(config: Config, asked: RouteQuery) -> tuple[str, ...]:
     """Return lines that explain a route: each tier, what matches, and why the rest does not."""
     asked = _normal(asked)
     routes = find_routes(config, asked)
@@ -329,16 +336,20 @@ def explain(config: Config, asked: Asked) -> tuple[str, ...]:
     else:
         lines += _tier_lines(config, asked, routes[0].agent)
     for agent in _broadcast(config, asked):
-        if agent not in agents(config):
+        if agent not in agent_ids(config):
             lines.append(f"broadcast names {agent}, and there is no such agent")
     for route in routes:
-        lines.append(f"→ {route.agent} answers ({route.matched_by}), in {reveal(route.key)}")
-        if route.older:
-            lines.append(f"  or in {reveal(route.older)}, where this chat was before")
+        lines.append(
+            f"→ {route.agent} answers ({route.matched_by}), in {escape_invisible(route.key)}"
+        )
+        if route.legacy_key:
+            lines.append(
+                f"  or in {escape_invisible(route.legacy_key)}, where this chat was before"
+            )
     return tuple(lines)
 
 
-def _chat_words(asked: Asked) -> str:
+def _chat_words(asked: RouteQuery) -> str:
     chat = f"{asked.peer_kind} {_shown(asked.peer)}" if asked.peer_kind else "no chat"
     words = [f"{_shown(asked.channel)} ({asked.account})", chat]
     words += [f"{_mark(asked)} {_shown(asked.thread)}"] if asked.thread else []
@@ -349,7 +360,7 @@ def _chat_words(asked: Asked) -> str:
     return ", ".join(words)
 
 
-def _tier_lines(config: Config, asked: Asked, agent: str) -> Iterator[str]:
+def _tier_lines(config: Config, asked: RouteQuery, agent: str) -> Iterator[str]:
     from homarus.config.binding_edits import describe_match
 
     chats = tuple(_chats(asked))
@@ -373,5 +384,5 @@ def _tier_lines(config: Config, asked: Asked, agent: str) -> Iterator[str]:
                 told = "taken; there is no such agent, so the default one answers"
             yield f"{tier:<22} {line}: {told}"
             taken = True
-    yield f"{'default':<22} {default_agent(config)}{'' if taken else ': taken'}"
+    yield f"{'default':<22} {default_agent_id(config)}{'' if taken else ': taken'}"
     yield from (f"{'not for this chat':<22} {line}: {v.why}" for line, _, v in judged if v.why)

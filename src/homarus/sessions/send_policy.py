@@ -4,19 +4,19 @@ from collections.abc import Mapping
 
 from homarus.config import schema
 from homarus.core.message import Inbound, Json
-from homarus.policy.conversation import Action, judge
+from homarus.policy.session_rules import RuleAction, evaluate_rules
 
-ACTIONS: tuple[Action, ...] = ("allow", "deny")
+ACTIONS: tuple[RuleAction, ...] = ("allow", "deny")
 
 
 def send_policy(
-    rules: schema.SendPolicy,
+    rules: schema.SendPolicyConfig,
     key: str = "",
     entry: Mapping[str, Json] | None = None,
     *,
     channel: str = "",
     chat_type: str = "",
-) -> Action:
+) -> RuleAction:
     """Return the action for a session; `channel` is that of the message, if there is one."""
     stored = entry or {}
     own = next((action for action in ACTIONS if stored.get("sendPolicy") == action), None)
@@ -24,14 +24,14 @@ def send_policy(
         return own
     where = _name(channel) or _name(stored.get("channel")) or _name(stored.get("lastChannel"))
     kind = _name(chat_type) or _name(stored.get("chatType"))
-    return judge(rules.rules, rules.default, key, channel=where, chat_type=kind)
+    return evaluate_rules(rules.rules, rules.default, key, channel=where, chat_type=kind)
 
 
-def is_mute(
-    rules: schema.SendPolicy, key: str, entry: Mapping[str, Json], inbound: Inbound
+def is_muted(
+    rules: schema.SendPolicyConfig, key: str, entry: Mapping[str, Json], inbound: Inbound
 ) -> bool:
     """Return whether replies to the chat of a message are denied."""
-    channel, kind = inbound.address.channel, inbound.occasion.kind
+    channel, kind = inbound.address.channel, inbound.metadata.kind
     return send_policy(rules, key, entry, channel=channel, chat_type=kind) == "deny"
 
 

@@ -18,15 +18,15 @@ from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from homarus.core.clock import Clock
-from homarus.core.errors import Conflict, UserError
+from homarus.core.errors import ConflictError, UserError
 from homarus.core.message import Address, Json, Message, Usage
 from homarus.sessions import transcript
 from homarus.sessions.last_route import route_fields
-from homarus.sessions.transcript import Draft, Orphan, Settings, Tree
-from homarus.store.base import Entry, Header, SessionRecord, Store, Unit
+from homarus.sessions.transcript import EntryTree, NewEntry, OrphanedMessage, TranscriptModelState
+from homarus.store.base import SessionRecord, Store, Transaction, TranscriptEntry, TranscriptHeader
 
 # Writes that are added to the transaction that saves these entries.
-Also: TypeAlias = Callable[[Unit, Sequence[Entry]], None]
+ExtraWrites: TypeAlias = Callable[[Transaction, Sequence[TranscriptEntry]], None]
 
 MAX_LABEL_CHARS: Final = 64
 _CACHED = 32  # sessions
@@ -65,15 +65,18 @@ class Session:
         self._start(record)
 
     def _start(
-        self, record: SessionRecord, entries: Sequence[Entry] = (), leaf: str | None = None
+        self,
+        record: SessionRecord,
+        entries: Sequence[TranscriptEntry] = (),
+        leaf: str | None = None,
     ) -> None:
-        path = Tree(entries, leaf).path()
+        path = EntryTree(entries, leaf).path()
         self.record = record
         self.leaf = leaf
         self.messages = transcript.pair_calls(transcript.messages_of(path))
         self._ids = {entry.id for entry in entries}
-        self._settings: Settings = transcript.settings_of(path)
-        self._orphan: Orphan | None = transcript.orphan_of(path)
+        self._settings: TranscriptModelState = transcript.model_state_of(path)
+        self._orphan: OrphanedMessage | None = transcript.orphan_of(path)
         self._usage = Usage()  # of the run since `start_turn`
         self._stale = False  # another process wrote between two of our writes
 
@@ -147,10 +150,10 @@ class Session:
         times = (m.at_ms for m in reversed(self.messages) if not transcript.is_injected(m))
         return next(times, None)
 
-    async def begin(
+    async def start_turn(
         self, question: Message, *, provider: str, model: str, thinking: str = "off",
         api: str = "", window: int | None = None, came_by: Address | None = None,
-        also: Also | None = None, news: Mapping[str, Json] | None = None,
+        also: ExtraWrites | None = None, news: Mapping[str, Json] | None = None,
     ) -> None:  # fmt: skip
         """Save the user message of a run, and the model and thinking level if they changed.
 
@@ -168,7 +171,7 @@ class Session:
         fields |= news or {}
         await self._save((*drafts, question), fields, parent, before=_mended(messages), also=also)
 
-    async def go_on(self, asked_by: Sequence[str], also: Also) -> list[Message] | None:
+    async def resume_turn(self, asked_by: Sequence[str], also: ExtraWrites) -> list[Message] | None:
         """Resume an interrupted run, given the entry ids of its user messages.
 
         Returns the messages after them; None when the first is not on the current path any more,
@@ -179,9 +182,9 @@ class Session:
         first = next((n for n, one in enumerate(path) if one.id == asked_by[0]), None)
         if first is None or transcript.questions_in(path[first:]) - set(asked_by):
             return None
-        kept = path[: len(path) - transcript.cut_short(path[first + 1 :])]
+        kept = path[: len(path) - transcript.count_partial_answers(path[first + 1 :])]
         leaf = kept[-1].id
-        async with self._store.commit() as unit:
+        async with self._store.transaction() as unit:
             if leaf != self.leaf:
                 unit.set_leaf(self.session_id, leaf)
             also(unit, ())
@@ -191,21 +194,23 @@ class Session:
         self.messages = transcript.pair_calls(found[:last]) + found[last:]
         return transcript.messages_of(kept[first + 1 :])
 
-    async def path(self) -> Sequence[Entry]:
+    async def path(self) -> Sequence[TranscriptEntry]:
         """Return the entries from the root to the leaf."""
-        return Tree(await self._store.entries(self.session_id), self.leaf).path()
+        return EntryTree(await self._store.entries(self.session_id), self.leaf).path()
 
-    async def compacted(self, draft: Draft, fields: Mapping[str, Json], also: Also) -> None:
+    async def apply_compaction(
+        self, draft: NewEntry, fields: Mapping[str, Json], also: ExtraWrites
+    ) -> None:
         """Save a compaction entry, and replace the messages before it by its summary."""
         await self._save((draft,), fields, self.leaf, also=also)
         self.messages[:] = transcript.pair_calls(transcript.messages_of(await self.path()))
 
-    async def append(self, *items: Message | Draft, also: Also | None = None) -> None:
+    async def append(self, *items: Message | NewEntry, also: ExtraWrites | None = None) -> None:
         """Append to the transcript, in one transaction with the session's new figures."""
         await self._save(items, self._figures(items), self.leaf, also=also)
 
-    async def note(
-        self, reply: Message | None, fields: Mapping[str, Json], also: Also | None = None
+    async def record_command(
+        self, reply: Message | None, fields: Mapping[str, Json], also: ExtraWrites | None = None
     ) -> None:
         """Save the reply and the changed fields of a command; the session is not marked as used."""
         items = (reply,) if reply else ()
@@ -230,7 +235,7 @@ class Session:
         old = self.record
         record = replace(old, session_id=str(uuid4()), updated_ms=now_ms, data=data)
         if old.version:
-            async with self._store.commit() as unit:
+            async with self._store.transaction() as unit:
                 unit.put_session(record)
                 if self.leaf is not None:
                     unit.archive(old.session_id, "reset", now_ms)
@@ -249,8 +254,8 @@ class Session:
         value = self.record.data.get(name)
         return value if isinstance(value, str) and value else None
 
-    def _changes(self, provider: str, model: str, thinking: str, api: str) -> list[Draft]:
-        drafts: list[Draft] = []
+    def _changes(self, provider: str, model: str, thinking: str, api: str) -> list[NewEntry]:
+        drafts: list[NewEntry] = []
         new_model = (provider, model) != (self._settings.provider, self._settings.model)
         if new_model:
             drafts.append(transcript.model_change(provider, model))
@@ -261,7 +266,7 @@ class Session:
             drafts.append(transcript.model_snapshot(provider, api, model, now_ms))
         return drafts
 
-    def _figures(self, items: Sequence[Message | Draft]) -> dict[str, Json]:
+    def _figures(self, items: Sequence[Message | NewEntry]) -> dict[str, Json]:
         """Return the fields of the record that a model's answers change."""
         fields: dict[str, Json] = {}
         for item in items:
@@ -288,12 +293,12 @@ class Session:
 
     async def _save(
         self,
-        items: Sequence[Message | Draft],
+        items: Sequence[Message | NewEntry],
         fields: Mapping[str, Json],
         parent: str | None,
         *,
         before: list[Message] | None = None,
-        also: Also | None = None,
+        also: ExtraWrites | None = None,
         is_use: bool = True,
     ) -> None:
         """Write one transaction, then update the memory. `before` replaces the messages."""
@@ -303,7 +308,7 @@ class Session:
             entries = self._entries(items, parent, now_ms)
             try:
                 await self._commit(record, entries, also)
-            except Conflict:
+            except ConflictError:
                 if attempt == _ATTEMPTS or not await self._adopt():
                     raise
                 parent = self.leaf
@@ -316,12 +321,14 @@ class Session:
             self._note(item, entry)
 
     async def _commit(
-        self, record: SessionRecord, entries: Sequence[Entry], also: Also | None
+        self, record: SessionRecord, entries: Sequence[TranscriptEntry], also: ExtraWrites | None
     ) -> None:
-        async with self._store.commit() as unit:
+        async with self._store.transaction() as unit:
             if self.leaf is None and entries:
                 at_ms = record.updated_ms
-                unit.open_transcript(Header(record.session_id, record.agent, at_ms, self._cwd))
+                unit.open_transcript(
+                    TranscriptHeader(record.session_id, record.agent, at_ms, self._cwd)
+                )
             unit.put_session(record, if_version=record.version)
             if entries:
                 unit.append(record.session_id, *entries)
@@ -338,9 +345,9 @@ class Session:
         return True
 
     def _entries(
-        self, items: Sequence[Message | Draft], parent: str | None, now_ms: int
-    ) -> list[Entry]:
-        entries: list[Entry] = []
+        self, items: Sequence[Message | NewEntry], parent: str | None, now_ms: int
+    ) -> list[TranscriptEntry]:
+        entries: list[TranscriptEntry] = []
         for item in items:
             entry_id = transcript.new_id(self._ids)
             draft = transcript.message_draft(item, now_ms) if isinstance(item, Message) else item
@@ -349,15 +356,15 @@ class Session:
             parent = entry_id
         return entries
 
-    def _note(self, item: Message | Draft, entry: Entry) -> None:
+    def _note(self, item: Message | NewEntry, entry: TranscriptEntry) -> None:
         self.leaf = entry.id
-        self._settings = transcript.after(self._settings, entry)
+        self._settings = transcript.apply_entry(self._settings, entry)
         if isinstance(item, Message):
             self.messages.append(item)
-            self._orphan = Orphan(entry.id, entry.parent) if item.role == "user" else None
+            self._orphan = OrphanedMessage(entry.id, entry.parent) if item.role == "user" else None
 
 
-class Sessions:
+class SessionRepository:
     """The sessions of a store; the most recently used ones stay loaded."""
 
     def __init__(self, store: Store, clock: Clock, *, kept: int = _CACHED) -> None:
@@ -404,7 +411,7 @@ class Sessions:
         self._in_use.pop(key, None)
         if record is None:
             return False
-        async with self._store.commit() as unit:
+        async with self._store.transaction() as unit:
             unit.delete_session(key)
             if record.session_id and not keep_transcript:
                 unit.archive(record.session_id, "deleted", at_ms)

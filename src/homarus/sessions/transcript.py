@@ -10,6 +10,7 @@ import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, get_args
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import (
     Image,
     Json,
@@ -20,11 +21,10 @@ from homarus.core.message import (
     Text,
     Thinking,
     ToolCall,
-    ToolReturn,
+    ToolResult,
     Usage,
 )
-from homarus.core.value import dataclass
-from homarus.store.base import Entry
+from homarus.store.base import TranscriptEntry
 
 _STOPS: Final[Mapping[str, StopReason]] = {stop: stop for stop in get_args(StopReason)}
 # The origin of an assistant message that no model wrote; clients know these names.
@@ -35,14 +35,14 @@ _BRANCH = "We tried something else and came back from it. In short:\n\n<summary>
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class NewEntry:
     """An entry without an id and a parent."""
 
     type: str
     data: Mapping[str, Json]
 
-    def at(self, entry_id: str, parent: str | None, at_ms: int) -> Entry:
-        return Entry(entry_id, parent, self.type, at_ms, self.data)
+    def at(self, entry_id: str, parent: str | None, at_ms: int) -> TranscriptEntry:
+        return TranscriptEntry(entry_id, parent, self.type, at_ms, self.data)
 
 
 def new_id(taken: Collection[str] = ()) -> str:
@@ -52,39 +52,39 @@ def new_id(taken: Collection[str] = ()) -> str:
     return made
 
 
-def model_change(provider: str, model: str) -> Draft:
+def model_change(provider: str, model: str) -> NewEntry:
     """Return the entry that records a change of model."""
-    return Draft("model_change", {"provider": provider, "modelId": model})
+    return NewEntry("model_change", {"provider": provider, "modelId": model})
 
 
-def thinking_level_change(level: str) -> Draft:
+def thinking_level_change(level: str) -> NewEntry:
     """Return the entry that records a change of thinking level."""
-    return Draft("thinking_level_change", {"thinkingLevel": level})
+    return NewEntry("thinking_level_change", {"thinkingLevel": level})
 
 
-def model_snapshot(provider: str, api: str, model: str, at_ms: int) -> Draft:
+def model_snapshot(provider: str, api: str, model: str, at_ms: int) -> NewEntry:
     """Return the entry that OpenClaw writes with a change of model."""
     data = {"timestamp": at_ms, "provider": provider, "modelApi": api, "modelId": model}
-    return Draft("custom", {"customType": "model-snapshot", "data": data})
+    return NewEntry("custom", {"customType": "model-snapshot", "data": data})
 
 
 def compaction(
     summary: str, first_kept: str, tokens_before: int, details: Mapping[str, Json] | None = None
-) -> Draft:
+) -> NewEntry:
     """Return the entry whose summary replaces what came before `first_kept`."""
     data = {"summary": summary, "firstKeptEntryId": first_kept, "tokensBefore": tokens_before}
-    return Draft("compaction", {**data, "details": details} if details else data)
+    return NewEntry("compaction", {**data, "details": details} if details else data)
 
 
-def message_draft(message: Message, at_ms: int = 0) -> Draft:
+def message_draft(message: Message, at_ms: int = 0) -> NewEntry:
     """Return a message as an entry; `at_ms` is used when the message has no time."""
-    return Draft("message", {"message": write_message(message, at_ms)})
+    return NewEntry("message", {"message": encode_message(message, at_ms)})
 
 
 # --- encoding ----------------------------------------------------------------------------------
 
 
-def write_message(message: Message, at_ms: int = 0) -> dict[str, Json]:
+def encode_message(message: Message, at_ms: int = 0) -> dict[str, Json]:
     """Return the message in OpenClaw's format, with its order of fields."""
     stamp = message.at_ms or at_ms
     match message.role:
@@ -119,7 +119,7 @@ def _write_assistant(message: Message, stamp: int) -> dict[str, Json]:
 
 
 def _write_tool(message: Message, stamp: int) -> dict[str, Json]:
-    (result,) = (part for part in message.parts if isinstance(part, ToolReturn))
+    (result,) = (part for part in message.parts if isinstance(part, ToolResult))
     return {
         "role": "toolResult",
         "toolCallId": result.call_id,
@@ -146,7 +146,7 @@ def _write_part(part: Part) -> dict[str, Json]:
             if signature:
                 call["thoughtSignature"] = signature
             return {**call, "invalidArguments": broken} if broken else call
-        case ToolReturn():
+        case ToolResult():
             return {"type": "text", "text": part.text}
 
 
@@ -167,7 +167,7 @@ def write_usage(usage: Usage) -> dict[str, Json]:
 # --- decoding ----------------------------------------------------------------------------------
 
 
-def read_message(entry: Entry) -> Message | None:
+def decode_message(entry: TranscriptEntry) -> Message | None:
     """Return the message that an entry gives to the model, or None."""
     data = entry.data
     match entry.type:
@@ -219,7 +219,7 @@ def _read_tool(message: Mapping[str, Json], at_ms: int) -> Message | None:
     call_id, details = message.get("toolCallId"), message.get("details")
     if not isinstance(call_id, str) or not call_id:
         return None
-    result = ToolReturn(
+    result = ToolResult(
         call_id,
         _str(message.get("toolName")),
         _read_shown(message.get("content")),
@@ -350,16 +350,16 @@ def _float(value: Json) -> float:
 # --- the tree ----------------------------------------------------------------------------------
 
 
-class Tree:
+class EntryTree:
     """Entries by id; `leaf` is the entry that the next one follows, None the root."""
 
-    def __init__(self, entries: Iterable[Entry], leaf: str | None) -> None:
+    def __init__(self, entries: Iterable[TranscriptEntry], leaf: str | None) -> None:
         self._by_id = {entry.id: entry for entry in entries}
         self.leaf = leaf
 
-    def path(self) -> list[Entry]:
+    def path(self) -> list[TranscriptEntry]:
         """Return root to leaf; a missing parent or a cycle ends the walk."""
-        path: list[Entry] = []
+        path: list[TranscriptEntry] = []
         seen: set[str] = set()
         step = self.leaf
         while step is not None and step not in seen and (entry := self._by_id.get(step)):
@@ -370,24 +370,26 @@ class Tree:
         return path
 
 
-def messages_of(path: Sequence[Entry]) -> list[Message]:
+def messages_of(path: Sequence[TranscriptEntry]) -> list[Message]:
     """Return the messages of a path; the newest compaction replaces what it summarised."""
-    messages = (read_message(entry) for entry in _in_context(path))
+    messages = (decode_message(entry) for entry in _in_context(path))
     return [message for message in messages if message is not None]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TranscriptMessage:
     """A message of a path, and the id of its entry."""
 
     id: str
     message: Message
 
 
-def lines_of(path: Sequence[Entry]) -> list[Line]:
+def context_messages(path: Sequence[TranscriptEntry]) -> list[TranscriptMessage]:
     """Return the messages of a path with their entries' ids; the newest compaction is first."""
-    read = ((entry.id, read_message(entry)) for entry in _in_context(path))
-    return [Line(entry_id, message) for entry_id, message in read if message is not None]
+    read = ((entry.id, decode_message(entry)) for entry in _in_context(path))
+    return [
+        TranscriptMessage(entry_id, message) for entry_id, message in read if message is not None
+    ]
 
 
 def summary_in(message: Message) -> str:
@@ -399,7 +401,7 @@ def summary_in(message: Message) -> str:
     return text[len(frame) : len(text) - len(end)]
 
 
-def _in_context(path: Sequence[Entry]) -> Sequence[Entry]:
+def _in_context(path: Sequence[TranscriptEntry]) -> Sequence[TranscriptEntry]:
     newest = next((n for n in range(len(path) - 1, -1, -1) if path[n].type == "compaction"), None)
     if newest is None:
         return path
@@ -410,7 +412,7 @@ def _in_context(path: Sequence[Entry]) -> Sequence[Entry]:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TranscriptModelState:
     """The model and thinking level that the transcript recorded last."""
 
     provider: str = ""
@@ -418,30 +420,32 @@ class Settings:
     thinking: str = ""
 
 
-def settings_of(path: Iterable[Entry]) -> Settings:
+def model_state_of(path: Iterable[TranscriptEntry]) -> TranscriptModelState:
     """Return the settings at the end of a path."""
-    settings = Settings()
+    settings = TranscriptModelState()
     for entry in path:
-        settings = after(settings, entry)
+        settings = apply_entry(settings, entry)
     return settings
 
 
-def after(settings: Settings, entry: Entry | Draft) -> Settings:
+def apply_entry(
+    settings: TranscriptModelState, entry: TranscriptEntry | NewEntry
+) -> TranscriptModelState:
     """Return the settings after an entry."""
     data = entry.data
     match entry.type:
         case "model_change":
             provider, model = _str(data.get("provider")), _str(data.get("modelId"))
-            return Settings(provider, model, settings.thinking)
+            return TranscriptModelState(provider, model, settings.thinking)
         case "thinking_level_change":
             thinking = _str(data.get("thinkingLevel"))
-            return Settings(settings.provider, settings.model, thinking)
+            return TranscriptModelState(settings.provider, settings.model, thinking)
         case _:
             return settings
 
 
 @dataclass(frozen=True, slots=True)
-class Orphan:
+class OrphanedMessage:
     """A user message without an answer, and the entry to branch from (None: the root)."""
 
     id: str
@@ -453,29 +457,29 @@ _SILENT: Final = frozenset(
 )
 
 
-def orphan_of(path: Sequence[Entry]) -> Orphan | None:
+def orphan_of(path: Sequence[TranscriptEntry]) -> OrphanedMessage | None:
     """Return the unanswered user message at the end of a path, or None."""
     for entry in reversed(path):
         if entry.type in _SILENT:
             continue
         message = entry.data.get("message") if entry.type == "message" else None
         if isinstance(message, dict) and message.get("role") == "user":
-            return Orphan(entry.id, entry.parent)
+            return OrphanedMessage(entry.id, entry.parent)
         return None
     return None
 
 
-def questions_in(path: Iterable[Entry]) -> set[str]:
+def questions_in(path: Iterable[TranscriptEntry]) -> set[str]:
     """Return the ids of the entries with a user message."""
     found = ((entry.id, entry.data.get("message")) for entry in path if entry.type == "message")
     return {name for name, it in found if isinstance(it, dict) and it.get("role") == "user"}
 
 
-def cut_short(path: Sequence[Entry]) -> int:
+def count_partial_answers(path: Sequence[TranscriptEntry]) -> int:
     """Return how many entries at the end of a path are partial answers."""
     count = 0
     for entry in reversed(path):
-        message = read_message(entry)
+        message = decode_message(entry)
         origin = message.origin if message else None
         if origin is None or origin.stop not in {"aborted", "error"}:
             break
@@ -494,7 +498,7 @@ def pair_calls(messages: Sequence[Message]) -> list[Message]:
     between: list[Message] = []
     for message in messages:
         if message.role == "tool":
-            (result,) = (part for part in message.parts if isinstance(part, ToolReturn))
+            (result,) = (part for part in message.parts if isinstance(part, ToolResult))
             if open_calls.pop(result.call_id, None):
                 paired.append(message)
             continue
@@ -521,11 +525,11 @@ def is_injected(message: Message) -> bool:
     return (origin.provider, origin.model) == (INJECTED.provider, INJECTED.model)
 
 
-def interrupted(call: ToolCall) -> ToolReturn:
+def interrupted_result(call: ToolCall) -> ToolResult:
     """Return the result of a call whose outcome is unknown."""
     text = Text("This call was interrupted. Whether it took effect is not known.")
-    return ToolReturn(call.id, call.name, (text,), is_error=True)
+    return ToolResult(call.id, call.name, (text,), is_error=True)
 
 
 def _interrupted(call: ToolCall, at_ms: int) -> Message:
-    return Message("tool", (interrupted(call),), at_ms)
+    return Message("tool", (interrupted_result(call),), at_ms)

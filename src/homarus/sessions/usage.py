@@ -8,30 +8,30 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Usage
-from homarus.core.value import dataclass
 from homarus.sessions.transcript import read_usage
-from homarus.store.base import Entry
+from homarus.store.base import TranscriptEntry
 
 _MAX_WAIT_MS = 24 * 3_600_000  # a longer gap is not a wait for an answer
 
 
 @dataclass(slots=True)
-class Spent:
+class ModelUsage:
     """Tokens and cost of some answers; `unpriced` counts those without a price."""
 
     usage: Usage = field(default_factory=Usage)
     answers: int = 0
     unpriced: int = 0
 
-    def add(self, other: "Spent") -> None:
+    def add(self, other: "ModelUsage") -> None:
         self.usage += other.usage
         self.answers += other.answers
         self.unpriced += other.unpriced
 
 
 @dataclass(slots=True)
-class Talk:
+class MessageCounts:
     """Numbers of messages by kind."""
 
     user: int = 0
@@ -44,7 +44,7 @@ class Talk:
     def total(self) -> int:
         return self.user + self.assistant
 
-    def add(self, other: "Talk") -> None:
+    def add(self, other: "MessageCounts") -> None:
         self.user += other.user
         self.assistant += other.assistant
         self.tool_calls += other.tool_calls
@@ -53,56 +53,56 @@ class Talk:
 
 
 @dataclass(slots=True)
-class Day:
+class DailyUsage:
     """One day of a session; usage by (provider, model)."""
 
-    talk: Talk = field(default_factory=Talk)
-    models: dict[tuple[str, str], Spent] = field(default_factory=dict)
+    talk: MessageCounts = field(default_factory=MessageCounts)
+    models: dict[tuple[str, str], ModelUsage] = field(default_factory=dict)
     tools: Counter[str] = field(default_factory=Counter)
     waits_ms: list[int] = field(default_factory=list)
 
     @property
-    def spent(self) -> Spent:
-        total = Spent()
+    def spent(self) -> ModelUsage:
+        total = ModelUsage()
         for one in self.models.values():
             total.add(one)
         return total
 
-    def add(self, other: "Day") -> None:
+    def add(self, other: "DailyUsage") -> None:
         self.talk.add(other.talk)
         for model, spent in other.models.items():
-            self.models.setdefault(model, Spent()).add(spent)
+            self.models.setdefault(model, ModelUsage()).add(spent)
         self.tools.update(other.tools)
         self.waits_ms += other.waits_ms
 
 
 @dataclass(slots=True)
-class Summary:
+class UsageSummary:
     """A session by day, and the times of its first and last message."""
 
-    days: dict[str, Day] = field(default_factory=dict)
+    days: dict[str, DailyUsage] = field(default_factory=dict)
     first_ms: int = 0
     last_ms: int = 0
 
-    def between(self, first_day: str, last_day: str) -> "Summary":
+    def between(self, first_day: str, last_day: str) -> "UsageSummary":
         """Return only these days, both included."""
         days = {day: one for day, one in self.days.items() if first_day <= day <= last_day}
-        return Summary(days, self.first_ms, self.last_ms)
+        return UsageSummary(days, self.first_ms, self.last_ms)
 
-    def add(self, other: "Summary") -> None:
+    def add(self, other: "UsageSummary") -> None:
         for day, one in other.days.items():
-            self.days.setdefault(day, Day()).add(one)
+            self.days.setdefault(day, DailyUsage()).add(one)
 
     @property
-    def whole(self) -> Day:
+    def totals(self) -> DailyUsage:
         """The sum of all days."""
-        day = Day()
+        day = DailyUsage()
         for one in self.days.values():
             day.add(one)
         return day
 
 
-def fresh_tokens(data: Mapping[str, Json] | None) -> int | None:
+def last_prompt_tokens(data: Mapping[str, Json] | None) -> int | None:
     """Return the recorded size of a session's last prompt; None when it is outdated."""
     total = data.get("totalTokens") if data else None
     if not isinstance(total, int) or (data and data.get("totalTokensFresh") is False):
@@ -110,16 +110,18 @@ def fresh_tokens(data: Mapping[str, Json] | None) -> int | None:
     return total
 
 
-def summarise(entries: Iterable[Entry], day_of: Callable[[int], str]) -> Summary:
+def summarize_usage(
+    entries: Iterable[TranscriptEntry], day_of: Callable[[int], str]
+) -> UsageSummary:
     """Summarise a transcript; entries of abandoned branches count too, as they cost."""
-    summary = Summary()
+    summary = UsageSummary()
     before: tuple[str, int] | None = None  # role and time of the previous message
     for entry in entries:
         message = entry.data.get("message") if entry.type == "message" else None
         role = message.get("role") if isinstance(message, dict) else None
         if not isinstance(message, dict) or not isinstance(role, str):
             continue
-        day = summary.days.setdefault(day_of(entry.at_ms), Day())
+        day = summary.days.setdefault(day_of(entry.at_ms), DailyUsage())
         summary.first_ms = summary.first_ms or entry.at_ms
         summary.last_ms = max(summary.last_ms, entry.at_ms)
         if role == "user":
@@ -134,7 +136,7 @@ def summarise(entries: Iterable[Entry], day_of: Callable[[int], str]) -> Summary
     return summary
 
 
-def _answer(day: Day, message: dict[str, Json]) -> None:
+def _answer(day: DailyUsage, message: dict[str, Json]) -> None:
     day.talk.assistant += 1
     day.talk.errors += message.get("stopReason") in {"error", "aborted"}
     content = message.get("content")
@@ -146,7 +148,7 @@ def _answer(day: Day, message: dict[str, Json]) -> None:
     told = message.get("usage")
     usage = read_usage(told)
     priced = isinstance(told, dict) and isinstance(told.get("cost"), dict)
-    spent = Spent(usage, 1, 0 if priced or not usage.total else 1)
+    spent = ModelUsage(usage, 1, 0 if priced or not usage.total else 1)
     provider, model = message.get("provider"), message.get("model")
     who = (str(provider or "unknown")[:100], str(model or "unknown")[:200])
-    day.models.setdefault(who, Spent()).add(spent)
+    day.models.setdefault(who, ModelUsage()).add(spent)

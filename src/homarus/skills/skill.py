@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Literal, TypeAlias, cast, get_args
 
-from homarus.config import document
+from homarus.config import json5_document
 from homarus.core.errors import ConfigError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.value import dataclass
 
 InstallKind: TypeAlias = Literal["brew", "node", "go", "uv", "download"]
 
@@ -77,7 +77,9 @@ def read_invocation(frontmatter: Mapping[str, str]) -> Invocation:
 def read_metadata(frontmatter: Mapping[str, str]) -> Metadata | None:
     """Return the skill's metadata; None if it has none or it is invalid."""
     try:
-        tree = document.plain(document.parse(frontmatter.get("metadata") or "null"))
+        tree = json5_document.to_plain(
+            json5_document.parse_json5(frontmatter.get("metadata") or "null")
+        )
     except ConfigError:
         return None
     own = next((_table(tree, name) for name in _OWN_NAMES if _table(tree, name) is not None), None)

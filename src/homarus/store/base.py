@@ -18,10 +18,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from typing import Literal, Protocol
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Usage
 from homarus.core.principal import Principal
-from homarus.core.value import dataclass
-from homarus.store.journal import Journal, JournalUnit, Lease
+from homarus.store.journal import Journal, JournalTransaction, Lease
 
 SEARCHED = ("label", "displayName", "subject")
 
@@ -44,7 +44,7 @@ class SessionRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class TranscriptHeader:
     """The first line of a transcript."""
 
     session_id: str
@@ -56,7 +56,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TranscriptEntry:
     """One entry of a transcript, a node of its tree.
 
     `data` holds the fields other than `type`, `id`, `parentId` and `timestamp`. `seq` is the
@@ -72,7 +72,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class UsageRecord:
     """The tokens and cost of one model call; `error` is set when the call failed."""
 
     run: str
@@ -84,18 +84,18 @@ class Spent:
     error: str = ""
 
 
-class Unit(JournalUnit, Protocol):
+class Transaction(JournalTransaction, Protocol):
     """Writes that are committed together, when the `transaction()` block ends."""
 
     def put_session(self, record: SessionRecord, *, if_version: int | None = None) -> None: ...
 
     def delete_session(self, key: str) -> None: ...
 
-    def open_transcript(self, header: Header) -> None:
+    def open_transcript(self, header: TranscriptHeader) -> None:
         """Create the transcript unless there is one with this session id."""
         ...
 
-    def append(self, session_id: str, *entries: Entry) -> None:
+    def append(self, session_id: str, *entries: TranscriptEntry) -> None:
         """Append entries in order; the last one becomes the leaf.
 
         Raises NotFoundError when the transcript is not open, ConflictError when an id is taken.
@@ -113,7 +113,7 @@ class Unit(JournalUnit, Protocol):
         """Archive the transcript: it stays readable, and its file, if any, is renamed."""
         ...
 
-    def add_spent(self, *calls: Spent) -> None:
+    def add_usage(self, *calls: UsageRecord) -> None:
         """Record the usage of model calls. These records are never changed."""
         ...
 
@@ -130,7 +130,7 @@ class Store(Protocol):
         """The inbox and the outbox; transactions of the store can write to them too."""
         ...
 
-    def commit(self) -> AbstractAsyncContextManager[Unit]: ...
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
 
     def lease(self, name: str) -> AbstractAsyncContextManager[Lease]: ...
 
@@ -159,15 +159,17 @@ class Store(Protocol):
 
     async def count_sessions(self, *, agent: str | None = None) -> int: ...
 
-    async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[Spent]:
+    async def usage_records(
+        self, *, since_ms: int = 0, session: str | None = None
+    ) -> Sequence[UsageRecord]:
         """Return usage records since a time, in the order they were added."""
         ...
 
-    async def header(self, session_id: str) -> Header | None: ...
+    async def header(self, session_id: str) -> TranscriptHeader | None: ...
 
     async def entries(
         self, session_id: str, *, after: int = 0, limit: int | None = None, newest: bool = False
-    ) -> Sequence[Entry]:
+    ) -> Sequence[TranscriptEntry]:
         """Return entries with `seq` above `after`, in order.
 
         With `limit`, return that many of them: the first, or the `newest`.

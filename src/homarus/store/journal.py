@@ -27,14 +27,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol, TypeAlias
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import NO_EXTRAS, Address, Extras, Inbound, Json
-from homarus.core.value import dataclass
 
-State: TypeAlias = Literal["accepted", "running", "answered", "silent", "reported", "parked"]
-Settled: TypeAlias = Literal["answered", "silent", "reported", "parked"]
-ParcelState: TypeAlias = Literal["pending", "sending", "sent", "unknown", "dead"]
+InboxState: TypeAlias = Literal["accepted", "running", "answered", "silent", "reported", "parked"]
+SettledState: TypeAlias = Literal["answered", "silent", "reported", "parked"]
+OutboxState: TypeAlias = Literal["pending", "sending", "sent", "unknown", "dead"]
 
-OPEN: tuple[State, ...] = ("accepted", "running")
+OPEN: tuple[InboxState, ...] = ("accepted", "running")
 PREVIEW_CHARS = 120
 
 
@@ -47,7 +47,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class InboxRecord:
     """An accepted inbound message and its state.
 
     `inbound` is stored until the record is settled (a parked one keeps it); `preview` is the start
@@ -63,7 +63,7 @@ class Accepted:
     sender: str
     preview: str
     at_ms: int
-    state: State = "accepted"
+    state: InboxState = "accepted"
     inbound: Inbound | None = None
     run: str = ""
     session_id: str = ""
@@ -85,7 +85,7 @@ class Acceptance:
     """
 
     kind: Literal["new", "duplicate", "conflict"]
-    row: Accepted
+    row: InboxRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class OutboxRecord:
     """One message for a channel to send. `id` is its idempotency key; parts have one each.
 
     `receipt` is the service's own id for it, once it is known.
@@ -109,7 +109,7 @@ class Parcel:
     text: str
     at_ms: int
     expires_ms: int
-    state: ParcelState = "pending"
+    state: OutboxState = "pending"
     receipt: str = ""
     why: str = ""
     attempts: int = 0
@@ -126,16 +126,16 @@ class BuildReply(Protocol):
 
     def __call__(
         self, inbound: Inbound, run: str, text: str, first: int = 0, extras: Extras = NO_EXTRAS
-    ) -> Sequence[Parcel]: ...
+    ) -> Sequence[OutboxRecord]: ...
 
 
-class JournalUnit(Protocol):
+class JournalTransaction(Protocol):
     """Journal writes that commit together.
 
     Raises LeaseLostError when a lease does not cover one.
     """
 
-    def start(
+    def mark_running(
         self,
         ids: Sequence[str],
         lease: Lease,
@@ -147,7 +147,7 @@ class JournalUnit(Protocol):
         """Mark records as running under this lease. Without `entry` they keep the one they have."""
         ...
 
-    def hold(self, ids: Sequence[str], lease: Lease) -> None:
+    def check_lease(self, ids: Sequence[str], lease: Lease) -> None:
         """Change nothing, but fail the transaction unless these are running under this lease."""
         ...
 
@@ -155,7 +155,7 @@ class JournalUnit(Protocol):
         self,
         ids: Sequence[str],
         lease: Lease,
-        state: Settled,
+        state: SettledState,
         *,
         at_ms: int,
         why: str = "",
@@ -176,11 +176,11 @@ class JournalUnit(Protocol):
         """Delete a started call: its result is in the transcript. Unknown calls are ignored."""
         ...
 
-    def post(self, *parcels: Parcel) -> None:
+    def enqueue(self, *parcels: OutboxRecord) -> None:
         """Append records to the outbox, in this order. One whose id is there already is ignored."""
         ...
 
-    def read_to(self, cursor: Cursor) -> None:
+    def save_cursor(self, cursor: Cursor) -> None:
         """Save how far a channel has read when the last thing it read is not accepted."""
         ...
 
@@ -192,7 +192,7 @@ class JournalUnit(Protocol):
         self,
         parcel_id: str,
         lease: Lease,
-        state: ParcelState,
+        state: OutboxState,
         *,
         receipt: str = "",
         why: str = "",
@@ -218,27 +218,27 @@ class Journal(Protocol):
         """Return how far a channel has read."""
         ...
 
-    def commit(self) -> AbstractAsyncContextManager[JournalUnit]: ...
+    def transaction(self) -> AbstractAsyncContextManager[JournalTransaction]: ...
 
     def lease(self, name: str) -> AbstractAsyncContextManager[Lease]: ...
 
-    async def accepted(self, id: str) -> Accepted | None: ...  # noqa: A002 - the word for it
+    async def inbox_record(self, id: str) -> InboxRecord | None: ...  # noqa: A002 - the word for it
 
-    async def rows(
-        self, *states: State, session: str | None = None, limit: int | None = None
-    ) -> Sequence[Accepted]:
+    async def inbox_records(
+        self, *states: InboxState, session: str | None = None, limit: int | None = None
+    ) -> Sequence[InboxRecord]:
         """Return records of these states or of all, oldest first; with `limit`, the newest ones."""
         ...
 
-    async def calls(self, run: str) -> frozenset[str]:
+    async def open_calls(self, run: str) -> frozenset[str]:
         """Return the tool calls of a run that were started and have no result."""
         ...
 
-    async def parcel(self, id: str) -> Parcel | None: ...  # noqa: A002 - the word for it
+    async def outbox_record(self, id: str) -> OutboxRecord | None: ...  # noqa: A002 - the word for it
 
-    async def parcels(
-        self, *states: ParcelState, channel: str | None = None, limit: int | None = None
-    ) -> Sequence[Parcel]:
+    async def outbox_records(
+        self, *states: OutboxState, channel: str | None = None, limit: int | None = None
+    ) -> Sequence[OutboxRecord]:
         """Return outbox records of these states or of all, in order; with `limit`, the first."""
         ...
 

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from homarus.core.errors import InUse, StoreError
+from homarus.core.errors import StateInUseError, StoreError
 from homarus.core.file_lock import open_lock_file, try_lock
-from homarus.store.place import LOCK, make_folder
+from homarus.store.state_paths import LOCK, make_private_dir
 
 
 class StateLock:
@@ -14,7 +14,7 @@ class StateLock:
     def __init__(self, state: Path) -> None:
         path = state / LOCK
         try:
-            make_folder(state)
+            make_private_dir(state)
             self._fd = open_lock_file(path)
         except OSError as exc:
             raise StoreError(
@@ -30,7 +30,7 @@ class StateLock:
             holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
             os.close(self._fd)
             who = f"process {holder}" if holder.isdigit() else "another process"
-            raise InUse(
+            raise StateInUseError(
                 f"{who} uses the state directory {state}",
                 fix="stop it first, or set OPENCLAW_STATE_DIR to another directory",
             )
@@ -43,7 +43,7 @@ class StateLock:
             self._fd = -1
 
 
-def holder(state: Path) -> int:
+def lock_holder_pid(state: Path) -> int:
     """Return the id of the process that holds the lock; 0 when there is none."""
     try:
         fd = os.open(state / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

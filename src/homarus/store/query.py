@@ -5,7 +5,7 @@ from typing import Any
 
 import apsw
 
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 from homarus.store.base import SEARCHED
 
 
@@ -15,7 +15,7 @@ def select(db: apsw.Connection, sql: str, values: tuple[Any, ...] = ()) -> list[
 
 
 @dataclass(slots=True)
-class Conditions:
+class WhereClause:
     """The conditions of a WHERE clause, joined by AND, and the values of its parameters."""
 
     terms: list[str] = field(default_factory=list)

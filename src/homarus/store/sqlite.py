@@ -22,32 +22,38 @@ from typing import Any, Literal, Self, TypeVar
 
 import apsw
 
-from homarus.core.errors import Corrupt, StoreError
+from homarus.core.errors import CorruptDataError, StoreError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
 from homarus.core.message import Json
 from homarus.core.principal import OWNER, Principal
-from homarus.core.value import dataclass
-from homarus.store import rows
-from homarus.store.base import Entry, Header, SessionRecord, Spent, Unit
-from homarus.store.failure import Translated
-from homarus.store.journal import Lease
-from homarus.store.line import (
-    archive_suffix,
-    dump,
-    entry_line,
-    header_line,
-    load,
-    read_entry,
-    read_header,
+from homarus.store import sqlite_sql
+from homarus.store.base import (
+    SessionRecord,
+    Transaction,
+    TranscriptEntry,
+    TranscriptHeader,
+    UsageRecord,
 )
+from homarus.store.database_writer import DatabaseWriter
+from homarus.store.file_mirror import FileMirror
+from homarus.store.journal import Lease
 from homarus.store.lock import StateLock
-from homarus.store.mirror import Mirror
-from homarus.store.place import Places, is_agent_id, is_session_id
-from homarus.store.query import Conditions, select
+from homarus.store.query import WhereClause, select
 from homarus.store.schema import BUSY_MS, MIGRATIONS, check_version, configure, migrate
-from homarus.store.sqlite_journal import JournalSteps, SqliteJournal, Step
+from homarus.store.sqlite_errors import TranslateErrors
+from homarus.store.sqlite_journal import SqliteJournal, SqliteJournalTransaction, WriteStep
+from homarus.store.state_paths import StatePaths, is_agent_id, is_session_id
+from homarus.store.transcript_codec import (
+    archive_suffix,
+    decode_entry,
+    decode_header,
+    dump_json,
+    encode_entry,
+    encode_header,
+    load_json,
+)
 from homarus.store.transcript_file import Repair
-from homarus.store.writer import Writer
 
 # A read of more entries than this leaves the event loop.
 _QUICK_ENTRIES = 200
@@ -65,44 +71,44 @@ def open_store(state: Path, *, mirror: bool = True, read_only: bool = False) -> 
     the gateway has not imported yet are not seen, except where there is no database. Tables of
     an older version are migrated first, unless a process holds them.
     """
-    places = Places(state)
+    places = StatePaths(state)
     if read_only and _is_readable(places):
-        return SqliteStore(_Engine.to_read(places), OWNER)
+        return SqliteStore(_SqliteEngine.to_read(places), OWNER)
     lock = StateLock(places.state)
     try:
-        return SqliteStore(_Engine.to_write(places, lock, mirror=mirror), OWNER)
+        return SqliteStore(_SqliteEngine.to_write(places, lock, mirror=mirror), OWNER)
     except BaseException:
         lock.release()
         raise
 
 
-def _is_readable(places: Places) -> bool:
+def _is_readable(places: StatePaths) -> bool:
     path = places.database
     if not path.exists():
         return not places.agents()
-    with Translated(path), ExitStack() as opened:
+    with TranslateErrors(path), ExitStack() as opened:
         return check_version(_reader(path, opened), path) in {0, len(MIGRATIONS)}
 
 
 def check_database(path: Path) -> None:
     """Read a complete database. Raises CorruptDataError when it is damaged."""
-    with Translated(path), ExitStack() as opened:
+    with TranslateErrors(path), ExitStack() as opened:
         found = select(_reader(path, opened), "PRAGMA quick_check(3)")
         if found != [("ok",)]:
             said = "; ".join(str(row[0]) for row in found)
-            raise Corrupt(f"{path} is damaged: {said}", fix="restore it from a backup")
+            raise CorruptDataError(f"{path} is damaged: {said}", fix="restore it from a backup")
 
 
 @dataclass(slots=True)
-class _Engine:
+class _SqliteEngine:
     """What all scopes of one open store share."""
 
-    places: Places
+    places: StatePaths
     quick: apsw.Connection  # for a row, on the event loop
     bulk: apsw.Connection  # for many, on a thread
     lock: StateLock | None = None
-    writer: Writer | None = None
-    mirror: Mirror | None = None
+    writer: DatabaseWriter | None = None
+    mirror: FileMirror | None = None
     epoch: int = 0
     tokens: int = 0
     closed: bool = False
@@ -110,26 +116,26 @@ class _Engine:
     leases: Lanes = field(default_factory=Lanes)
 
     @classmethod
-    def to_write(cls, places: Places, lock: StateLock, *, mirror: bool) -> Self:
+    def to_write(cls, places: StatePaths, lock: StateLock, *, mirror: bool) -> Self:
         path = places.database
         _make_private(path)
-        with Translated(path), ExitStack() as opened:
+        with TranslateErrors(path), ExitStack() as opened:
             writing = _connect(path, opened)
             configure(writing)
             migrate(writing, path)
             epoch = _next_epoch(writing)
             quick, bulk, mirroring = (_reader(path, opened) for _ in range(3))
             opened.pop_all()  # all is well: who uses a connection closes it
-        writer = Writer(writing, path)
-        view = Mirror(places, mirroring, writer) if mirror else None
+        writer = DatabaseWriter(writing, path)
+        view = FileMirror(places, mirroring, writer) if mirror else None
         if view is None:
             mirroring.close()
         return cls(places, quick, bulk, lock, writer, view, epoch)
 
     @classmethod
-    def to_read(cls, places: Places) -> Self:
+    def to_read(cls, places: StatePaths) -> Self:
         path = places.database
-        with Translated(path), ExitStack() as opened:
+        with TranslateErrors(path), ExitStack() as opened:
             if path.exists() and check_version(quick := _reader(path, opened), path):
                 bulk = _reader(path, opened)
             else:  # nothing was ever stored: an empty database in memory
@@ -188,12 +194,12 @@ def _next_epoch(db: apsw.Connection) -> int:
 
 
 @dataclass(slots=True)
-class _Unit(JournalSteps):
+class _SqliteTransaction(SqliteJournalTransaction):
     """The steps of one transaction, and the files they make stale."""
 
     who: Principal
-    places: Places | None  # None: this principal has no files
-    steps: list[Step] = field(default_factory=list)
+    places: StatePaths | None  # None: this principal has no files
+    steps: list[WriteStep] = field(default_factory=list)
     transcripts: set[str] = field(default_factory=set)
     agents: set[str] = field(default_factory=set)
 
@@ -203,50 +209,56 @@ class _Unit(JournalSteps):
         if self.places is not None:
             given = record.data.get("sessionFile")
             data["sessionFile"] = self.places.transcript(record.agent, record.session_id, given)
-        row = rows.SessionRow(
-            record.key, record.agent, record.session_id, record.updated_ms, dump(data, pretty=True)
+        row = sqlite_sql.SessionRow(
+            record.key,
+            record.agent,
+            record.session_id,
+            record.updated_ms,
+            dump_json(data, pretty=True),
         )
-        self.steps.append(lambda db: rows.put_session(db, self.who, row, if_version))
+        self.steps.append(lambda db: sqlite_sql.put_session(db, self.who, row, if_version))
         self.agents.add(record.agent)
 
     def delete_session(self, key: str) -> None:
         def step(db: apsw.Connection) -> None:
-            self.agents.update(rows.delete_session(db, self.who, key))
+            self.agents.update(sqlite_sql.delete_session(db, self.who, key))
 
         self.steps.append(step)
 
-    def open_transcript(self, header: Header) -> None:
+    def open_transcript(self, header: TranscriptHeader) -> None:
         _check_ids(header.session_id, header.agent)
-        line = header_line(header)
+        line = encode_header(header)
         self.steps.append(
-            lambda db: rows.open_transcript(db, self.who, header.session_id, header.agent, line)
+            lambda db: sqlite_sql.open_transcript(
+                db, self.who, header.session_id, header.agent, line
+            )
         )
 
-    def append(self, session_id: str, *entries: Entry) -> None:
+    def append(self, session_id: str, *entries: TranscriptEntry) -> None:
         if not entries:
             return
-        lines = [(entry, entry_line(entry)) for entry in entries]
-        self.steps.append(lambda db: rows.append(db, self.who, session_id, lines))
+        lines = [(entry, encode_entry(entry)) for entry in entries]
+        self.steps.append(lambda db: sqlite_sql.append(db, self.who, session_id, lines))
         self.transcripts.add(session_id)
 
     def set_leaf(self, session_id: str, entry_id: str | None) -> None:
-        self.steps.append(lambda db: rows.set_leaf(db, self.who, session_id, entry_id))
+        self.steps.append(lambda db: sqlite_sql.set_leaf(db, self.who, session_id, entry_id))
 
     def archive(self, session_id: str, reason: Literal["reset", "deleted"], at_ms: int) -> None:
         suffix = archive_suffix(reason, at_ms)
-        self.steps.append(lambda db: rows.archive(db, self.who, session_id, suffix))
+        self.steps.append(lambda db: sqlite_sql.archive(db, self.who, session_id, suffix))
         self.transcripts.add(session_id)
 
-    def add_spent(self, *calls: Spent) -> None:
+    def add_usage(self, *calls: UsageRecord) -> None:
         if calls:
-            self.steps.append(lambda db: rows.add_spent(db, self.who, calls))
+            self.steps.append(lambda db: sqlite_sql.add_usage(db, self.who, calls))
 
     def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None:  # noqa: A002 - the word for it
-        text = dump(data)
-        self.steps.append(lambda db: rows.put_record(db, self.who, kind, id, text))
+        text = dump_json(data)
+        self.steps.append(lambda db: sqlite_sql.put_record(db, self.who, kind, id, text))
 
     def delete_record(self, kind: str, id: str) -> None:  # noqa: A002 - the word for it
-        self.steps.append(lambda db: rows.delete_record(db, self.who, kind, id))
+        self.steps.append(lambda db: sqlite_sql.delete_record(db, self.who, kind, id))
 
     def run(self, db: apsw.Connection) -> None:
         for step in self.steps:
@@ -263,16 +275,16 @@ def _check_ids(session_id: str, agent: str) -> None:
 class SqliteStore:
     """A Store in one directory. Created by `open_store`; base.py says what it guarantees."""
 
-    def __init__(self, engine: _Engine, who: Principal) -> None:
+    def __init__(self, engine: _SqliteEngine, who: Principal) -> None:
         self._engine, self._who = engine, who
         self._scope = (who.team, who.user)
         # Files have no place for a team: only the owner's sessions are mirrored.
         self._mirror = engine.mirror if who == OWNER else None
-        self._journal = SqliteJournal(who, self._read, self._write, self.commit, self.lease)
+        self._journal = SqliteJournal(who, self._read, self._write, self.transaction, self.lease)
 
     async def __aenter__(self) -> Self:
         if self._mirror:
-            await asyncio.wrap_future(self._mirror.catch_up())
+            await asyncio.wrap_future(self._mirror.import_all())
         return self
 
     async def __aexit__(
@@ -296,9 +308,9 @@ class SqliteStore:
         return SqliteStore(self._engine, principal)
 
     @asynccontextmanager
-    async def commit(self) -> AsyncIterator[Unit]:
+    async def transaction(self) -> AsyncIterator[Transaction]:
         places = self._engine.places if self._mirror else None
-        unit = _Unit(self._who, places)
+        unit = _SqliteTransaction(self._who, places)
         yield unit
         if not unit.steps:
             return
@@ -306,19 +318,19 @@ class SqliteStore:
             await self._write(unit.run)
         finally:  # a cancelled wait does not undo the commit
             if self._mirror:
-                self._mirror.touched(unit.transcripts, unit.agents)
+                self._mirror.mark_dirty(unit.transcripts, unit.agents)
 
     @asynccontextmanager
     async def lease(self, name: str) -> AsyncIterator[Lease]:
         # One process holds the folder, so a lane in memory is enough; the token outlives it.
-        async with self._engine.leases.enter(dump([*self._scope, name])):
+        async with self._engine.leases.enter(dump_json([*self._scope, name])):
             yield Lease(name, self._engine.next_token())
 
     async def session(self, key: str) -> SessionRecord | None:
         await self._refresh_index(key)
         record = self._session(key)
         if record and self._mirror and self._mirror.transcript_changed(record.session_id):
-            await asyncio.wrap_future(self._mirror.take_in_transcript(record.session_id))
+            await asyncio.wrap_future(self._mirror.import_transcript(record.session_id))
             record = self._session(key)
         return record
 
@@ -334,8 +346,8 @@ class SqliteStore:
         bare: bool = False,
     ) -> Sequence[SessionRecord]:
         if self._mirror:
-            await asyncio.wrap_future(self._mirror.take_in_indexes())
-        asked = Conditions()
+            await asyncio.wrap_future(self._mirror.import_indexes())
+        asked = WhereClause()
         asked.add("team = ? AND user = ? AND NOT deleted AND updated_ms >= ?")
         asked.values += [*self._scope, since_ms]
         if agent is not None:
@@ -363,22 +375,24 @@ class SqliteStore:
         )
         return int(found[0][0])
 
-    async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[Spent]:
+    async def usage_records(
+        self, *, since_ms: int = 0, session: str | None = None
+    ) -> Sequence[UsageRecord]:
         return await asyncio.to_thread(
-            self._bulk, lambda db: rows.spent(db, self._who, since_ms, session)
+            self._bulk, lambda db: sqlite_sql.usage_records(db, self._who, since_ms, session)
         )
 
-    async def header(self, session_id: str) -> Header | None:
+    async def header(self, session_id: str) -> TranscriptHeader | None:
         await self._refresh_transcript(session_id)
         found = self._read(
             "SELECT header, agent FROM transcripts WHERE team = ? AND user = ? AND session_id = ?",
             (*self._scope, session_id),
         )
-        return read_header(found[0][0], session_id, found[0][1]) if found else None
+        return decode_header(found[0][0], session_id, found[0][1]) if found else None
 
     async def entries(
         self, session_id: str, *, after: int = 0, limit: int | None = None, newest: bool = False
-    ) -> Sequence[Entry]:
+    ) -> Sequence[TranscriptEntry]:
         await self._refresh_transcript(session_id)
         found = self._read(
             "SELECT last_seq FROM transcripts WHERE team = ? AND user = ? AND session_id = ?",
@@ -409,16 +423,16 @@ class SqliteStore:
             "SELECT json FROM records WHERE team = ? AND user = ? AND kind = ? AND id = ?",
             (*self._scope, kind, id),
         )
-        return load(found[0][0]) if found else None
+        return load_json(found[0][0]) if found else None
 
     async def records(self, kind: str) -> Mapping[str, Mapping[str, Json]]:
         found = self._read(
             "SELECT id, json FROM records WHERE team = ? AND user = ? AND kind = ? ORDER BY id",
             (*self._scope, kind),
         )
-        return {record_id: load(text) for record_id, text in found}
+        return {record_id: load_json(text) for record_id, text in found}
 
-    async def until_broken(self) -> StoreError:
+    async def wait_for_disk_failure(self) -> StoreError:
         """Wait until the disk fails so that nothing more can be written, and return the reason.
 
         The server must end then: only the next start can find out what is on disk.
@@ -442,7 +456,7 @@ class SqliteStore:
 
     def _read(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         self._check_open()
-        with Translated(self._engine.places.database):
+        with TranslateErrors(self._engine.places.database):
             return select(self._engine.quick, sql, values)
 
     def _session(self, key: str) -> SessionRecord | None:
@@ -454,12 +468,14 @@ class SqliteStore:
 
     def _bulk(self, read: Callable[[apsw.Connection], list[_Read]]) -> list[_Read]:
         """Run a long read on a thread of its own."""
-        with self._engine.bulk_lock, _no_collector(), Translated(self._engine.places.database):
+        with self._engine.bulk_lock, _no_collector(), TranslateErrors(self._engine.places.database):
             self._check_open()
             return read(self._engine.bulk)
 
-    def _entries(self, db: apsw.Connection, session_id: str, after: int, count: int) -> list[Entry]:
-        with Translated(self._engine.places.database):
+    def _entries(
+        self, db: apsw.Connection, session_id: str, after: int, count: int
+    ) -> list[TranscriptEntry]:
+        with TranslateErrors(self._engine.places.database):
             found = select(
                 db,
                 "SELECT json, seq, id, parent, type, at_ms FROM entries"
@@ -467,7 +483,7 @@ class SqliteStore:
                 " ORDER BY seq LIMIT ?",
                 (*self._scope, session_id, after, count),
             )
-            return [read_entry(row) for row in found]
+            return [decode_entry(row) for row in found]
 
     def _check_open(self) -> None:
         if self._engine.closed:
@@ -476,11 +492,11 @@ class SqliteStore:
     async def _refresh_index(self, key: str) -> None:
         agent = key.split(":", 2)[1] if key.startswith("agent:") else ""
         if self._mirror and is_agent_id(agent) and self._mirror.index_changed(agent):
-            await asyncio.wrap_future(self._mirror.take_in_index(agent))
+            await asyncio.wrap_future(self._mirror.import_index(agent))
 
     async def _refresh_transcript(self, session_id: str) -> None:
         if self._mirror and self._mirror.transcript_changed(session_id):
-            await asyncio.wrap_future(self._mirror.take_in_transcript(session_id))
+            await asyncio.wrap_future(self._mirror.import_transcript(session_id))
 
 
 @contextmanager
@@ -500,4 +516,4 @@ _SESSION = "SELECT key, agent, session_id, updated_ms, json, version FROM sessio
 
 def _record(row: tuple[Any, ...]) -> SessionRecord:
     key, agent, session_id, updated_ms, text, version = row
-    return SessionRecord(key, agent, session_id, updated_ms, load(text), version)
+    return SessionRecord(key, agent, session_id, updated_ms, load_json(text), version)

@@ -8,44 +8,44 @@ import apsw
 
 from homarus.core.message import Inbound, Json
 from homarus.core.principal import Principal
-from homarus.store import journal_rows, rows
-from homarus.store.arrival import (
-    ACCEPTED,
-    PARCELS,
-    arrive,
-    read_accepted,
-    read_parcel,
-    storable,
-    storable_ids,
-)
+from homarus.store import sqlite_journal_sql, sqlite_sql
 from homarus.store.journal import (
     Acceptance,
-    Accepted,
     Cursor,
-    JournalUnit,
+    InboxRecord,
+    InboxState,
+    JournalTransaction,
     Lease,
-    Parcel,
-    ParcelState,
-    Settled,
-    State,
+    OutboxRecord,
+    OutboxState,
+    SettledState,
 )
-from homarus.store.line import dump, load
-from homarus.store.query import Conditions
+from homarus.store.journal_codec import (
+    ACCEPTED,
+    PARCELS,
+    decode_inbox_record,
+    decode_outbox_record,
+    new_inbox_record,
+    storable_ids,
+    to_storable,
+)
+from homarus.store.query import WhereClause
+from homarus.store.transcript_codec import dump_json, load_json
 
 T = TypeVar("T")
-Step: TypeAlias = Callable[[apsw.Connection], None]
+WriteStep: TypeAlias = Callable[[apsw.Connection], None]
 
 _CURSOR = "cursor"  # the kind of record that holds a channel's cursor
 
 
-class JournalSteps:
+class SqliteJournalTransaction:
     """Collects the journal writes of a transaction as steps."""
 
     __slots__ = ()
     who: Principal
-    steps: list[Step]
+    steps: list[WriteStep]
 
-    def start(
+    def mark_running(
         self,
         ids: Sequence[str],
         lease: Lease,
@@ -56,64 +56,66 @@ class JournalSteps:
     ) -> None:
         ids = storable_ids(ids)
         self.steps.append(
-            lambda db: journal_rows.start(
+            lambda db: sqlite_journal_sql.mark_running(
                 db, self.who, ids, lease, run=run, session_id=session_id, entry=entry
             )
         )
 
-    def hold(self, ids: Sequence[str], lease: Lease) -> None:
+    def check_lease(self, ids: Sequence[str], lease: Lease) -> None:
         ids = storable_ids(ids)
-        self.steps.append(lambda db: journal_rows.hold(db, self.who, ids, lease))
+        self.steps.append(lambda db: sqlite_journal_sql.check_lease(db, self.who, ids, lease))
 
     def settle(
         self,
         ids: Sequence[str],
         lease: Lease,
-        state: Settled,
+        state: SettledState,
         *,
         at_ms: int,
         why: str = "",
         reply: str = "",
     ) -> None:
-        ids, why = storable_ids(ids), storable(why)
+        ids, why = storable_ids(ids), to_storable(why)
         self.steps.append(
-            lambda db: journal_rows.settle(
+            lambda db: sqlite_journal_sql.settle(
                 db, self.who, ids, lease, state=state, at_ms=at_ms, why=why, reply=reply
             )
         )
 
     def call_started(self, run: str, lease: Lease, call_id: str) -> None:
-        call = storable(call_id)
-        self.steps.append(lambda db: journal_rows.call_started(db, self.who, run, lease, call))
+        call = to_storable(call_id)
+        self.steps.append(
+            lambda db: sqlite_journal_sql.call_started(db, self.who, run, lease, call)
+        )
 
     def call_ended(self, run: str, lease: Lease, call_id: str) -> None:
-        call = storable(call_id)
-        self.steps.append(lambda db: journal_rows.call_ended(db, self.who, run, lease, call))
+        call = to_storable(call_id)
+        self.steps.append(lambda db: sqlite_journal_sql.call_ended(db, self.who, run, lease, call))
 
-    def post(self, *parcels: Parcel) -> None:
-        self.steps.append(lambda db: journal_rows.post(db, self.who, parcels))
+    def enqueue(self, *parcels: OutboxRecord) -> None:
+        self.steps.append(lambda db: sqlite_journal_sql.enqueue(db, self.who, parcels))
 
-    def read_to(self, cursor: Cursor) -> None:
-        name, data = storable(cursor.name), dump(cursor.data)
-        self.steps.append(lambda db: rows.put_record(db, self.who, _CURSOR, name, data))
+    def save_cursor(self, cursor: Cursor) -> None:
+        name, data = to_storable(cursor.name), dump_json(cursor.data)
+        self.steps.append(lambda db: sqlite_sql.put_record(db, self.who, _CURSOR, name, data))
 
     def send_started(self, parcel_id: str, lease: Lease) -> None:
-        parcel = storable(parcel_id)
-        self.steps.append(lambda db: journal_rows.send_started(db, self.who, parcel, lease))
+        parcel = to_storable(parcel_id)
+        self.steps.append(lambda db: sqlite_journal_sql.send_started(db, self.who, parcel, lease))
 
     def send_ended(
         self,
         parcel_id: str,
         lease: Lease,
-        state: ParcelState,
+        state: OutboxState,
         *,
         receipt: str = "",
         why: str = "",
         not_before_ms: int = 0,
     ) -> None:
-        parcel, receipt, why = storable(parcel_id), storable(receipt), storable(why)
+        parcel, receipt, why = to_storable(parcel_id), to_storable(receipt), to_storable(why)
         self.steps.append(
-            lambda db: journal_rows.send_ended(
+            lambda db: sqlite_journal_sql.send_ended(
                 db,
                 self.who,
                 parcel,
@@ -126,7 +128,7 @@ class JournalSteps:
         )
 
 
-class Write(Protocol):
+class RunOnWriter(Protocol):
     """Runs a job on the writer thread; what it wrote is on disk when this returns."""
 
     def __call__(self, job: Callable[[apsw.Connection], T]) -> Awaitable[T]: ...
@@ -139,92 +141,96 @@ class SqliteJournal:
         self,
         who: Principal,
         read: Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]],
-        write: Write,
-        commit: Callable[[], AbstractAsyncContextManager[JournalUnit]],
+        write: RunOnWriter,
+        commit: Callable[[], AbstractAsyncContextManager[JournalTransaction]],
         lease: Callable[[str], AbstractAsyncContextManager[Lease]],
     ) -> None:
         self._who, self._scope = who, (who.team, who.user)
         self._read, self._write = read, write
-        self.commit, self.lease = commit, lease
+        self.transaction, self.lease = commit, lease
 
     async def accept(
         self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
     ) -> Acceptance:
-        arrival = arrive(session, inbound, at_ms)
-        read = (storable(cursor.name), dump(cursor.data)) if cursor else None
+        arrival = new_inbox_record(session, inbound, at_ms)
+        read = (to_storable(cursor.name), dump_json(cursor.data)) if cursor else None
 
         def job(db: apsw.Connection) -> Acceptance:
             if read:
-                rows.put_record(db, self._who, _CURSOR, *read)
-            return journal_rows.accept(db, self._who, arrival)
+                sqlite_sql.put_record(db, self._who, _CURSOR, *read)
+            return sqlite_journal_sql.accept(db, self._who, arrival)
 
         return await self._write(job)
 
     async def cursor(self, name: str) -> Mapping[str, Json] | None:
         found = self._read(
             "SELECT json FROM records WHERE team = ? AND user = ? AND kind = ? AND id = ?",
-            (*self._scope, _CURSOR, storable(name)),
+            (*self._scope, _CURSOR, to_storable(name)),
         )
-        return load(found[0][0]) if found else None
+        return load_json(found[0][0]) if found else None
 
-    async def accepted(self, id: str) -> Accepted | None:  # noqa: A002 - the word for it
-        found = self._read(journal_rows.BY_ID, (*self._scope, storable(id)))
-        return read_accepted(found[0]) if found else None
+    async def inbox_record(self, id: str) -> InboxRecord | None:  # noqa: A002 - the word for it
+        found = self._read(sqlite_journal_sql.BY_ID, (*self._scope, to_storable(id)))
+        return decode_inbox_record(found[0]) if found else None
 
-    async def rows(
-        self, *states: State, session: str | None = None, limit: int | None = None
-    ) -> Sequence[Accepted]:
-        asked = self._asked(states, journal_rows.OPEN, journal_rows.PARKED)
+    async def inbox_records(
+        self, *states: InboxState, session: str | None = None, limit: int | None = None
+    ) -> Sequence[InboxRecord]:
+        asked = self._asked(states, sqlite_journal_sql.OPEN, sqlite_journal_sql.PARKED)
         if session is not None:
-            asked.add("session = ?", storable(session))
+            asked.add("session = ?", to_storable(session))
         order = "place" if limit is None else "place DESC"
         found = self._read(
             f"{ACCEPTED} WHERE {asked} ORDER BY {order} LIMIT ?",
             (*asked.values, -1 if limit is None else max(limit, 0)),
         )
-        kept = [read_accepted(row) for row in found]
+        kept = [decode_inbox_record(row) for row in found]
         return kept if limit is None else kept[::-1]
 
-    async def calls(self, run: str) -> frozenset[str]:
+    async def open_calls(self, run: str) -> frozenset[str]:
         found = self._read(
             "SELECT call_id FROM calls WHERE team = ? AND user = ? AND run = ?",
             (*self._scope, run),
         )
         return frozenset(call_id for (call_id,) in found)
 
-    async def parcel(self, id: str) -> Parcel | None:  # noqa: A002 - the word for it
+    async def outbox_record(self, id: str) -> OutboxRecord | None:  # noqa: A002 - the word for it
         found = self._read(
             f"{PARCELS} WHERE team = ? AND user = ? AND id = ?",
-            (*self._scope, storable(id)),
+            (*self._scope, to_storable(id)),
         )
-        return read_parcel(found[0]) if found else None
+        return decode_outbox_record(found[0]) if found else None
 
-    async def parcels(
-        self, *states: ParcelState, channel: str | None = None, limit: int | None = None
-    ) -> Sequence[Parcel]:
-        asked = self._asked(states, journal_rows.WAITING, journal_rows.STRANDED)
+    async def outbox_records(
+        self, *states: OutboxState, channel: str | None = None, limit: int | None = None
+    ) -> Sequence[OutboxRecord]:
+        asked = self._asked(states, sqlite_journal_sql.WAITING, sqlite_journal_sql.STRANDED)
         if channel is not None:
-            asked.add("channel = ?", storable(channel))
+            asked.add("channel = ?", to_storable(channel))
         found = self._read(
             f"{PARCELS} WHERE {asked} ORDER BY place LIMIT ?",
             (*asked.values, -1 if limit is None else max(limit, 0)),
         )
-        return [read_parcel(row) for row in found]
+        return [decode_outbox_record(row) for row in found]
 
     async def retry(self, id: str, *, at_ms: int) -> bool:  # noqa: A002 - the word for it
-        return await self._write(lambda db: journal_rows.retry(db, self._who, storable(id), at_ms))
+        return await self._write(
+            lambda db: sqlite_journal_sql.retry(db, self._who, to_storable(id), at_ms)
+        )
 
     async def discard(self, id: str, *, at_ms: int, why: str) -> bool:  # noqa: A002 - the word for it
         return await self._write(
-            lambda db: journal_rows.discard(db, self._who, storable(id), at_ms, storable(why))
+            lambda db: sqlite_journal_sql.discard(
+                db, self._who, to_storable(id), at_ms, to_storable(why)
+            )
         )
 
     async def prune(self, before_ms: int) -> int:
-        return await self._write(lambda db: journal_rows.prune(db, self._who, before_ms))
+        return await self._write(lambda db: sqlite_journal_sql.prune(db, self._who, before_ms))
 
-    def _asked(self, states: Sequence[str], *indexed: str) -> Conditions:
+    def _asked(self, states: Sequence[str], *indexed: str) -> WhereClause:
         """Return records of these states, using the index's condition when it covers them."""
-        asked = Conditions()
+        asked = WhereClause()
         asked.add("team = ? AND user = ?")
         asked.values += self._scope
         if states:

@@ -15,15 +15,21 @@ from pathlib import Path
 
 import apsw
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.principal import OWNER
-from homarus.core.value import dataclass
-from homarus.store import rows
-from homarus.store.base import Header
-from homarus.store.line import header_line, load
-from homarus.store.place import Places, Stamp, is_session_id, make_folder, stamp_of
+from homarus.store import sqlite_sql
+from homarus.store.base import TranscriptHeader
+from homarus.store.database_writer import DatabaseWriter
 from homarus.store.query import select
-from homarus.store.scan import Scan, scan
-from homarus.store.writer import Writer
+from homarus.store.state_paths import (
+    FileStamp,
+    StatePaths,
+    is_session_id,
+    make_private_dir,
+    stat_stamp,
+)
+from homarus.store.transcript_codec import encode_header, load_json
+from homarus.store.transcript_scan import TranscriptScan, scan_transcript
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +51,7 @@ class Repair:
 
 
 @dataclass(slots=True)
-class _View:
+class _FileView:
     """The known state of one transcript's file."""
 
     session_id: str
@@ -53,7 +59,7 @@ class _View:
     path: Path
     header: str = ""
     moved_to: str | None = None
-    stamp: Stamp | None = None
+    stamp: FileStamp | None = None
     offset: int = 0
     tail: bytes = b""
     seq: int = 0
@@ -74,9 +80,9 @@ class _Pending:
 class TranscriptFiles:
     """The transcripts of the owner's agents, as files."""
 
-    def __init__(self, places: Places, db: apsw.Connection, writer: Writer) -> None:
+    def __init__(self, places: StatePaths, db: apsw.Connection, writer: DatabaseWriter) -> None:
         self._places, self._db, self._writer = places, db, writer
-        self._views: dict[str, _View] = {}
+        self._views: dict[str, _FileView] = {}
         self.repairs: list[Repair] = []
 
     def changed(self, session_id: str) -> bool:
@@ -84,7 +90,7 @@ class TranscriptFiles:
         view = self._views.get(session_id)
         if view is None:
             return True
-        return not view.archived and stamp_of(view.path) != view.stamp
+        return not view.archived and stat_stamp(view.path) != view.stamp
 
     def unwritten(self) -> list[str]:
         """Return the transcripts whose file is behind the database."""
@@ -109,15 +115,15 @@ class TranscriptFiles:
         self._remember(view)
         self._keep(view)
 
-    def _keep(self, view: _View) -> None:
+    def _keep(self, view: _FileView) -> None:
         self._views.pop(view.session_id, None)
         self._views[view.session_id] = view  # the newest last
         while len(self._views) > _KEPT_VIEWS:
             del self._views[next(iter(self._views))]
 
-    def _pass(self, view: _View) -> bool:
+    def _pass(self, view: _FileView) -> bool:
         """Try once; return False when another program wrote between our read and our write."""
-        stamp = stamp_of(view.path)
+        stamp = stat_stamp(view.path)
         if stamp is None:  # no file, or it is gone: all of it is written
             view.stamp, view.offset, view.tail, view.seq = None, 0, b"", 0
         pending = self._pending(view)
@@ -133,7 +139,7 @@ class TranscriptFiles:
         held = self._take_in(view)
         return _extend(view, self._pending(view), held)
 
-    def _view(self, session_id: str) -> _View | None:
+    def _view(self, session_id: str) -> _FileView | None:
         found = select(
             self._db,
             "SELECT agent, header, moved_to, file, file_size, file_mtime_ns, file_inode,"
@@ -143,15 +149,15 @@ class TranscriptFiles:
         )
         if not found:
             place = self._place(session_id)
-            return _View(session_id, *place) if place and stamp_of(place[1]) else None
+            return _FileView(session_id, *place) if place and stat_stamp(place[1]) else None
         agent, header, moved_to, file, size, mtime_ns, inode, offset, tail, seq = found[0]
         if file is None:
             place = self._place(session_id)
             path = place[1] if place else Path(self._places.transcript(agent, session_id))
         else:
             path = self._places.state / file
-        stamp = None if size is None else Stamp(size, mtime_ns, inode)
-        return _View(
+        stamp = None if size is None else FileStamp(size, mtime_ns, inode)
+        return _FileView(
             session_id, agent, path, header, moved_to, stamp, offset, tail or b"", seq, stored=True
         )
 
@@ -166,10 +172,10 @@ class TranscriptFiles:
         if not found or not is_session_id(session_id):
             return None
         agent, text = found[0]
-        named = load(text).get("sessionFile")
+        named = load_json(text).get("sessionFile")
         return agent, Path(self._places.transcript(agent, session_id, named))
 
-    def _pending(self, view: _View) -> list[_Pending]:
+    def _pending(self, view: _FileView) -> list[_Pending]:
         if not view.stored:
             return []
         found = select(
@@ -180,18 +186,18 @@ class TranscriptFiles:
         )
         return [_Pending(*row) for row in found]
 
-    def _take_in(self, view: _View) -> Collection[str]:
+    def _take_in(self, view: _FileView) -> Collection[str]:
         """Import the file and return the ids it holds."""
         with os.fdopen(os.open(view.path, _READ), "rb") as file:
             stamp = _stamp(os.fstat(file.fileno()))
-            read = scan(file)
+            read = scan_transcript(file)
             tail = _digest(file.fileno(), read.end)
         header = read.header or view.header or _made_header(view, read, stamp)
         entries = [(found.entry, found.text) for found in read.found]
 
-        def enter(db: apsw.Connection) -> rows.TakenIn:
-            rows.open_transcript(db, OWNER, view.session_id, view.agent, header)
-            return rows.take_in(db, OWNER, view.session_id, entries, view.seq)
+        def enter(db: apsw.Connection) -> sqlite_sql.ImportResult:
+            sqlite_sql.open_transcript(db, OWNER, view.session_id, view.agent, header)
+            return sqlite_sql.import_entries(db, OWNER, view.session_id, entries, view.seq)
 
         taken = self._writer.submit(enter).result()
         self._quarantine(view.path, read)
@@ -201,7 +207,7 @@ class TranscriptFiles:
             log.info("took %d entries from %s", taken.changes, view.path)
         return {entry.id for entry, _ in entries}
 
-    def _quarantine(self, path: Path, read: Scan) -> None:
+    def _quarantine(self, path: Path, read: TranscriptScan) -> None:
         if not read.bad:
             return
         aside = path.with_name(path.name + ".corrupt")
@@ -219,7 +225,7 @@ class TranscriptFiles:
             path, repair.bad, aside.name, repair.kept,
         )  # fmt: skip
 
-    def _put_aside(self, view: _View) -> None:
+    def _put_aside(self, view: _FileView) -> None:
         found = select(
             self._db,
             "SELECT moved_to FROM transcripts WHERE team = ? AND user = ? AND session_id = ?",
@@ -233,7 +239,7 @@ class TranscriptFiles:
             view.path.rename(target)
         view.path = target
 
-    def _remember(self, view: _View) -> None:
+    def _remember(self, view: _FileView) -> None:
         if not view.stored:
             return
         size, mtime_ns, inode = (
@@ -244,7 +250,7 @@ class TranscriptFiles:
         file = str(view.path.relative_to(self._places.state))
         values = (file, size, mtime_ns, inode, view.offset, view.tail, view.seq)
         scope = (OWNER.team, OWNER.user, view.session_id)
-        self._writer.later(
+        self._writer.run_deferred(
             f"transcript {view.session_id}",
             lambda db: db.execute(
                 "UPDATE transcripts SET file = ?, file_size = ?, file_mtime_ns = ?,"
@@ -255,7 +261,7 @@ class TranscriptFiles:
         )
 
 
-def _blob(view: _View, pending: list[_Pending], held: Collection[str] = ()) -> bytes:
+def _blob(view: _FileView, pending: list[_Pending], held: Collection[str] = ()) -> bytes:
     """Return the lines to write: those of `pending` that the file does not hold."""
     lines = [row.text for row in pending if row.id not in held]
     if lines and view.offset == 0:
@@ -263,7 +269,7 @@ def _blob(view: _View, pending: list[_Pending], held: Collection[str] = ()) -> b
     return "".join(line + "\n" for line in lines).encode()
 
 
-def _extend(view: _View, pending: list[_Pending], held: Collection[str] = ()) -> bool:
+def _extend(view: _FileView, pending: list[_Pending], held: Collection[str] = ()) -> bool:
     blob = _blob(view, pending, held)
     if blob and not _append(view, blob, new_line=True):
         return False
@@ -271,7 +277,7 @@ def _extend(view: _View, pending: list[_Pending], held: Collection[str] = ()) ->
     return True
 
 
-def _rest_of_ours(view: _View, blob: bytes) -> bytes | None:
+def _rest_of_ours(view: _FileView, blob: bytes) -> bytes | None:
     """Return what is left to write when only a beginning of it is beyond the known offset.
 
     This happens after a crash, or a write that the disk cut short.
@@ -293,7 +299,7 @@ def _rest_of_ours(view: _View, blob: bytes) -> bytes | None:
         os.close(fd)
 
 
-def _append(view: _View, blob: bytes, *, new_line: bool) -> bool:
+def _append(view: _FileView, blob: bytes, *, new_line: bool) -> bool:
     """Append to the file and record its stamp; return False when the file has changed.
 
     With `new_line`, a torn last line is ended first, so that nothing merges with it.
@@ -301,7 +307,7 @@ def _append(view: _View, blob: bytes, *, new_line: bool) -> bool:
     try:
         fd = os.open(view.path, _APPEND, 0o600)
     except FileNotFoundError:
-        make_folder(view.path.parent)
+        make_private_dir(view.path.parent)
         fd = os.open(view.path, _APPEND, 0o600)
     try:
         before = os.fstat(fd).st_size
@@ -339,10 +345,10 @@ def _digest(fd: int, end: int) -> bytes:
     return hashlib.blake2b(os.pread(fd, end - start, start), digest_size=16).digest()
 
 
-def _stamp(found: os.stat_result) -> Stamp:
+def _stamp(found: os.stat_result) -> FileStamp:
     if not stat.S_ISREG(found.st_mode):
         raise OSError("not a regular file")
-    return Stamp(found.st_size, found.st_mtime_ns, found.st_ino)
+    return FileStamp(found.st_size, found.st_mtime_ns, found.st_ino)
 
 
 def _known_lines(path: Path) -> set[bytes]:
@@ -353,6 +359,8 @@ def _known_lines(path: Path) -> set[bytes]:
         return set()
 
 
-def _made_header(view: _View, read: Scan, stamp: Stamp) -> str:
+def _made_header(view: _FileView, read: TranscriptScan, stamp: FileStamp) -> str:
     first = read.found[0].entry.at_ms if read.found else 0
-    return header_line(Header(view.session_id, view.agent, first or stamp.mtime_ns // 1_000_000))
+    return encode_header(
+        TranscriptHeader(view.session_id, view.agent, first or stamp.mtime_ns // 1_000_000)
+    )

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 
-from homarus.channels.base import Acknowledge, Capabilities, Receipt, Receive
+from homarus.channels.base import Acknowledge, Capabilities, InboundHandler, Receipt
 from homarus.core.errors import ProviderError
 from homarus.core.message import (
     Inbound,
@@ -17,12 +17,12 @@ from homarus.core.message import (
     Text,
     Thinking,
 )
-from homarus.providers.base import Delta, Request, TextDelta, ThinkingDelta
+from homarus.providers.base import Delta, ModelRequest, TextDelta, ThinkingDelta
 
 GUARD_S = 60.0  # the timeout of every wait in a test
 
 
-def say(*parts: Part | str) -> Message:
+def assistant_message(*parts: Part | str) -> Message:
     """Return an assistant message as a scripted model gives it."""
     made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
     return Message("assistant", made, origin=Origin("scripted", "scripted", "scripted-1"))
@@ -40,10 +40,10 @@ class ScriptedProvider:
 
     def __init__(self, script: Iterable[Message | ProviderError | Hang]) -> None:
         self._script = iter(script)
-        self.requests: list[Request] = []
+        self.requests: list[ModelRequest] = []
         self.closed = False
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
         self.requests.append(request)
         step = next(self._script, None)
         if step is None:
@@ -79,7 +79,7 @@ class ListChannel:
         self._inbound = inbound
         self.sent: list[Outbound] = []
 
-    async def run(self, receive: Receive) -> None:
+    async def run(self, receive: InboundHandler) -> None:
         for message in self._inbound:
             await receive(message)
 
@@ -91,7 +91,7 @@ class ListChannel:
         return Receipt(str(keys.index(message.key) + 1))
 
 
-class Desk:
+class RecordingHandler:
     """A Receive that records every message. `failures` are raised first.
 
     `kept` is the channel's cursor. With `leaves`, messages are ignored, as those of unknown
@@ -132,13 +132,13 @@ class Desk:
         self.cursors.append(cursor)
         self._news.set()
 
-    def connected(self) -> None:
+    def mark_connected(self) -> None:
         pass
 
-    async def cursor(self) -> Mapping[str, Json] | None:
+    async def load_cursor(self) -> Mapping[str, Json] | None:
         return self.kept
 
-    async def read_to(self, cursor: Mapping[str, Json]) -> None:
+    async def save_cursor(self, cursor: Mapping[str, Json]) -> None:
         self.kept = cursor
 
     async def received(self, count: int = 1) -> list[Inbound]:

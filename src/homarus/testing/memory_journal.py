@@ -5,30 +5,37 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
 from typing import Protocol, TypeVar
 
-from homarus.core.errors import Conflict, LeaseLost
+from homarus.core.errors import ConflictError, LeaseLostError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Inbound, Json
-from homarus.core.value import dataclass
-from homarus.store.arrival import Arrival, arrive, pack, read_body, storable, storable_ids
 from homarus.store.journal import (
     OPEN,
     Acceptance,
-    Accepted,
     Cursor,
-    JournalUnit,
+    InboxRecord,
+    InboxState,
+    JournalTransaction,
     Lease,
-    Parcel,
-    ParcelState,
-    Settled,
-    State,
+    OutboxRecord,
+    OutboxState,
+    SettledState,
 )
-from homarus.store.line import dump, load
+from homarus.store.journal_codec import (
+    NewInboxRecord,
+    decode_body,
+    new_inbox_record,
+    new_outbox_record,
+    storable_ids,
+    to_storable,
+)
+from homarus.store.transcript_codec import dump_json, load_json
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Message:
-    row: Accepted
+class _StoredMessage:
+    row: InboxRecord
     digest: str
     token: int = 0
 
@@ -38,22 +45,22 @@ class _Message:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
-    parcel: Parcel
+class _StoredOutboxRecord:
+    parcel: OutboxRecord
     token: int = 0
 
 
 @dataclass(slots=True)
-class JournalRows:
+class MemoryJournalRows:
     """The journal of one principal, in the order of insertion."""
 
-    messages: dict[str, _Message] = field(default_factory=dict)
+    messages: dict[str, _StoredMessage] = field(default_factory=dict)
     calls: frozenset[tuple[str, str]] = frozenset()
-    parcels: dict[str, _Sent] = field(default_factory=dict)
+    parcels: dict[str, _StoredOutboxRecord] = field(default_factory=dict)
     cursors: dict[str, str] = field(default_factory=dict)
     last_place: int = 0
 
-    def copy(self) -> "JournalRows":
+    def copy(self) -> "MemoryJournalRows":
         return replace(
             self,
             messages=dict(self.messages),
@@ -65,19 +72,19 @@ class JournalRows:
         self.last_place += 1
         return self.last_place
 
-    def accept(self, arrival: Arrival) -> Acceptance:
+    def accept(self, arrival: NewInboxRecord) -> Acceptance:
         if made := self._insert(arrival):
             return Acceptance("new", made)
-        for other in arrival.others():
+        for other in arrival.as_conflict():
             if known := self._count(other):
                 return Acceptance("duplicate", known)
             if made := self._insert(other):
                 return Acceptance("conflict", made)
-        raise Conflict(f"there is no room beside message {arrival.row.message_id}")
+        raise ConflictError(f"there is no room beside message {arrival.row.message_id}")
 
-    def _insert(self, arrival: Arrival) -> Accepted | None:
-        kept = replace(arrival.row, inbound=read_body(arrival.body), place=self.last_place + 1)
-        new = _Message(kept, arrival.digest)
+    def _insert(self, arrival: NewInboxRecord) -> InboxRecord | None:
+        kept = replace(arrival.row, inbound=decode_body(arrival.body), place=self.last_place + 1)
+        new = _StoredMessage(kept, arrival.digest)
         taken = {message.name for message in self.messages.values()}
         if new.row.id in self.messages or new.name in taken:
             return None
@@ -85,8 +92,8 @@ class JournalRows:
         self.next_place()
         return new.row
 
-    def _count(self, arrival: Arrival) -> Accepted | None:
-        asked = _Message(arrival.row, arrival.digest)
+    def _count(self, arrival: NewInboxRecord) -> InboxRecord | None:
+        asked = _StoredMessage(arrival.row, arrival.digest)
         for message in self.messages.values():
             if message.name == asked.name and message.digest == asked.digest:
                 row = replace(message.row, duplicates=message.row.duplicates + 1)
@@ -94,24 +101,24 @@ class JournalRows:
                 return row
         return None
 
-    def open_row(self, row_id: str, lease: Lease) -> _Message:
+    def open_row(self, row_id: str, lease: Lease) -> _StoredMessage:
         """Return a record that may be started under this lease."""
         message = self.messages.get(row_id)
         if message is None or message.row.state not in OPEN or message.token > lease.token:
-            raise LeaseLost(f"message {row_id} is not ours to work on under {lease.name}")
+            raise LeaseLostError(f"message {row_id} is not ours to work on under {lease.name}")
         return message
 
-    def held(self, row_id: str, lease: Lease) -> _Message:
+    def held(self, row_id: str, lease: Lease) -> _StoredMessage:
         """Return a record that was started under this lease."""
         message = self.open_row(row_id, lease)
         if message.row.state != "running" or message.token != lease.token:
-            raise LeaseLost(f"message {row_id} is not worked on under {lease.name}")
+            raise LeaseLostError(f"message {row_id} is not worked on under {lease.name}")
         return message
 
     def check_run(self, run: str, lease: Lease) -> None:
         rows = (m for m in self.messages.values() if m.row.run == run and m.token == lease.token)
         if all(message.row.state != "running" for message in rows):
-            raise LeaseLost(f"run {run} is not going on under {lease.name}")
+            raise LeaseLostError(f"run {run} is not going on under {lease.name}")
 
     def forget_calls(self, run: str) -> None:
         """Delete the calls of a run, unless one of its messages may be retried."""
@@ -119,10 +126,10 @@ class JournalRows:
         if all(row.state not in {*OPEN, "parked"} for row in rows):
             self.calls = frozenset(call for call in self.calls if call[0] != run)
 
-    def parcel(self, parcel_id: str, lease: Lease, *states: ParcelState) -> _Sent:
+    def parcel(self, parcel_id: str, lease: Lease, *states: OutboxState) -> _StoredOutboxRecord:
         found = self.parcels.get(parcel_id)
         if found is None or found.parcel.state not in states or found.token > lease.token:
-            raise LeaseLost(f"parcel {parcel_id} is not ours to send under {lease.name}")
+            raise LeaseLostError(f"parcel {parcel_id} is not ours to send under {lease.name}")
         return found
 
     def retry(self, item_id: str, at_ms: int) -> bool:
@@ -141,7 +148,7 @@ class JournalRows:
                 not_before_ms=0,
                 expires_ms=max(expires, at_ms + expires - posted) if expires > posted else expires,
             )
-            self.parcels[item_id] = _Sent(parcel, sent.token + 1)
+            self.parcels[item_id] = _StoredOutboxRecord(parcel, sent.token + 1)
             return True
         return False
 
@@ -176,13 +183,13 @@ class JournalRows:
         return len(old) + len(sent)
 
 
-class MemorySteps:
+class MemoryJournalTransaction:
     """Collects the journal writes of a transaction as steps."""
 
-    def __init__(self, add: Callable[[Callable[[JournalRows], None]], None]) -> None:
+    def __init__(self, add: Callable[[Callable[[MemoryJournalRows], None]], None]) -> None:
         self._add = add
 
-    def start(
+    def mark_running(
         self,
         ids: Sequence[str],
         lease: Lease,
@@ -193,7 +200,7 @@ class MemorySteps:
     ) -> None:
         ids = storable_ids(ids)
 
-        def step(rows: JournalRows) -> None:
+        def step(rows: MemoryJournalRows) -> None:
             for row_id in ids:
                 message = rows.open_row(row_id, lease)
                 again = message.row.state == "running" and message.token == lease.token
@@ -209,10 +216,10 @@ class MemorySteps:
 
         self._add(step)
 
-    def hold(self, ids: Sequence[str], lease: Lease) -> None:
+    def check_lease(self, ids: Sequence[str], lease: Lease) -> None:
         ids = storable_ids(ids)
 
-        def step(rows: JournalRows) -> None:
+        def step(rows: MemoryJournalRows) -> None:
             for row_id in ids:
                 rows.held(row_id, lease)
 
@@ -222,15 +229,15 @@ class MemorySteps:
         self,
         ids: Sequence[str],
         lease: Lease,
-        state: Settled,
+        state: SettledState,
         *,
         at_ms: int,
         why: str = "",
         reply: str = "",
     ) -> None:
-        ids, why = storable_ids(ids), storable(why)
+        ids, why = storable_ids(ids), to_storable(why)
 
-        def step(rows: JournalRows) -> None:
+        def step(rows: MemoryJournalRows) -> None:
             for row_id in ids:
                 message = rows.open_row(row_id, lease)
                 if message.row.state == "running":
@@ -250,45 +257,45 @@ class MemorySteps:
         self._add(step)
 
     def call_started(self, run: str, lease: Lease, call_id: str) -> None:
-        call = (run, storable(call_id))
+        call = (run, to_storable(call_id))
 
-        def step(rows: JournalRows) -> None:
+        def step(rows: MemoryJournalRows) -> None:
             rows.check_run(run, lease)
             rows.calls |= {call}
 
         self._add(step)
 
     def call_ended(self, run: str, lease: Lease, call_id: str) -> None:
-        call = (run, storable(call_id))
+        call = (run, to_storable(call_id))
 
-        def step(rows: JournalRows) -> None:
+        def step(rows: MemoryJournalRows) -> None:
             rows.check_run(run, lease)
             rows.calls -= {call}
 
         self._add(step)
 
-    def post(self, *parcels: Parcel) -> None:
-        def step(rows: JournalRows) -> None:
-            for parcel in map(pack, parcels):
+    def enqueue(self, *parcels: OutboxRecord) -> None:
+        def step(rows: MemoryJournalRows) -> None:
+            for parcel in map(new_outbox_record, parcels):
                 if parcel.id not in rows.parcels:
                     placed = replace(parcel, place=rows.next_place())
-                    rows.parcels[parcel.id] = _Sent(placed)
+                    rows.parcels[parcel.id] = _StoredOutboxRecord(placed)
 
         self._add(step)
 
-    def read_to(self, cursor: Cursor) -> None:
-        def step(rows: JournalRows) -> None:
-            rows.cursors[storable(cursor.name)] = dump(cursor.data)
+    def save_cursor(self, cursor: Cursor) -> None:
+        def step(rows: MemoryJournalRows) -> None:
+            rows.cursors[to_storable(cursor.name)] = dump_json(cursor.data)
 
         self._add(step)
 
     def send_started(self, parcel_id: str, lease: Lease) -> None:
-        parcel_id = storable(parcel_id)
+        parcel_id = to_storable(parcel_id)
 
-        def step(rows: JournalRows) -> None:
+        def step(rows: MemoryJournalRows) -> None:
             sent = rows.parcel(parcel_id, lease, "pending", "sending")
             parcel = replace(sent.parcel, state="sending", attempts=sent.parcel.attempts + 1)
-            rows.parcels[parcel_id] = _Sent(parcel, lease.token)
+            rows.parcels[parcel_id] = _StoredOutboxRecord(parcel, lease.token)
 
         self._add(step)
 
@@ -296,23 +303,23 @@ class MemorySteps:
         self,
         parcel_id: str,
         lease: Lease,
-        state: ParcelState,
+        state: OutboxState,
         *,
         receipt: str = "",
         why: str = "",
         not_before_ms: int = 0,
     ) -> None:
-        parcel_id = storable(parcel_id)
+        parcel_id = to_storable(parcel_id)
 
-        def step(rows: JournalRows) -> None:
+        def step(rows: MemoryJournalRows) -> None:
             sent = rows.parcel(parcel_id, lease, "sending")
             if sent.token != lease.token:
-                raise LeaseLost(f"parcel {parcel_id} is not being sent under {lease.name}")
+                raise LeaseLostError(f"parcel {parcel_id} is not being sent under {lease.name}")
             parcel = replace(
                 sent.parcel,
                 state=state,
-                receipt=storable(receipt),
-                why=storable(why),
+                receipt=to_storable(receipt),
+                why=to_storable(why),
                 not_before_ms=not_before_ms,
             )
             rows.parcels[parcel_id] = replace(sent, parcel=parcel)
@@ -320,10 +327,10 @@ class MemorySteps:
         self._add(step)
 
 
-class Change(Protocol):
+class ApplyChange(Protocol):
     """Changes the rows completely or not at all."""
 
-    def __call__(self, change: Callable[[JournalRows], T]) -> T: ...
+    def __call__(self, change: Callable[[MemoryJournalRows], T]) -> T: ...
 
 
 class MemoryJournal:
@@ -331,38 +338,38 @@ class MemoryJournal:
 
     def __init__(
         self,
-        read: Callable[[], JournalRows],
-        change: Change,
-        commit: Callable[[], AbstractAsyncContextManager[JournalUnit]],
+        read: Callable[[], MemoryJournalRows],
+        change: ApplyChange,
+        commit: Callable[[], AbstractAsyncContextManager[JournalTransaction]],
         lease: Callable[[str], AbstractAsyncContextManager[Lease]],
     ) -> None:
         self._read, self._change = read, change
-        self.commit, self.lease = commit, lease
+        self.transaction, self.lease = commit, lease
 
     async def accept(
         self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
     ) -> Acceptance:
-        arrival = arrive(session, inbound, at_ms)
+        arrival = new_inbox_record(session, inbound, at_ms)
 
-        def change(rows: JournalRows) -> Acceptance:
+        def change(rows: MemoryJournalRows) -> Acceptance:
             if cursor:
-                rows.cursors[storable(cursor.name)] = dump(cursor.data)
+                rows.cursors[to_storable(cursor.name)] = dump_json(cursor.data)
             return rows.accept(arrival)
 
         return self._change(change)
 
     async def cursor(self, name: str) -> Mapping[str, Json] | None:
-        text = self._read().cursors.get(storable(name))
-        return None if text is None else load(text)
+        text = self._read().cursors.get(to_storable(name))
+        return None if text is None else load_json(text)
 
-    async def accepted(self, id: str) -> Accepted | None:  # noqa: A002 - the word for it
-        message = self._read().messages.get(storable(id))
+    async def inbox_record(self, id: str) -> InboxRecord | None:  # noqa: A002 - the word for it
+        message = self._read().messages.get(to_storable(id))
         return message.row if message else None
 
-    async def rows(
-        self, *states: State, session: str | None = None, limit: int | None = None
-    ) -> Sequence[Accepted]:
-        wanted = None if session is None else storable(session)
+    async def inbox_records(
+        self, *states: InboxState, session: str | None = None, limit: int | None = None
+    ) -> Sequence[InboxRecord]:
+        wanted = None if session is None else to_storable(session)
         found = [
             message.row
             for message in self._read().messages.values()
@@ -370,17 +377,17 @@ class MemoryJournal:
         ]
         return found if limit is None else found[max(0, len(found) - max(limit, 0)) :]
 
-    async def calls(self, run: str) -> frozenset[str]:
+    async def open_calls(self, run: str) -> frozenset[str]:
         return frozenset(call_id for of, call_id in self._read().calls if of == run)
 
-    async def parcel(self, id: str) -> Parcel | None:  # noqa: A002 - the word for it
-        sent = self._read().parcels.get(storable(id))
+    async def outbox_record(self, id: str) -> OutboxRecord | None:  # noqa: A002 - the word for it
+        sent = self._read().parcels.get(to_storable(id))
         return sent.parcel if sent else None
 
-    async def parcels(
-        self, *states: ParcelState, channel: str | None = None, limit: int | None = None
-    ) -> Sequence[Parcel]:
-        wanted = None if channel is None else storable(channel)
+    async def outbox_records(
+        self, *states: OutboxState, channel: str | None = None, limit: int | None = None
+    ) -> Sequence[OutboxRecord]:
+        wanted = None if channel is None else to_storable(channel)
         found = [
             sent.parcel
             for sent in self._read().parcels.values()
@@ -390,10 +397,10 @@ class MemoryJournal:
         return found if limit is None else found[: max(limit, 0)]
 
     async def retry(self, id: str, *, at_ms: int) -> bool:  # noqa: A002 - the word for it
-        return self._change(lambda rows: rows.retry(storable(id), at_ms))
+        return self._change(lambda rows: rows.retry(to_storable(id), at_ms))
 
     async def discard(self, id: str, *, at_ms: int, why: str) -> bool:  # noqa: A002 - the word for it
-        return self._change(lambda rows: rows.discard(storable(id), at_ms, storable(why)))
+        return self._change(lambda rows: rows.discard(to_storable(id), at_ms, to_storable(why)))
 
     async def prune(self, before_ms: int) -> int:
         return self._change(lambda rows: rows.prune(before_ms))

@@ -6,15 +6,26 @@ from dataclasses import field, replace
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
-from homarus.core.errors import Conflict, NotFound
+from homarus.core.errors import ConflictError, NotFoundError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
 from homarus.core.message import Json
 from homarus.core.principal import OWNER, Principal
-from homarus.core.value import dataclass
-from homarus.store.base import SEARCHED, Entry, Header, SessionRecord, Spent, Unit
+from homarus.store.base import (
+    SEARCHED,
+    SessionRecord,
+    Transaction,
+    TranscriptEntry,
+    TranscriptHeader,
+    UsageRecord,
+)
 from homarus.store.journal import Lease
-from homarus.store.line import dump, load
-from homarus.testing.memory_journal import JournalRows, MemoryJournal, MemorySteps
+from homarus.store.transcript_codec import dump_json, load_json
+from homarus.testing.memory_journal import (
+    MemoryJournal,
+    MemoryJournalRows,
+    MemoryJournalTransaction,
+)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -22,9 +33,9 @@ V = TypeVar("V")
 
 @dataclass(slots=True)
 class _Transcript:
-    header: Header
+    header: TranscriptHeader
     leaf: str | None = None
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[TranscriptEntry] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -34,8 +45,8 @@ class _Rows:
     sessions: dict[str, SessionRecord] = field(default_factory=dict)
     transcripts: dict[str, _Transcript] = field(default_factory=dict)
     records: dict[tuple[str, str], Mapping[str, Json]] = field(default_factory=dict)
-    journal: JournalRows = field(default_factory=JournalRows)
-    spent: list[Spent] = field(default_factory=list)
+    journal: MemoryJournalRows = field(default_factory=MemoryJournalRows)
+    spent: list[UsageRecord] = field(default_factory=list)
 
     def copy(self) -> "_Rows":
         transcripts = {
@@ -48,11 +59,11 @@ class _Rows:
 
     def transcript(self, session_id: str) -> _Transcript:
         if session_id not in self.transcripts:
-            raise NotFound(f"there is no transcript {session_id}", fix="open it first")
+            raise NotFoundError(f"there is no transcript {session_id}", fix="open it first")
         return self.transcripts[session_id]
 
 
-class _Unit(MemorySteps):
+class _MemoryTransaction(MemoryJournalTransaction):
     """Steps that run when the block ends, on a copy of the rows, which then replaces them."""
 
     def __init__(self) -> None:
@@ -71,7 +82,9 @@ class _Unit(MemorySteps):
             stored = rows.sessions.get(record.key)
             version = stored.version if stored else 0
             if if_version is not None and version != if_version:
-                raise Conflict(f"session {record.key} is at version {version}, not {if_version}")
+                raise ConflictError(
+                    f"session {record.key} is at version {version}, not {if_version}"
+                )
             rows.sessions[record.key] = replace(kept, version=version + 1)
 
         self._steps.append(step)
@@ -79,13 +92,13 @@ class _Unit(MemorySteps):
     def delete_session(self, key: str) -> None:
         self._steps.append(lambda rows: _drop(rows.sessions, key))
 
-    def open_transcript(self, header: Header) -> None:
+    def open_transcript(self, header: TranscriptHeader) -> None:
         def step(rows: _Rows) -> None:
             rows.transcripts.setdefault(header.session_id, _Transcript(header))
 
         self._steps.append(step)
 
-    def append(self, session_id: str, *entries: Entry) -> None:
+    def append(self, session_id: str, *entries: TranscriptEntry) -> None:
         kept = [replace(entry, data=_own(entry.data)) for entry in entries]
 
         def step(rows: _Rows) -> None:
@@ -93,7 +106,7 @@ class _Unit(MemorySteps):
             taken = {entry.id for entry in transcript.entries}
             for entry in kept:
                 if entry.id in taken:
-                    raise Conflict(f"session {session_id} already has an entry {entry.id}")
+                    raise ConflictError(f"session {session_id} already has an entry {entry.id}")
                 taken.add(entry.id)
                 transcript.entries.append(replace(entry, seq=len(transcript.entries) + 1))
                 transcript.leaf = entry.id
@@ -104,7 +117,7 @@ class _Unit(MemorySteps):
         def step(rows: _Rows) -> None:
             transcript = rows.transcript(session_id)
             if entry_id is not None and all(one.id != entry_id for one in transcript.entries):
-                raise NotFound(f"session {session_id} has no entry {entry_id}")
+                raise NotFoundError(f"session {session_id} has no entry {entry_id}")
             transcript.leaf = entry_id
 
         self._steps.append(step)
@@ -112,7 +125,7 @@ class _Unit(MemorySteps):
     def archive(self, session_id: str, reason: Literal["reset", "deleted"], at_ms: int) -> None:
         """Do nothing: there is no file to archive."""
 
-    def add_spent(self, *calls: Spent) -> None:
+    def add_usage(self, *calls: UsageRecord) -> None:
         self._steps.append(lambda rows: rows.spent.extend(calls))
 
     def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None:  # noqa: A002 - the word for it
@@ -134,7 +147,7 @@ def _holds(record: SessionRecord, search: str) -> bool:
 
 def _own(data: Mapping[str, Json]) -> dict[str, Json]:
     """Return a deep copy, as if the value had been on disk."""
-    copied: dict[str, Json] = load(dump(data))
+    copied: dict[str, Json] = load_json(dump_json(data))
     return copied
 
 
@@ -143,7 +156,7 @@ def _drop(rows: dict[K, V], key: K) -> None:
 
 
 @dataclass(slots=True)
-class _Memory:
+class _SharedState:
     rows: dict[Principal, _Rows] = field(default_factory=dict)
     lanes: Lanes = field(default_factory=Lanes)
     token: int = 0
@@ -152,11 +165,11 @@ class _Memory:
 class MemoryStore:
     """A Store in memory; it guarantees what store/base.py says, except for durability."""
 
-    def __init__(self, memory: _Memory | None = None, who: Principal = OWNER) -> None:
-        self._memory, self._who = memory or _Memory(), who
+    def __init__(self, memory: _SharedState | None = None, who: Principal = OWNER) -> None:
+        self._memory, self._who = memory or _SharedState(), who
         self._memory.rows.setdefault(who, _Rows())
         self._journal = MemoryJournal(
-            lambda: self._rows.journal, self._change_journal, self.commit, self.lease
+            lambda: self._rows.journal, self._change_journal, self.transaction, self.lease
         )
 
     async def __aenter__(self) -> Self:
@@ -178,7 +191,7 @@ class MemoryStore:
     def journal(self) -> MemoryJournal:
         return self._journal
 
-    def _change_journal(self, change: Callable[[JournalRows], V]) -> V:
+    def _change_journal(self, change: Callable[[MemoryJournalRows], V]) -> V:
         rows = self._rows.journal.copy()
         value = change(rows)
         self._memory.rows[self._who] = replace(self._rows, journal=rows)
@@ -188,8 +201,8 @@ class MemoryStore:
         return MemoryStore(self._memory, principal)
 
     @asynccontextmanager
-    async def commit(self) -> AsyncIterator[Unit]:
-        unit = _Unit()
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        unit = _MemoryTransaction()
         yield unit
         rows = self._rows.copy()
         unit.run(rows)
@@ -231,20 +244,22 @@ class MemoryStore:
     async def count_sessions(self, *, agent: str | None = None) -> int:
         return len(await self.sessions(agent=agent))
 
-    async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[Spent]:
+    async def usage_records(
+        self, *, since_ms: int = 0, session: str | None = None
+    ) -> Sequence[UsageRecord]:
         return [
             call
             for call in self._rows.spent
             if call.at_ms >= since_ms and session in {None, call.session}
         ]
 
-    async def header(self, session_id: str) -> Header | None:
+    async def header(self, session_id: str) -> TranscriptHeader | None:
         transcript = self._rows.transcripts.get(session_id)
         return transcript.header if transcript else None
 
     async def entries(
         self, session_id: str, *, after: int = 0, limit: int | None = None, newest: bool = False
-    ) -> Sequence[Entry]:
+    ) -> Sequence[TranscriptEntry]:
         transcript = self._rows.transcripts.get(session_id)
         found = transcript.entries[after:] if transcript else []
         start = max(0, len(found) - limit) if newest and limit is not None else 0

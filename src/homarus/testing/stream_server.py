@@ -28,7 +28,7 @@ class StreamServer:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
-        await self.hang_up()
+        await self.disconnect_all()
         # Without the test's own exception, which would come back wrapped in a group.
         await self._group.__aexit__(None, None, None)
         await _turn()  # the last sockets are closed
@@ -40,7 +40,7 @@ class StreamServer:
         )
         self._port = self._server.sockets[0].getsockname()[1]
 
-    async def hang_up(self) -> None:
+    async def disconnect_all(self) -> None:
         """Stop accepting and cut all connections, as if the service was down."""
         if self._server is not None:
             self._server.close()

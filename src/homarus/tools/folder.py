@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
-Kind: TypeAlias = Literal["file", "folder", "link", "other"]
+EntryKind: TypeAlias = Literal["file", "folder", "link", "other"]
 
 BY_DESCRIPTOR = (
     {os.open, os.stat, os.mkdir, os.rename, os.unlink, os.readlink} <= os.supports_dir_fd
@@ -37,11 +37,11 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DirEntry:
     """A name in a directory and its kind; links are not followed."""
 
     name: str
-    kind: Kind
+    kind: EntryKind
 
 
 class Folder(Protocol):
@@ -51,7 +51,7 @@ class Folder(Protocol):
         """Open a directory in this one; a link raises ENOTDIR or ELOOP."""
         ...
 
-    def link(self, name: str) -> str | None:
+    def read_link(self, name: str) -> str | None:
         """Return where a link points, or None when the name is not a link."""
         ...
 
@@ -59,20 +59,24 @@ class Folder(Protocol):
     def stat_self(self) -> os.stat_result: ...
     def open_read(self, name: str) -> int: ...
     def create(self, name: str, mode: int) -> int: ...
-    def make(self, name: str) -> None: ...
+    def mkdir(self, name: str) -> None: ...
     def rename(self, old: str, new: str) -> None: ...
     def remove(self, name: str) -> None: ...
-    def entries(self) -> Iterator[Entry]: ...
+    def entries(self) -> Iterator[DirEntry]: ...
     def sync(self) -> None: ...
     def close(self) -> None: ...
 
 
 def open_folder(root: Path) -> Folder:
     """Open the directory at a trusted path, by the safest means the system has."""
-    return DescriptorFolder(os.open(root, _FOLDER & ~_NO_FOLLOW)) if BY_DESCRIPTOR else at(root)
+    return (
+        DescriptorFolder(os.open(root, _FOLDER & ~_NO_FOLLOW))
+        if BY_DESCRIPTOR
+        else open_by_path(root)
+    )
 
 
-def at(root: Path) -> "PathFolder":
+def open_by_path(root: Path) -> "PathFolder":
     """Open the portable kind of directory."""
     real = Path(os.path.realpath(root))
     if not real.is_dir():
@@ -91,7 +95,7 @@ class DescriptorFolder:
     def enter(self, name: str) -> "DescriptorFolder":
         return DescriptorFolder(os.open(name, _FOLDER, dir_fd=self.fd))
 
-    def link(self, name: str) -> str | None:
+    def read_link(self, name: str) -> str | None:
         try:
             return os.readlink(name, dir_fd=self.fd)
         except OSError as exc:
@@ -111,7 +115,7 @@ class DescriptorFolder:
     def create(self, name: str, mode: int) -> int:
         return os.open(name, _CREATE, mode, dir_fd=self.fd)
 
-    def make(self, name: str) -> None:
+    def mkdir(self, name: str) -> None:
         os.mkdir(name, dir_fd=self.fd)
 
     def rename(self, old: str, new: str) -> None:
@@ -120,9 +124,9 @@ class DescriptorFolder:
     def remove(self, name: str) -> None:
         os.unlink(name, dir_fd=self.fd)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[DirEntry]:
         with os.scandir(self.fd) as found:
-            yield from (Entry(each.name, _kind(each)) for each in found)
+            yield from (DirEntry(each.name, _kind(each)) for each in found)
 
     def sync(self) -> None:
         os.fsync(self.fd)
@@ -145,7 +149,7 @@ class PathFolder:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name)
         return PathFolder(inner)
 
-    def link(self, name: str) -> str | None:
+    def read_link(self, name: str) -> str | None:
         self._plain(name)
         return None
 
@@ -166,7 +170,7 @@ class PathFolder:
     def create(self, name: str, mode: int) -> int:
         return os.open(self._plain(name), _CREATE, mode)
 
-    def make(self, name: str) -> None:
+    def mkdir(self, name: str) -> None:
         self._plain(name).mkdir()
 
     def rename(self, old: str, new: str) -> None:
@@ -175,9 +179,9 @@ class PathFolder:
     def remove(self, name: str) -> None:
         self._plain(name).unlink()
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[DirEntry]:
         with os.scandir(self.path) as found:
-            yield from (Entry(each.name, _kind(each)) for each in found)
+            yield from (DirEntry(each.name, _kind(each)) for each in found)
 
     def sync(self) -> None:
         """Do nothing: a directory cannot be synced on such systems."""
@@ -193,7 +197,7 @@ class PathFolder:
         return full
 
 
-def _kind(found: os.DirEntry[str]) -> Kind:
+def _kind(found: os.DirEntry[str]) -> EntryKind:
     if found.is_symlink():
         return "link"
     if found.is_dir(follow_symlinks=False):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from homarus.core.errors import ToolError, ToolTimeout
+from homarus.core.errors import ToolError, ToolTimeoutError
 from homarus.core.message import Json
 from homarus.core.text import one_line
 
@@ -28,11 +28,11 @@ _CHILD = Path(__file__).with_name("matcher_child.py")
 class Matcher(Protocol):
     """Finds matching lines. One thread uses it and closes it."""
 
-    def lines(self, text: str, limit: int) -> list[int]:
+    def accounts(self, text: str, limit: int) -> list[int]:
         """Return the first matching line numbers, from 1. Raises ToolTimeoutError on timeout."""
         ...
 
-    def close(self) -> None: ...
+    def remove_account(self) -> None: ...
 
 
 def make_matcher(
@@ -47,18 +47,18 @@ def make_matcher(
     if not pattern or len(pattern) > MAX_PATTERN_CHARS:
         raise ToolError(f"a pattern has 1 to {MAX_PATTERN_CHARS} characters")
     if literal or not _SPECIAL & set(pattern):
-        return Literal(pattern, ignore_case=ignore_case)
-    return Regex(pattern, ignore_case=ignore_case, stop=stop, per_text_s=per_text_s)
+        return LiteralMatcher(pattern, ignore_case=ignore_case)
+    return RegexMatcher(pattern, ignore_case=ignore_case, stop=stop, per_text_s=per_text_s)
 
 
-class Literal:
+class LiteralMatcher:
     """Finds plain text."""
 
     def __init__(self, pattern: str, *, ignore_case: bool) -> None:
         self._ignore_case = ignore_case
         self._pattern = pattern.casefold() if ignore_case else pattern
 
-    def lines(self, text: str, limit: int) -> list[int]:
+    def accounts(self, text: str, limit: int) -> list[int]:
         if self._pattern not in (text.casefold() if self._ignore_case else text):
             return []
         numbers: list[int] = []
@@ -69,11 +69,11 @@ class Literal:
                 numbers.append(number)
         return numbers
 
-    def close(self) -> None:
+    def remove_account(self) -> None:
         """Do nothing: no resource is open."""
 
 
-class Regex:
+class RegexMatcher:
     """Runs a regular expression in a child process."""
 
     def __init__(
@@ -98,13 +98,13 @@ class Regex:
                 wrong = one_line(str(answer["error"]))
                 raise ToolError(f"not a regular expression: {wrong}", fix="is it literal text?")
         except ToolError:
-            self.close()
+            self.remove_account()
             raise
 
-    def lines(self, text: str, limit: int) -> list[int]:
+    def accounts(self, text: str, limit: int) -> list[int]:
         return [int(number) for number in self._ask(f"{limit}\n{text}", self._per_text_s)]
 
-    def close(self) -> None:
+    def remove_account(self) -> None:
         self._closed.set()
         self._child.kill()
         self._child.wait()
@@ -123,7 +123,9 @@ class Regex:
                 answer = self._child.stdout.readline()
         self._due_s = None
         if not answer:
-            raise ToolTimeout("the pattern takes too long", fix="make it simpler, or set literal")
+            raise ToolTimeoutError(
+                "the pattern takes too long", fix="make it simpler, or set literal"
+            )
         return json.loads(answer)
 
     def _watch(self) -> None:

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from homarus.core.errors import ToolDenied, ToolError
+from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.text import one_line
 
 MAX_BYTES = 4000
@@ -28,7 +28,7 @@ _JOINERS = "\u200c\u200d"  # used in ordinary words of some scripts, and in emoj
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
-def split(path: str, roots: Iterable[Path], home: Path) -> tuple[str, ...]:
+def split_path(path: str, roots: Iterable[Path], home: Path) -> tuple[str, ...]:
     """Return the components beneath the root, with `..` and a final `""` (a trailing slash).
 
     `roots` are the spellings of the one root: as configured, and resolved.
@@ -38,15 +38,15 @@ def split(path: str, roots: Iterable[Path], home: Path) -> tuple[str, ...]:
     if path == "~" or path.startswith("~/"):
         whole = f"{home}{path[1:]}"
     elif path.startswith("~"):
-        raise ToolDenied(
-            f"{shown(path)}: the homes of other users are outside the workspace",
+        raise ToolDeniedError(
+            f"{format_path(path)}: the homes of other users are outside the workspace",
             fix=f"write ./{one_line(path)} for a file of that name",
         )
     if whole.startswith("/"):
         whole = _beneath(path, whole, roots)
     parts = tuple(part for part in whole.split("/") if part not in ("", "."))
     if len(parts) > MAX_DEPTH:
-        raise ToolError(f"{shown(path)}: more than {MAX_DEPTH} folders deep")
+        raise ToolError(f"{format_path(path)}: more than {MAX_DEPTH} folders deep")
     return (*parts, "") if path.endswith("/") else parts
 
 
@@ -56,31 +56,43 @@ def check_text(path: str) -> None:
         raise ToolError("the path is empty", fix="name a file; . is the workspace itself")
     hidden = next((ch for ch in path if _is_hidden(ch)), "")
     if hidden:
-        raise ToolError(f"{shown(path)}: the path holds U+{ord(hidden):04X}, which nobody can see")
+        raise ToolError(
+            f"{format_path(path)}: the path holds U+{ord(hidden):04X}, which nobody can see"
+        )
     if "\\" in path or _DRIVE.match(path):
-        raise ToolError(f"{shown(path)}: not a path beneath the workspace", fix="use / in paths")
+        raise ToolError(
+            f"{format_path(path)}: not a path beneath the workspace", fix="use / in paths"
+        )
     if _URL.match(path):
-        raise ToolError(f"{shown(path)}: a URL, not a path", fix="give a path in the workspace")
+        raise ToolError(
+            f"{format_path(path)}: a URL, not a path", fix="give a path in the workspace"
+        )
     if len(path.encode()) > MAX_BYTES:
-        raise ToolError(f"{shown(path)}: the path is longer than {MAX_BYTES} bytes")
+        raise ToolError(f"{format_path(path)}: the path is longer than {MAX_BYTES} bytes")
     if any(len(part.encode()) > MAX_NAME_BYTES for part in path.split("/")):
-        raise ToolError(f"{shown(path)}: a name is longer than {MAX_NAME_BYTES} bytes")
+        raise ToolError(f"{format_path(path)}: a name is longer than {MAX_NAME_BYTES} bytes")
 
 
 def check_name(name: str, *, writing: bool) -> None:
     """Refuse an unsafe name; the walk checks each one, also behind a link."""
-    folded = fold(name)
+    folded = fold_name(name)
     if folded in PRIVATE:
-        raise ToolDenied(f"{shown(name)} holds the gateway's own state: not for file tools")
+        raise ToolDeniedError(
+            f"{format_path(name)} holds the gateway's own state: not for file tools"
+        )
     if not writing:
         return
     if folded in UNWRITABLE:
-        raise ToolDenied(f"nothing is written in {shown(name)} by file tools", fix="use git")
+        raise ToolDeniedError(
+            f"nothing is written in {format_path(name)} by file tools", fix="use git"
+        )
     if ":" in name or _DEVICE.fullmatch(name) or name.endswith((" ", ".")):
-        raise ToolError(f"{shown(name)}: not a file name on every system", fix="choose another")
+        raise ToolError(
+            f"{format_path(name)}: not a file name on every system", fix="choose another"
+        )
 
 
-def shown(path: str) -> str:
+def format_path(path: str) -> str:
     """Return a path for a message: one line, nothing hidden, not too long."""
     return one_line(path, 120) or "(empty)"
 
@@ -90,14 +102,16 @@ def _beneath(path: str, whole: str, roots: Iterable[Path]) -> str:
     for root in roots:
         if parts[: len(root.parts)] == root.parts:
             return "/".join(parts[len(root.parts) :]) or "."
-    raise ToolDenied(f"{shown(path)} is outside the workspace", fix="use a path in the workspace")
+    raise ToolDeniedError(
+        f"{format_path(path)} is outside the workspace", fix="use a path in the workspace"
+    )
 
 
 def _is_hidden(ch: str) -> bool:
     return unicodedata.category(ch) in _HIDDEN and ch not in _JOINERS
 
 
-def fold(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return the name as the most lenient file system compares it: no case or final dots."""
     plain = "".join(ch for ch in name if ch not in _JOINERS)
     return unicodedata.normalize("NFKC", plain).casefold().rstrip(" .")

@@ -9,12 +9,12 @@ from types import ModuleType
 
 from homarus.core.errors import ToolError, UserError
 from homarus.core.message import ToolCall
-from homarus.core.text import nearest, one_line
+from homarus.core.text import closest_names, one_line
 from homarus.providers.base import ToolSpec
 from homarus.tools.tool import Tool
 
 
-class Registry:
+class ToolRegistry:
     """Tools by name and alias, always in the same order."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
@@ -23,36 +23,38 @@ class Registry:
             if self._tools.setdefault(tool.name, tool) is not tool:
                 raise UserError(f"two tools are named {tool.name!r}", fix="rename one of them")
         aliased = {alias: tool for tool in self._tools.values() for alias in tool.aliases}
-        self._by_name = {normalise(name): tool for name, tool in (aliased | self._tools).items()}
+        self._by_name = {
+            normalize_tool_name(name): tool for name, tool in (aliased | self._tools).items()
+        }
 
     @classmethod
-    def from_modules(cls, *modules: ModuleType) -> "Registry":
+    def from_modules(cls, *modules: ModuleType) -> "ToolRegistry":
         """Return a registry of every Tool at the top level of these modules."""
         found = (each for module in modules for each in vars(module).values())
         return cls({id(each): each for each in found if isinstance(each, Tool)}.values())
 
-    def where(self, keep: Callable[[Tool], bool]) -> "Registry":
+    def filter(self, keep: Callable[[Tool], bool]) -> "ToolRegistry":
         """Return a registry of the tools that pass the test."""
-        return Registry(tool for tool in self if keep(tool))
+        return ToolRegistry(tool for tool in self if keep(tool))
 
     def get(self, name: str) -> Tool:
         """Return the tool a model means.
 
         Raises ToolError with the closest names when it is unknown.
         """
-        tool = self._by_name.get(normalise(name))
+        tool = self._by_name.get(normalize_tool_name(name))
         if tool:
             return tool
-        close = nearest(normalise(name), self._by_name)
+        close = closest_names(normalize_tool_name(name), self._by_name)
         names = dict.fromkeys(self._by_name[each].name for each in close)
         hint = (
             f"did you mean {' or '.join(names)}?" if names else f"tools: {', '.join(self._tools)}"
         )
         raise ToolError(f"there is no tool named {one_line(name, 60)!r}", fix=hint)
 
-    def alone(self, call: ToolCall) -> bool:
+    def must_run_alone(self, call: ToolCall) -> bool:
         """Return whether the call must run alone, in order; an unknown tool need not."""
-        tool = self._by_name.get(normalise(call.name))
+        tool = self._by_name.get(normalize_tool_name(call.name))
         return tool is not None and tool.serial
 
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -66,9 +68,9 @@ class Registry:
         return len(self._tools)
 
     def __contains__(self, name: str) -> bool:
-        return normalise(name) in self._by_name
+        return normalize_tool_name(name) in self._by_name
 
 
-def normalise(name: str) -> str:
+def normalize_tool_name(name: str) -> str:
     """Return a tool's name as it is compared."""
     return name.strip().lower().replace("-", "_")

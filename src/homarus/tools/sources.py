@@ -13,14 +13,14 @@ from pkgutil import iter_modules
 from typing import Any, Protocol, TypeAlias, cast
 
 import homarus
-from homarus.config.schema import Config, Tools
-from homarus.core.value import dataclass
+from homarus.config.schema import Config, ToolsConfig
+from homarus.core.fast_dataclass import dataclass
 from homarus.tools import builtin
-from homarus.tools.registry import Registry
+from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import Tool
 
 # Returns the `tools` section that holds for one key: the agent's own where it sets the key.
-GetToolsConfig: TypeAlias = Callable[[str], Tools]
+GetToolsConfig: TypeAlias = Callable[[str], ToolsConfig]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def _has_tools(package: str) -> bool:
     return spec is not None and spec.has_location
 
 
-def load_tools(context: ToolSourceContext) -> Registry:
+def load_tools(context: ToolSourceContext) -> ToolRegistry:
     """Import every source, and return the tools it has for an agent."""
     tools: list[Tool] = []
     for name in source_names():
@@ -66,5 +66,5 @@ def load_tools(context: ToolSourceContext) -> Registry:
         if hasattr(module, "tools"):
             tools += cast("ToolSource", module).tools(context)
         else:
-            tools += Registry.from_modules(module)
-    return Registry(tools)
+            tools += ToolRegistry.from_modules(module)
+    return ToolRegistry(tools)

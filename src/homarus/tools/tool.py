@@ -17,13 +17,13 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, ge
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from homarus.core.errors import ToolError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Extras, Image, Json, Media, Text
-from homarus.core.value import dataclass
 from homarus.providers.base import ToolSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ApprovalRequest:
     """The request for approval that a person sees verbatim before something dangerous runs."""
 
     title: str
@@ -32,16 +32,16 @@ class Question:
 
 TIMEOUT_S = 120.0
 
-Ask: TypeAlias = Callable[[Question], Awaitable[bool]]
+AskApproval: TypeAlias = Callable[[ApprovalRequest], Awaitable[bool]]
 
 
-async def nobody(question: Question) -> bool:
+async def deny_approval(question: ApprovalRequest) -> bool:
     """Deny: no person can answer."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class SendResult:
     """The result of sending a message; `why` is the reason of a failure.
 
     `queued`: it is sent as soon as possible. `unknown`: it may have been delivered.
@@ -52,14 +52,14 @@ class Posted:
     why: str = ""
 
 
-class Mail(Protocol):
+class Messenger(Protocol):
     """Lets a tool reach chats. Raises ToolError when a service cannot do something or fails."""
 
     def accounts(self) -> Sequence[tuple[str, str]]:
         """Return the running accounts as channel and account."""
         ...
 
-    def find(
+    def resolve_address(
         self,
         target: str,
         *,
@@ -71,7 +71,7 @@ class Mail(Protocol):
         """Resolve the address of a chat; missing parts are those of the current chat."""
         ...
 
-    async def knows(self, agent: str, to: Address) -> bool:
+    async def is_known_chat(self, agent: str, to: Address) -> bool:
         """Return whether an agent has used the chat, or its owner has named the chat or person."""
         ...
 
@@ -79,7 +79,7 @@ class Mail(Protocol):
         """Resolve files of the workspace by name; those that cannot be attached give a reason."""
         ...
 
-    async def post(self, to: Address, text: str, extras: Extras, key: str) -> Posted:
+    async def send(self, to: Address, text: str, extras: Extras, key: str) -> SendResult:
         """Send a message, once for one key, and wait a little for its receipt."""
         ...
 
@@ -103,17 +103,17 @@ class ToolContext:
     session_key: str
     agent: str
     workspace: Path
-    ask: Ask = nobody
+    ask: AskApproval = deny_approval
     progress: Callable[[str], None] = field(default=lambda _text: None)
     here: Address | None = None
     message_id: str = ""
     run_id: str = ""
     call_id: str = ""
-    mail: Mail | None = None
+    mail: Messenger | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ToolOutput:
     """A tool's output with images for the model and details for people and programs."""
 
     content: tuple[Text | Image, ...]
@@ -121,7 +121,7 @@ class Result:
     is_error: bool = False
 
 
-Run: TypeAlias = Callable[..., Awaitable[str | Result]]
+Run: TypeAlias = Callable[..., Awaitable[str | ToolOutput]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Tool:
             raise ToolError(f"{self.name}: {_told(exc)}", fix=_signature(self.spec)) from exc
         return {name: getattr(params, name) for name in type(params).model_fields}
 
-    async def __call__(self, ctx: ToolContext, args: Mapping[str, Json]) -> str | Result:
+    async def __call__(self, ctx: ToolContext, args: Mapping[str, Json]) -> str | ToolOutput:
         return await self.run(ctx, **self.parse(args))
 
 
@@ -177,10 +177,10 @@ def tool(
     aliases: tuple[str, ...] = (),
     asks: bool = False,
     timeout_s: float | None = TIMEOUT_S,
-) -> Callable[[Callable[Concatenate[ToolContext, P], Awaitable[str | Result]]], Tool]:
+) -> Callable[[Callable[Concatenate[ToolContext, P], Awaitable[str | ToolOutput]]], Tool]:
     """Turn `async def name(ctx, …) -> str | ToolOutput` into a Tool."""
 
-    def wrap(run: Callable[Concatenate[ToolContext, P], Awaitable[str | Result]]) -> Tool:
+    def wrap(run: Callable[Concatenate[ToolContext, P], Awaitable[str | ToolOutput]]) -> Tool:
         called = name or run.__name__
         hints = get_type_hints(run, include_extras=True)
         fields: dict[str, Any] = {

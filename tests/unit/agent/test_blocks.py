@@ -10,13 +10,13 @@ from homarus.agent.reply.blocks import (
     NATURAL_MS,
     Block,
     Chunker,
-    Chunking,
+    ChunkLimits,
+    CoalesceLimits,
     Coalescer,
-    Coalescing,
-    Pace,
+    HumanDelayTimer,
     Preference,
 )
-from tests.unit.agent.talk import cut
+from tests.unit.agent.builders import cut
 
 WORDS = st.sampled_from(
     ["a", "word", "Lobster", " ", "\n", "\n\n", ". ", "!", "x" * 30, "。", "é🦞"]
@@ -38,7 +38,7 @@ CODE = st.lists(st.one_of(FENCED, st.sampled_from(["Words here. ", "More\n\n"]))
 )
 FENCE_LINE = re.compile(r"^(?:```|~~~)(?:py)?$", re.MULTILINE)
 RULES = st.builds(
-    Chunking,
+    ChunkLimits,
     st.integers(1, 80),
     st.integers(12, 90),
     st.sampled_from(["paragraph", "newline", "sentence"]),
@@ -47,7 +47,7 @@ RULES = st.builds(
 STEPS = st.lists(st.integers(1, 20), min_size=1, max_size=8)
 
 
-def chunks(text: str, rules: Chunking, steps: list[int]) -> list[str]:
+def chunks(text: str, rules: ChunkLimits, steps: list[int]) -> list[str]:
     chunker = Chunker(rules)
     found = [chunk for piece in cut(text, steps) for chunk in chunker.add(piece)]
     return [chunk.text for chunk in (*found, *chunker.flush())]
@@ -59,7 +59,7 @@ def bare(text: str) -> str:
 
 @given(TEXTS, RULES, STEPS)
 def test_chunker_any_text_keeps_all_of_it_within_max_chars(
-    text: str, rules: Chunking, steps: list[int]
+    text: str, rules: ChunkLimits, steps: list[int]
 ) -> None:
     found = chunks(text, rules, steps)
     assert bare("".join(found)) == bare(text)
@@ -68,7 +68,7 @@ def test_chunker_any_text_keeps_all_of_it_within_max_chars(
 
 @given(TEXTS, RULES, STEPS)
 def test_chunker_only_last_chunk_is_below_min_chars(
-    text: str, rules: Chunking, steps: list[int]
+    text: str, rules: ChunkLimits, steps: list[int]
 ) -> None:
     if rules.by_paragraph or any(len(word) > 8 for word in text.split()):
         return
@@ -80,7 +80,7 @@ def test_chunker_only_last_chunk_is_below_min_chars(
 @settings(max_examples=300)
 @given(CODE, RULES, STEPS)
 def test_chunker_cut_code_fence_is_closed_in_every_chunk(
-    text: str, rules: Chunking, steps: list[int]
+    text: str, rules: ChunkLimits, steps: list[int]
 ) -> None:
     found = chunks(text, rules, steps)
     # Apart from fence lines, the text is complete and in order.
@@ -93,7 +93,7 @@ def test_chunker_cut_code_fence_is_closed_in_every_chunk(
 @settings(max_examples=300)
 @given(NOISE, RULES, STEPS)
 def test_chunker_stray_fence_markers_keep_text_in_order(
-    text: str, rules: Chunking, steps: list[int]
+    text: str, rules: ChunkLimits, steps: list[int]
 ) -> None:
     out = iter(bare("".join(chunks(text, rules, steps))))
     assert all(ch in out for ch in bare(text).replace("`", "").replace("~", ""))
@@ -101,7 +101,7 @@ def test_chunker_stray_fence_markers_keep_text_in_order(
 
 def test_chunker_long_code_is_cut_after_a_line() -> None:
     code = "".join(f"line_{number} = {number}\n" for number in range(30))
-    found = chunks(f"```py\n{code}```\n", Chunking(50, 100), [7])
+    found = chunks(f"```py\n{code}```\n", ChunkLimits(50, 100), [7])
     assert len(found) > 3
     for chunk in found:
         lines = chunk.strip().split("\n")
@@ -112,7 +112,7 @@ def test_chunker_long_code_is_cut_after_a_line() -> None:
 def test_chunker_text_after_cut_fence_starts_without_empty_fence() -> None:
     code = "x = 1\n" * 9
     found = chunks(
-        f"```py\n{code}```\nand then some more text follows here", Chunking(20, 60), [60]
+        f"```py\n{code}```\nand then some more text follows here", ChunkLimits(20, 60), [60]
     )
     assert found[-1] == "and then some more text follows here"
 
@@ -120,12 +120,12 @@ def test_chunker_text_after_cut_fence_starts_without_empty_fence() -> None:
 @pytest.mark.parametrize("info", ["x" * 5_000, "`", "py"])
 def test_chunker_fence_with_long_info_string_terminates(info: str) -> None:
     text = f"```{info}\n" + "y" * 3_000
-    found = chunks(text, Chunking(10, 20), [50])
+    found = chunks(text, ChunkLimits(10, 20), [50])
     assert sum(len(chunk) for chunk in found) < 10 * len(text)
 
 
 def test_chunker_mid_line_marker_starts_no_chunk() -> None:
-    found = chunks("a" * 18 + "```" + "b" * 30, Chunking(5, 20), [9])
+    found = chunks("a" * 18 + "```" + "b" * 30, ChunkLimits(5, 20), [9])
     assert not any(chunk.startswith("```") for chunk in found)
 
 
@@ -138,22 +138,22 @@ def test_chunker_mid_line_marker_starts_no_chunk() -> None:
     ],
 )
 def test_chunker_preference_selects_cut_position(prefer: Preference, first: str) -> None:
-    chunker = Chunker(Chunking(5, 40, prefer))
+    chunker = Chunker(ChunkLimits(5, 40, prefer))
     assert chunker.add("One two. Three\nfour.\n\nFive six. Seven")[0].text == first
 
 
 def test_chunker_long_link_is_cut_at_the_space_before_it() -> None:
     link = "https://example.org/" + "x" * 30
-    assert chunks(f"See {link} now", Chunking(20, 52), [99])[:2] == ["See", link]
+    assert chunks(f"See {link} now", ChunkLimits(20, 52), [99])[:2] == ["See", link]
 
 
-RULES_OF_JOINING = Coalescing(20, 40, 1.0)
+RULES_OF_JOINING = CoalesceLimits(20, 40, 1.0)
 
 
-@example("a" + "x" * 30 + "é🦞 a", Chunking(1, 33), [2])
+@example("a" + "x" * 30 + "é🦞 a", ChunkLimits(1, 33), [2])
 @given(TEXTS, RULES, STEPS)
 def test_chunker_chunks_joined_by_gaps_equal_the_text(
-    text: str, rules: Chunking, steps: list[int]
+    text: str, rules: ChunkLimits, steps: list[int]
 ) -> None:
     chunker = Chunker(rules)
     found = [chunk for piece in cut(text, steps) for chunk in chunker.add(piece)]
@@ -203,10 +203,10 @@ def test_coalescer_any_blocks_keep_order_and_content(blocks: list[Block]) -> Non
 
 
 def test_human_delay_applies_after_first_block_and_repeats_by_seed() -> None:
-    pace, again = Pace(NATURAL_MS, "run-1"), Pace(NATURAL_MS, "run-1")
+    pace, again = HumanDelayTimer(NATURAL_MS, "run-1"), HumanDelayTimer(NATURAL_MS, "run-1")
     waits = [pace.next_s() for _ in range(20)]
     assert waits[0] == 0 and all(0.8 <= wait <= 2.5 for wait in waits[1:])
     assert len(set(waits)) > 10
     assert waits == [again.next_s() for _ in range(20)]
-    assert Pace((900, 100), "x").next_s() == 0  # a reversed range is accepted
-    assert [Pace(None, "x").next_s() for _ in range(3)] == [0, 0, 0]
+    assert HumanDelayTimer((900, 100), "x").next_s() == 0  # a reversed range is accepted
+    assert [HumanDelayTimer(None, "x").next_s() for _ in range(3)] == [0, 0, 0]

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from homarus.agent.reply.blocks import Block
 from homarus.agent.reply.builder import ReplyBuilder
-from homarus.agent.reply.manner import Manner
-from homarus.agent.reply.text import parse_reply, strip_reasoning_tags
-from homarus.agent.reply.typing import TypingMode
+from homarus.agent.reply.reply_parser import parse_reply, strip_reasoning_tags
+from homarus.agent.reply.settings import ReplySettings
+from homarus.agent.reply.typing_policy import TypingMode
 from homarus.agent.reply.wording import EMPTY
 from homarus.core.event import (
     MessageSaved,
@@ -20,9 +20,9 @@ from homarus.core.event import (
     ToolProgressed,
     ToolStarted,
 )
-from homarus.core.message import Address, Message, Origin, Text, ToolCall, ToolReturn
+from homarus.core.message import Address, Message, Origin, Text, ToolCall, ToolResult
 from homarus.sessions.levels import ReasoningLevel
-from tests.unit.agent.talk import cut
+from tests.unit.agent.builders import cut
 
 WORDS = st.sampled_from(
     [
@@ -60,7 +60,7 @@ def said(text: str, stop: str = "stop") -> Message:
 
 def tell(text: str, steps: list[int], *, sends_on_save: bool) -> list[Block]:
     """Return the blocks of an answer that comes in pieces."""
-    builder = ReplyBuilder(Manner(), sends_on_save=sends_on_save)
+    builder = ReplyBuilder(ReplySettings(), sends_on_save=sends_on_save)
     for piece in cut(text, steps):
         builder.feed(TextAdded(piece))
     return [*builder.finish(said(text)).blocks]
@@ -97,7 +97,7 @@ def test_builder_any_text_hides_reasoning_and_tags(
 
 
 def test_builder_saved_event_of_last_message_adds_no_block() -> None:
-    builder, reply = ReplyBuilder(Manner()), said("Hello.")
+    builder, reply = ReplyBuilder(ReplySettings()), said("Hello.")
     builder.feed(TextAdded("Hello."))
     assert [block.text for block in builder.finish(reply).blocks] == ["Hello."]
     builder.feed(MessageSaved(reply))
@@ -106,13 +106,13 @@ def test_builder_saved_event_of_last_message_adds_no_block() -> None:
 
 
 def test_builder_message_differing_from_deltas_is_sent() -> None:
-    builder = ReplyBuilder(Manner())
+    builder = ReplyBuilder(ReplySettings())
     builder.feed(TextAdded("Wrong words.\n\nMore"))
     assert [block.text for block in builder.finish(said("Right words.")).blocks] == ["Right words."]
 
 
 def test_builder_each_message_resets_reasoning_and_directives() -> None:
-    builder = ReplyBuilder(Manner(), sends_on_save=True)
+    builder = ReplyBuilder(ReplySettings(), sends_on_save=True)
     builder.feed(TextAdded("<think>never closed"))
     assert builder.save(said("<think>never closed")) == ()
     builder.feed(TextAdded("[[reply_to:7]] One."))
@@ -122,7 +122,7 @@ def test_builder_each_message_resets_reasoning_and_directives() -> None:
 
 
 def test_builder_aborted_message_is_not_sent() -> None:
-    builder = ReplyBuilder(Manner())
+    builder = ReplyBuilder(ReplySettings())
     builder.feed(TextAdded("Half of"))
     builder.feed(MessageSaved(said("Half of", "aborted")))
     assert builder.fail("") == ()
@@ -130,23 +130,23 @@ def test_builder_aborted_message_is_not_sent() -> None:
 
 @pytest.mark.parametrize(("word", "asked"), [("all done NO_REPLY", 1), ("NO_REPLY -- nothing", 1)])
 def test_builder_unasked_run_with_silent_word_anywhere_is_silent(word: str, asked: int) -> None:
-    assert len(ReplyBuilder(Manner()).finish(said(word)).blocks) == asked
-    ending = ReplyBuilder(Manner(unasked=True)).finish(said(word))
+    assert len(ReplyBuilder(ReplySettings()).finish(said(word)).blocks) == asked
+    ending = ReplyBuilder(ReplySettings(unasked=True)).finish(said(word))
     assert (ending.blocks, ending.status) == ((), "silent")
 
 
 def test_builder_failed_message_tool_keeps_equal_answer() -> None:
-    builder = ReplyBuilder(Manner(address=Address("telegram", "42")))
+    builder = ReplyBuilder(ReplySettings(address=Address("telegram", "42")))
     builder.feed(ToolStarted(ToolCall("1", "message", {"message": "Booked for eight."})))
-    builder.feed(ToolEnded(ToolReturn("1", "message", (Text("no route"),), is_error=True)))
+    builder.feed(ToolEnded(ToolResult("1", "message", (Text("no route"),), is_error=True)))
     assert builder.finish(said("Booked for eight.")).blocks == (Block("Booked for eight."),)
 
 
 def test_builder_verbose_tool_lines_are_sent_with_answer() -> None:
-    builder = ReplyBuilder(Manner(verbose="on"))
+    builder = ReplyBuilder(ReplySettings(verbose="on"))
     builder.feed(MessageSaved(said("Looking.")))
     builder.feed(ToolStarted(ToolCall("1", "ls", {})))
-    builder.feed(ToolEnded(ToolReturn("1", "ls", (Text("a"),))))
+    builder.feed(ToolEnded(ToolResult("1", "ls", (Text("a"),))))
     blocks = builder.finish(said("One file.")).blocks
     assert [block.kind for block in blocks] == ["text", "tool", "text"]
     assert "ls" in blocks[1].text
@@ -154,10 +154,10 @@ def test_builder_verbose_tool_lines_are_sent_with_answer() -> None:
 
 def test_builder_silent_end_drops_interim_text_but_no_answer() -> None:
     asking = Message("assistant", (Text("Looking."), ToolCall("1", "ls", {})))
-    builder = ReplyBuilder(Manner())
+    builder = ReplyBuilder(ReplySettings())
     builder.feed(MessageSaved(asking))
     assert builder.finish(said("NO_REPLY")).status == "silent"
-    builder = ReplyBuilder(Manner())
+    builder = ReplyBuilder(ReplySettings())
     for message in (said("At eight."), asking):  # an answer, then work for a steering message
         builder.feed(MessageSaved(message))
     ending = builder.finish(said("NO_REPLY"))
@@ -165,7 +165,7 @@ def test_builder_silent_end_drops_interim_text_but_no_answer() -> None:
 
 
 def test_builder_empty_answer_after_notice_sends_empty_notice() -> None:
-    builder = ReplyBuilder(Manner(verbose="on", new_session="0f3a"))
+    builder = ReplyBuilder(ReplySettings(verbose="on", new_session="0f3a"))
     builder.feed(RunStarted("p", "m"))
     assert [block.text for block in builder.finish(said("")).blocks][1:] == [EMPTY]
 
@@ -174,7 +174,7 @@ def test_builder_typing_follows_mode() -> None:
     call = ToolCall("1", "read", {})
 
     def signs(mode: TypingMode) -> list[bool | None]:
-        builder = ReplyBuilder(Manner(typing=mode))
+        builder = ReplyBuilder(ReplySettings(typing=mode))
         facts = (RunStarted(), TextAdded("NO"), TextAdded("t me"), ToolProgressed(call, "x"))
         return [builder.feed(fact) for fact in facts]
 
@@ -186,7 +186,7 @@ def test_builder_typing_follows_mode() -> None:
 def test_builder_live_reasoning_only_with_reasoning_stream() -> None:
     levels: dict[ReasoningLevel, str] = {"off": "", "on": "", "stream": "hm"}
     for level, seen in levels.items():
-        builder = ReplyBuilder(Manner(reasoning=level))
+        builder = ReplyBuilder(ReplySettings(reasoning=level))
         builder.feed(TextAdded("<think>hm</think>x"))
         assert builder.reasoning == seen
 
@@ -207,8 +207,8 @@ def told(builder: ReplyBuilder, texts: list[str], *, saves: bool) -> list[str]:
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))
 def test_builder_sends_on_save_gives_same_blocks_as_at_end(texts: list[str]) -> None:
-    at_end = told(ReplyBuilder(Manner()), texts, saves=True)
-    posted = told(ReplyBuilder(Manner(), sends_on_save=True), texts, saves=True)
+    at_end = told(ReplyBuilder(ReplySettings()), texts, saves=True)
+    posted = told(ReplyBuilder(ReplySettings(), sends_on_save=True), texts, saves=True)
     if not parse_reply(strip_reasoning_tags(texts[-1])).silent:  # else interim text is dropped
         assert posted == at_end
 
@@ -216,19 +216,19 @@ def test_builder_sends_on_save_gives_same_blocks_as_at_end(texts: list[str]) -> 
 @given(st.lists(TEXTS, min_size=2, max_size=4), st.integers(1, 3))
 def test_builder_restored_run_sends_only_unsent_blocks(texts: list[str], cut_at: int) -> None:
     cut_at = min(cut_at, len(texts) - 1)
-    first, second = (ReplyBuilder(Manner(), sends_on_save=True) for _ in range(2))
+    first, second = (ReplyBuilder(ReplySettings(), sends_on_save=True) for _ in range(2))
     before: list[str] = []
     for text in texts[:cut_at]:
         before += [block.text for block in first.save(said(text, "toolUse"))]
         second.restore(said(text, "toolUse"))
     after = told(second, texts[cut_at:], saves=True)
-    whole = told(ReplyBuilder(Manner(), sends_on_save=True), texts, saves=True)
+    whole = told(ReplyBuilder(ReplySettings(), sends_on_save=True), texts, saves=True)
     assert [*before, *after] == whole
 
 
 @given(TEXTS, TEXTS, STEPS)
 def test_builder_preview_is_prefix_of_sent_text(one: str, two: str, steps: list[int]) -> None:
-    builder = ReplyBuilder(Manner())
+    builder = ReplyBuilder(ReplySettings())
     builder.feed(TextAdded(one))
     builder.feed(MessageSaved(said(one, "toolUse")))
     previews = []
@@ -245,19 +245,19 @@ def test_builder_preview_is_prefix_of_sent_text(one: str, two: str, steps: list[
 
 
 def test_builder_preview_shows_reasoning_until_text_comes() -> None:
-    builder = ReplyBuilder(Manner(reasoning="stream", prefix="[bot]"))
+    builder = ReplyBuilder(ReplySettings(reasoning="stream", prefix="[bot]"))
     builder.feed(ThinkingAdded("Let me see"))
     assert builder.preview == "[bot] Reasoning:\n_Let me see_"
     builder.feed(TextAdded("It is so."))
     assert builder.preview == "[bot] It is so."
-    assert ReplyBuilder(Manner(reasoning="on")).preview == ""
+    assert ReplyBuilder(ReplySettings(reasoning="on")).preview == ""
 
 
 def test_builder_restored_message_tool_text_is_not_repeated() -> None:
     here = Address("telegram", "42")
-    builder = ReplyBuilder(Manner(address=here))
+    builder = ReplyBuilder(ReplySettings(address=here))
     call = ToolCall("c", "message", {"message": "The pump has failed."})
     builder.restore(Message("assistant", (call,), 0, Origin("a", "p", "m", "toolUse")))
-    builder.restore(Message("tool", (ToolReturn("c", "message", (Text("Sent."),)),)))
+    builder.restore(Message("tool", (ToolResult("c", "message", (Text("Sent."),)),)))
     ending = builder.finish(said("The pump has failed."))
     assert (ending.blocks, ending.status) == ((), "answered")

@@ -9,28 +9,33 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from homarus.agent.agent import Agent
-from homarus.agent.prompt.chat import NO_CHAT, Chat, chat_of, with_memory
-from homarus.agent.prompt.composer import Composer
+from homarus.agent.prompt.chat_context import (
+    NO_CHAT,
+    ChatContext,
+    resolve_chat_context,
+    with_memory,
+)
+from homarus.agent.prompt.composer import PromptComposer
 from homarus.agent.prompt.injection import WorkspaceFile
-from homarus.agent.prompt.report import Place, describe, read_report
-from homarus.agent.workspace import seed
-from homarus.channels.roster import find_traits
+from homarus.agent.prompt.report import ReportContext, format_report, read_report
+from homarus.agent.workspace import seed_workspace
+from homarus.channels.registry import find_traits
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
 from homarus.core.message import Address
-from homarus.policy.decide import decide
+from homarus.policy.tool_policy import decide_tool_call
 from homarus.providers.base import ToolSpec
-from homarus.providers.catalog import Model
+from homarus.providers.catalog import ModelInfo
 
 TOOLS = (ToolSpec("read", "Read a file. More.", {"type": "object", "properties": {"path": {}}}),)
 MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:1"
-LARGE = Model("mock", "mock-1")
+LARGE = ModelInfo("mock", "mock-1")
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    seed(tmp_path)
+    seed_workspace(tmp_path)
     (tmp_path / "MEMORY.md").write_text("- Ann's door code is 4711.")
     return tmp_path
 
@@ -40,7 +45,7 @@ def agent(workspace: Path, *, is_named: bool = False) -> Agent:
 
 
 def test_composer_group_prompt_omits_private_files(home: Path) -> None:
-    composer = Composer()
+    composer = PromptComposer()
     assert "4711" in composer.compose(agent(home), MAIN, LARGE, TOOLS).text
     text = composer.compose(agent(home), GROUP, LARGE, TOOLS).text
     assert "4711" not in text and "BOOTSTRAP" not in text and "a group on telegram" in text
@@ -48,12 +53,12 @@ def test_composer_group_prompt_omits_private_files(home: Path) -> None:
 
 def test_composer_group_activation_is_in_prompt(home: Path) -> None:
     entry = {"groupActivation": "always"}
-    text = Composer().compose(agent(home), GROUP, LARGE, TOOLS, entry=entry).text
+    text = PromptComposer().compose(agent(home), GROUP, LARGE, TOOLS, entry=entry).text
     assert "You hear everything" in text
 
 
 def test_composer_name_from_config_else_identity_file(home: Path) -> None:
-    composer = Composer()
+    composer = PromptComposer()
     assert composer.compose(agent(home), MAIN, LARGE, ()).text.startswith("You are Homarus,")
     (home / "IDENTITY.md").write_text("- Name: Ada\n")
     assert composer.compose(agent(home), MAIN, LARGE, ()).text.startswith("You are Ada,")
@@ -67,7 +72,7 @@ def test_composer_unrelated_changes_keep_prompt_bytes(
     home: Path, names: list[str], fresh: bool
 ) -> None:
     """Other files, another directory order, other sessions, another process."""
-    composer = Composer()
+    composer = PromptComposer()
     first = composer.compose(agent(home), MAIN, LARGE, TOOLS).text
     for name in names:
         other = home / f"note-{name}.md"
@@ -75,12 +80,12 @@ def test_composer_unrelated_changes_keep_prompt_bytes(
     composer.compose(agent(home), GROUP, LARGE, TOOLS)
     (home / "memory").mkdir(exist_ok=True)
     (home / "memory" / "2026-04-15.md").write_text("a new day")
-    again = Composer() if fresh else composer
+    again = PromptComposer() if fresh else composer
     assert again.compose(agent(home), MAIN, LARGE, TOOLS).text == first
 
 
 def test_composer_same_facts_return_cached_prompt(home: Path) -> None:
-    composer = Composer()
+    composer = PromptComposer()
     first = composer.compose(agent(home), MAIN, LARGE, TOOLS)
     assert composer.compose(agent(home), MAIN, LARGE, TOOLS) is first
     (home / "SOUL.md").write_text("Be terse.")
@@ -88,7 +93,7 @@ def test_composer_same_facts_return_cached_prompt(home: Path) -> None:
 
 
 def test_composer_hook_replaces_files(home: Path) -> None:
-    composer = Composer()
+    composer = PromptComposer()
     files = [
         WorkspaceFile("SOUL.md", file.path, "You are a pirate.") if file.name == "SOUL.md" else file
         for file in composer.files(agent(home), MAIN)
@@ -98,28 +103,28 @@ def test_composer_hook_replaces_files(home: Path) -> None:
 
 
 def test_composer_small_window_gets_small_prompt_and_no_tools(home: Path) -> None:
-    composer = Composer()
+    composer = PromptComposer()
     (home / "AGENTS.md").write_text("x" * 30_000)
-    small = composer.compose(agent(home), MAIN, Model("m", "s", window=8_192), TOOLS)
+    small = composer.compose(agent(home), MAIN, ModelInfo("m", "s", window=8_192), TOOLS)
     assert small.profile == "small" and len(small.text) < 4_096
-    tiny = Model("m", "t", window=4_096, calls_tools=False)
+    tiny = ModelInfo("m", "t", window=4_096, calls_tools=False)
     embedded = composer.compose(agent(home), MAIN, tiny, TOOLS)
     assert embedded.profile == "embedded" and embedded.facts.tools == ()
     assert len(embedded.text) < 900
-    dumb = composer.compose(agent(home), MAIN, Model("m", "d", calls_tools=False), TOOLS)
+    dumb = composer.compose(agent(home), MAIN, ModelInfo("m", "d", calls_tools=False), TOOLS)
     assert dumb.profile == "full" and "## Tools" not in dumb.text
 
 
 def test_composer_files_take_at_most_a_quarter_of_window(home: Path) -> None:
     for name in ("AGENTS.md", "SOUL.md", "TOOLS.md", "USER.md"):
         (home / name).write_text("x" * 100_000)
-    made = Composer().compose(agent(home), MAIN, Model("m", "w", window=32_768), TOOLS)
+    made = PromptComposer().compose(agent(home), MAIN, ModelInfo("m", "w", window=32_768), TOOLS)
     assert sum(len(file.text) for file in made.facts.files) <= 32_768
 
 
 def test_composer_missing_workspace_raises_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder"):
-        Composer().compose(agent(tmp_path / "gone"), MAIN, LARGE, TOOLS)
+        PromptComposer().compose(agent(tmp_path / "gone"), MAIN, LARGE, TOOLS)
 
 
 # --- the report ----------------------------------------------------------------------------------
@@ -128,9 +133,9 @@ def test_composer_missing_workspace_raises_user_error(tmp_path: Path) -> None:
 def test_prompt_report_round_trips_with_every_part(home: Path) -> None:
     (home / "AGENTS.md").write_text("x" * 30_000)
     (home / "USER.md").unlink()
-    composer = Composer()
+    composer = PromptComposer()
     prompt = composer.compose(agent(home), MAIN, LARGE, TOOLS)
-    report = composer.report(Place(MAIN, "id-1", "mock", "mock-1", 17))
+    report = composer.report(ReportContext(MAIN, "id-1", "mock", "mock-1", 17))
     told = json.loads(json.dumps(report.to_json()))
     assert read_report(told) == report
     assert report.chars == len(prompt.text)
@@ -141,18 +146,18 @@ def test_prompt_report_round_trips_with_every_part(home: Path) -> None:
     assert files["AGENTS.md"].truncated and files["AGENTS.md"].raw_chars == 30_000
     assert files["AGENTS.md"].injected_chars <= 20_000 and files["USER.md"].missing
     assert [(tool.name, tool.properties) for tool in report.tools] == [("read", 1)]
-    shown = describe(report, detail=True)
+    shown = format_report(report, detail=True)
     for piece in ("AGENTS.md: ", " of 30,000, cut", "USER.md: missing", "Safety: ", "read: "):
         assert piece in shown
 
 
 def test_prompt_report_equals_itself_at_another_time(home: Path) -> None:
-    composer = Composer()
+    composer = PromptComposer()
     composer.compose(agent(home), MAIN, LARGE, TOOLS)
-    kept = composer.report(Place(MAIN, at_ms=1)).entry()
-    assert composer.report(Place(MAIN, at_ms=2)).is_like(kept)
-    assert not composer.report(Place(MAIN, session_id="other")).is_like(kept)
-    assert not composer.report(Place(MAIN)).is_like(None)
+    kept = composer.report(ReportContext(MAIN, at_ms=1)).entry()
+    assert composer.report(ReportContext(MAIN, at_ms=2)).equals_ignoring_time(kept)
+    assert not composer.report(ReportContext(MAIN, session_id="other")).equals_ignoring_time(kept)
+    assert not composer.report(ReportContext(MAIN)).equals_ignoring_time(None)
 
 
 def test_prompt_report_of_openclaw_is_read_and_has_same_keys(home: Path) -> None:
@@ -161,9 +166,9 @@ def test_prompt_report_of_openclaw_is_read_and_has_same_keys(home: Path) -> None
     report = read_report(theirs)
     assert report and report.chars == theirs["systemPrompt"]["chars"]
     assert len(report.tools) == len(theirs["tools"]["entries"])
-    composer = Composer()
+    composer = PromptComposer()
     composer.compose(agent(home), MAIN, LARGE, TOOLS)
-    ours = composer.report(Place(MAIN)).entry()
+    ours = composer.report(ReportContext(MAIN)).entry()
     assert theirs.keys() == ours.keys()
     for part in ("systemPrompt", "skills", "tools"):
         assert theirs[part].keys() == ours[part].keys()
@@ -176,7 +181,7 @@ def test_prompt_report_of_openclaw_is_read_and_has_same_keys(home: Path) -> None
     "tools": {"entries": [None, {"name": 4}]}, "sections": "x"}])  # fmt: skip
 def test_read_report_damaged_value_is_tolerated(kept: object) -> None:
     report = read_report(kept)
-    assert report is None or describe(report, detail=True)
+    assert report is None or format_report(report, detail=True)
 
 
 def test_chat_context_joins_prompts_of_group_and_topic(home: Path) -> None:
@@ -192,24 +197,30 @@ def test_chat_context_joins_prompts_of_group_and_topic(home: Path) -> None:
 
     config = Config.model_validate({"channels": channels})
 
-    def told(*place: str, thread: str | None = None, group: bool = True) -> Chat:
+    def told(*place: str, thread: str | None = None, group: bool = True) -> ChatContext:
         chat, account = place
-        return chat_of(
+        return resolve_chat_context(
             config,
             Address("telegram", chat, account, thread),
             find_traits=find_traits,
             group=group,
         )
 
-    assert told("-1", "default") == told("telegram:-1", "default") == Chat("Be kind.")
-    assert told("-1", "default", thread="5") == Chat("Be kind.\n\nBe brief.")
-    assert told("-2", "work", thread="5") == Chat("Be wary.", "extensive")
-    assert told("42", "work", group=False) == Chat("", "extensive")  # no group at all
-    assert chat_of(config, Address("irc", "-1"), find_traits=find_traits, group=True) == NO_CHAT
+    assert told("-1", "default") == told("telegram:-1", "default") == ChatContext("Be kind.")
+    assert told("-1", "default", thread="5") == ChatContext("Be kind.\n\nBe brief.")
+    assert told("-2", "work", thread="5") == ChatContext("Be wary.", "extensive")
+    assert told("42", "work", group=False) == ChatContext("", "extensive")  # no group at all
+    assert (
+        resolve_chat_context(config, Address("irc", "-1"), find_traits=find_traits, group=True)
+        == NO_CHAT
+    )
     empty = Config.model_validate({"channels": {"x": None}})
-    assert chat_of(empty, Address("x", "1"), find_traits=find_traits, group=True) == NO_CHAT
+    assert (
+        resolve_chat_context(empty, Address("x", "1"), find_traits=find_traits, group=True)
+        == NO_CHAT
+    )
     text = (
-        Composer()
+        PromptComposer()
         .compose(agent(home), GROUP, LARGE, TOOLS, extra="Now.", chat=told("-1", "default"))
         .text
     )
@@ -218,10 +229,10 @@ def test_chat_context_joins_prompts_of_group_and_topic(home: Path) -> None:
 
 def test_composer_message_tool_adds_reply_tags_and_reactions(home: Path) -> None:
     spec = ToolSpec("message", "Write.", {"type": "object", "properties": {}})
-    chat = Chat(reactions="minimal")
-    without = Composer().compose(agent(home), MAIN, LARGE, TOOLS, chat=chat).text
+    chat = ChatContext(reactions="minimal")
+    without = PromptComposer().compose(agent(home), MAIN, LARGE, TOOLS, chat=chat).text
     assert "## Reply Tags" not in without and "## Reactions" not in without
-    text = Composer().compose(agent(home), MAIN, LARGE, (*TOOLS, spec), chat=chat).text
+    text = PromptComposer().compose(agent(home), MAIN, LARGE, (*TOOLS, spec), chat=chat).text
     assert "## Reply Tags" in text and "## Reactions" in text and "Use `message`" in text
 
 
@@ -235,8 +246,8 @@ def there(key: str, *, group: bool = False, channel: str = "", **memory: Any) ->
     """Return whether a session has memory tools, and its citation mode."""
     config = Config.model_validate({"memory": memory})
     chat = with_memory(NO_CHAT, config, key, channel, group=group)
-    judged = {decide(spec.name, *chat.rules).action for spec in REMEMBERING}
-    assert len(judged) == 1 and decide("read", *chat.rules).action == "allow"
+    judged = {decide_tool_call(spec.name, *chat.rules).action for spec in REMEMBERING}
+    assert len(judged) == 1 and decide_tool_call("read", *chat.rules).action == "allow"
     return judged == {"allow"}, chat.citations
 
 
@@ -256,9 +267,9 @@ def test_chat_context_memory_tools_follow_scope() -> None:
 
 
 def test_composer_citations_follow_chat(home: Path) -> None:
-    def composed(chat: Chat) -> str:
-        return Composer().compose(agent(home), MAIN, LARGE, REMEMBERING, chat=chat).text
+    def composed(chat: ChatContext) -> str:
+        return PromptComposer().compose(agent(home), MAIN, LARGE, REMEMBERING, chat=chat).text
 
-    assert "Name your source with each" in composed(Chat(citations="on"))
-    assert "Name no file" in composed(Chat(citations="off"))
+    assert "Name your source with each" in composed(ChatContext(citations="on"))
+    assert "Name no file" in composed(ChatContext(citations="off"))
     assert "where that helps" in composed(NO_CHAT)

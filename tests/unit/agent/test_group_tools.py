@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from homarus.config.schema import Config
-from homarus.core.message import Address, Inbound, Message, Occasion, ToolCall, ToolReturn
-from homarus.providers.base import Request
-from homarus.store.journal import Accepted
-from homarus.testing.fakes import ScriptedProvider, say
-from tests.unit.agent.running import Stage
+from homarus.core.message import Address, Inbound, InboundMetadata, Message, ToolCall, ToolResult
+from homarus.providers.base import ModelRequest
+from homarus.store.journal import InboxRecord
+from homarus.testing.fakes import ScriptedProvider, assistant_message
+from tests.unit.agent.harness import Harness
 
 GROUP_KEY = "agent:main:telegram:group:-100"
 DIRECT_KEY = "agent:main:main"
@@ -23,13 +23,13 @@ WRITE = ToolCall("c1", "write", {"path": "a.txt", "content": "x"})
 
 
 def said(sender: str = "42", text: str = "hi", number: int = 1, **fields: Any) -> Inbound:
-    about = Occasion(kind="group", name="Ann")
+    about = InboundMetadata(kind="group", name="Ann")
     to = Address("telegram", "-100")
-    usual = Inbound(str(number), to, sender, text, run_id=f"r{number}", occasion=about)
+    usual = Inbound(str(number), to, sender, text, run_id=f"r{number}", metadata=about)
     return replace(usual, **fields)
 
 
-class Room(Stage):
+class Room(Harness):
     """A harness with a channel config."""
 
     def __init__(self, folder: Path, telegram: Mapping[str, Any], *script: Message) -> None:
@@ -37,7 +37,7 @@ class Room(Stage):
         self.config = Config.model_validate({"channels": {"telegram": telegram}})
 
     def answer(self, *asked: Inbound, key: str = GROUP_KEY, steer: Sequence[Inbound] = ()) -> None:
-        async def kept(messages: Sequence[Inbound]) -> list[Accepted]:
+        async def kept(messages: Sequence[Inbound]) -> list[InboxRecord]:
             found = [await self.store.journal.accept(key, one, at_ms=1) for one in messages]
             return [one.row for one in found]
 
@@ -50,7 +50,7 @@ class Room(Stage):
         asyncio.run(main())
 
     @property
-    def requests(self) -> list[Request]:
+    def requests(self) -> list[ModelRequest]:
         assert isinstance(self.provider, ScriptedProvider)
         return self.provider.requests
 
@@ -64,37 +64,43 @@ class Room(Stage):
 
     def result(self) -> str:
         (found,) = self.requests[-1].messages[-1].parts
-        assert isinstance(found, ToolReturn)
+        assert isinstance(found, ToolResult)
         return found.text
 
 
 def test_group_denied_tool_is_not_offered_and_not_run(tmp_path: Path) -> None:
-    room = Room(tmp_path, NO_WRITING, say(WRITE), say("I cannot."))
+    room = Room(tmp_path, NO_WRITING, assistant_message(WRITE), assistant_message("I cannot."))
     room.answer(said())
     assert room.tools() == {"read"} and "no tool named 'write'" in room.result()
     assert not (tmp_path / "a.txt").exists()
 
 
 def test_group_rules_do_not_hold_in_another_chat(tmp_path: Path) -> None:
-    room = Room(tmp_path, NO_WRITING, say("1"), say("2"))
+    room = Room(tmp_path, NO_WRITING, assistant_message("1"), assistant_message("2"))
     room.answer(said(address=Address("telegram", "-200")), key="agent:main:telegram:group:-200")
     assert room.tools() == {"read", "write", "edit"}
-    direct = said(number=2, address=Address("telegram", "42"), occasion=Occasion())
+    direct = said(number=2, address=Address("telegram", "42"), occasion=InboundMetadata())
     room.answer(direct, key=DIRECT_KEY)
     assert room.tools() == {"read", "write", "edit"}
 
 
 def test_group_rules_for_all_groups_spare_direct_chats(tmp_path: Path) -> None:
     usual = {"groups": {"*": {"tools": {"deny": ["write"]}, "systemPrompt": "Be wary."}}}
-    room = Room(tmp_path, usual, say("1"), say("2"))
-    room.answer(said(address=Address("telegram", "42"), occasion=Occasion()), key=DIRECT_KEY)
+    room = Room(tmp_path, usual, assistant_message("1"), assistant_message("2"))
+    room.answer(said(address=Address("telegram", "42"), occasion=InboundMetadata()), key=DIRECT_KEY)
     assert "write" in room.tools() and "Be wary." not in room.requests[-1].system
     room.answer(said(number=2))
     assert "write" not in room.tools() and "Be wary." in room.requests[-1].system
 
 
 def test_group_sender_rule_allows_more_tools(tmp_path: Path) -> None:
-    room = Room(tmp_path, ONLY_ANN_WRITES, say("1"), say("2"), say("3"))
+    room = Room(
+        tmp_path,
+        ONLY_ANN_WRITES,
+        assistant_message("1"),
+        assistant_message("2"),
+        assistant_message("3"),
+    )
     for number, sender in enumerate(("42", "7", "42"), 1):
         room.answer(said(sender, number=number))
     assert [("write" in room.tools(at)) for at in range(3)] == [True, False, True]
@@ -103,7 +109,7 @@ def test_group_sender_rule_allows_more_tools(tmp_path: Path) -> None:
 
 
 def test_group_merged_senders_get_tools_both_may_use(tmp_path: Path) -> None:
-    room = Room(tmp_path, ONLY_ANN_WRITES, say("1"))
+    room = Room(tmp_path, ONLY_ANN_WRITES, assistant_message("1"))
     room.answer(said("42"), said("7", number=2))
     assert "write" not in room.tools()
 
@@ -111,7 +117,13 @@ def test_group_merged_senders_get_tools_both_may_use(tmp_path: Path) -> None:
 def test_group_steering_sender_adds_own_restrictions(
     tmp_path: Path,
 ) -> None:
-    room = Room(tmp_path, ONLY_ANN_WRITES, say("one"), say(WRITE), say("I may not."))
+    room = Room(
+        tmp_path,
+        ONLY_ANN_WRITES,
+        assistant_message("one"),
+        assistant_message(WRITE),
+        assistant_message("I may not."),
+    )
     room.answer(said("42"), steer=[said("7", "write it!", 2)])
     assert "write is denied" in room.result() and not (tmp_path / "a.txt").exists()
 
@@ -119,9 +131,11 @@ def test_group_steering_sender_adds_own_restrictions(
 def test_group_session_from_gateway_client_has_group_tools(
     tmp_path: Path,
 ) -> None:
-    room = Room(tmp_path, NO_WRITING, say("1"), say("2"), say("3"))
+    room = Room(
+        tmp_path, NO_WRITING, assistant_message("1"), assistant_message("2"), assistant_message("3")
+    )
     room.answer(said())
     for number in (2, 3):
         page = Address("webchat", "x")
-        room.answer(said("42", number=number, address=page, occasion=Occasion()))
+        room.answer(said("42", number=number, address=page, occasion=InboundMetadata()))
         assert room.tools() == {"read"}

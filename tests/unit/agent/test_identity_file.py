@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from homarus.agent.prompt.identity_file import (
     MAX_AVATAR_BYTES,
-    Identity,
-    is_picture,
+    AgentIdentity,
+    is_avatar_file,
     parse_identity,
     read_identity,
     read_picture,
     write_identity,
 )
-from homarus.agent.workspace import seed
+from homarus.agent.workspace import seed_workspace
 from homarus.core.errors import UserError
 
 PNG = base64.b64decode(
@@ -36,7 +36,7 @@ avatar: ./avatar.png
 
 
 def test_parse_identity_frontmatter_is_read() -> None:
-    assert parse_identity(FRONT) == Identity(
+    assert parse_identity(FRONT) == AgentIdentity(
         name="Logic",
         emoji="🤖",
         avatar="./avatar.png",
@@ -48,16 +48,19 @@ def test_parse_identity_frontmatter_is_read() -> None:
 
 def test_parse_identity_list_lines_are_read() -> None:
     text = "# IDENTITY.md\n- **Name:** Ada\n- Emoji: 🦞\n  * vibe: calm\nAvatar: https://x.example/a.png"
-    assert parse_identity(text) == Identity("Ada", "🦞", "https://x.example/a.png", vibe="calm")
+    assert parse_identity(text) == AgentIdentity(
+        "Ada", "🦞", "https://x.example/a.png", vibe="calm"
+    )
 
 
 def test_parse_identity_unedited_template_is_empty(tmp_path: Path) -> None:
-    seed(tmp_path)
-    assert read_identity(tmp_path) == Identity()
+    seed_workspace(tmp_path)
+    assert read_identity(tmp_path) == AgentIdentity()
     assert (
-        parse_identity("- Name: (pick one)\n- Emoji: [your sign]\n- Avatar: <path>") == Identity()
+        parse_identity("- Name: (pick one)\n- Emoji: [your sign]\n- Avatar: <path>")
+        == AgentIdentity()
     )
-    assert read_identity(tmp_path / "nowhere") == Identity()
+    assert read_identity(tmp_path / "nowhere") == AgentIdentity()
 
 
 @given(st.text(max_size=500))
@@ -102,7 +105,7 @@ def test_write_identity_undecodable_file_raises_user_error(data: bytes, tmp_path
     ],
 )
 def test_avatar_file_must_be_in_workspace(avatar: str, inside: bool) -> None:
-    assert is_picture(avatar) is inside
+    assert is_avatar_file(avatar) is inside
 
 
 def test_avatar_type_is_sniffed_from_bytes(tmp_path: Path) -> None:

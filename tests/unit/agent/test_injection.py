@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from homarus.agent.prompt.injection import (
     ORDER,
-    Kind,
+    SessionKind,
     WorkspaceFile,
-    cut,
+    file_names_for,
     inject,
     is_private,
-    kind_of,
-    names_for,
+    session_kind,
     texts_of,
+    truncate_file,
     with_texts,
 )
 
@@ -49,23 +49,25 @@ def file(name: str, text: str) -> WorkspaceFile:
         ("", "group"),
     ],
 )
-def test_session_kind_by_key(key: str, kind: Kind) -> None:
-    assert kind_of(key) == kind
+def test_session_kind_by_key(key: str, kind: SessionKind) -> None:
+    assert session_kind(key) == kind
 
 
 def test_file_names_by_session_kind() -> None:
     assert list(ORDER) == EVERYTHING
-    assert list(names_for("main")) == EVERYTHING
+    assert list(file_names_for("main")) == EVERYTHING
     for kind in ("subagent", "cron", "hook"):
-        assert names_for(kind) == ("AGENTS.md", "TOOLS.md")
-    assert list(names_for("group")) == EVERYTHING[:5]
-    assert "BOOTSTRAP.md" not in names_for("heartbeat") and "HEARTBEAT.md" in names_for("heartbeat")
+        assert file_names_for(kind) == ("AGENTS.md", "TOOLS.md")
+    assert list(file_names_for("group")) == EVERYTHING[:5]
+    assert "BOOTSTRAP.md" not in file_names_for("heartbeat") and "HEARTBEAT.md" in file_names_for(
+        "heartbeat"
+    )
 
 
 @given(st.sampled_from(["main", "group", "subagent", "cron", "hook", "heartbeat", "boot"]))
-def test_file_names_memory_only_for_private_kinds(kind: Kind) -> None:
-    assert ("MEMORY.md" in names_for(kind)) == is_private(kind)
-    assert ("memory.md" in names_for(kind)) == is_private(kind)
+def test_file_names_memory_only_for_private_kinds(kind: SessionKind) -> None:
+    assert ("MEMORY.md" in file_names_for(kind)) == is_private(kind)
+    assert ("memory.md" in file_names_for(kind)) == is_private(kind)
 
 
 def test_inject_missing_file_is_named_and_blank_one_omitted() -> None:
@@ -124,7 +126,7 @@ def test_inject_files_share_total_limit() -> None:
 
 @given(st.text(max_size=400), st.integers(0, 300), st.integers(0, 500))
 def test_truncate_file_never_exceeds_max_chars(text: str, most: int, more: int) -> None:
-    kept = cut(text, most, "A.md", whole_chars=len(text) + more)
+    kept = truncate_file(text, most, "A.md", whole_chars=len(text) + more)
     assert len(kept) <= most or kept == text
     if len(text) + more <= most:
         assert kept == text

@@ -10,9 +10,9 @@ from homarus.agent.commands.catalog import parse_command
 from homarus.agent.commands.inline_directives import ParsedDirectives, extract_directives
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
-from homarus.core.message import Address, Image, Inbound, Wishes
-from homarus.providers.catalog import Model
-from homarus.providers.models import Models
+from homarus.core.message import Address, Image, Inbound, RunOptions
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.model_router import ModelRouter
 
 CONFIG = Config.model_validate(
     {"agents": {"defaults": {"models": {"mock/big": {"alias": "big"}, "mock/small": {}}}}}
@@ -23,24 +23,24 @@ PICTURE = Image("QUJD", "image/png")
 class Known:
     """Models that know two names."""
 
-    def check(self, ref: str) -> Model:
+    def check(self, ref: str) -> ModelInfo:
         if ref not in {"big", "mock/big"}:
             raise UserError(f"unknown model {ref}")
-        return Model("mock", "big")
+        return ModelInfo("mock", "big")
 
 
 def heard(text: str, authority: Any = "owner", **more: Any) -> ParsedDirectives:
     inbound = Inbound("1", Address("test", "1"), "ann", text, authority=authority, **more)
-    return extract_directives(inbound, parse_command(text), CONFIG, cast("Models", Known()))
+    return extract_directives(inbound, parse_command(text), CONFIG, cast("ModelRouter", Known()))
 
 
 def test_directives_in_text_become_run_options() -> None:
     found = heard(
         "/think high /verbose full please /reasoning on /model big answer /queue steer cap:2",
-        wishes=Wishes(thinking="low", timeout_s=5.0),
+        wishes=RunOptions(thinking="low", timeout_s=5.0),
     )
     assert found.text == "please answer" and not found.commands
-    assert found.wishes == Wishes("mock/big", "high", 5.0, "full", "on")
+    assert found.wishes == RunOptions("mock/big", "high", 5.0, "full", "on")
     assert found.queue and found.queue.mode and found.queue.cap
     assert (found.queue.mode.value, found.queue.cap.value) == ("steer", 2)
 

@@ -6,22 +6,22 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from homarus.agent.context import compact
-from homarus.agent.context.note_taker import Ask
-from homarus.agent.context.render import NO_VIEW, Frame, View, render
+from homarus.agent.context import compaction
+from homarus.agent.context.render import NO_VIEW, RenderedContext, RenderParams, render
+from homarus.agent.context.summarizer import SummaryRequest
 from homarus.agent.context.tokens import fixed_tokens
 from homarus.config import schema
-from homarus.core.errors import ContextOverflow, Overloaded
-from homarus.core.message import Message, Origin, Text, ToolCall, ToolReturn, Usage, user
+from homarus.core.errors import ContextOverflowError, OverloadedError
+from homarus.core.message import Message, Origin, Text, ToolCall, ToolResult, Usage, user_message
 from homarus.sessions import transcript
-from homarus.sessions.transcript import Draft
-from homarus.store.base import Entry
-from tests.unit.agent.talk import as_bytes
+from homarus.sessions.transcript import NewEntry
+from homarus.store.base import TranscriptEntry
+from tests.unit.agent.builders import as_bytes
 
 WINDOW = 12_000
 SYSTEM = "You are a helpful lobster. " * 60
 FACT = "By the way, my locker at the pool is number 7731-K."
-RULES = schema.Compaction()
+RULES = schema.CompactionConfig()
 
 
 def count(messages: Sequence[Message]) -> int:
@@ -29,42 +29,42 @@ def count(messages: Sequence[Message]) -> int:
     return round((len(SYSTEM) + len(as_bytes(messages))) / 3.6)
 
 
-async def faithful(ask: Ask) -> str:
+async def faithful(ask: SummaryRequest) -> str:
     """A model that summarises what was said about the locker."""
     told = [line for line in ask.text.splitlines() if "locker" in line]
     return "## Facts\n" + "\n".join(dict.fromkeys(f"- {line[:120]}" for line in told))
 
 
-async def forgetful(_ask: Ask) -> str:
+async def forgetful(_ask: SummaryRequest) -> str:
     return "## Done\n- some things were said"
 
 
-async def failing(_ask: Ask) -> str:
-    raise Overloaded("busy")
+async def failing(_ask: SummaryRequest) -> str:
+    raise OverloadedError("busy")
 
 
-async def narrow(ask: Ask) -> str:
+async def narrow(ask: SummaryRequest) -> str:
     """A model with a smaller window than configured."""
     if len(ask.text) > 6_000:
-        raise ContextOverflow("too long")
+        raise ContextOverflowError("too long")
     return await forgetful(ask)
 
 
 class Conversation:
     """A growing transcript, and what a model is sent of it."""
 
-    def __init__(self, summarise: Callable[[Ask], Awaitable[str]]) -> None:
+    def __init__(self, summarise: Callable[[SummaryRequest], Awaitable[str]]) -> None:
         self.summarise = summarise
-        self.entries: list[Entry] = []
+        self.entries: list[TranscriptEntry] = []
         self.messages: list[Message] = []
-        self.view: View = NO_VIEW
-        self.frame = Frame("m", WINDOW, fixed=fixed_tokens(SYSTEM, ()))
-        self.compactions: list[compact.Compaction] = []
+        self.view: RenderedContext = NO_VIEW
+        self.frame = RenderParams("m", WINDOW, fixed=fixed_tokens(SYSTEM, ()))
+        self.compactions: list[compaction.CompactionResult] = []
         self.sent = b""  # the request before this one
         self.broken = 0  # how often a request did not extend the one before it
         self.now_ms = 0
 
-    def add(self, item: Message | Draft) -> None:
+    def add(self, item: Message | NewEntry) -> None:
         self.now_ms += 1_000
         draft = transcript.message_draft(item, self.now_ms) if isinstance(item, Message) else item
         parent = self.entries[-1].id if self.entries else None
@@ -72,43 +72,43 @@ class Conversation:
         entry = draft.at(transcript.new_id(taken), parent, self.now_ms)
         self.entries.append(entry)
         if isinstance(item, Message):
-            read = transcript.read_message(entry)
+            read = transcript.decode_message(entry)
             assert read
             self.messages.append(read)
 
     async def ask(self) -> int:
         """Return the tokens of a request, after compaction if needed."""
-        for attempt in range(compact.MAX_PER_TURN + 1):
+        for attempt in range(compaction.MAX_PER_TURN + 1):
             self.view = render(self.messages, self.frame, self.view, self.now_ms)
-            room = compact.room_in(RULES, self.view)
-            if not compact.is_due(self.view, room):
+            room = compaction.token_budget(RULES, self.view)
+            if not compaction.is_due(self.view, room):
                 break
-            assert attempt < compact.MAX_PER_TURN
+            assert attempt < compaction.MAX_PER_TURN
             await self.compact(room)
         now = as_bytes(self.view.messages)
         self.broken += not now.startswith(self.sent)
         self.sent = now
         return count(self.view.messages)
 
-    async def compact(self, room: compact.Room) -> None:
-        lines = transcript.lines_of(self.entries)
-        done = await compact.compact(lines, room=room, summarise=self.summarise)
+    async def compact(self, room: compaction.TokenBudget) -> None:
+        lines = transcript.context_messages(self.entries)
+        done = await compaction.compact_messages(lines, room=room, summarise=self.summarise)
         self.compactions.append(done)
-        self.add(done.draft())
+        self.add(done.to_entry())
         self.messages = transcript.pair_calls(transcript.messages_of(self.entries))
         self.sent = b""
 
     async def turn(self, number: int, words: random.Random) -> None:
         text = " ".join(words.choices(["sea", "sand", "Nora", "boat", "42", "the"], k=60))
         opening = FACT if number == 3 else f"What about order ORD-{number}-X?"
-        self.add(user(f"{opening} {text}"))
+        self.add(user_message(f"{opening} {text}"))
         for step in range(number % 3):
             prompt = await self.ask()
             assert prompt <= WINDOW
             call = ToolCall(f"c{number}.{step}", "exec", {"command": f"ls {number}"})
             self.add(self.answer("one moment", prompt, call))
             out = Text("line of output\n" * words.randrange(1, 900))
-            self.add(Message("tool", (ToolReturn(call.id, "exec", (out,)),)))
+            self.add(Message("tool", (ToolResult(call.id, "exec", (out,)),)))
         prompt = await self.ask()
         assert prompt <= WINDOW
         self.add(self.answer(f"answer {number}: {text}", prompt))
@@ -120,10 +120,10 @@ class Conversation:
 
 @pytest.mark.parametrize("summarise", [faithful, forgetful, failing, narrow])
 def test_session_of_two_hundred_turns_survives_compactions(
-    summarise: Callable[[Ask], Awaitable[str]],
+    summarise: Callable[[SummaryRequest], Awaitable[str]],
 ) -> None:
     talk, words = Conversation(summarise), random.Random(7)
-    seen: list[Entry] = []
+    seen: list[TranscriptEntry] = []
 
     async def main() -> None:
         for number in range(200):
@@ -135,7 +135,7 @@ def test_session_of_two_hundred_turns_survives_compactions(
     assert len(talk.compactions) >= 10
     assert talk.broken == 0, "between two compactions a prompt only grows at its end"
     assert b"7731-K" in talk.sent, "what was said in turn 3 is still in sight"
-    raw = [m for entry in talk.entries if (m := transcript.read_message(entry))]
+    raw = [m for entry in talk.entries if (m := transcript.decode_message(entry))]
     assert any(FACT in m.text for m in raw), "and can be read and searched as it was said"
     for done in talk.compactions:
         assert done.tokens_after <= done.tokens_before * 0.9

@@ -3,12 +3,12 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from homarus.agent.loop import SKIPPED, Turn, run_loop
-from homarus.core.errors import Overloaded, ProviderError
-from homarus.core.event import Fact, MessageSaved, TextAdded, ToolEnded, ToolStarted
-from homarus.core.message import Message, Origin, Text, Thinking, ToolCall, ToolReturn, user
-from homarus.providers.base import Request
-from homarus.testing.fakes import Hang, ScriptedProvider, say
+from homarus.agent.loop import SKIPPED, LoopContext, run_loop
+from homarus.core.errors import OverloadedError, ProviderError
+from homarus.core.event import EventData, MessageSaved, TextAdded, ToolEnded, ToolStarted
+from homarus.core.message import Message, Origin, Text, Thinking, ToolCall, ToolResult, user_message
+from homarus.providers.base import ModelRequest
+from homarus.testing.fakes import Hang, ScriptedProvider, assistant_message
 
 ORIGIN = Origin("scripted", "scripted", "scripted-1")
 
@@ -21,17 +21,17 @@ class Table:
         self.saved: list[Message] = []
         self.saves: list[int] = []
         self.finished: list[str] = []
-        self.facts: list[Fact] = []
+        self.facts: list[EventData] = []
         self.steering: list[list[Message]] = []
         self.running = 0
         self.peak = 0
 
-    async def call(self, call: ToolCall) -> ToolReturn:
+    async def call(self, call: ToolCall) -> ToolResult:
         self.running += 1
         self.peak = max(self.peak, self.running)
         await asyncio.sleep(0)
         self.running -= 1
-        return ToolReturn(call.id, call.name, (Text(f"did {call.name}"),))
+        return ToolResult(call.id, call.name, (Text(f"did {call.name}"),))
 
     async def save(self, messages: Sequence[Message]) -> None:
         self.saved += messages
@@ -41,13 +41,13 @@ class Table:
         self.saved.append(reply)
         self.finished.append(reply.text)
 
-    def turn(self) -> Turn:
-        return Turn(
+    def turn(self) -> LoopContext:
+        return LoopContext(
             provider=self.provider,
-            request=lambda messages: Request("scripted-1", "system", messages),
+            request=lambda messages: ModelRequest("scripted-1", "system", messages),
             origin=ORIGIN,
             call=self.call,
-            alone=lambda call: call.name == "write",
+            must_run_alone=lambda call: call.name == "write",
             steering=lambda: self.steering.pop(0) if self.steering else [],
             emit=self.facts.append,
             save=self.save,
@@ -56,40 +56,40 @@ class Table:
         )
 
     def run(self, *messages: Message) -> Message:
-        return asyncio.run(run_loop(self.turn(), list(messages or [user("hi")])))
+        return asyncio.run(run_loop(self.turn(), list(messages or [user_message("hi")])))
 
 
 def calls(*names: str) -> Message:
-    return say(*(ToolCall(f"c{i}", name, {}) for i, name in enumerate(names)))
+    return assistant_message(*(ToolCall(f"c{i}", name, {}) for i, name in enumerate(names)))
 
 
 def results(messages: Iterable[Message]) -> list[str]:
-    return [p.text for m in messages for p in m.parts if isinstance(p, ToolReturn)]
+    return [p.text for m in messages for p in m.parts if isinstance(p, ToolResult)]
 
 
 def test_loop_answer_without_calls_ends() -> None:
-    table = Table(say("hello"))
+    table = Table(assistant_message("hello"))
     assert table.run().text == "hello"
     assert [m.role for m in table.saved] == ["assistant"]
     assert [f.delta for f in table.facts if isinstance(f, TextAdded)] == ["hello"]
 
 
 def test_loop_call_result_goes_back_to_model() -> None:
-    table = Table(calls("read"), say("done"))
+    table = Table(calls("read"), assistant_message("done"))
     assert table.run().text == "done"
     assert [m.role for m in table.provider.requests[1].messages] == ["user", "assistant", "tool"]
     assert results(table.saved) == ["did read"]
 
 
 def test_loop_parallel_calls_keep_result_order() -> None:
-    table = Table(calls("a", "b", "c"), say("done"))
+    table = Table(calls("a", "b", "c"), assistant_message("done"))
     table.run()
     assert table.peak == 3
     assert results(table.saved) == ["did a", "did b", "did c"]
 
 
 def test_loop_serial_call_runs_alone_in_order() -> None:
-    table = Table(calls("a", "write", "write", "b"), say("done"))
+    table = Table(calls("a", "write", "write", "b"), assistant_message("done"))
     table.run()
     assert table.peak == 1
     started = [f.call.name for f in table.facts if isinstance(f, ToolStarted)]
@@ -97,8 +97,8 @@ def test_loop_serial_call_runs_alone_in_order() -> None:
 
 
 def test_loop_steering_message_skips_remaining_calls() -> None:
-    table = Table(calls("write", "write", "read"), say("as you say"))
-    table.steering = [[user("stop that")]]
+    table = Table(calls("write", "write", "read"), assistant_message("as you say"))
+    table.steering = [[user_message("stop that")]]
     table.run()
     assert results(table.saved) == ["did write", SKIPPED, SKIPPED]
     assert table.provider.requests[1].messages[-1].text == "stop that"
@@ -106,8 +106,8 @@ def test_loop_steering_message_skips_remaining_calls() -> None:
 
 
 def test_loop_steering_at_last_answer_continues_run() -> None:
-    table = Table(say("first"), say("second"))
-    table.steering = [[user("and?")]]
+    table = Table(assistant_message("first"), assistant_message("second"))
+    table.steering = [[user_message("and?")]]
     assert table.run().text == "second"
     assert [m.text for m in table.provider.requests[1].messages] == ["hi", "first", "and?"]
     assert table.saves == [2], "what was said and what it met are saved together"
@@ -115,17 +115,17 @@ def test_loop_steering_at_last_answer_continues_run() -> None:
 
 
 def test_loop_resumed_open_calls_are_run_first() -> None:
-    table = Table(say("done"))
-    done = Message("tool", (ToolReturn("c0", "a", (Text("did a"),)),))
-    assert table.run(user("hi"), calls("a", "b"), done).text == "done"
+    table = Table(assistant_message("done"))
+    done = Message("tool", (ToolResult("c0", "a", (Text("did a"),)),))
+    assert table.run(user_message("hi"), calls("a", "b"), done).text == "done"
     assert results(table.saved) == ["did b"]
     assert results(table.provider.requests[0].messages) == ["did a", "did b"]
 
 
 def test_loop_history_ending_in_results_calls_model() -> None:
-    table = Table(say("done"))
-    done = Message("tool", (ToolReturn("c0", "a", (Text("did a"),)),))
-    table.run(user("hi"), calls("a"), done)
+    table = Table(assistant_message("done"))
+    done = Message("tool", (ToolResult("c0", "a", (Text("did a"),)),))
+    table.run(user_message("hi"), calls("a"), done)
     assert not [f for f in table.facts if isinstance(f, ToolStarted)]
 
 
@@ -135,7 +135,7 @@ def test_loop_cancelled_answer_is_saved_partially() -> None:
     async def main() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                await run_loop(table.turn(), [user("hi")])
+                await run_loop(table.turn(), [user_message("hi")])
 
     asyncio.run(main())
     (kept,) = table.saved
@@ -144,15 +144,15 @@ def test_loop_cancelled_answer_is_saved_partially() -> None:
 
 
 def test_loop_provider_error_is_saved_with_text_and_raised() -> None:
-    table = Table(Overloaded("busy"))
-    with pytest.raises(Overloaded):
+    table = Table(OverloadedError("busy"))
+    with pytest.raises(OverloadedError):
         table.run()
     (kept,) = table.saved
     assert kept.origin is not None and (kept.origin.stop, kept.origin.error) == ("error", "busy")
 
 
 def test_loop_saves_every_message_before_next_model_call() -> None:
-    table = Table(calls("read"), say("done"))
+    table = Table(calls("read"), assistant_message("done"))
     table.run()
     saved = [f.message for f in table.facts if isinstance(f, MessageSaved)]
     assert saved == table.saved
@@ -160,6 +160,6 @@ def test_loop_saves_every_message_before_next_model_call() -> None:
 
 
 def test_loop_partial_answer_separates_thinking_from_text() -> None:
-    table = Table(say(Thinking("hm"), "yes"))
+    table = Table(assistant_message(Thinking("hm"), "yes"))
     reply = table.run()
     assert (reply.thinking, reply.text) == ("hm", "yes")

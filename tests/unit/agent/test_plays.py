@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.agent.plays import play, plays, read, write
+from tests.unit.agent.scenarios import play, plays, read, write
 
 
 @pytest.mark.parametrize("path", plays(), ids=lambda path: path.stem)

@@ -13,25 +13,33 @@ from hypothesis import strategies as st
 from homarus.agent.prompt.assembly import (
     SMALL_WINDOW,
     Profile,
-    files_room,
+    file_char_limits,
     fitting_tools,
     make_prompt,
     mode_for,
     profile_of,
     schema_chars,
 )
-from homarus.agent.prompt.facts import Facts, Group, Sandbox, SkillBlock
-from homarus.agent.prompt.injection import Injected, WorkspaceFile, inject, kind_of, names_for
-from homarus.agent.prompt.sections import SECTIONS, TOOL_ORDER, in_order
+from homarus.agent.prompt.facts import GroupInfo, PromptFacts, SandboxInfo, SkillBlock
+from homarus.agent.prompt.injection import (
+    InjectedFile,
+    WorkspaceFile,
+    file_names_for,
+    inject,
+    session_kind,
+)
+from homarus.agent.prompt.sections import SECTIONS, TOOL_ORDER, sort_tools
 from homarus.providers.base import ToolSpec
 from homarus.tools.builtin import files as file_tools
 from homarus.tools.builtin import search as search_tools
 from homarus.tools.builtin.exec import exec_tool
-from homarus.tools.registry import Registry
+from homarus.tools.registry import ToolRegistry
 
 GOLDEN = Path(__file__).parent / "golden"
 TEMPLATES = Path(__file__).parents[3] / "src" / "homarus" / "agent" / "templates"
-BUILT = Registry([*Registry.from_modules(file_tools, search_tools), exec_tool(60.0)]).specs()
+BUILT = ToolRegistry(
+    [*ToolRegistry.from_modules(file_tools, search_tools), exec_tool(60.0)]
+).specs()
 READ = ToolSpec("read", "Read a file.\nMore.", {"type": "object", "properties": {"path": {}}})
 FULL = "agent:main:main"
 KEYS = {
@@ -52,7 +60,7 @@ def on_disk(key: str) -> tuple[WorkspaceFile, ...]:
     """Return a seeded workspace with a memory file and a checklist."""
     told = {"MEMORY.md": "- Ann likes tea.", "HEARTBEAT.md": "- [ ] Look at the mail."}
     files: list[WorkspaceFile] = []
-    for name in names_for(kind_of(key)):
+    for name in file_names_for(session_kind(key)):
         template = TEMPLATES / name
         text = told.get(name) or (template.read_text("utf-8") if template.exists() else "")
         if text:
@@ -60,9 +68,9 @@ def on_disk(key: str) -> tuple[WorkspaceFile, ...]:
     return tuple(files)
 
 
-def facts(key: str = FULL, **changes: Any) -> Facts:
-    kind = kind_of(key)
-    base = Facts(
+def facts(key: str = FULL, **changes: Any) -> PromptFacts:
+    kind = session_kind(key)
+    base = PromptFacts(
         name="Ada",
         agent="main",
         workspace="/home/user/.openclaw/workspace",
@@ -70,7 +78,7 @@ def facts(key: str = FULL, **changes: Any) -> Facts:
         tools=BUILT,
         files=inject(on_disk(key), 20_000, 150_000),
         timezone="Europe/Berlin",
-        group=Group("telegram") if kind == "group" else None,
+        group=GroupInfo("telegram") if kind == "group" else None,
         model="openai/gpt-5.2",
         host="lobster",
         system="Linux x86_64",
@@ -100,12 +108,12 @@ def test_prompt_of_each_session_kind_equals_golden(kind: str) -> None:
 
 
 def test_prompt_of_sandboxed_agent_equals_golden() -> None:
-    golden("sandboxed", prompt(sandbox=Sandbox("/workspace", "ro", elevated=True)))
+    golden("sandboxed", prompt(sandbox=SandboxInfo("/workspace", "ro", elevated=True)))
 
 
 @pytest.mark.parametrize("window", [4_096, 8_192])
 def test_prompt_of_small_model_equals_golden(window: int) -> None:
-    files = inject(on_disk(FULL), *files_room("small", 20_000, 150_000, window))
+    files = inject(on_disk(FULL), *file_char_limits("small", 20_000, 150_000, window))
     golden(f"small_{window}", prompt(profile="small", files=files))
 
 
@@ -124,11 +132,11 @@ def test_prompt_with_all_facts_has_sections_in_order() -> None:
         skills=(SkillBlock("weather", "<skill><name>weather</name></skill>"),),
         aliases=(("fast", "openai/gpt-5.2-mini"),),
         docs="https://docs.example/",
-        sandbox=Sandbox("/workspace", browser=True),
+        sandbox=SandboxInfo("/workspace", browser=True),
         owners=("+15550001",),
         reply_tags=True,
         voice="Short sentences: they are spoken.",
-        group=Group("telegram", always=True),
+        group=GroupInfo("telegram", always=True),
         extra="The group plans a trip.",
         heartbeat=True,
         reactions="minimal",
@@ -196,14 +204,14 @@ def test_prompt_memory_section_mentions_write_tool_if_present() -> None:
 
 def test_prompt_tools_are_sorted_with_first_sentence() -> None:
     tools = (named("zebra"), named("exec"), named("alpha"), READ)
-    assert [spec.name for spec in in_order(tools)] == ["read", "exec", "alpha", "zebra"]
+    assert [spec.name for spec in sort_tools(tools)] == ["read", "exec", "alpha", "zebra"]
     text = prompt(tools=tools)
     assert "- read: Read a file\n- exec: Does exec\n- alpha: Does alpha" in text
     assert "More." not in text
 
 
 def test_prompt_always_active_group_explains_silence() -> None:
-    text = prompt(KEYS["group"], group=Group("slack", always=True))
+    text = prompt(KEYS["group"], group=GroupInfo("slack", always=True))
     assert "a group on slack" in text and "NO_REPLY" in text
 
 
@@ -212,10 +220,10 @@ def test_prompt_external_names_stay_on_one_line() -> None:
     text = prompt(
         KEYS["group"],
         workspace=f"/w/{evil}",
-        group=Group(evil),
+        group=GroupInfo(evil),
         owners=(evil,),
         timezone=evil,
-        files=(Injected(evil, evil, "hi"),),
+        files=(InjectedFile(evil, evil, "hi"),),
         aliases=((evil, evil),),
         model=evil,
         host=evil,
@@ -229,7 +237,7 @@ def test_prompt_external_names_stay_on_one_line() -> None:
 
 
 def test_prompt_contains_no_changing_facts() -> None:
-    fields = set(Facts.__slots__)
+    fields = set(PromptFacts.__slots__)
     volatile = {"now", "time", "date", "clock", "presence", "sessions", "tokens", "thinking"}
     assert not fields & volatile
 
@@ -265,8 +273,8 @@ def test_prompt_profile_by_window(window: int, calls_tools: bool, profile: Profi
 @given(st.integers(2_048, SMALL_WINDOW - 1), st.integers(0, 60), st.integers(0, 60_000))
 def test_prompt_small_profile_leaves_half_of_window(window: int, count: int, chars: int) -> None:
     many = tuple(named(f"tool_{n}") for n in range(count))
-    files = tuple(WorkspaceFile(name, name, "x" * chars) for name in names_for("main"))
-    room = files_room("small", 20_000, 150_000, window)
+    files = tuple(WorkspaceFile(name, name, "x" * chars) for name in file_names_for("main"))
+    room = file_char_limits("small", 20_000, 150_000, window)
     tools = fitting_tools((*BUILT, *many), "small", window)
     text = prompt(profile="small", files=inject(files, *room), tools=tools)
     schemas = sum(len(t.name) + len(t.description) + schema_chars(t) for t in tools)

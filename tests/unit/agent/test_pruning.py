@@ -7,16 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.agent.context.pruning import NO_CUTS, Cuts, applies, cut, is_due, prune
+from homarus.agent.context.pruning import (
+    NO_CUTS,
+    PrunedResults,
+    apply_pruning,
+    is_due,
+    is_pruned_provider,
+    prune,
+)
 from homarus.agent.context.tokens import message_bytes
-from homarus.config.schema import ContextPruning
-from homarus.core.message import Image, Message, Origin, Text, ToolReturn, user
+from homarus.config.schema import ContextPruningConfig
+from homarus.core.message import Image, Message, Origin, Text, ToolResult, user_message
 
 MINUTE_MS = 60_000
 
 
-def rules(**given: Any) -> ContextPruning:
-    return ContextPruning.model_validate(given)
+def rules(**given: Any) -> ContextPruningConfig:
+    return ContextPruningConfig.model_validate(given)
 
 
 def said(text: str = "ok", at_ms: int = 0) -> Message:
@@ -25,21 +32,21 @@ def said(text: str = "ok", at_ms: int = 0) -> Message:
 
 def result(number: int, text: str, tool: str = "exec", *images: Image) -> Message:
     content: tuple[Text | Image, ...] = (Text(text), *images)
-    return Message("tool", (ToolReturn(f"c{number}", tool, content),), number)
+    return Message("tool", (ToolResult(f"c{number}", tool, content),), number)
 
 
-def pruned(messages: Sequence[Message], by: ContextPruning, window: int) -> list[str]:
+def pruned(messages: Sequence[Message], by: ContextPruningConfig, window: int) -> list[str]:
     cuts = prune(messages, by, window)
     return [
         part.text
         for message in messages
-        for part in cut(message, cuts, by).parts
-        if isinstance(part, ToolReturn)
+        for part in apply_pruning(message, cuts, by).parts
+        if isinstance(part, ToolResult)
     ]
 
 
 def talk(*results: Message) -> list[Message]:
-    return [user("hi"), *results, said(), said(), said()]
+    return [user_message("hi"), *results, said(), said(), said()]
 
 
 def test_pruning_long_result_keeps_head_and_tail() -> None:
@@ -63,7 +70,7 @@ def test_pruning_clears_oldest_results_until_below_ratio() -> None:
     kept = pruned(messages, by, 8_000)  # 32,000 bytes: half of the results may stay
     assert kept[0] == "[Old tool result content cleared]"
     assert kept[-1] == "5" * 4_000
-    size = sum(message_bytes(cut(m, prune(messages, by, 8_000), by)) for m in messages)
+    size = sum(message_bytes(apply_pruning(m, prune(messages, by, 8_000), by)) for m in messages)
     assert size < 16_000
 
 
@@ -76,11 +83,18 @@ def test_pruning_small_gain_clears_nothing() -> None:
 
 def test_pruning_protects_start_and_last_answers() -> None:
     long = "x" * 9_000
-    messages = [result(0, long), user("hi"), result(1, long), said(), result(2, long), said()]
+    messages = [
+        result(0, long),
+        user_message("hi"),
+        result(1, long),
+        said(),
+        result(2, long),
+        said(),
+    ]
     messages += [said(), result(3, long)]
     kept = pruned(messages, rules(softTrimRatio=0), 10_000)
     assert [text == long for text in kept] == [True, False, True, True]
-    few = [user("hi"), result(1, long), said(), said()]
+    few = [user_message("hi"), result(1, long), said(), said()]
     assert pruned(few, rules(softTrimRatio=0), 10_000) == [long]
 
 
@@ -102,13 +116,13 @@ def test_pruning_keeps_earlier_cuts() -> None:
 
 
 def test_pruning_is_due_when_last_answer_is_older_than_ttl() -> None:
-    talked = [user("hi"), said(at_ms=MINUTE_MS), user("more")]
+    talked = [user_message("hi"), said(at_ms=MINUTE_MS), user_message("more")]
     by = rules(mode="cache-ttl")
     assert not is_due(by, talked, 6 * MINUTE_MS - 1)
     assert is_due(by, talked, 6 * MINUTE_MS)
     assert not is_due(rules(mode="cache-ttl", ttl="2h"), talked, 61 * MINUTE_MS)
     assert not is_due(rules(), talked, 60 * MINUTE_MS), "an hour, where nobody asked for it"
-    assert not is_due(by, [user("hi")], 99 * MINUTE_MS), "nothing is cached yet"
+    assert not is_due(by, [user_message("hi")], 99 * MINUTE_MS), "nothing is cached yet"
     assert not is_due(rules(mode="cache-ttl", ttl="0"), talked, 99 * MINUTE_MS)
 
 
@@ -122,7 +136,7 @@ def test_pruning_is_due_when_last_answer_is_older_than_ttl() -> None:
     ],
 )
 def test_pruning_is_on_by_default_for_anthropic(mode: str | None, provider: str, on: bool) -> None:
-    assert applies(rules(mode=mode), provider) is on
+    assert is_pruned_provider(rules(mode=mode), provider) is on
 
 
 def test_pruning_invalid_ttl_raises() -> None:
@@ -140,7 +154,7 @@ def test_pruning_never_enlarges_a_message(sizes: list[int], window: int, keep: i
     by = rules(keepLastAssistants=keep, minPrunableToolChars=0)
     cuts = prune(messages, by, window)
     for message in messages:
-        small = cut(message, cuts, by)
+        small = apply_pruning(message, cuts, by)
         assert message_bytes(small) <= max(message_bytes(message), 16 + 16 + 33)
         assert message.role == "tool" or small is message
-    assert not NO_CUTS and cut(messages[0], Cuts(), by) is messages[0]
+    assert not NO_CUTS and apply_pruning(messages[0], PrunedResults(), by) is messages[0]

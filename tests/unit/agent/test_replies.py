@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.agent.reply.text import Reply, parse_reply, split_media, strip_reasoning_tags
+from homarus.agent.reply.reply_parser import (
+    ParsedReply,
+    parse_reply,
+    split_media,
+    strip_reasoning_tags,
+)
 
 TEXTS = st.text(st.sampled_from("[]reply_to:current <>/think`~\n MEDIA.x"), max_size=80)
 PROSE = st.text(st.sampled_from("abc .\n*_`<>[]"), max_size=40).filter(
@@ -16,7 +21,7 @@ PROSE = st.text(st.sampled_from("abc .\n*_`<>[]"), max_size=40).filter(
 
 def test_parse_reply_tag_is_removed_alone() -> None:
     code = "\n\n```py\nif x:\n    y  =  1\n```"
-    assert parse_reply(f"[[reply_to_current]] Here:{code}") == Reply(
+    assert parse_reply(f"[[reply_to_current]] Here:{code}") == ParsedReply(
         f"Here:{code}", reply_to_current=True
     )
 
@@ -24,16 +29,18 @@ def test_parse_reply_tag_is_removed_alone() -> None:
 def test_parse_reply_tags_in_code_stay_text() -> None:
     text = "`[[reply_to_current]]` and [[a wiki link]] and [[reply_to:]] and [[tts:hi]]\n\n"
     text += "```\n[[audio_as_voice]]\nMEDIA:./a.png\nNO_REPLY\n```"
-    assert parse_reply(text) == Reply(text)
+    assert parse_reply(text) == ParsedReply(text)
 
 
 def test_parse_reply_last_reply_to_wins() -> None:
-    assert parse_reply("a [[reply_to:1]] b [[REPLY_TO: 2 ]] c") == Reply("a b c", reply_to="2")
+    assert parse_reply("a [[reply_to:1]] b [[REPLY_TO: 2 ]] c") == ParsedReply(
+        "a b c", reply_to="2"
+    )
 
 
 def test_parse_reply_media_tag_is_media() -> None:
     found = parse_reply("look [[media:./a.png]] [[media:nothing here]]\nMEDIA:b.ogg")
-    assert found == Reply("look [[media:nothing here]]", media=("b.ogg", "./a.png"))
+    assert found == ParsedReply("look [[media:nothing here]]", media=("b.ogg", "./a.png"))
 
 
 @pytest.mark.parametrize(
@@ -75,19 +82,19 @@ def test_split_media_other_lines_stay_text(line: str) -> None:
     "text", ["NO_REPLY", " NO_REPLY\n", "**NO_REPLY**", "`NO_REPLY`.", "NO_REPLY!"]
 )
 def test_parse_reply_silent_word_alone_is_silent(text: str) -> None:
-    assert parse_reply(text) == Reply("", silent=True)
+    assert parse_reply(text) == ParsedReply("", silent=True)
 
 
 def test_parse_reply_silent_word_with_answer_keeps_answer() -> None:
-    assert parse_reply("It is done.\n\nNO_REPLY") == Reply("It is done.")
-    assert parse_reply("Say NO_REPLY to be silent") == Reply("Say NO_REPLY to be silent")
-    assert parse_reply("MEDIA:./a.png\nNO_REPLY") == Reply("", media=("./a.png",))
-    assert parse_reply("NO_REPLY_LATER") == Reply("NO_REPLY_LATER")
+    assert parse_reply("It is done.\n\nNO_REPLY") == ParsedReply("It is done.")
+    assert parse_reply("Say NO_REPLY to be silent") == ParsedReply("Say NO_REPLY to be silent")
+    assert parse_reply("MEDIA:./a.png\nNO_REPLY") == ParsedReply("", media=("./a.png",))
+    assert parse_reply("NO_REPLY_LATER") == ParsedReply("NO_REPLY_LATER")
 
 
 def test_parse_reply_empty_text_is_not_silent() -> None:
-    assert parse_reply("") == Reply("")
-    assert parse_reply("[[reply_to_current]]") == Reply("", reply_to_current=True)
+    assert parse_reply("") == ParsedReply("")
+    assert parse_reply("[[reply_to_current]]") == ParsedReply("", reply_to_current=True)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +130,7 @@ def test_strip_reasoning_removes_all_reasoning(before: str, secret: str, after: 
 @given(PROSE)
 def test_parse_reply_plain_text_is_unchanged(text: str) -> None:
     assert strip_reasoning_tags(text) == text
-    assert parse_reply(text) == Reply(text.strip())
+    assert parse_reply(text) == ParsedReply(text.strip())
 
 
 @given(TEXTS)

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from homarus.agent.reply.excuse import excuse
+from homarus.agent.reply.error_text import error_text
 from homarus.agent.reply.wording import EMPTY
-from homarus.agent.run import Outcome
+from homarus.agent.run import RunOutcome
 from homarus.agent.run_journal import RunJournal
 from homarus.config import schema
 from homarus.core.errors import (
-    LeaseLost,
-    Overloaded,
-    RunBroke,
-    RunStuck,
-    UnknownName,
-    WentInCircles,
+    LeaseLostError,
+    OverloadedError,
+    RunCrashedError,
+    RunStuckError,
+    ToolLoopError,
+    UnknownNameError,
 )
 from homarus.core.event import RunEnded, TextAdded
 from homarus.core.message import (
@@ -27,23 +27,23 @@ from homarus.core.message import (
     Inbound,
     Message,
     Outbound,
+    RunOptions,
     ToolCall,
-    ToolReturn,
-    Wishes,
+    ToolResult,
 )
 from homarus.memory.view import audience_of, folder_of
 from homarus.plugins.hooks import hook
 from homarus.plugins.values import Refusal
-from homarus.providers.base import Delta, Provider, Request, TextDelta
-from homarus.providers.catalog import Model
-from homarus.providers.models import Wish
-from homarus.store.journal import Accepted, Lease, Parcel
-from homarus.testing.fakes import Hang, ScriptedProvider, say
-from tests.unit.agent.running import KEY, Stage, broken_off, message
+from homarus.providers.base import Delta, ModelRequest, Provider, TextDelta
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.model_router import ModelSelection
+from homarus.store.journal import InboxRecord, Lease, OutboxRecord
+from homarus.testing.fakes import Hang, ScriptedProvider, assistant_message
+from tests.unit.agent.harness import KEY, Harness, broken_off, message
 
 
 def test_run_answer_is_saved_and_becomes_outcome(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("hello"))
+    stage = Harness(tmp_path, assistant_message("hello"))
     outcome = stage.run(message())
     assert (outcome.status, outcome.text, outcome.run_id) == ("answered", "hello", "r1")
     assert stage.messages() == [("user", "hi"), ("assistant", "hello")]
@@ -52,36 +52,36 @@ def test_run_answer_is_saved_and_becomes_outcome(tmp_path: Path) -> None:
 
 
 def test_run_silent_answer_is_settled_without_outbox_record(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("NO_REPLY"))
+    stage = Harness(tmp_path, assistant_message("NO_REPLY"))
     stage.run(message())
     assert (stage.row().state, stage.parcels()) == ("silent", [])
 
 
 def test_run_empty_answer_sends_notice(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say(""))
+    stage = Harness(tmp_path, assistant_message(""))
     stage.run(message())
     assert (stage.row().state, stage.parcels()) == ("answered", [EMPTY])
 
 
 def test_run_tool_works_in_agent_workspace(tmp_path: Path) -> None:
     call = ToolCall("c", "write", {"path": "a.txt", "content": "x"})
-    stage = Stage(tmp_path, say(call), say("done"))
+    stage = Harness(tmp_path, assistant_message(call), assistant_message("done"))
     assert stage.run(message()).text == "done"
     assert (tmp_path / "a.txt").read_text() == "x"
 
 
 def test_run_provider_error_becomes_reported_outcome(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, Overloaded("busy", fix="wait"))
+    stage = Harness(tmp_path, OverloadedError("busy", fix="wait"))
     outcome = stage.run(message())
-    assert outcome.status == "failed" and isinstance(outcome.error, Overloaded)
+    assert outcome.status == "failed" and isinstance(outcome.error, OverloadedError)
     assert stage.messages()[0] == ("user", "hi")
     assert stage.ended[0].error == "busy (wait)"
     assert (stage.row().state, stage.row().why) == ("reported", "busy (wait)")
-    assert stage.parcels() == [excuse(outcome.error)]
+    assert stage.parcels() == [error_text(outcome.error)]
 
 
 def test_run_stopped_saves_partial_answer(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, Hang())
+    stage = Harness(tmp_path, Hang())
     outcome = stage.run(message(), also=lambda: stage.runs.stop(KEY, "r1"))
     assert outcome.status == "aborted" and stage.ended[0].aborted
     assert stage.messages()[-1] == ("assistant", "I was saying")
@@ -90,8 +90,8 @@ def test_run_stopped_saves_partial_answer(tmp_path: Path) -> None:
 
 
 def test_run_deadline_of_message_ends_run(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, Hang())
-    outcome = stage.run(message(wishes=Wishes(timeout_s=0.02)))
+    stage = Harness(tmp_path, Hang())
+    outcome = stage.run(message(wishes=RunOptions(timeout_s=0.02)))
     assert outcome.error is not None and "deadline" in outcome.error.message
 
 
@@ -99,19 +99,19 @@ def test_run_unexpected_exception_becomes_reported_outcome(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(ScriptedProvider):
-        async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+        async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
             for number in (0,):
                 yield TextDelta(str(1 / number))
 
-    stage = Stage(tmp_path)
+    stage = Harness(tmp_path)
     stage.provider = Broken([])
     outcome = stage.run(message())
-    assert isinstance(outcome.error, RunBroke) and "ZeroDivisionError" in caplog.text
-    assert stage.row().state == "reported" and stage.parcels() == [excuse(outcome.error)]
+    assert isinstance(outcome.error, RunCrashedError) and "ZeroDivisionError" in caplog.text
+    assert stage.row().state == "reported" and stage.parcels() == [error_text(outcome.error)]
 
 
 def test_run_cancelled_by_shutdown_is_resumed_later(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, Hang(), say("whole"))
+    stage = Harness(tmp_path, Hang(), assistant_message("whole"))
 
     async def main() -> None:
         row = await stage.accept(message())
@@ -119,10 +119,10 @@ def test_run_cancelled_by_shutdown_is_resumed_later(tmp_path: Path) -> None:
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(stage.runs.start(KEY, [row]))
                 async for event in events:
-                    if isinstance(event.fact, TextAdded):
+                    if isinstance(event.data, TextAdded):
                         break
                 task.cancel()
-        (left,) = await stage.store.journal.rows("running")
+        (left,) = await stage.store.journal.inbox_records("running")
         assert left.entry and left.attempts == 1
         await stage.runs.start(KEY, [left])
 
@@ -132,43 +132,43 @@ def test_run_cancelled_by_shutdown_is_resumed_later(tmp_path: Path) -> None:
 
 
 def test_run_resumed_runs_call_that_was_not_started(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("done"))
+    stage = Harness(tmp_path, assistant_message("done"))
     call = ToolCall("c", "write", {"path": "a.txt", "content": "x"})
-    row = broken_off(stage, say(call))
+    row = broken_off(stage, assistant_message(call))
     outcome = asyncio.run(stage.runs.start(KEY, [row]))
     assert outcome.text == "done" and (tmp_path / "a.txt").read_text() == "x"
     assert [role for role, _ in stage.messages()] == ["user", "assistant", "tool", "assistant"]
 
 
 def test_run_resumed_does_not_repeat_started_call(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("done"))
+    stage = Harness(tmp_path, assistant_message("done"))
     call = ToolCall("c", "write", {"path": "a.txt", "content": "x"})
-    row = broken_off(stage, say(call), started=["c"])
+    row = broken_off(stage, assistant_message(call), started=["c"])
     asyncio.run(stage.runs.start(KEY, [row]))
     assert not (tmp_path / "a.txt").exists()
     assert isinstance(stage.provider, ScriptedProvider)
     (told,) = stage.provider.requests[0].messages[-1].parts
-    assert isinstance(told, ToolReturn) and "interrupted" in told.text
-    assert asyncio.run(stage.store.journal.calls("r1")) == frozenset()
+    assert isinstance(told, ToolResult) and "interrupted" in told.text
+    assert asyncio.run(stage.store.journal.open_calls("r1")) == frozenset()
 
 
 def test_run_started_call_is_known_to_retry_of_merged_message(
     tmp_path: Path,
 ) -> None:
-    stage = Stage(tmp_path, say("done"))
+    stage = Harness(tmp_path, assistant_message("done"))
     call = ToolCall("c", "write", {"path": "a.txt", "content": "x"})
-    first = broken_off(stage, say(call), started=["c"])
+    first = broken_off(stage, assistant_message(call), started=["c"])
 
-    async def part() -> tuple[Accepted, Lease]:
+    async def part() -> tuple[InboxRecord, Lease]:
         """The run answered two messages; the first is parked, then discarded."""
         journal = stage.store.journal
         second = await stage.accept(replace(message("more"), id="2", run_id="r2"))
-        async with journal.lease(f"session:{KEY}") as lease, journal.commit() as unit:
+        async with journal.lease(f"session:{KEY}") as lease, journal.transaction() as unit:
             place = {"session_id": first.session_id, "entry": first.entry}
-            unit.start([first.id, second.id], lease, run=first.id, **place)
+            unit.mark_running([first.id, second.id], lease, run=first.id, **place)
             unit.settle([first.id], lease, "parked", at_ms=2)
         assert await journal.discard(first.id, at_ms=3, why="w")
-        found = await journal.accepted(second.id)
+        found = await journal.inbox_record(second.id)
         assert found is not None
         return found, lease
 
@@ -179,7 +179,9 @@ def test_run_started_call_is_known_to_retry_of_merged_message(
         """The run is resumed, and the program ends before it does anything."""
         session = await stage.sessions.load(KEY, "main")
         assert await journal.open_calls() == {"c"}
-        assert await session.go_on([row.entry], also=journal.mark_running(session)) is not None
+        assert (
+            await session.resume_turn([row.entry], also=journal.mark_running(session)) is not None
+        )
 
     asyncio.run(die())
     asyncio.run(stage.runs.start(KEY, [stage.row("r2")]))
@@ -188,7 +190,7 @@ def test_run_started_call_is_known_to_retry_of_merged_message(
 
 
 def test_run_resumed_after_session_reset_reports_unavailable(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("never"))
+    stage = Harness(tmp_path, assistant_message("never"))
     row = broken_off(stage)
 
     async def reset() -> None:
@@ -200,7 +202,7 @@ def test_run_resumed_after_session_reset_reports_unavailable(tmp_path: Path) -> 
 
 
 def test_run_steering_message_is_settled_with_run(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("first"), say("second"))
+    stage = Harness(tmp_path, assistant_message("first"), assistant_message("second"))
 
     async def main() -> None:
         row = await stage.accept(message())
@@ -222,7 +224,7 @@ def test_run_steering_message_is_settled_with_run(tmp_path: Path) -> None:
 
 
 def test_run_answer_is_sent_before_silent_steered_reply(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("at eight"), say("NO_REPLY"))
+    stage = Harness(tmp_path, assistant_message("at eight"), assistant_message("NO_REPLY"))
 
     async def main() -> None:
         row = await stage.accept(message())
@@ -235,13 +237,13 @@ def test_run_answer_is_sent_before_silent_steered_reply(tmp_path: Path) -> None:
 
 
 def test_run_stopped_settles_unsaved_steering_message(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("first"), say("second"))
+    stage = Harness(tmp_path, assistant_message("first"), assistant_message("second"))
 
     def stop() -> None:
         stage.store.commit_s = 0.05  # the stop comes before the commit is done
         stage.runs.stop(KEY)
 
-    async def main() -> Outcome:
+    async def main() -> RunOutcome:
         row = await stage.accept(message())
         stage.steering = [await stage.accept(replace(message("and?"), id="2", run_id="r2"))]
         stage.steered = stop
@@ -253,7 +255,7 @@ def test_run_stopped_settles_unsaved_steering_message(tmp_path: Path) -> None:
 
 
 def test_run_settle_failure_calls_on_unsettled(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("first"), say("second"))
+    stage = Harness(tmp_path, assistant_message("first"), assistant_message("second"))
 
     async def main() -> None:
         row = await stage.accept(message())
@@ -296,7 +298,7 @@ def test_run_calls_hooks_in_order(tmp_path: Path) -> None:
             seen.append("session" if session_id else "")
 
     call = ToolCall("c", "write", {"path": "a.txt", "content": "x"})
-    stage = Stage(tmp_path, say(call), say("done"))
+    stage = Harness(tmp_path, assistant_message(call), assistant_message("done"))
     stage.hooks.register(Watcher(), "watcher")
     assert stage.run(message()).status == "answered"
     assert not (tmp_path / "a.txt").exists() and stage.parcels() == ["DONE"]
@@ -315,11 +317,15 @@ def test_run_hook_refusing_one_block_keeps_the_others(tmp_path: Path) -> None:
 
     def pack(
         inbound: Inbound, run: str, text: str, first: int = 0, extras: Extras = NO_EXTRAS
-    ) -> list[Parcel]:
+    ) -> list[OutboxRecord]:
         parts = enumerate(text.split(), first)
-        return [Parcel(f"{run}:{at}", run, inbound.address, part, 0, 10) for at, part in parts]
+        return [
+            OutboxRecord(f"{run}:{at}", run, inbound.address, part, 0, 10) for at, part in parts
+        ]
 
-    stage = Stage(tmp_path, say("a b", ToolCall("c", "ls", {})), say("c d"))
+    stage = Harness(
+        tmp_path, assistant_message("a b", ToolCall("c", "ls", {})), assistant_message("c d")
+    )
     stage.replace_services(build_reply=pack)
     stage.hooks.register(Censor(), "censor")
     assert stage.run(message()).status == "answered"
@@ -333,25 +339,25 @@ def test_run_stop_while_settling_has_no_effect(tmp_path: Path) -> None:
         def message_sending(self) -> None:
             stage.runs.stop(KEY)
 
-    stage = Stage(tmp_path, Overloaded("busy"))
+    stage = Harness(tmp_path, OverloadedError("busy"))
     stage.hooks.register(Stopper(), "stopper")
     outcome = stage.run(message())
-    assert isinstance(outcome.error, Overloaded) and stage.hooks.failures == ()
-    assert stage.row().state == "reported" and stage.parcels() == [excuse(outcome.error)]
+    assert isinstance(outcome.error, OverloadedError) and stage.hooks.failures == ()
+    assert stage.row().state == "reported" and stage.parcels() == [error_text(outcome.error)]
 
 
 def test_run_that_lost_its_lease_writes_nothing(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("late"))
+    stage = Harness(tmp_path, assistant_message("late"))
 
-    async def connect(wish: Wish) -> tuple[Provider, Model]:
+    async def connect(wish: ModelSelection) -> tuple[Provider, ModelInfo]:
         """Another run settles the message while this one connects its model."""
-        async with stage.store.journal.commit() as unit:
+        async with stage.store.journal.transaction() as unit:
             unit.settle(["r1"], Lease("", 2**62), "reported", at_ms=2, why="by another")
-        return stage.provider, Model("p", "m")
+        return stage.provider, ModelInfo("p", "m")
 
     stage.replace_services(connect=connect)
     outcome = stage.run(message())
-    assert isinstance(outcome.error, LeaseLost)
+    assert isinstance(outcome.error, LeaseLostError)
     assert (stage.row().why, stage.messages(), stage.parcels()) == ("by another", [], [])
 
 
@@ -359,21 +365,21 @@ def test_run_ignoring_cancellation_is_abandoned_and_frees_lane(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Deaf(ScriptedProvider):
-        async def stream(self, request: Request) -> AsyncIterator[Delta | Message]:
+        async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
             if self.requests:
-                yield say("heard")
+                yield assistant_message("heard")
                 return
             self.requests.append(request)
             for _ in range(2):
                 with suppress(asyncio.CancelledError):
                     await asyncio.Event().wait()
-            yield say("too late")
+            yield assistant_message("too late")
 
-    stage = Stage(tmp_path)
+    stage = Harness(tmp_path)
     stage.provider = Deaf([])
 
-    async def main() -> tuple[Outcome, Outcome]:
-        first = await stage.accept(message(wishes=Wishes(timeout_s=0.02)))
+    async def main() -> tuple[RunOutcome, RunOutcome]:
+        first = await stage.accept(message(wishes=RunOptions(timeout_s=0.02)))
         again = Inbound("2", Address("test", "1"), "ann", "again", run_id="r2")
         second = await stage.accept(again)
         stuck = await stage.runs.start(KEY, [first])
@@ -384,34 +390,40 @@ def test_run_ignoring_cancellation_is_abandoned_and_frees_lane(
         return stuck, answered
 
     stuck, answered = asyncio.run(main())
-    assert isinstance(stuck.error, RunStuck) and answered.status == "answered"
+    assert isinstance(stuck.error, RunStuckError) and answered.status == "answered"
     assert stage.row().state == "reported" and "stream" in caplog.text
     assert ("assistant", "too late") not in stage.messages()
 
 
 def test_run_model_option_overrides_session_and_agent(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("a"), say("b"))
+    stage = Harness(tmp_path, assistant_message("a"), assistant_message("b"))
     stage.run(message())
-    stage.run(message(wishes=Wishes(model="q/n")))
+    stage.run(message(wishes=RunOptions(model="q/n")))
     assert [wish.ref for wish in stage.wishes] == ["p/m", "q/n"]
 
 
 def test_run_thinking_defaults_to_model_and_is_validated(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("a"))
+    stage = Harness(tmp_path, assistant_message("a"))
     stage.run(message())
     assert isinstance(stage.provider, ScriptedProvider)
     assert stage.provider.requests[0].thinking == "low"
-    assert isinstance(stage.run(message(wishes=Wishes(thinking="odd"))).error, UnknownName)
+    assert isinstance(stage.run(message(wishes=RunOptions(thinking="odd"))).error, UnknownNameError)
 
 
 def test_run_overflow_compacts_and_continues(tmp_path: Path) -> None:
     """The window is small: old turns are summarised before the request is sent."""
     long = "word " * 2_300
-    stage = Stage(tmp_path, say("one"), say("notes of it"), say("two"), say("three"))
+    stage = Harness(
+        tmp_path,
+        assistant_message("one"),
+        assistant_message("notes of it"),
+        assistant_message("two"),
+        assistant_message("three"),
+    )
     stage.window = 9_000
     stage.agent = replace(
         stage.agent,
-        compaction=schema.Compaction.model_validate({"memoryFlush": {"enabled": False}}),
+        compaction=schema.CompactionConfig.model_validate({"memoryFlush": {"enabled": False}}),
     )
     for number, text in enumerate((f"the code is 4711. {long}", long, "and now?")):
         inbound = Inbound(str(number), Address("test", "1"), "ann", text, run_id=f"r{number}")
@@ -430,7 +442,13 @@ def test_run_memory_flush_is_hidden_and_precedes_compaction(
     tmp_path: Path,
 ) -> None:
     note = ToolCall("n", "write", {"path": "memory/today.md", "content": "the code is 4711"})
-    stage = Stage(tmp_path, say("one"), say(note), say("NO_REPLY"), say("two"))
+    stage = Harness(
+        tmp_path,
+        assistant_message("one"),
+        assistant_message(note),
+        assistant_message("NO_REPLY"),
+        assistant_message("two"),
+    )
     stage.window = 12_000
     words = "word " * 3_800
     for name, text in (("r1", words), ("r2", "and now?")):
@@ -442,7 +460,9 @@ def test_run_memory_flush_is_hidden_and_precedes_compaction(
 
 @pytest.mark.parametrize("key", [KEY, "agent:main:test:group:7"])
 def test_run_memory_flush_uses_folder_of_session(tmp_path: Path, key: str) -> None:
-    stage = Stage(tmp_path, say("one"), say("NO_REPLY"), say("two"))
+    stage = Harness(
+        tmp_path, assistant_message("one"), assistant_message("NO_REPLY"), assistant_message("two")
+    )
     stage.key, stage.window = key, 12_000
     for name, text in (("r1", "word " * 3_800), ("r2", "and now?")):
         assert stage.run(Inbound(name, Address("t", "1"), "ann", text, run_id=name)).error is None
@@ -453,18 +473,18 @@ def test_run_memory_flush_uses_folder_of_session(tmp_path: Path, key: str) -> No
 
 def test_run_repeating_tool_calls_is_ended(tmp_path: Path) -> None:
     call = ToolCall("c", "read", {"path": "none.txt"})
-    same = [say(replace(call, id=f"c{number}")) for number in range(40)]
-    stage = Stage(tmp_path, *same)
+    same = [assistant_message(replace(call, id=f"c{number}")) for number in range(40)]
+    stage = Harness(tmp_path, *same)
     outcome = stage.run(message())
-    assert isinstance(outcome.error, WentInCircles)
-    assert stage.row().state == "reported" and stage.parcels() == [excuse(outcome.error)]
+    assert isinstance(outcome.error, ToolLoopError)
+    assert stage.row().state == "reported" and stage.parcels() == [error_text(outcome.error)]
 
 
 def test_run_every_model_call_leaves_usage_record(tmp_path: Path) -> None:
     call = ToolCall("c", "ls", {})
-    stage = Stage(tmp_path, say(call), Overloaded("busy"))
+    stage = Harness(tmp_path, assistant_message(call), OverloadedError("busy"))
     stage.run(message())
-    rows = asyncio.run(stage.store.spent())
+    rows = asyncio.run(stage.store.usage_records())
     assert [(row.run, row.session, row.provider, row.error) for row in rows] == [
         ("r1", KEY, "scripted", ""),
         ("r1", KEY, "p", "busy"),
@@ -483,12 +503,17 @@ def test_compact_session_records_usage_and_calls_hooks(tmp_path: Path) -> None:
         def after_compaction(self, messages: int) -> None:
             seen.append(("after", messages))
 
-    stage = Stage(tmp_path, say("one " * 500), say("two"), say("notes"))
+    stage = Harness(
+        tmp_path,
+        assistant_message("one " * 500),
+        assistant_message("two"),
+        assistant_message("notes"),
+    )
     stage.window = 9_000
     stage.hooks.register(Watcher(), "watcher")
     for name in ("r1", "r2"):
         stage.run(Inbound(name, Address("t", "1"), "ann", "word " * 900, run_id=name))
     asyncio.run(stage.runs.compact_session(KEY))
-    runs = [row.run for row in asyncio.run(stage.store.spent())]
+    runs = [row.run for row in asyncio.run(stage.store.usage_records())]
     assert runs[-1] == f"compact:{KEY}" and runs[:2] == ["r1", "r2"]
     assert seen == [("before", 4), ("after", len(stage.messages()))] and stage.hooks.failures == ()

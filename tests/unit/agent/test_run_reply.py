@@ -9,7 +9,7 @@ from typing import cast
 from homarus.agent.reply.builder import make_reply_builder
 from homarus.config import schema
 from homarus.core.errors import (
-    Overloaded,
+    OverloadedError,
 )
 from homarus.core.message import (
     Address,
@@ -22,13 +22,13 @@ from homarus.core.message import (
 from homarus.plugins.hooks import hook
 from homarus.plugins.values import Refusal
 from homarus.providers.base import Provider
-from homarus.providers.catalog import Model
-from homarus.providers.models import Wish
-from homarus.store.journal import Parcel
-from homarus.testing.fakes import ScriptedProvider, say
-from homarus.tools.registry import Registry
-from homarus.tools.tool import Mail, ToolContext, tool
-from tests.unit.agent.running import KEY, Stage, broken_off, message
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.model_router import ModelSelection
+from homarus.store.journal import OutboxRecord
+from homarus.testing.fakes import ScriptedProvider, assistant_message
+from homarus.tools.registry import ToolRegistry
+from homarus.tools.tool import Messenger, ToolContext, tool
+from tests.unit.agent.harness import KEY, Harness, broken_off, message
 
 
 class Shown:
@@ -46,17 +46,17 @@ class Shown:
         self.look = look
         return self
 
-    def note(self, *, typing: bool | None) -> None:
+    def update(self, *, typing: bool | None) -> None:
         if typing and "typing" not in self.calls:
             self.calls.append("typing")
         if (text := self.look()) and text not in self.seen:
             self.seen.append(text)
 
-    async def hold(self) -> str:
+    async def pause(self) -> str:
         self.calls.append("hold")
         return self.message_id
 
-    def release(self, *, taken: bool) -> None:
+    def resume(self, *, taken: bool) -> None:
         self.calls.append("taken" if taken else "released")
         if taken:
             self.message_id = ""
@@ -65,12 +65,12 @@ class Shown:
         self.calls.append("close")
 
 
-def parcels(stage: Stage) -> list[tuple[str, str]]:
-    found = asyncio.run(stage.store.journal.parcels())
+def parcels(stage: Harness) -> list[tuple[str, str]]:
+    found = asyncio.run(stage.store.journal.outbox_records())
     return [(parcel.id, parcel.text) for parcel in found]
 
 
-def streaming(stage: Stage, **defaults: object) -> None:
+def streaming(stage: Harness, **defaults: object) -> None:
     """Switch block streaming on."""
     config = schema.Config.model_validate(
         {"agents": {"defaults": {"blockStreamingDefault": "on", **defaults}}}
@@ -82,7 +82,7 @@ def streaming(stage: Stage, **defaults: object) -> None:
     )
 
 
-def switch_off(stage: Stage) -> None:
+def switch_off(stage: Harness) -> None:
     async def off() -> None:
         await (await stage.sessions.load(KEY, "main")).update(sendPolicy="deny")
 
@@ -96,14 +96,16 @@ def test_live_reply_is_replaced_by_first_outbox_record(
     tmp_path: Path,
 ) -> None:
     shown = Shown("p1")
-    stage = Stage(tmp_path, say("On it.", LS), say("A first line\nand a second."))
+    stage = Harness(
+        tmp_path, assistant_message("On it.", LS), assistant_message("A first line\nand a second.")
+    )
     stage.replace_services(start_live_reply=shown.present)
     assert stage.run(message()).status == "answered"
     assert shown.calls == ["show r1 to 1 6", "typing", "hold", "taken", "close"]
     assert shown.seen == [
         "On it.", "On it.\n\nA first line", "On it.\n\nA first line\nand a second.",
     ]  # fmt: skip
-    found = asyncio.run(stage.store.journal.parcels())
+    found = asyncio.run(stage.store.journal.outbox_records())
     assert [(one.text, one.extras.replaces) for one in found] == [
         ("On it.", "p1"),
         ("A first line\nand a second.", ""),
@@ -112,16 +114,16 @@ def test_live_reply_is_replaced_by_first_outbox_record(
 
 def test_live_reply_is_replaced_by_error(tmp_path: Path) -> None:
     shown = Shown("p1")
-    stage = Stage(tmp_path, Overloaded("busy"))
+    stage = Harness(tmp_path, OverloadedError("busy"))
     stage.replace_services(start_live_reply=shown.present)
     stage.run(message())
-    (parcel,) = asyncio.run(stage.store.journal.parcels())
+    (parcel,) = asyncio.run(stage.store.journal.outbox_records())
     assert parcel.extras.replaces == "p1" and shown.calls[-2:] == ["taken", "close"]
 
 
 def test_live_reply_silent_answer_replaces_nothing(tmp_path: Path) -> None:
     shown = Shown("p1")
-    stage = Stage(tmp_path, say("NO_REPLY"))
+    stage = Harness(tmp_path, assistant_message("NO_REPLY"))
     stage.replace_services(start_live_reply=shown.present)
     stage.run(message())
     assert shown.calls == ["show r1 to 1 6", "typing", "close"] and shown.seen == []
@@ -129,7 +131,7 @@ def test_live_reply_silent_answer_replaces_nothing(tmp_path: Path) -> None:
 
 def test_muted_session_gets_no_reply_and_no_typing(tmp_path: Path) -> None:
     shown = Shown()
-    stage = Stage(tmp_path, say("words"), Overloaded("busy"))
+    stage = Harness(tmp_path, assistant_message("words"), OverloadedError("busy"))
     stage.replace_services(start_live_reply=shown.present)
     switch_off(stage)
     stage.run(message())
@@ -144,9 +146,9 @@ def test_block_streaming_sends_text_when_message_is_saved(tmp_path: Path) -> Non
     class Watcher:
         @hook
         async def before_tool_call(self) -> None:
-            sent.append([one.text for one in await stage.store.journal.parcels()])
+            sent.append([one.text for one in await stage.store.journal.outbox_records()])
 
-    stage = Stage(tmp_path, say("On it.", LS), say("Done."))
+    stage = Harness(tmp_path, assistant_message("On it.", LS), assistant_message("Done."))
     streaming(stage)
     stage.hooks.register(Watcher(), "watcher")
     assert stage.run(message()).status == "answered"
@@ -157,9 +159,9 @@ def test_block_streaming_sends_text_when_message_is_saved(tmp_path: Path) -> Non
 def test_block_streaming_resumed_run_sends_nothing_twice(
     tmp_path: Path,
 ) -> None:
-    stage = Stage(tmp_path, say("And on.", LS), say("Done."))
+    stage = Harness(tmp_path, assistant_message("And on.", LS), assistant_message("Done."))
     streaming(stage)
-    row = broken_off(stage, say("On it.", LS))
+    row = broken_off(stage, assistant_message("On it.", LS))
     asyncio.run(stage.runs.start(KEY, [row]))
     assert parcels(stage) == [("r1:10000", "And on."), ("r1:10001", "Done.")]
     assert stage.row().state == "answered"
@@ -167,18 +169,18 @@ def test_block_streaming_resumed_run_sends_nothing_twice(
 
 def test_block_streaming_retried_message_is_answered(tmp_path: Path) -> None:
     """It was parked after it had sent something; its attempts restart at zero."""
-    stage = Stage(tmp_path, say("Done."))
+    stage = Harness(tmp_path, assistant_message("Done."))
     streaming(stage)
-    broken_off(stage, say("On it.", LS))
+    broken_off(stage, assistant_message("On it.", LS))
 
     async def main() -> None:
         journal = stage.store.journal
-        async with journal.lease(f"session:{KEY}") as lease, journal.commit() as unit:
-            unit.post(Parcel("r1:0", "r1", Address("test", "1"), "On it.", 0, 10))
-            unit.start(["r1"], lease, run="r1")
+        async with journal.lease(f"session:{KEY}") as lease, journal.transaction() as unit:
+            unit.enqueue(OutboxRecord("r1:0", "r1", Address("test", "1"), "On it.", 0, 10))
+            unit.mark_running(["r1"], lease, run="r1")
             unit.settle(["r1"], lease, "parked", at_ms=1)
         assert await journal.retry("r1", at_ms=2)
-        row = await journal.accepted("r1")
+        row = await journal.inbox_record("r1")
         assert row is not None and not row.attempts
         await stage.runs.start(KEY, [row])
 
@@ -191,11 +193,11 @@ def test_live_reply_of_resumed_run_uses_attempt_name(
 ) -> None:
     """A service that dedupes by key would return the old message, and it would be overwritten."""
     for by_block, name in ((True, "r1:2"), (False, "r1")):
-        shown, stage = Shown(), Stage(tmp_path, say("Done."))
+        shown, stage = Shown(), Harness(tmp_path, assistant_message("Done."))
         if by_block:
             streaming(stage)
         stage.replace_services(start_live_reply=shown.present)
-        row = broken_off(stage, say("On it.", LS))
+        row = broken_off(stage, assistant_message("On it.", LS))
         asyncio.run(stage.runs.start(KEY, [row]))
         assert shown.calls[0] == f"show {name} to 1 6"
 
@@ -206,7 +208,10 @@ def test_live_reply_with_sending_hook_shows_no_preview(tmp_path: Path) -> None:
         def message_sending(self, outbound: Outbound) -> Refusal | None:
             return Refusal("no") if outbound.text == "On it." else None
 
-    shown, stage = Shown("p1"), Stage(tmp_path, say("On it.", LS), say("Done."))
+    shown, stage = (
+        Shown("p1"),
+        Harness(tmp_path, assistant_message("On it.", LS), assistant_message("Done.")),
+    )
     streaming(stage)
     stage.replace_services(start_live_reply=shown.present)
     stage.hooks.register(Censor(), "censor")
@@ -216,24 +221,29 @@ def test_live_reply_with_sending_hook_shows_no_preview(tmp_path: Path) -> None:
 
 
 def test_resumed_run_without_streaming_sends_earlier_text(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("Done."))
-    row = broken_off(stage, say("On it.", LS))
+    stage = Harness(tmp_path, assistant_message("Done."))
+    row = broken_off(stage, assistant_message("On it.", LS))
     asyncio.run(stage.runs.start(KEY, [row]))
     assert parcels(stage) == [("r1:0", "On it."), ("r1:1", "Done.")]
 
 
 def test_block_streaming_silent_end_after_text_is_answered(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("On it.", LS), say("NO_REPLY"))
+    stage = Harness(tmp_path, assistant_message("On it.", LS), assistant_message("NO_REPLY"))
     streaming(stage)
     stage.run(message())
     assert (stage.row().state, stage.parcels()) == ("answered", ["On it."])
 
 
 def test_human_delay_sets_not_before_of_later_blocks(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("One.", LS), say("Two.", LS), say("Three."))
+    stage = Harness(
+        tmp_path,
+        assistant_message("One.", LS),
+        assistant_message("Two.", LS),
+        assistant_message("Three."),
+    )
     streaming(stage, humanDelay={"mode": "custom", "minMs": 1_000, "maxMs": 1_000})
     stage.run(message())
-    first, second, third = asyncio.run(stage.store.journal.parcels())
+    first, second, third = asyncio.run(stage.store.journal.outbox_records())
     now_ms = stage.clock.now_ms()
     assert first.not_before_ms == 0
     assert second.not_before_ms <= now_ms + 1_000 <= third.not_before_ms <= now_ms + 2_000
@@ -247,20 +257,20 @@ class Post:
 
 
 def test_reply_tags_become_extras_of_outbox_record(tmp_path: Path) -> None:
-    stage = Stage(
+    stage = Harness(
         tmp_path,
-        say("[[reply_to_current]] Look.\nMEDIA:./a.png", LS),
-        say("[[reply_to:77]] [[audio_as_voice]]\nMEDIA:./b.ogg"),
+        assistant_message("[[reply_to_current]] Look.\nMEDIA:./a.png", LS),
+        assistant_message("[[reply_to:77]] [[audio_as_voice]]\nMEDIA:./b.ogg"),
     )
-    stage.replace_services(messenger=cast("Mail", Post()))
+    stage.replace_services(messenger=cast("Messenger", Post()))
     stage.run(message())
-    first, second = [one.extras for one in asyncio.run(stage.store.journal.parcels())]
+    first, second = [one.extras for one in asyncio.run(stage.store.journal.outbox_records())]
     assert first == Extras(reply_to="1", media=(Media(name="./a.png", path=f"{tmp_path}/./a.png"),))
     assert (second.reply_to, second.as_voice, len(second.media)) == ("77", True, 1)
 
 
 def test_reply_uses_settings_of_its_channel(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("On it.", LS), say("Done."))
+    stage = Harness(tmp_path, assistant_message("On it.", LS), assistant_message("Done."))
     config = schema.Config.model_validate(
         {
             "channels": {
@@ -282,7 +292,9 @@ def test_reply_uses_settings_of_its_channel(tmp_path: Path) -> None:
 
 def test_run_sends_turns_up_to_channel_limit(tmp_path: Path) -> None:
     key = "agent:main:test:direct:1"
-    stage = Stage(tmp_path, say("one"), say("two"), say("three"))
+    stage = Harness(
+        tmp_path, assistant_message("one"), assistant_message("two"), assistant_message("three")
+    )
     config = schema.Config.model_validate({"channels": {"test": {"dmHistoryLimit": 1}}})
     stage.replace_services(get_config=lambda: config)
 
@@ -298,7 +310,7 @@ def test_run_sends_turns_up_to_channel_limit(tmp_path: Path) -> None:
     assert sent == [["q0"], ["q1"], ["q2"]]
 
 
-def looking(folder: Path) -> tuple[Stage, list[ToolContext]]:
+def looking(folder: Path) -> tuple[Harness, list[ToolContext]]:
     """Run a tool, and check its context."""
     told: list[ToolContext] = []
 
@@ -308,8 +320,10 @@ def looking(folder: Path) -> tuple[Stage, list[ToolContext]]:
         told.append(ctx)
         return "seen"
 
-    stage = Stage(folder, say(ToolCall("c9", "look", {})), say("done"))
-    stage.replace_services(get_tools=lambda _agent: Registry([look]))
+    stage = Harness(
+        folder, assistant_message(ToolCall("c9", "look", {})), assistant_message("done")
+    )
+    stage.replace_services(get_tools=lambda _agent: ToolRegistry([look]))
     return stage, told
 
 
@@ -323,12 +337,12 @@ def test_tool_context_has_address_and_messenger(tmp_path: Path) -> None:
 
 
 def test_resumed_run_error_uses_new_outbox_ids(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+    stage = Harness(tmp_path)
     streaming(stage)
-    row = broken_off(stage, say("On it.", LS))
+    row = broken_off(stage, assistant_message("On it.", LS))
 
-    async def no_road(_wish: Wish) -> tuple[Provider, Model]:
-        raise Overloaded("busy")
+    async def no_road(_wish: ModelSelection) -> tuple[Provider, ModelInfo]:
+        raise OverloadedError("busy")
 
     stage.replace_services(connect=no_road)
     asyncio.run(stage.runs.start(KEY, [row]))
@@ -338,7 +352,7 @@ def test_resumed_run_error_uses_new_outbox_ids(tmp_path: Path) -> None:
 
 def test_muted_session_has_no_messenger(tmp_path: Path) -> None:
     stage, told = looking(tmp_path)
-    stage.replace_services(messenger=cast("Mail", Post()))
+    stage.replace_services(messenger=cast("Messenger", Post()))
     switch_off(stage)
     stage.run(message())
     assert told[0].mail is None

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from homarus.agent import workspace
-from homarus.agent.prompt.files import Reader
-from homarus.agent.prompt.injection import inject, names_for
+from homarus.agent.prompt.injection import file_names_for, inject
+from homarus.agent.prompt.workspace_files import WorkspaceFileReader
 from homarus.config.paths import Paths
 from homarus.core.errors import UserError
 
@@ -24,7 +24,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_seed_new_workspace_has_templates_and_git(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "workspace"
-    made = workspace.seed(folder)
+    made = workspace.seed_workspace(folder)
     assert {*workspace.SEEDED, "BOOTSTRAP.md", ".gitignore", ".git"} == set(made)
     tracked = subprocess.run(
         ["git", "-C", folder, "status", "--porcelain", "-uall"],
@@ -39,27 +39,27 @@ def test_seed_new_workspace_has_templates_and_git(tmp_path: Path) -> None:
 
 def test_seed_existing_files_are_kept(tmp_path: Path) -> None:
     (tmp_path / "SOUL.md").write_text("mine")
-    workspace.seed(tmp_path)
+    workspace.seed_workspace(tmp_path)
     assert (tmp_path / "SOUL.md").read_text() == "mine"
     assert (tmp_path / "AGENTS.md").exists()
 
 
 def test_seed_bootstrap_file_only_in_new_workspace(tmp_path: Path) -> None:
-    workspace.seed(tmp_path)
+    workspace.seed_workspace(tmp_path)
     (tmp_path / "BOOTSTRAP.md").unlink()
-    assert workspace.seed(tmp_path) == ()
+    assert workspace.seed_workspace(tmp_path) == ()
     for name in workspace.SEEDED:
         (tmp_path / name).unlink()
-    assert "BOOTSTRAP.md" not in workspace.seed(tmp_path)  # by its state file
+    assert "BOOTSTRAP.md" not in workspace.seed_workspace(tmp_path)  # by its state file
     lived_in = tmp_path / "old"
     lived_in.mkdir()
     (lived_in / "AGENTS.md").write_text("x")
-    assert "BOOTSTRAP.md" not in workspace.seed(lived_in)
+    assert "BOOTSTRAP.md" not in workspace.seed_workspace(lived_in)
 
 
 def test_templates_are_short(tmp_path: Path) -> None:
-    workspace.seed(tmp_path)
-    files = inject(Reader().load(tmp_path, names_for("main")), 20_000, 150_000)
+    workspace.seed_workspace(tmp_path)
+    files = inject(WorkspaceFileReader().load(tmp_path, file_names_for("main")), 20_000, 150_000)
     assert files[0].name == "AGENTS.md"
     assert "HEARTBEAT.md" not in [file.name for file in files]  # the checklist is still empty
     assert sum(len(file.text) for file in files) <= 6_000
@@ -69,20 +69,20 @@ def test_templates_are_short(tmp_path: Path) -> None:
 def test_ensure_populated_workspace_is_unchanged(mark: str, tmp_path: Path) -> None:
     (tmp_path / mark).write_text("mine")
     before = contents(tmp_path)
-    workspace.ensure(tmp_path)
+    workspace.ensure_workspace(tmp_path)
     assert contents(tmp_path) == before
     assert not (tmp_path / ".git").exists()
 
 
 def test_ensure_missing_workspace_is_created(tmp_path: Path) -> None:
-    workspace.ensure(tmp_path / "new")
+    workspace.ensure_workspace(tmp_path / "new")
     assert (tmp_path / "new" / "BOOTSTRAP.md").exists()
 
 
 def test_ensure_without_templates_creates_folder_only(tmp_path: Path) -> None:
-    workspace.ensure(tmp_path / "new", templates=False)
+    workspace.ensure_workspace(tmp_path / "new", templates=False)
     assert list((tmp_path / "new").iterdir()) == []
-    found = Reader().load(tmp_path / "new", names_for("main"))
+    found = WorkspaceFileReader().load(tmp_path / "new", file_names_for("main"))
     assert [file.name for file in found if file.missing] == [
         "AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md",
     ]  # fmt: skip
@@ -90,17 +90,17 @@ def test_ensure_without_templates_creates_folder_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["deleted", "emptied"])
 def test_workspace_state_records_end_of_bootstrap(ending: str, tmp_path: Path) -> None:
-    workspace.ensure(tmp_path)
-    workspace.ensure(tmp_path)
+    workspace.ensure_workspace(tmp_path)
+    workspace.ensure_workspace(tmp_path)
     assert "onboardingCompletedAt" not in workspace.read_state(tmp_path)
     if ending == "deleted":
         (tmp_path / "BOOTSTRAP.md").unlink()
     else:
         (tmp_path / "BOOTSTRAP.md").write_text("\n")
-    workspace.ensure(tmp_path)
+    workspace.ensure_workspace(tmp_path)
     state = workspace.read_state(tmp_path)
     assert str(state["onboardingCompletedAt"]).endswith("Z") and state["bootstrapSeededAt"]
-    workspace.ensure(tmp_path)
+    workspace.ensure_workspace(tmp_path)
     assert workspace.read_state(tmp_path) == state
     assert sorted(p.name for p in (tmp_path / ".openclaw").iterdir()) == ["workspace-state.json"]
 
@@ -111,7 +111,7 @@ def test_workspace_state_broken_file_is_kept(text: str, tmp_path: Path) -> None:
     file.parent.mkdir()
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
     before = file.read_bytes()
-    workspace.ensure(tmp_path)
+    workspace.ensure_workspace(tmp_path)
     assert file.read_bytes() == before and not (tmp_path / "BOOTSTRAP.md").exists()
 
 
@@ -120,19 +120,19 @@ def test_workspace_state_of_openclaw_is_read(tmp_path: Path) -> None:
     file.parent.mkdir()
     told = {"version": 1, "bootstrapSeededAt": "2026-02-17T12:00:00.000Z"}
     file.write_text(json.dumps({**told, "later": {"kept": True}}))
-    workspace.ensure(tmp_path)
+    workspace.ensure_workspace(tmp_path)
     state = workspace.read_state(tmp_path)
     assert state["later"] == {"kept": True} and "onboardingCompletedAt" in state
 
 
 def test_seed_uncreatable_workspace_raises_user_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    for make in (workspace.seed, workspace.ensure):
+    for make in (workspace.seed_workspace, workspace.ensure_workspace):
         with pytest.raises(UserError, match="cannot use the workspace") as caught:
             make(tmp_path / "file" / "workspace")
         assert "homarus setup" in caught.value.fix
     with pytest.raises(UserError, match="cannot use the workspace"):
-        workspace.ensure(tmp_path / "file" / "workspace", templates=False)
+        workspace.ensure_workspace(tmp_path / "file" / "workspace", templates=False)
 
 
 # --- BOOT.md -------------------------------------------------------------------------------------
@@ -164,9 +164,9 @@ def test_advice_names_unused_and_unbacked_workspaces(tmp_path: Path) -> None:
     state = tmp_path / ".openclaw"
     used, spare = state / "workspace", state / "workspace-old"
     for folder in (used, spare, tmp_path / "openclaw"):
-        workspace.seed(folder)
+        workspace.seed_workspace(folder)
     (state / "workspace-empty").mkdir()
-    told = workspace.advise([used, used], tmp_path, state)
+    told = workspace.workspace_advice([used, used], tmp_path, state)
     assert [(one.text.split(" ")[0], "no agent" in one.text) for one in told] == [
         (str(tmp_path / "openclaw"), True),
         (str(spare), True),
@@ -175,24 +175,24 @@ def test_advice_names_unused_and_unbacked_workspaces(tmp_path: Path) -> None:
     with (used / ".git" / "config").open("a") as config:
         config.write('[remote "origin"]\n\turl = git@example.org:me/agent.git\n')
     (tmp_path / "openclaw").rename(tmp_path / "away")
-    assert len(workspace.advise([used, spare], tmp_path, state)) == 1
-    assert workspace.advise([tmp_path / "nowhere"], tmp_path, tmp_path / "nowhere") == ()
+    assert len(workspace.workspace_advice([used, spare], tmp_path, state)) == 1
+    assert workspace.workspace_advice([tmp_path / "nowhere"], tmp_path, tmp_path / "nowhere") == ()
 
 
 def test_advice_ignores_workspace_of_other_profile(tmp_path: Path) -> None:
     state = tmp_path / ".openclaw"
-    workspace.seed(state / "workspace-work")
-    assert len(workspace.advise([state / "workspace"], tmp_path, state)) == 1
+    workspace.seed_workspace(state / "workspace-work")
+    assert len(workspace.workspace_advice([state / "workspace"], tmp_path, state)) == 1
     (tmp_path / ".openclaw-work").mkdir()
-    assert workspace.advise([state / "workspace"], tmp_path, state) == ()
+    assert workspace.workspace_advice([state / "workspace"], tmp_path, state) == ()
 
 
 def test_advice_ignores_linked_workspace_in_use(tmp_path: Path) -> None:
     state = tmp_path / ".openclaw"
     state.mkdir()
-    workspace.seed(tmp_path / "real")
+    workspace.seed_workspace(tmp_path / "real")
     (state / "workspace").symlink_to(tmp_path / "real")
-    told = workspace.advise([state / "workspace"], tmp_path, state)
+    told = workspace.workspace_advice([state / "workspace"], tmp_path, state)
     assert not [one for one in told if "no agent" in one.text]
 
 

@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TypeAlias
 
-from homarus.channels.base import Acknowledge, Place
-from homarus.channels.irc.account import IrcChannel
-from homarus.channels.irc.settings import Settings
-from homarus.channels.irc.wire import Pace
+from homarus.channels.base import Acknowledge, ChannelContext
+from homarus.channels.irc.adapter import IrcChannel
+from homarus.channels.irc.connection import IrcTimings
+from homarus.channels.irc.settings import IrcSettings
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.message import Inbound, Json
 from homarus.testing import fakes
 
 GUARD_S = 30.0
 HOST = "irc.test"
-QUICK = Pace(burst=1_000, every_s=0.001, ready_s=30.0, again_s=0.05)
+QUICK = IrcTimings(burst=1_000, every_s=0.001, ready_s=30.0, again_s=0.05)
 
 Answer: TypeAlias = Callable[[list[str]], list[str]]
 
@@ -110,7 +110,7 @@ async def serving(tls: ssl.SSLContext | None = None, **options: str) -> AsyncIte
             server.hang_up()
 
 
-class Desk(fakes.Desk):
+class Desk(fakes.RecordingHandler):
     """A handler without cursor: IRC has none to resume at."""
 
     async def __call__(
@@ -127,12 +127,12 @@ class Desk(fakes.Desk):
 
 
 def channel(
-    server: Server, *, pace: Pace = QUICK, clock: Clock | None = None, **more: Json
+    server: Server, *, pace: IrcTimings = QUICK, clock: Clock | None = None, **more: Json
 ) -> IrcChannel:
     """Return an account on the server."""
     given = {"host": "127.0.0.1", "port": server.port, "tls": False, "nick": "bot", **more}
-    place = Place("irc", "default", clock or SystemClock())
-    return IrcChannel(place, Settings.read(given), pace)
+    place = ChannelContext("irc", "default", clock or SystemClock())
+    return IrcChannel(place, IrcSettings.read(given), pace)
 
 
 @asynccontextmanager

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from homarus.channels.base import Place
-from homarus.channels.matrix import Settings, create
-from homarus.channels.matrix.adapter import Matrix
+from homarus.channels.base import ChannelContext
+from homarus.channels.matrix import create
+from homarus.channels.matrix.adapter import MatrixChannel
+from homarus.channels.matrix.settings import MatrixSettings
 from homarus.core.clock import SystemClock
-from homarus.testing.fakes import Desk
+from homarus.testing.fakes import RecordingHandler
 
 GUARD_S = 30.0
 ME = "@bot:test"
@@ -159,14 +160,16 @@ async def serving() -> AsyncIterator[Server]:
             await listener.wait_closed()
 
 
-def channel(server: Server, **settings: Any) -> Matrix:
+def channel(server: Server, **settings: Any) -> MatrixChannel:
     given = {"homeserver": server.url, "accessToken": TOKEN, **settings}
     known = {key: value for key, value in given.items() if value is not None}
-    return create(Place("matrix", "default", SystemClock()), Settings.read(known))
+    return create(ChannelContext("matrix", "default", SystemClock()), MatrixSettings.read(known))
 
 
 @asynccontextmanager
-async def running(matrix: Matrix, desk: Desk) -> AsyncIterator[asyncio.Task[None]]:
+async def running(
+    matrix: MatrixChannel, desk: RecordingHandler
+) -> AsyncIterator[asyncio.Task[None]]:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(matrix.run(desk))
         await matrix._ready.wait()

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from homarus.channels.http import Api, File
-from homarus.core.errors import ConfigError, SendFailed
+from homarus.channels.service_client import ServiceClient, UploadFile
+from homarus.core.errors import ConfigError, SendError
 from homarus.testing.telegram_server import ADA, TelegramServer
 
 
@@ -15,20 +15,20 @@ from homarus.testing.telegram_server import ADA, TelegramServer
 )
 def test_service_client_invalid_address_raises_config_error(address: str) -> None:
     with pytest.raises(ConfigError, match="is no address"):
-        Api("svc", address)
+        ServiceClient("svc", address)
 
 
 @pytest.mark.parametrize("address", ["http://x", "https://x:8443/base", "http://[::1]:8008"])
 def test_service_client_created_opens_no_connection(address: str) -> None:
-    Api("svc", address)
+    ServiceClient("svc", address)
 
 
 def test_upload_file_name_not_utf8_is_sent() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             telegram.say("hello")
-            api = Api("svc", telegram.url)
-            file = File(b"caf\xe9.txt".decode("utf-8", "surrogateescape"), b"bytes")
+            api = ServiceClient("svc", telegram.url)
+            file = UploadFile(b"caf\xe9.txt".decode("utf-8", "surrogateescape"), b"bytes")
             fields = {"chat_id": str(ADA), "caption": "half \ud800"}
             path = f"/bot{telegram.token}/sendDocument"
             answer = await api.send_form(path, fields, {"document": file})
@@ -43,9 +43,9 @@ def test_upload_file_name_not_utf8_is_sent() -> None:
 def test_upload_impossible_file_fails_without_retry() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            api = Api("svc", telegram.url)
-            with pytest.raises(SendFailed) as caught:
-                await api.ask("POST", "/x", b"", {"Evil": "a\r\nX: 1"})
+            api = ServiceClient("svc", telegram.url)
+            with pytest.raises(SendError) as caught:
+                await api.request("POST", "/x", b"", {"Evil": "a\r\nX: 1"})
             await api.close()
             assert not caught.value.retryable and not telegram.books.asked
 

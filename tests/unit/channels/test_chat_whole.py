@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from homarus.app import open_app
-from homarus.channels.base import Capabilities, Receipt, Receive
-from homarus.channels.typing import Typing
-from homarus.config.load import load
+from homarus.channels.base import Capabilities, InboundHandler, Receipt
+from homarus.channels.typing_indicator import TypingIndicator
+from homarus.config.load import load_config
 from homarus.config.paths import Paths
 from homarus.core.event import RunEnded
 from homarus.core.message import Address, Inbound, Message, Outbound, ToolCall
 from homarus.providers.base import Provider
-from homarus.providers.catalog import Model
-from homarus.providers.models import Wish
-from homarus.testing.fakes import ScriptedProvider, say
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.model_router import ModelSelection
+from homarus.testing.fakes import ScriptedProvider, assistant_message
 
 GUARD_S = 60.0
 HERE = Address("svc", "ann")
@@ -37,7 +37,7 @@ class Chat:
         self.enough = asyncio.Event()
         self.wanted = 1
 
-    async def run(self, receive: Receive) -> None:
+    async def run(self, receive: InboundHandler) -> None:
         for number, text in enumerate(self.words):
             await receive(Inbound(f"q{number}", HERE, "ann", text))
         await asyncio.Event().wait()
@@ -74,11 +74,11 @@ def talk(folder: Path, chat: Chat, script: Sequence[Message], **config: Any) -> 
     env = {"HOME": str(folder)}
     provider: Provider = ScriptedProvider(script)
 
-    async def road(_wish: Wish) -> tuple[Provider, Model]:
-        return provider, Model("p", "m")
+    async def road(_wish: ModelSelection) -> tuple[Provider, ModelInfo]:
+        return provider, ModelInfo("p", "m")
 
     async def main() -> None:
-        loaded = load(Paths.find(env), env)
+        loaded = load_config(Paths.find(env), env)
         async with (
             asyncio.timeout(GUARD_S),
             open_app(env, loaded=loaded, channels=[chat]) as app,
@@ -87,7 +87,7 @@ def talk(folder: Path, chat: Chat, script: Sequence[Message], **config: Any) -> 
                 pytest.MonkeyPatch.context() as patch,
                 app.bus.subscribe(kinds=(RunEnded,)) as events,
             ):
-                patch.setattr(app.models, "road", road)
+                patch.setattr(app.models, "connect", road)
                 await app.recover()
                 await chat.enough.wait()
                 async for _ in events:
@@ -100,8 +100,8 @@ def talk(folder: Path, chat: Chat, script: Sequence[Message], **config: Any) -> 
 def test_chat_answer_is_previewed_then_sent_with_extras(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Typing, "soon_s", 0.0)
-    chat = talk(tmp_path, Chat("hi"), [say("[[reply_to_current]]Here.\nMEDIA:a.txt")])
+    monkeypatch.setattr(TypingIndicator, "soon_s", 0.0)
+    chat = talk(tmp_path, Chat("hi"), [assistant_message("[[reply_to_current]]Here.\nMEDIA:a.txt")])
     (sent,) = chat.sent
     assert (sent.text, sent.extras.reply_to) == ("Here.", "q0")
     (file,) = sent.extras.media
@@ -111,9 +111,11 @@ def test_chat_answer_is_previewed_then_sent_with_extras(
 
 def test_chat_tool_message_is_not_repeated_by_answer(tmp_path: Path) -> None:
     script = [
-        say(ToolCall("c1", "message", {"message": "The pump has failed.", "media": "a.txt"})),
-        say(ToolCall("c2", "message", {"action": "react", "emoji": "👍"})),
-        say("The pump has failed."),
+        assistant_message(
+            ToolCall("c1", "message", {"message": "The pump has failed.", "media": "a.txt"})
+        ),
+        assistant_message(ToolCall("c2", "message", {"action": "react", "emoji": "👍"})),
+        assistant_message("The pump has failed."),
     ]
     chat = talk(tmp_path, Chat("hi"), script)
     (sent,) = chat.sent
@@ -123,6 +125,6 @@ def test_chat_tool_message_is_not_repeated_by_answer(tmp_path: Path) -> None:
 
 def test_chat_tool_message_to_unknown_chat_without_approver_is_denied(tmp_path: Path) -> None:
     call = ToolCall("c1", "message", {"message": "psst", "target": "svc:eve"})
-    chat = talk(tmp_path, Chat("hi"), [say(call), say("I may not.")])
+    chat = talk(tmp_path, Chat("hi"), [assistant_message(call), assistant_message("I may not.")])
     assert [one.address.chat for one in chat.sent] == ["ann"]
     assert chat.sent[0].text == "I may not."

@@ -10,13 +10,19 @@ import pytest
 from pydantic import ValidationError
 
 from homarus.channels import irc
-from homarus.channels.base import Capabilities, Place, Probes, Receipt, Retry
-from homarus.channels.irc.account import IrcChannel
-from homarus.channels.irc.line import fold
-from homarus.channels.irc.settings import Settings
-from homarus.channels.irc.wire import Bucket, Pace
+from homarus.channels.base import (
+    Capabilities,
+    ChannelContext,
+    Receipt,
+    SendRetryPolicy,
+    SupportsProbe,
+)
+from homarus.channels.irc.adapter import IrcChannel
+from homarus.channels.irc.connection import IrcTimings, TokenBucket
+from homarus.channels.irc.message import fold_name
+from homarus.channels.irc.settings import IrcSettings
 from homarus.core.clock import SystemClock
-from homarus.core.errors import ChannelAuthFailed, ChannelError, DiskFull, SendFailed
+from homarus.core.errors import ChannelAuthError, ChannelError, DiskFullError, SendError
 from homarus.core.message import Address, Inbound, Outbound
 from homarus.testing.clock import FakeClock
 from tests.unit.channels.irc_server import (
@@ -28,7 +34,7 @@ from tests.unit.channels.irc_server import (
     running,
     serving,
 )
-from tests.unit.net.test_exchange import make_certificate, tls
+from tests.unit.net.test_http_client import make_certificate, tls
 
 BOB = ":Bob!~bob@Some.Where"
 MODERN = "message-tags server-time account-tag sasl=PLAIN echo-message"
@@ -144,7 +150,7 @@ def test_irc_all_nicks_in_use_raises_retryable_error() -> None:
 def test_irc_refused_registration_stops_channel(line: str) -> None:
     async def body(server: Server) -> None:
         server.answers["USER"] = lambda _: [line]
-        with pytest.raises(ChannelAuthFailed):
+        with pytest.raises(ChannelAuthError):
             await channel(server).run(Desk())
 
     run(body)
@@ -153,7 +159,7 @@ def test_irc_refused_registration_stops_channel(line: str) -> None:
 def test_irc_ban_while_connected_stops_channel() -> None:
     async def body(server: Server) -> None:
         server.answers["JOIN"] = lambda _: ["ERROR :Closing Link: (G-Lined: spam)"]
-        with pytest.raises(ChannelAuthFailed):
+        with pytest.raises(ChannelAuthError):
             await channel(server, channels=["#a"]).run(Desk())
 
     run(body)
@@ -165,7 +171,7 @@ def test_irc_other_disconnect_is_retryable(line: str) -> None:
         server.answers["USER"] = lambda _: [line]
         with pytest.raises(ChannelError) as caught:
             await channel(server).run(Desk())
-        assert not isinstance(caught.value, ChannelAuthFailed)
+        assert not isinstance(caught.value, ChannelAuthError)
 
     run(body)
 
@@ -234,7 +240,7 @@ def test_irc_password_is_read_from_file(tmp_path: Path) -> None:
             assert await server.heard("PASS") == "PASS :from file"
         for file in ("none", "empty"):
             (tmp_path / "empty").touch()
-            with pytest.raises(ChannelAuthFailed, match="password file"):
+            with pytest.raises(ChannelAuthError, match="password file"):
                 await channel(server, passwordFile=str(tmp_path / file)).run(Desk())
 
     run(body)
@@ -246,8 +252,8 @@ def test_irc_password_of_environment_is_for_default_account() -> None:
     async def body(server: Server) -> None:
         given = {"host": "127.0.0.1", "port": server.port, "tls": False, "nick": "bot"}
         for name in ("other", "default"):
-            place = Place("irc", name, SystemClock(), env=env)
-            assert await IrcChannel(place, Settings.read(given)).probe() == "bot"
+            place = ChannelContext("irc", name, SystemClock(), env=env)
+            assert await IrcChannel(place, IrcSettings.read(given)).probe() == "bot"
             if name == "other":
                 assert not [s for s in server.said if s.startswith(("PASS", "PRIVMSG"))]
         assert await server.heard("PASS") == "PASS :from env"
@@ -298,7 +304,7 @@ def test_irc_direct_message_is_received() -> None:
         (got,) = await hear(server, f"{BOB} PRIVMSG bot :héllo \x0304you\x03", count=1)
         assert got.address == Address("irc", "bob", "default")
         assert (got.text, got.sender) == ("héllo you", "bob!~bob@some.where")
-        occasion = got.occasion
+        occasion = got.metadata
         assert (occasion.kind, occasion.name, occasion.handle) == ("direct", "Bob", "Bob")
         assert not occasion.mentioned and not occasion.is_bot and occasion.title == ""
 
@@ -311,9 +317,9 @@ def test_irc_channel_message_is_received_with_mention() -> None:
             server, f"{BOB} PRIVMSG #Room :Bot: hi", f"{BOB} PRIVMSG @#Room :robots", count=2
         )
         assert {first.address.chat, second.address.chat} == {"#room"}
-        assert first.occasion.kind == second.occasion.kind == "group"
-        assert first.occasion.title == "#Room" and first.sender == "bob!~bob@some.where"
-        assert (first.occasion.mentioned, second.occasion.mentioned) == (True, False)
+        assert first.metadata.kind == second.metadata.kind == "group"
+        assert first.metadata.title == "#Room" and first.sender == "bob!~bob@some.where"
+        assert (first.metadata.mentioned, second.metadata.mentioned) == (True, False)
 
     run(body, support="CASEMAPPING=rfc1459 CHANTYPES=# STATUSMSG=@+")
 
@@ -361,7 +367,7 @@ def test_irc_message_tags_give_id_time_and_account() -> None:
             count=3,
         )
         assert (first.id, first.at_ms, first.sender) == ("abc", 1794759158123, "alice")
-        assert first.address.chat == "bob" and first.occasion.is_bot
+        assert first.address.chat == "bob" and first.metadata.is_bot
         assert second.sender == third.sender == "bob!~bob@some.where"
         assert len(third.id) == 32 and third.id != second.id
 
@@ -398,17 +404,21 @@ def test_irc_sender_id_follows_account_or_mask(
             await server.heard("CAP :END" if caps else "USER")
             server.tell(f"{tags}:{source} PRIVMSG bot :hi")
             (got,) = await desk.received()
-        assert got.sender == sender and got.address.chat == fold(source.partition("!")[0])
+        assert got.sender == sender and got.address.chat == fold_name(source.partition("!")[0])
 
     run(body, caps=caps)
 
 
 def test_irc_message_not_stored_is_offered_again_in_order_by_next_run() -> None:
     async def body(server: Server) -> None:
-        default, desk, account = server.answers["USER"], Desk(DiskFull("no room")), channel(server)
+        default, desk, account = (
+            server.answers["USER"],
+            Desk(DiskFullError("no room")),
+            channel(server),
+        )
         said = [f"{BOB} PRIVMSG bot :first", f"{BOB} PRIVMSG bot :second"]
         server.answers["USER"] = lambda _: [*server.welcome(), *said]
-        with pytest.raises(DiskFull):
+        with pytest.raises(DiskFullError):
             await account.run(desk)
         assert not desk.got
         server.answers["USER"] = default
@@ -477,7 +487,7 @@ def test_irc_refused_send_is_not_retried(number: str) -> None:
         account = channel(server)
         async with running(account, Desk()), asyncio.TaskGroup() as group:
             other = group.create_task(account.send(out("hi", "ann")))
-            with pytest.raises(SendFailed, match=rf"No \({number}\)") as caught:
+            with pytest.raises(SendError, match=rf"No \({number}\)") as caught:
                 await account.send(out("hi", "Bob".lower()))
             assert not caught.value.retryable
             await other  # it was for another line
@@ -490,7 +500,7 @@ def test_irc_send_throttled_by_server_is_retryable() -> None:
         server.answers["PRIVMSG"] = lambda words: [f":{HOST} 439 bot {words[1]} :Too fast"]
         account = channel(server)
         async with running(account, Desk()):
-            with pytest.raises(SendFailed) as caught:
+            with pytest.raises(SendError) as caught:
                 await account.send(out("hi"))
             assert caught.value.retryable
 
@@ -502,7 +512,7 @@ def test_irc_server_busy_reply_fails_pending_send_of_command() -> None:
         server.answers["PRIVMSG"] = lambda _: [f":{HOST} 263 bot PRIVMSG :Wait a while"]
         account = channel(server)
         async with running(account, Desk()):
-            with pytest.raises(SendFailed, match="263") as caught:
+            with pytest.raises(SendError, match="263") as caught:
                 await account.send(out("hi"))
             assert caught.value.retryable
 
@@ -514,7 +524,7 @@ def test_irc_line_too_long_reply_fails_pending_send() -> None:
         server.answers["PRIVMSG"] = lambda _: [f":{HOST} 417 bot :Input line was too long"]
         account = channel(server)
         async with running(account, Desk()):
-            with pytest.raises(SendFailed) as caught:
+            with pytest.raises(SendError) as caught:
                 await account.send(out("hi"))
             assert not caught.value.retryable
 
@@ -550,25 +560,25 @@ def test_irc_connection_lost_during_send_leaves_outcome_unknown() -> None:
 def test_irc_missing_confirmation_leaves_outcome_unknown() -> None:
     async def body(server: Server) -> None:
         server.answers["PING"] = lambda _: []
-        account = channel(server, pace=Pace(answer_s=0.05))
+        account = channel(server, pace=IrcTimings(answer_s=0.05))
         async with running(account, Desk()):
             with pytest.raises(ChannelError, match="did not confirm") as caught:
                 await account.send(out("hi"))
-            assert not isinstance(caught.value, SendFailed)
+            assert not isinstance(caught.value, SendError)
 
     run(body)
 
 
 def test_irc_send_before_connection_is_retryable() -> None:
     async def body(server: Server) -> None:
-        account = channel(server, pace=Pace(ready_s=0.05), channels=["#room"])
-        with pytest.raises(SendFailed, match="not connected") as caught:
+        account = channel(server, pace=IrcTimings(ready_s=0.05), channels=["#room"])
+        with pytest.raises(SendError, match="not connected") as caught:
             await account.send(out("hi"))
         assert caught.value.retryable
         server.answers["JOIN"] = lambda _: [f":{HOST} 475 bot #room :Cannot join channel (+k)"]
         async with running(account, Desk()):
             await server.heard("JOIN")
-            with pytest.raises(SendFailed, match="not in #room") as caught:
+            with pytest.raises(SendError, match="not in #room") as caught:
                 await account.send(out("hi", "#room"))
             assert caught.value.retryable
         assert not [s for s in server.said if s.startswith("PRIVMSG")]
@@ -596,7 +606,7 @@ def test_irc_send_of_several_lines_is_refused(chat: str, text: str) -> None:
     async def body(server: Server) -> None:
         account = channel(server)
         async with running(account, Desk()):
-            with pytest.raises(SendFailed) as caught:
+            with pytest.raises(SendError) as caught:
                 await account.send(out(text, chat))
             assert not caught.value.retryable
             await account.send(out("still here"))
@@ -624,25 +634,25 @@ def test_irc_message_of_full_limit_fits_longest_prefix() -> None:
 
 
 def test_irc_capabilities_follow_settings() -> None:
-    place = Place("irc", "work", SystemClock())
+    place = ChannelContext("irc", "work", SystemClock())
     made = irc.create(place, settings())
     assert (made.name, made.account) == ("irc", "work")
     assert made.capabilities == Capabilities(350, "byte", "irc", by_line=True)
     assert irc.create(place, settings(textChunkLimit=200)).capabilities.text_limit == 200
     patient = irc.create(place, settings(retry={"attempts": 7, "minDelayMs": 100}))
-    assert patient.capabilities.retry == Retry(attempts=7, min_delay_s=0.1)
+    assert patient.capabilities.retry == SendRetryPolicy(attempts=7, min_delay_s=0.1)
 
 
 def test_irc_lines_are_sent_within_rate_limit() -> None:
     async def main() -> None:
         clock = FakeClock(patient=False)
-        bucket = Bucket(Pace(burst=3, every_s=2.0), clock)
+        bucket = TokenBucket(IrcTimings(burst=3, every_s=2.0), clock)
         for _ in range(5):
-            await bucket.turn()
+            await bucket.acquire()
         assert clock.slept == [2.0, 2.0]
         await clock.advance(100.0)  # at most one burst is saved up
         for _ in range(4):
-            await bucket.turn()
+            await bucket.acquire()
         assert clock.slept == [2.0, 2.0, 2.0]
 
     asyncio.run(main())
@@ -655,7 +665,7 @@ def test_irc_silent_server_is_pinged_then_disconnected() -> None:
     async def body(server: Server) -> None:
         server.answers["PING"] = lambda _: []
         with pytest.raises(ChannelError, match="nothing came"):
-            await channel(server, pace=Pace(idle_s=0.1)).run(Desk())
+            await channel(server, pace=IrcTimings(idle_s=0.1)).run(Desk())
         assert "PING :still-there" in server.said
 
     run(body)
@@ -663,7 +673,7 @@ def test_irc_silent_server_is_pinged_then_disconnected() -> None:
 
 def test_irc_server_that_answers_ping_stays_connected() -> None:
     async def body(server: Server) -> None:
-        account = channel(server, pace=Pace(idle_s=6.0))
+        account = channel(server, pace=IrcTimings(idle_s=6.0))
         async with running(account, Desk()) as task:
             await server.heard("PING :still-there")
             await account.send(out("hi"))
@@ -704,7 +714,7 @@ def test_irc_malformed_lines_are_ignored() -> None:
 def test_irc_probe_reports_login() -> None:
     async def body(server: Server) -> None:
         account = channel(server)
-        assert isinstance(account, Probes)
+        assert isinstance(account, SupportsProbe)
         assert await account.probe() == "bot"
         assert await server.heard("QUIT")
         async with running(account, Desk()):
@@ -718,8 +728,8 @@ def test_irc_probe_reports_login() -> None:
 # Settings
 
 
-def settings(**more: object) -> Settings:
-    return Settings.read({"host": "irc.example", "nick": "bot", **more})
+def settings(**more: object) -> IrcSettings:
+    return IrcSettings.read({"host": "irc.example", "nick": "bot", **more})
 
 
 def test_irc_default_port_follows_tls() -> None:
@@ -780,5 +790,5 @@ def test_irc_password_is_hidden_and_plaintext_use_is_logged(
 ) -> None:
     made = settings(password="hunter2", nickserv={"password": "hunter3"}, tls=False)
     assert "hunter" not in repr(made)
-    irc.create(Place("irc", "default", SystemClock()), made)
+    irc.create(ChannelContext("irc", "default", SystemClock()), made)
     assert "in the clear" in caplog.text and "hunter" not in caplog.text

@@ -2,47 +2,47 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from homarus.channels.irc.line import (
-    Line,
-    Unsendable,
-    compose,
-    fold,
+from homarus.channels.irc.message import (
+    IrcMessage,
+    UnsendableLineError,
+    fold_name,
+    format_message,
     is_channel,
     is_nick,
-    names,
-    parse,
+    mentions_nick,
+    parse_message,
+    parse_time_tag,
     read_text,
-    stamp_ms,
 )
 
 
 @pytest.mark.parametrize(
     ("raw", "line"),
     [
-        (b"PING :abc\r\n", Line("PING", ("abc",))),
-        (b"PING abc\n", Line("PING", ("abc",))),
-        (b":a!b@c PRIVMSG #x :hello there\r\n", Line("PRIVMSG", ("#x", "hello there"), "a!b@c")),
-        (b":s 001 me :\r\n", Line("001", ("me", ""), "s")),
-        (b":s 005 me  A=1   B :x y\r\n", Line("005", ("me", "A=1", "B", "x y"), "s")),
+        (b"PING :abc\r\n", IrcMessage("PING", ("abc",))),
+        (b"PING abc\n", IrcMessage("PING", ("abc",))),
+        (b":a!b@c PRIVMSG #x :hello there\r\n", IrcMessage("PRIVMSG", ("#x", "hello there"), "a!b@c")),
+        (b":s 001 me :\r\n", IrcMessage("001", ("me", ""), "s")),
+        (b":s 005 me  A=1   B :x y\r\n", IrcMessage("005", ("me", "A=1", "B", "x y"), "s")),
         (b"@a=1;b;+c=x\\sy\\:z\\\\ :s cmd ::)\r\n",
-         Line("CMD", (":)",), "s", {"a": "1", "b": "", "+c": "x y;z\\"})),
-        (b"@a=x\\ :s JOIN #x\r\n", Line("JOIN", ("#x",), "s", {"a": "x"})),
-        ("PRIVMSG x :grüß".encode("latin-1"), Line("PRIVMSG", ("x", "grüß"))),
-        ("PRIVMSG x :grüß 👩".encode(), Line("PRIVMSG", ("x", "grüß 👩"))),
+         IrcMessage("CMD", (":)",), "s", {"a": "1", "b": "", "+c": "x y;z\\"})),
+        (b"@a=x\\ :s JOIN #x\r\n", IrcMessage("JOIN", ("#x",), "s", {"a": "x"})),
+        ("PRIVMSG x :grüß".encode("latin-1"), IrcMessage("PRIVMSG", ("x", "grüß"))),
+        ("PRIVMSG x :grüß 👩".encode(), IrcMessage("PRIVMSG", ("x", "grüß 👩"))),
     ],
 )  # fmt: skip
-def test_parse_line_returns_its_parts(raw: bytes, line: Line) -> None:
-    assert parse(raw) == line
+def test_parse_line_returns_its_parts(raw: bytes, line: IrcMessage) -> None:
+    assert parse_message(raw) == line
 
 
 @pytest.mark.parametrize("raw", [b"", b"\r\n", b" ", b":only.a.source\r\n", b"@only=tags\r\n"])
 def test_parse_empty_line_returns_none(raw: bytes) -> None:
-    assert parse(raw) is None
+    assert parse_message(raw) is None
 
 
 @given(st.binary(max_size=300))
 def test_parse_any_bytes_returns_message_or_none(raw: bytes) -> None:
-    line = parse(raw)
+    line = parse_message(raw)
     assert line is None or (line.command and not set("\0\r\n") & set("".join(line.params)))
 
 
@@ -56,11 +56,11 @@ def test_parse_any_bytes_returns_message_or_none(raw: bytes) -> None:
 @example(["x", "\ud800"])
 def test_format_line_is_one_line_and_parses_back(params: list[str]) -> None:
     try:
-        raw = compose("PRIVMSG", *params)
-    except Unsendable:
+        raw = format_message("PRIVMSG", *params)
+    except UnsendableLineError:
         return
     assert raw.endswith(b"\r\n") and raw.count(b"\n") == 1 and raw.count(b"\r") == 1
-    assert parse(raw) == Line("PRIVMSG", tuple(params))
+    assert parse_message(raw) == IrcMessage("PRIVMSG", tuple(params))
 
 
 @pytest.mark.parametrize(
@@ -75,15 +75,15 @@ def test_format_line_is_one_line_and_parses_back(params: list[str]) -> None:
     ],
 )
 def test_format_line_with_line_break_is_refused(params: tuple[str, ...]) -> None:
-    with pytest.raises(Unsendable):
-        compose("PRIVMSG", *params)
+    with pytest.raises(UnsendableLineError):
+        format_message("PRIVMSG", *params)
 
 
 def test_fold_name_has_one_form_for_all_spellings() -> None:
-    assert fold("Bob[\\]^") == "bob{|}~"
-    assert fold("Bob[\\]^", "rfc1459-strict") == "bob{|}^"
-    assert fold("Bob[\\]^", "ascii") == "bob[\\]^"
-    assert fold("BÖB", "utf-8-something") == "bÖb"
+    assert fold_name("Bob[\\]^") == "bob{|}~"
+    assert fold_name("Bob[\\]^", "rfc1459-strict") == "bob{|}^"
+    assert fold_name("Bob[\\]^", "ascii") == "bob[\\]^"
+    assert fold_name("BÖB", "utf-8-something") == "bÖb"
 
 
 @pytest.mark.parametrize("name", ["bob", "Bob[]", "a|b`_-^", "x1", "ünï"])
@@ -139,18 +139,22 @@ def test_plain_text_has_no_colours_and_no_ctcp(said: str, text: str) -> None:
     "text", ["bot: hi", "bot, hi", "Bot hi", "hi bot", "hi BOT!", "(bot)", "bot", "@bot hi"]
 )
 def test_mentions_nick_as_word_returns_true(text: str) -> None:
-    assert names(text, "bot")
+    assert mentions_nick(text, "bot")
 
 
 @pytest.mark.parametrize("text", ["robot", "bots", "bot_2: hi", "bot-2", "[bot]", "", "bot`"])
 def test_mentions_nick_inside_word_returns_false(text: str) -> None:
-    assert not names(text, "bot")
+    assert not mentions_nick(text, "bot")
 
 
 def test_mentions_nick_with_special_characters_returns_true() -> None:
-    assert names("hi b[o]t|x, there", "b[o]t|x") and not names("bot", "b.t")
+    assert mentions_nick("hi b[o]t|x, there", "b[o]t|x") and not mentions_nick("bot", "b.t")
 
 
 def test_parse_time_tag_returns_milliseconds() -> None:
-    assert stamp_ms("2026-11-15T16:12:38.123Z") == 1794759158123
-    assert [stamp_ms(bad) for bad in ("", "yesterday", "1900-01-01T00:00:00.000Z")] == [0, 0, 0]
+    assert parse_time_tag("2026-11-15T16:12:38.123Z") == 1794759158123
+    assert [parse_time_tag(bad) for bad in ("", "yesterday", "1900-01-01T00:00:00.000Z")] == [
+        0,
+        0,
+        0,
+    ]

@@ -9,19 +9,21 @@ from typing import Any
 import pytest
 
 from homarus.channels.base import (
-    Deletes,
-    Edits,
-    Fetches,
-    Place,
-    Probes,
-    Reacts,
-    Types,
+    ChannelContext,
+    SupportsDelete,
+    SupportsEdit,
+    SupportsMediaFetch,
+    SupportsProbe,
+    SupportsReactions,
+    SupportsTyping,
 )
-from homarus.channels.matrix import Settings, adapter, create, reader
+from homarus.channels.matrix import adapter, create
+from homarus.channels.matrix import sync as sync_module
+from homarus.channels.matrix.settings import MatrixSettings
 from homarus.core.clock import SystemClock
-from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed
+from homarus.core.errors import ChannelAuthError, ChannelError, SendError
 from homarus.core.message import Address, Extras, Media, Outbound
-from homarus.testing.fakes import Desk
+from homarus.testing.fakes import RecordingHandler
 from tests.unit.channels.matrix_server import (
     ME,
     TOKEN,
@@ -58,7 +60,14 @@ def refusal(errcode: str, **more: Any) -> dict[str, Any]:
 
 def test_matrix_capabilities_are_those_of_service() -> None:
     matrix = channel(Server(), homeserver="http://hs.test")
-    for ability in (Types, Edits, Deletes, Reacts, Fetches, Probes):
+    for ability in (
+        SupportsTyping,
+        SupportsEdit,
+        SupportsDelete,
+        SupportsReactions,
+        SupportsMediaFetch,
+        SupportsProbe,
+    ):
         assert isinstance(matrix, ability)
     carries = matrix.capabilities
     assert (carries.dialect, carries.idempotent, carries.text_limit) == ("matrix", True, 4_000)
@@ -82,17 +91,17 @@ def test_matrix_settings_change_limits_and_retries() -> None:
 @pytest.mark.parametrize(
     ("answer", "kind", "retryable", "after_s"),
     [
-        ((429, refusal("M_LIMIT_EXCEEDED", retry_after_ms=1500)), SendFailed, True, 1.5),
-        ((429, (refusal("M_LIMIT_EXCEEDED"), {"Retry-After": "3"})), SendFailed, True, 3.0),
-        ((429, refusal("M_LIMIT_EXCEEDED", retry_after_ms="soon")), SendFailed, True, None),
-        ((413, refusal("M_TOO_LARGE")), SendFailed, False, None),
-        ((413, HTML), SendFailed, False, None),
-        ((429, (refusal("M_LIMIT_EXCEEDED"), {"Retry-After": "\u00b2"})), SendFailed, True, None),
-        ((403, refusal("M_FORBIDDEN")), SendFailed, False, None),
-        ((400, refusal("M_BAD_JSON")), SendFailed, False, None),
-        ((401, refusal("M_UNKNOWN_TOKEN")), ChannelAuthFailed, None, None),
-        ((401, refusal("M_UNKNOWN_TOKEN", soft_logout=True)), ChannelAuthFailed, None, None),
-        ((403, refusal("M_USER_DEACTIVATED")), ChannelAuthFailed, None, None),
+        ((429, refusal("M_LIMIT_EXCEEDED", retry_after_ms=1500)), SendError, True, 1.5),
+        ((429, (refusal("M_LIMIT_EXCEEDED"), {"Retry-After": "3"})), SendError, True, 3.0),
+        ((429, refusal("M_LIMIT_EXCEEDED", retry_after_ms="soon")), SendError, True, None),
+        ((413, refusal("M_TOO_LARGE")), SendError, False, None),
+        ((413, HTML), SendError, False, None),
+        ((429, (refusal("M_LIMIT_EXCEEDED"), {"Retry-After": "\u00b2"})), SendError, True, None),
+        ((403, refusal("M_FORBIDDEN")), SendError, False, None),
+        ((400, refusal("M_BAD_JSON")), SendError, False, None),
+        ((401, refusal("M_UNKNOWN_TOKEN")), ChannelAuthError, None, None),
+        ((401, refusal("M_UNKNOWN_TOKEN", soft_logout=True)), ChannelAuthError, None, None),
+        ((403, refusal("M_USER_DEACTIVATED")), ChannelAuthError, None, None),
         # Not the homeserver's JSON: a proxy may answer like this while it is down.
         ((502, HTML), ChannelError, None, None),
         ((404, HTML), ChannelError, None, None),
@@ -110,12 +119,12 @@ def test_matrix_errors_map_to_send_outcomes(
     async def body(server: Server) -> None:
         server.on("PUT /rooms/!r/send/.*", answer)
         matrix = channel(server)
-        async with running(matrix, Desk()):
+        async with running(matrix, RecordingHandler()):
             with pytest.raises(ChannelError) as caught:
                 await matrix.send(Outbound(TO, "private words", "key"))
         error = caught.value
         assert isinstance(error, kind)
-        assert isinstance(error, SendFailed) is (retryable is not None)
+        assert isinstance(error, SendError) is (retryable is not None)
         assert getattr(error, "retryable", None) is retryable
         assert getattr(error, "after_s", None) == after_s
         assert "private words" not in str(error) and TOKEN not in str(error)
@@ -129,7 +138,7 @@ def test_matrix_send_while_disconnected_is_retryable(
     monkeypatch.setattr(adapter, "READY_S", 0.01)
 
     async def body(server: Server) -> None:
-        with pytest.raises(SendFailed) as caught:
+        with pytest.raises(SendError) as caught:
             await channel(server).send(Outbound(TO, "hello", "key"))
         assert caught.value.retryable and not server.asked
 
@@ -139,7 +148,7 @@ def test_matrix_send_while_disconnected_is_retryable(
 def test_matrix_same_key_uses_same_transaction_id() -> None:
     async def body(server: Server) -> None:
         matrix = channel(server)
-        async with running(matrix, Desk()):
+        async with running(matrix, RecordingHandler()):
             for key in ("a", "a", "b"):
                 await matrix.send(Outbound(TO, "hello", key))
         first, again, other = (one.path for one in server.seen("PUT /rooms/.*/send/.*"))
@@ -155,7 +164,7 @@ def test_matrix_batch_cursor_is_saved_with_last_message() -> None:
             sync("s2"),
             sync("s3", event("four", "$4")),
         ]
-        desk = Desk()
+        desk = RecordingHandler()
         async with running(channel(server), desk):
             await desk.received(4)
         assert [one.text for one in desk.got] == ["one", "two", "three", "four"]
@@ -167,7 +176,7 @@ def test_matrix_batch_cursor_is_saved_with_last_message() -> None:
 def test_matrix_sync_resumes_at_cursor() -> None:
     async def body(server: Server) -> None:
         server.syncs = [(200, {"next_batch": "now"}), sync("s8", event("hello"))]
-        desk = Desk(kept={"since": "s7"})
+        desk = RecordingHandler(kept={"since": "s7"})
         async with running(channel(server), desk):
             await desk.received(1)
         first, second, *_ = server.seen("GET /sync")
@@ -185,7 +194,7 @@ def test_matrix_unknown_cursor_is_reset_once(
             (400, refusal("M_INVALID_PARAM")),
             sync("s2", event("hello")),
         ]
-        desk = Desk(kept={"since": "lost"})
+        desk = RecordingHandler(kept={"since": "lost"})
         async with running(channel(server), desk):
             await desk.received(1)
         assert [one.query.get("since") for one in server.seen("GET /sync")][:3] == [
@@ -194,8 +203,8 @@ def test_matrix_unknown_cursor_is_reset_once(
             "now",
         ]
         server.syncs = [(200, {"next_batch": "now"}), *[(400, refusal("M_INVALID_PARAM"))] * 2]
-        with pytest.raises(SendFailed):
-            await channel(server).run(Desk(kept={"since": "lost"}))
+        with pytest.raises(SendError):
+            await channel(server).run(RecordingHandler(kept={"since": "lost"}))
 
     play(body)
     assert "no longer knows" in caplog.text
@@ -208,8 +217,8 @@ def test_matrix_malformed_sync_response_ends_run(answer: Any) -> None:
     async def body(server: Server) -> None:
         server.syncs = [answer]
         with pytest.raises(ChannelError) as caught:
-            await channel(server).run(Desk())
-        assert not isinstance(caught.value, ChannelAuthFailed)
+            await channel(server).run(RecordingHandler())
+        assert not isinstance(caught.value, ChannelAuthError)
 
     play(body)
 
@@ -230,7 +239,7 @@ def test_matrix_malformed_items_are_skipped() -> None:
             (200, {"next_batch": "s2", "rooms": []}),
             sync("s3", event("x")),
         ]
-        desk = Desk()
+        desk = RecordingHandler()
         async with running(channel(server), desk):
             await desk.received(1)
 
@@ -240,7 +249,7 @@ def test_matrix_malformed_items_are_skipped() -> None:
 def test_matrix_gap_is_filled_up_to_bound(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "MAX_PAGES", 3)
+    monkeypatch.setattr(sync_module, "MAX_PAGES", 3)
 
     async def body(server: Server) -> None:
         pages = iter(range(1_000))
@@ -255,7 +264,7 @@ def test_matrix_gap_is_filled_up_to_bound(
         server.on("GET /rooms/!r/messages", page)
         first = {"next_batch": "s0", "rooms": {"join": {"!r": {}}}}
         server.syncs = [(200, first), sync("s1", event("new"), limited=True, prev_batch="p")]
-        desk = Desk()
+        desk = RecordingHandler()
         async with running(channel(server), desk):
             got = await desk.received(5)
         assert [one.id for one in got] == ["$older2", "$old2", "$older0", "$old0", "$1"]
@@ -273,7 +282,7 @@ def test_matrix_room_with_failing_history_does_not_block_others(
 ) -> None:
     async def body(server: Server) -> None:
         server.on("GET /rooms/!r/messages", answer)
-        matrix, desk = channel(server), Desk(kept={"since": "s0"})
+        matrix, desk = channel(server), RecordingHandler(kept={"since": "s0"})
         first = (200, {"next_batch": "now", "rooms": {"join": {"!r": {}}}})
         for _ in range(tries - 1):
             server.syncs = [first, sync("s1", event("new"), limited=True, prev_batch="p")]
@@ -296,7 +305,7 @@ def test_matrix_new_room_skips_messages_before_join() -> None:
             sync("s1", event("history"), limited=True, prev_batch="p"),
             sync("s2", event("now", "$now")),
         ]
-        desk = Desk()
+        desk = RecordingHandler()
         async with running(channel(server), desk):
             await desk.received(1)
         assert [one.id for one in desk.got] == ["$now"]
@@ -316,13 +325,13 @@ def test_matrix_optional_request_failure_does_not_stop_sync(
         answers["content"]["m.relates_to"] = {"m.in_reply_to": {"event_id": "$gone"}}
         server.syncs += [(200, {"next_batch": "s1", "rooms": invited})]
         server.syncs += [sync("s2", event("one", "$1")), sync("s3", answers)]
-        desk = Desk()
+        desk = RecordingHandler()
         async with running(channel(server), desk):
             one, two = await desk.received(2)
             await server.until("POST /join/!new")
             await server.until("POST /rooms/.*/receipt/.*")
-        assert one.occasion.kind == "group"  # the number of members is unknown
-        assert two.occasion.reply_to == "$gone" and not two.occasion.answers_us
+        assert one.metadata.kind == "group"  # the number of members is unknown
+        assert two.metadata.reply_to == "$gone" and not two.metadata.replies_to_us
 
     play(body)
     assert "could not be followed" in caplog.text and "cannot be had" in caplog.text
@@ -338,7 +347,7 @@ def test_matrix_invite_is_retried_when_server_is_busy() -> None:
         server.on("PUT /user/.*/account_data/m.direct", (200, {}))
         rooms = {"invite": {"!new": {"invite_state": {"events": [INVITE]}}}}
         server.syncs += [(200, {"next_batch": "s1", "rooms": rooms})]
-        async with running(channel(server), Desk()):
+        async with running(channel(server), RecordingHandler()):
             (noted,) = await server.until("PUT /user/.*/account_data/m.direct")
         assert noted.data == {"@alice:test": ["!new"]}
         assert len(server.seen("POST /join/!new")) == 2
@@ -353,10 +362,10 @@ def test_matrix_direct_flag_is_known_before_join_arrives() -> None:
         server.syncs += [(200, {"next_batch": "s1", "rooms": rooms})]
         server.syncs += [sync("s2", INVITE, named, event("psst"), room="!new")]
         server.on("POST /join/!new", (429, refusal("M_LIMIT_EXCEEDED", retry_after_ms=10**8)))
-        desk = Desk()
+        desk = RecordingHandler()
         async with running(channel(server), desk):
             (inbound,) = await desk.received(1)
-        assert inbound.occasion.kind == "direct"
+        assert inbound.metadata.kind == "direct"
 
     play(body)
 
@@ -367,7 +376,7 @@ def test_matrix_old_server_uses_old_media_path() -> None:
         server.on("GET /_matrix/client/v1/media/config", (404, refusal("M_UNRECOGNIZED")))
         server.on("GET /_matrix/media/v3/config", (200, {"m.upload.size": 77}))
         matrix = channel(server)
-        async with running(matrix, Desk()):
+        async with running(matrix, RecordingHandler()):
             assert matrix.capabilities.media_max_bytes == 77
             assert await matrix.fetch(Media(ref="mxc://a/b"), 5) == b"bytes"
             for ref in ("mxc://a", "https://a/b", "mxc://a/b/c", "", "mxc:///b", "mxc://a/.."):
@@ -383,7 +392,7 @@ def test_matrix_failed_upload_sends_nothing(tmp_path: Path) -> None:
         file.write_text("words")
         message = Outbound(TO, "", "key", Extras(media=(Media(path=str(file)),)))
         matrix = channel(server)
-        async with running(matrix, Desk()):
+        async with running(matrix, RecordingHandler()):
             for answer in ((200, {}), (502, HTML), (429, refusal("M_LIMIT_EXCEEDED"))):
                 server.on("POST /_matrix/media/v3/upload", answer)
                 with pytest.raises(ChannelError):
@@ -408,12 +417,12 @@ def test_matrix_revoked_token_logs_in_again_with_password(tmp_path: Path) -> Non
         server.on("POST /login", login)
         server.on("GET /account/whoami", whoami)
         given = {"homeserver": server.url, "userId": ME, "password": "pass word"}
-        place = Place("matrix", "work", SystemClock(), state=tmp_path)
-        matrix = create(place, Settings.read(given))
+        place = ChannelContext("matrix", "work", SystemClock(), state=tmp_path)
+        matrix = create(place, MatrixSettings.read(given))
         server.syncs.append((401, refusal("M_UNKNOWN_TOKEN", soft_logout=True)))
         with pytest.raises(ChannelError) as caught:
-            await matrix.run(Desk())
-        assert not isinstance(caught.value, ChannelAuthFailed)  # so it is restarted
+            await matrix.run(RecordingHandler())
+        assert not isinstance(caught.value, ChannelAuthError)  # so it is restarted
         file = tmp_path / "credentials" / "matrix" / "work.json"
         kept = json.loads(file.read_text())
         assert kept["accessToken"] == "first" and kept["deviceId"] == "DEVICE"
@@ -435,9 +444,9 @@ def test_matrix_saved_token_of_other_user_is_not_used(tmp_path: Path, kept: str)
         file.parent.mkdir(parents=True)
         file.write_text(kept)
         given = {"homeserver": server.url, "userId": ME, "password": "wrong"}
-        place = Place("matrix", "default", SystemClock(), state=tmp_path)
-        with pytest.raises(ChannelAuthFailed):
-            await create(place, Settings.read(given)).run(Desk())
+        place = ChannelContext("matrix", "default", SystemClock(), state=tmp_path)
+        with pytest.raises(ChannelAuthError):
+            await create(place, MatrixSettings.read(given)).run(RecordingHandler())
         assert not server.seen("GET /account/whoami") and file.read_text() == kept
 
     play(body)
@@ -449,7 +458,7 @@ def test_matrix_logs_contain_no_text_and_no_token(caplog: pytest.LogCaptureFixtu
     async def body(server: Server) -> None:
         server.on("POST /rooms/.*/receipt/.*", (403, refusal("M_FORBIDDEN")))
         server.syncs += [sync("s1", event("private words"))]
-        desk = Desk()
+        desk = RecordingHandler()
         matrix = channel(server)
         async with running(matrix, desk):
             await desk.received(1)

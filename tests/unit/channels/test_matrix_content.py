@@ -16,7 +16,7 @@ from homarus.channels.matrix.content import (
     text_content,
     transaction,
 )
-from homarus.core.errors import SendFailed
+from homarus.core.errors import SendError
 from homarus.core.message import Media, MediaKind
 
 
@@ -59,7 +59,7 @@ def test_content_over_limit_drops_markup_first(worst: str) -> None:
 
 
 def test_content_too_large_is_refused_permanently() -> None:
-    with pytest.raises(SendFailed) as caught:
+    with pytest.raises(SendError) as caught:
         text_content("x" * 70_000, "x" * 70_000)
     assert not caught.value.retryable
 

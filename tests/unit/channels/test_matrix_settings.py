@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from homarus.channels.base import Place
-from homarus.channels.matrix import LABEL, Settings, create
-from homarus.channels.roster import known_channels, label, load_channel
-from homarus.config.channels import account_settings, common
+from homarus.channels.base import ChannelContext
+from homarus.channels.matrix import LABEL, create
+from homarus.channels.matrix.settings import MatrixSettings
+from homarus.channels.registry import available_channels, channel_label, load_channel
+from homarus.config.channels import account_settings, common_settings
 from homarus.config.schema import Config
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ConfigError
@@ -19,13 +20,13 @@ def config(section: dict[str, Any]) -> Config:
     return Config.model_validate({"channels": {"matrix": section}})
 
 
-def settings(**section: Any) -> Settings:
-    return account_settings(config({**TOKEN, **section}), "matrix", "default", Settings)
+def settings(**section: Any) -> MatrixSettings:
+    return account_settings(config({**TOKEN, **section}), "matrix", "default", MatrixSettings)
 
 
 def test_matrix_module_is_a_channel() -> None:
-    assert "matrix" in known_channels() and label("matrix") == LABEL
-    assert load_channel("matrix").Settings is Settings
+    assert "matrix" in available_channels() and channel_label("matrix") == LABEL
+    assert load_channel("matrix").Settings is MatrixSettings
 
 
 @pytest.mark.parametrize(
@@ -41,13 +42,13 @@ def test_matrix_module_is_a_channel() -> None:
 )
 def test_matrix_settings_invalid_value_is_named(section: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        account_settings(config(section), "matrix", "default", Settings)
+        account_settings(config(section), "matrix", "default", MatrixSettings)
     assert told in str(caught.value) and "Value error" not in str(caught.value)
 
 
-def made(env: dict[str, str], account: str = "default", **section: Any) -> Settings:
-    given = account_settings(config(section), "matrix", "default", Settings)
-    place = Place("matrix", account, SystemClock(), env=env)
+def made(env: dict[str, str], account: str = "default", **section: Any) -> MatrixSettings:
+    given = account_settings(config(section), "matrix", "default", MatrixSettings)
+    place = ChannelContext("matrix", account, SystemClock(), env=env)
     return create(place, given)._settings
 
 
@@ -105,8 +106,8 @@ def test_matrix_legacy_keys_have_same_meaning() -> None:
     }
     whole = config(section)
     for found in (
-        account_settings(whole, "matrix", "default", Settings).common,
-        common(whole, "matrix", "default"),
+        account_settings(whole, "matrix", "default", MatrixSettings).common,
+        common_settings(whole, "matrix", "default"),
     ):
         assert found.dm_policy == "allowlist" and found.allow_from == ("@a:b",)
         room = found.groups["!r"]

@@ -9,9 +9,9 @@ from threading import Barrier
 
 import pytest
 
-from homarus.channels.media import DEFAULT_MB, KEEP_MS, MAX_FILES, Files
+from homarus.channels.media import DEFAULT_MB, KEEP_MS, MAX_FILES, MediaDownloader
 from homarus.config.channels import AccountSettings
-from homarus.core.errors import ChannelError, MediaTooLarge
+from homarus.core.errors import ChannelError, MediaTooLargeError
 from homarus.core.message import Address, Inbound, Media
 from homarus.testing.clock import START_MS, FakeClock
 from homarus.testing.fakes import ListChannel
@@ -33,7 +33,7 @@ class Shelf(ListChannel):
         if isinstance(found, Exception):
             raise found
         if len(found) > max_bytes:
-            raise MediaTooLarge("too large")
+            raise MediaTooLargeError("too large")
         return found
 
 
@@ -41,7 +41,7 @@ def fetch(
     tmp_path: Path, shelf: ListChannel, *media: Media, settings: AccountSettings | None = None
 ) -> Inbound:
     message = Inbound("1", Address("list", "chat"), "ann", "look", media=media)
-    files = Files(tmp_path, lambda: START_MS)
+    files = MediaDownloader(tmp_path, lambda: START_MS)
     return asyncio.run(files.fetch(shelf, settings or AccountSettings(), message))
 
 
@@ -75,7 +75,7 @@ def test_media_same_file_from_two_chats_at_once_is_stored_for_both(
 
     monkeypatch.setattr(Path, "replace", replace)
     # The real clock: by another, a file being written may look like an old one.
-    files, got = Files(tmp_path, lambda: time.time_ns() // 1_000_000), list[Media]()
+    files, got = MediaDownloader(tmp_path, lambda: time.time_ns() // 1_000_000), list[Media]()
 
     async def ask(number: int) -> None:
         message = Inbound(str(number), Address("list", "c"), "ann", "x", media=(Media(ref="f"),))
@@ -141,7 +141,7 @@ def test_media_concurrent_downloads_are_limited(tmp_path: Path) -> None:
 
 def test_media_files_unused_for_long_are_deleted(tmp_path: Path) -> None:
     clock = FakeClock()
-    files = Files(tmp_path, clock.now_ms)
+    files = MediaDownloader(tmp_path, clock.now_ms)
     message = Inbound("1", Address("list", "c"), "ann", "x", media=(Media(ref="f"),))
 
     async def send(content: bytes) -> Path:

@@ -10,25 +10,25 @@ from typing import Any
 
 import pytest
 
-from homarus.channels.pairing import ALPHABET, TTL_MS, Pairings, Request
+from homarus.channels.pairing import ALPHABET, TTL_MS, PairingRequest, PairingStore
 from homarus.channels.pairing_file import MAX_BYTES, PairingFile, locked
 from homarus.core.clock import SystemClock
 from homarus.core.errors import StoreError, UserError
-from homarus.core.message import Address, Inbound, Occasion
+from homarus.core.message import Address, Inbound, InboundMetadata
 from homarus.testing.clock import START_MS, FakeClock
 
 
 def message(sender: str = "42", account: str = "default", channel: str = "telegram") -> Inbound:
-    about = Occasion(name="Ann\n\x1b[31m", handle="ann")
-    return Inbound("m", Address(channel, sender, account), sender, "hi", occasion=about)
+    about = InboundMetadata(name="Ann\n\x1b[31m", handle="ann")
+    return Inbound("m", Address(channel, sender, account), sender, "hi", metadata=about)
 
 
-def make(state: Path, clock: FakeClock | None = None) -> Pairings:
-    return Pairings(state, clock or FakeClock(), wait_s=0.05)
+def make(state: Path, clock: FakeClock | None = None) -> PairingStore:
+    return PairingStore(state, clock or FakeClock(), wait_s=0.05)
 
 
-def asked(pairings: Pairings, sender: str = "42", account: str = "default") -> Request:
-    found = pairings.ask(message(sender, account))
+def asked(pairings: PairingStore, sender: str = "42", account: str = "default") -> PairingRequest:
+    found = pairings.get_or_create(message(sender, account))
     assert found is not None
     return found
 
@@ -84,7 +84,7 @@ def test_pairing_code_expires_after_an_hour(tmp_path: Path) -> None:
 def test_pairing_more_than_three_requests_are_refused(tmp_path: Path) -> None:
     pairings = make(tmp_path)
     waiting = [asked(pairings, str(n)) for n in range(1, 4)]
-    assert all(pairings.ask(message(str(n))) is None for n in range(4, 40))
+    assert all(pairings.get_or_create(message(str(n))) is None for n in range(4, 40))
     assert [one.code for one in pairings.pending("telegram")] == [one.code for one in waiting]
     assert asked(pairings, "4", "work").account == "work"  # another account has its own three
     pairings.reject("telegram", waiting[0].code)
@@ -96,13 +96,13 @@ def test_pairing_approved_sender_is_listed_and_request_removed(tmp_path: Path) -
     found = asked(pairings)
     written = f" {found.code[:4].lower()}-{found.code[4:].lower()} "
     assert pairings.approve("telegram", written).id == "42"
-    assert pairings.allowed("telegram", "default") == ("42",)
+    assert pairings.approved_senders("telegram", "default") == ("42",)
     assert tree(tmp_path, "telegram-allowFrom.json") == {"version": 1, "allowFrom": ["42"]}
     assert pairings.pending("telegram") == ()
     with pytest.raises(UserError, match="wrong, used, or older"):
         pairings.approve("telegram", found.code)
-    assert pairings.allowed("telegram", "work") == ()  # another account
-    assert pairings.allowed("matrix", "default") == ()
+    assert pairings.approved_senders("telegram", "work") == ()  # another account
+    assert pairings.approved_senders("matrix", "default") == ()
 
 
 def test_pairing_each_account_has_its_own_list(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_pairing_each_account_has_its_own_list(tmp_path: Path) -> None:
         pairings.approve("telegram", found.code, "default")
     pairings.approve("telegram", found.code, "work")
     assert tree(tmp_path, "telegram-work-allowFrom.json")["allowFrom"] == ["42"]
-    assert pairings.allowed("telegram", "work") == ("42",)
-    assert pairings.allowed("telegram", "default") == ()
+    assert pairings.approved_senders("telegram", "work") == ("42",)
+    assert pairings.approved_senders("telegram", "default") == ()
 
 
 def test_pairing_openclaw_files_are_read_for_default_account(tmp_path: Path) -> None:
@@ -123,7 +123,11 @@ def test_pairing_openclaw_files_are_read_for_default_account(tmp_path: Path) -> 
         told = {"version": 1, "allowFrom": ids, "extra": True}
         (folder / f"{name}-allowFrom.json").write_text(json.dumps(told))
     pairings = make(tmp_path)
-    assert pairings.allowed("telegram", "default") == ("1", "2", "4")  # `*` approves no sender here
+    assert pairings.approved_senders("telegram", "default") == (
+        "1",
+        "2",
+        "4",
+    )  # `*` approves no sender here
     pairings.approve("telegram", asked(pairings).code)
     kept = tree(tmp_path, "telegram-allowFrom.json")
     assert kept["extra"] is True and kept["allowFrom"][-1] == "42"
@@ -139,15 +143,15 @@ def test_pairing_unreadable_file_lists_no_one_and_is_kept(
         (folder / name).write_bytes(content.encode("latin-1"))
     pairings = make(tmp_path)
     for _ in range(3):
-        assert pairings.allowed("telegram", "default") == ()
+        assert pairings.approved_senders("telegram", "default") == ()
     assert sum("nobody is let in by" in one.message for one in caplog.records) == 1
     with pytest.raises(StoreError):
-        pairings.ask(message())
+        pairings.get_or_create(message())
     with pytest.raises(StoreError):
         pairings.approve("telegram", "ABCDEFGH")
     assert (folder / "telegram-pairing.json").read_bytes() == content.encode("latin-1")
     (folder / "telegram-allowFrom.json").write_text('{"allowFrom": ["42"]}')
-    assert pairings.allowed("telegram", "default") == ("42",)  # repaired
+    assert pairings.approved_senders("telegram", "default") == ("42",)  # repaired
 
 
 @pytest.mark.parametrize(
@@ -180,21 +184,21 @@ def test_pairing_channel_name_cannot_escape_directory(tmp_path: Path, name: str)
     with pytest.raises(UserError):
         pairings.approve(name, "ABCDEFGH")
     with pytest.raises(UserError):
-        pairings.allowed(name, "default")
+        pairings.approved_senders(name, "default")
 
 
 def test_pairing_lists_channels_with_requests(tmp_path: Path) -> None:
     pairings = make(tmp_path)
     assert pairings.channels() == ()
-    pairings.ask(message())
-    pairings.ask(message("@a:b.org", channel="matrix"))
+    pairings.get_or_create(message())
+    pairings.get_or_create(message("@a:b.org", channel="matrix"))
     assert pairings.channels() == ("matrix", "telegram")
 
 
 def test_pairing_chat_is_kept_when_it_differs_from_sender(tmp_path: Path) -> None:
     pairings = make(tmp_path)
     inbound = message("@ann:x.org", channel="matrix")
-    found = pairings.ask(replace(inbound, address=Address("matrix", "!room:x.org")))
+    found = pairings.get_or_create(replace(inbound, address=Address("matrix", "!room:x.org")))
     assert found and found.id == "@ann:x.org" and found.chat == "!room:x.org"
     assert asked(pairings).chat == "42"
 
@@ -202,14 +206,14 @@ def test_pairing_chat_is_kept_when_it_differs_from_sender(tmp_path: Path) -> Non
 def test_pairing_lock_held_by_other_process_times_out(tmp_path: Path) -> None:
     path = tmp_path / "credentials" / ".telegram-pairing.lock"
     with locked(path, 0.0), pytest.raises(StoreError, match="another program holds it"):
-        make(tmp_path).ask(message())
-    assert make(tmp_path).ask(message())
+        make(tmp_path).get_or_create(message())
+    assert make(tmp_path).get_or_create(message())
 
 
 def test_pairing_directory_that_cannot_be_made_raises_error(tmp_path: Path) -> None:
     (tmp_path / "credentials").write_text("a file")
     with pytest.raises(StoreError, match="cannot be locked"):
-        make(tmp_path).ask(message())
+        make(tmp_path).get_or_create(message())
 
 
 def test_pairing_directory_in_place_of_file_is_refused(tmp_path: Path) -> None:
@@ -219,14 +223,14 @@ def test_pairing_directory_in_place_of_file_is_refused(tmp_path: Path) -> None:
 
 
 def _approve_all(state: str, codes: list[str]) -> None:
-    pairings = Pairings(Path(state), SystemClock(), wait_s=60)
+    pairings = PairingStore(Path(state), SystemClock(), wait_s=60)
     for code in codes:
         pairings.approve("telegram", code)
 
 
 def test_pairing_concurrent_processes_lose_nothing(tmp_path: Path) -> None:
     clock = SystemClock()
-    pairings = Pairings(tmp_path, clock, wait_s=60)
+    pairings = PairingStore(tmp_path, clock, wait_s=60)
     accounts = [f"a{n}" for n in range(8)]
     codes = [asked(pairings, str(n), account).code for account in accounts for n in (1, 2, 3)]
     spawn = multiprocessing.get_context("spawn")
@@ -239,4 +243,6 @@ def test_pairing_concurrent_processes_lose_nothing(tmp_path: Path) -> None:
         assert other.exitcode == 0
         other.close()
     assert pairings.pending("telegram") == ()
-    assert all(sorted(pairings.allowed("telegram", one)) == ["1", "2", "3"] for one in accounts)
+    assert all(
+        sorted(pairings.approved_senders("telegram", one)) == ["1", "2", "3"] for one in accounts
+    )

@@ -54,11 +54,11 @@ def discord(body: bytes, at: str = str(NOW_S)) -> dict[str, str]:
 
 
 CHECKS: dict[str, tuple[Callable[..., dict[str, str]], Callable[..., str | None]]] = {
-    "github": (github, lambda h, b, k=SECRET: s.check_github(h, b, k)),
-    "slack": (slack, lambda h, b, k=SECRET: s.check_slack(h, b, k, NOW_S)),
-    "line": (line, lambda h, b, k=SECRET: s.check_line(h, b, k)),
-    "telnyx": (telnyx, lambda h, b, k=KEY: s.check_telnyx(h, b, k, NOW_S)),
-    "discord": (discord, lambda h, b, k=KEY: s.check_discord(h, b, k, NOW_S)),
+    "github": (github, lambda h, b, k=SECRET: s.verify_github(h, b, k)),
+    "slack": (slack, lambda h, b, k=SECRET: s.verify_slack(h, b, k, NOW_S)),
+    "line": (line, lambda h, b, k=SECRET: s.verify_line(h, b, k)),
+    "telnyx": (telnyx, lambda h, b, k=KEY: s.verify_telnyx(h, b, k, NOW_S)),
+    "discord": (discord, lambda h, b, k=KEY: s.verify_discord(h, b, k, NOW_S)),
 }
 
 
@@ -108,7 +108,7 @@ def test_signature_signed_old_timestamp_is_refused(scheme: str, at: int | str) -
 
 @pytest.mark.parametrize("at_s", [NOW_S - 300, NOW_S, NOW_S + 300])
 def test_signature_clock_skew_of_minutes_is_accepted(at_s: int) -> None:
-    assert s.check_slack(slack(b"{}", str(at_s)), b"{}", SECRET, NOW_S)
+    assert s.verify_slack(slack(b"{}", str(at_s)), b"{}", SECRET, NOW_S)
 
 
 @given(form=PAIRS, order=st.randoms(use_true_random=False))
@@ -120,11 +120,11 @@ def test_signature_order_of_form_and_query_is_irrelevant(
     headers = {"x-twilio-signature": base64.b64encode(sign(signed.encode(), "sha1")).decode()}
     mixed = list(form)
     order.shuffle(mixed)
-    mark = s.check_twilio(headers, url, form, SECRET)
-    assert mark and mark == s.check_twilio(headers, url, mixed, SECRET)
-    assert s.check_twilio(headers, "https://evil.example/voice", form, SECRET) is None
-    assert s.check_twilio(headers, url, [*form, ("new", "1")], SECRET) is None
-    assert s.check_twilio(headers, url, form, "") is None
+    mark = s.verify_twilio(headers, url, form, SECRET)
+    assert mark and mark == s.verify_twilio(headers, url, mixed, SECRET)
+    assert s.verify_twilio(headers, "https://evil.example/voice", form, SECRET) is None
+    assert s.verify_twilio(headers, url, [*form, ("new", "1")], SECRET) is None
+    assert s.verify_twilio(headers, url, form, "") is None
 
 
 def plivo(signed: str, nonce: str = "n") -> dict[str, str]:
@@ -145,41 +145,41 @@ def test_signature_plivo_covers_url_form_and_nonce(
     query: str, form: list[tuple[str, str]], signed: str
 ) -> None:
     url = f"https://gw.example.com/v{query}"
-    mark = s.check_plivo(plivo(signed), url, form, SECRET)
+    mark = s.verify_plivo(plivo(signed), url, form, SECRET)
     assert mark
     back = "?" + "&".join(reversed(query[1:].split("&"))) if query else ""
-    again = s.check_plivo(plivo(signed), f"https://gw.example.com/v{back}", form[::-1], SECRET)
+    again = s.verify_plivo(plivo(signed), f"https://gw.example.com/v{back}", form[::-1], SECRET)
     assert again == mark
-    assert s.check_plivo(plivo(signed, "m"), url, form, SECRET) != mark
+    assert s.verify_plivo(plivo(signed, "m"), url, form, SECRET) != mark
     assert (
-        s.check_plivo({**plivo(signed), "x-plivo-signature-v3-nonce": "m"}, url, form, SECRET)
+        s.verify_plivo({**plivo(signed), "x-plivo-signature-v3-nonce": "m"}, url, form, SECRET)
         is None
     )
-    assert s.check_plivo(plivo(signed, ""), url, form, SECRET) is None
-    assert s.check_plivo(plivo(signed), url, form, "") is None
+    assert s.verify_plivo(plivo(signed, ""), url, form, SECRET) is None
+    assert s.verify_plivo(plivo(signed), url, form, "") is None
 
 
 def test_signature_invalid_url_is_refused_without_error() -> None:
     many = "https://gw.example.com/v?" + urlencode([("a", str(n)) for n in range(1_000)])
     for url in ("https://[::1/v", many, ""):
-        assert s.check_plivo(plivo(url), url, [], SECRET) is None or not url
+        assert s.verify_plivo(plivo(url), url, [], SECRET) is None or not url
 
 
 def test_signature_invalid_key_is_refused_without_error() -> None:
     for key in (b"", b"short", b"\xff" * 32, b"\0" * 32, b"k" * 64):
-        assert s.check_discord(discord(b"{}"), b"{}", key, NOW_S) is None
+        assert s.verify_discord(discord(b"{}"), b"{}", key, NOW_S) is None
 
 
 @given(st.text(max_size=20))
 def test_signature_telegram_secret_must_be_equal(given_: str) -> None:
     header = {"x-telegram-bot-api-secret-token": given_}
-    assert s.check_telegram(header, SECRET) is (given_ == SECRET)
-    assert s.check_telegram(header, "") is False
-    assert s.check_telegram({}, SECRET) is False
+    assert s.verify_telegram(header, SECRET) is (given_ == SECRET)
+    assert s.verify_telegram(header, "") is False
+    assert s.verify_telegram({}, SECRET) is False
 
 
 def test_replay_guard_mark_is_new_once_and_oldest_are_dropped() -> None:
-    seen = s.Replays(max_marks=3)
+    seen = s.ReplayGuard(max_marks=3)
     assert [seen.is_new(mark) for mark in "aabacb"] == [True, False, True, False, True, False]
     assert seen.is_new("d") and len(seen) == 3  # a was seen longest ago
     assert seen.is_new("a") and not seen.is_new("b")
@@ -190,8 +190,8 @@ def test_replay_guard_mark_is_new_once_and_oldest_are_dropped() -> None:
 
 def test_signature_of_one_scheme_fails_for_another() -> None:
     body = b"{}"
-    assert s.check_github(github(body), body, SECRET) != s.check_line(line(body), body, SECRET)
-    assert hashlib.sha256(body).hexdigest() != s.check_github(github(body), body, SECRET)
+    assert s.verify_github(github(body), body, SECRET) != s.verify_line(line(body), body, SECRET)
+    assert hashlib.sha256(body).hexdigest() != s.verify_github(github(body), body, SECRET)
 
 
 def test_signature_key_library_is_imported_with_first_key() -> None:

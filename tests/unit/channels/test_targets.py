@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.channels.targets import MAX_CHARS, read_target
+from homarus.channels.targets import MAX_CHARS, parse_target
 from homarus.core.errors import UserError
 
 
@@ -25,7 +25,7 @@ from homarus.core.errors import UserError
 def test_parse_target_returns_chat_and_thread(
     channel: str, text: str, chat: str, thread: str | None
 ) -> None:
-    assert read_target(channel, text) == (chat, thread)
+    assert parse_target(channel, text) == (chat, thread)
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,13 @@ def test_parse_target_returns_chat_and_thread(
 )
 def test_parse_target_without_chat_raises_user_error(text: str) -> None:
     with pytest.raises(UserError, match="names no chat of telegram"):
-        read_target("telegram", text)
+        parse_target("telegram", text)
 
 
 @given(st.text(max_size=600))
 def test_parse_target_any_text_returns_printable_chat_or_error(text: str) -> None:
     try:
-        chat, thread = read_target("telegram", text)
+        chat, thread = parse_target("telegram", text)
     except UserError:
         return
     assert chat and chat == chat.strip() and chat.isprintable() and len(chat) <= MAX_CHARS

@@ -7,13 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.channels.telegram.fields import MAX_TEXT_CHARS, clean, cut
-from homarus.channels.telegram.inbound import Me, Reader, is_press, message_number
+from homarus.channels.telegram.fields import MAX_TEXT_CHARS, clean, slice_utf16
+from homarus.channels.telegram.inbound import (
+    TelegramIdentity,
+    UpdateTranslator,
+    callback_query_id,
+    parse_message_id,
+)
 from homarus.core.message import Inbound, Media
 from homarus.core.text import utf16_len
 
-ME = Me(700, "Lobster_Bot")
-READER = Reader("telegram", "default", ME, "all")
+ME = TelegramIdentity(700, "Lobster_Bot")
+READER = UpdateTranslator("telegram", "default", ME, "all")
 ADA = {"id": 11, "is_bot": False, "first_name": "Ada", "last_name": "Byron", "username": "ada"}
 US = {"id": 700, "is_bot": True, "first_name": "Lobster", "username": "lobster_bot"}
 DM = {"id": 11, "type": "private", "first_name": "Ada"}
@@ -29,7 +34,7 @@ def message(**fields: Any) -> dict[str, Any]:
 
 
 def read(kind: str = "message", /, **fields: Any) -> Inbound:
-    found = READER.read({"update_id": 1, kind: message(**fields)}, NOW_MS)
+    found = READER.to_inbound({"update_id": 1, kind: message(**fields)}, NOW_MS)
     assert found is not None
     return found
 
@@ -50,39 +55,39 @@ def test_to_inbound_private_message_is_direct_with_sender() -> None:
         1_780_000_000_000,
     )
     assert (found.address.chat, found.address.thread) == ("11", None)
-    assert (found.occasion.kind, found.occasion.name, found.occasion.handle) == (
+    assert (found.metadata.kind, found.metadata.name, found.metadata.handle) == (
         "direct",
         "Ada Byron",
         "ada",
     )
-    assert not found.occasion.is_bot
+    assert not found.metadata.is_bot
 
 
 @pytest.mark.parametrize("kind", ["group", "supergroup"])
 def test_to_inbound_group_message_has_group_title(kind: str) -> None:
     found = read(text="hi", chat={**GROUP, "type": kind})
-    assert (found.id, found.occasion.kind, found.occasion.title) == ("-1001:5", "group", "Reef")
+    assert (found.id, found.metadata.kind, found.metadata.title) == ("-1001:5", "group", "Reef")
 
 
 def test_to_inbound_channel_post_has_channel_as_sender() -> None:
     posted = {"chat": CHANNEL, "sender_chat": CHANNEL, "from": None}
     found = read("channel_post", text="news", **posted)
-    assert (found.sender, found.occasion.kind, found.occasion.name) == ("-1009", "channel", "News")
+    assert (found.sender, found.metadata.kind, found.metadata.name) == ("-1009", "channel", "News")
 
 
 def test_to_inbound_anonymous_admin_has_group_as_sender() -> None:
     hidden = {"id": 1087968824, "is_bot": True, "first_name": "Group"}
     found = read(text="hi", chat=GROUP, sender_chat=GROUP, **{"from": hidden})
-    assert (found.sender, found.occasion.name, found.occasion.is_bot) == ("-1001", "Reef", False)
+    assert (found.sender, found.metadata.name, found.metadata.is_bot) == ("-1001", "Reef", False)
 
 
 def test_to_inbound_message_of_other_bot_is_marked() -> None:
     other = {"id": 12, "is_bot": True, "first_name": "Other", "username": "other_bot"}
-    assert read(text="hi", chat=GROUP, **{"from": other}).occasion.is_bot
+    assert read(text="hi", chat=GROUP, **{"from": other}).metadata.is_bot
 
 
 def test_to_inbound_own_message_returns_none() -> None:
-    assert READER.read({"message": message(text="hi", chat=GROUP, **{"from": US})}, 0) is None
+    assert READER.to_inbound({"message": message(text="hi", chat=GROUP, **{"from": US})}, 0) is None
 
 
 # Topics
@@ -107,8 +112,8 @@ def test_to_inbound_topic_is_thread_and_reply_chain_is_not(
 def test_to_inbound_first_topic_message_is_no_reply() -> None:
     head = {"message_id": 42, "chat": FORUM, "from": US, "forum_topic_created": {"name": "x"}}
     topic = {"message_thread_id": 42, "is_topic_message": True, "chat": FORUM}
-    occasion = read(text="hi", reply_to_message=head, **topic).occasion
-    assert (occasion.reply_to, occasion.answers_us, occasion.quoted) == ("", False, "")
+    occasion = read(text="hi", reply_to_message=head, **topic).metadata
+    assert (occasion.reply_to, occasion.replies_to_us, occasion.quoted) == ("", False, "")
 
 
 # Mentions and commands
@@ -140,25 +145,25 @@ def test_to_inbound_first_topic_message_is_no_reply() -> None:
 def test_to_inbound_detects_mention(
     text: str, entities: list[Any], mentioned: bool, elsewhere: bool
 ) -> None:
-    occasion = read(text=text, entities=entities, chat=GROUP).occasion
-    assert (occasion.mentioned, occasion.elsewhere) == (mentioned, elsewhere)
+    occasion = read(text=text, entities=entities, chat=GROUP).metadata
+    assert (occasion.mentioned, occasion.mentions_others) == (mentioned, elsewhere)
 
 
 def test_to_inbound_command_for_us_loses_bot_name() -> None:
     found = read(text="/model@Lobster_Bot opus", entities=[entity("bot_command", 0, 18)])
-    assert (found.text, found.occasion.mentioned) == ("/model opus", True)
+    assert (found.text, found.metadata.mentioned) == ("/model opus", True)
 
 
 def test_to_inbound_command_for_other_bot_is_unchanged() -> None:
     found = read(text="/new@other_bot", entities=[entity("bot_command", 0, 14)])
-    assert (found.text, found.occasion.elsewhere) == ("/new@other_bot", True)
+    assert (found.text, found.metadata.mentions_others) == ("/new@other_bot", True)
 
 
 def test_to_inbound_mention_in_caption_counts() -> None:
     photo = [{"file_id": "p", "file_unique_id": "u", "width": 1, "height": 1}]
     said = {"caption": "@lobster_bot look", "caption_entities": [entity("mention", 0, 12)]}
     found = read(photo=photo, chat=GROUP, **said)
-    assert found.occasion.mentioned and found.text == "@lobster_bot look"
+    assert found.metadata.mentioned and found.text == "@lobster_bot look"
 
 
 # Replies, quotes, forwards, edits
@@ -166,14 +171,14 @@ def test_to_inbound_mention_in_caption_counts() -> None:
 
 def test_to_inbound_reply_to_us_has_quoted_text() -> None:
     ours = {"message_id": 4, "chat": DM, "from": US, "text": "shall I?"}
-    occasion = read(text="yes", reply_to_message=ours).occasion
-    assert (occasion.reply_to, occasion.answers_us, occasion.quoted) == ("4", True, "shall I?")
+    occasion = read(text="yes", reply_to_message=ours).metadata
+    assert (occasion.reply_to, occasion.replies_to_us, occasion.quoted) == ("4", True, "shall I?")
 
 
 def test_to_inbound_partial_quote_is_quoted_text() -> None:
     ours = {"message_id": 4, "chat": DM, "from": ADA, "text": "one two three"}
-    occasion = read(text="?", reply_to_message=ours, quote={"text": "two", "position": 4}).occasion
-    assert (occasion.answers_us, occasion.quoted) == (False, "two")
+    occasion = read(text="?", reply_to_message=ours, quote={"text": "two", "position": 4}).metadata
+    assert (occasion.replies_to_us, occasion.quoted) == (False, "two")
 
 
 @pytest.mark.parametrize(
@@ -187,12 +192,12 @@ def test_to_inbound_partial_quote_is_quoted_text() -> None:
     ],
 )
 def test_to_inbound_forwarded_message_names_origin(origin: dict[str, Any], whose: str) -> None:
-    assert read(text="hi", forward_origin=origin).occasion.forwarded == whose
+    assert read(text="hi", forward_origin=origin).metadata.forwarded == whose
 
 
 def test_to_inbound_edit_is_separate_message() -> None:
     found = read("edited_message", text="hi!", edit_date=1_780_000_009)
-    assert (found.id, found.occasion.is_edit, found.at_ms) == (
+    assert (found.id, found.metadata.is_edit, found.at_ms) == (
         "11:5:1780000009",
         True,
         1_780_000_009_000,
@@ -244,8 +249,8 @@ def test_to_inbound_file_has_kind_and_fetch_id(field: str, value: Any, media: Me
 
 def test_to_inbound_album_has_group_id() -> None:
     photo = [{"file_id": "p", "width": 9, "height": 9}]
-    assert read(photo=photo, media_group_id="13").occasion.album == "13"
-    assert read(photo=photo).occasion.album == ""
+    assert read(photo=photo, media_group_id="13").metadata.album == "13"
+    assert read(photo=photo).metadata.album == ""
 
 
 def test_to_inbound_animation_has_one_file() -> None:
@@ -295,7 +300,7 @@ def test_to_inbound_content_without_text_is_described(fields: dict[str, Any], te
     ],
 )
 def test_to_inbound_message_without_content_returns_none(fields: dict[str, Any]) -> None:
-    assert READER.read({"message": message(**fields)}, 0) is None
+    assert READER.to_inbound({"message": message(**fields)}, 0) is None
 
 
 # Buttons and reactions
@@ -308,7 +313,7 @@ def press(**more: Any) -> dict[str, Any]:
 
 def test_to_inbound_button_press_has_data_and_mention() -> None:
     update = {"callback_query": press()}
-    found = READER.read(update, NOW_MS)
+    found = READER.to_inbound(update, NOW_MS)
     assert found is not None
     assert (found.id, found.text, found.sender, found.address.chat, found.at_ms) == (
         "callback:77",
@@ -317,13 +322,13 @@ def test_to_inbound_button_press_has_data_and_mention() -> None:
         "-1001",
         NOW_MS,
     )
-    assert found.occasion.mentioned and found.occasion.answers_us
-    assert (found.occasion.reply_to, found.occasion.quoted) == ("4", "shall I?")
-    assert is_press(update) == "77"
+    assert found.metadata.mentioned and found.metadata.replies_to_us
+    assert (found.metadata.reply_to, found.metadata.quoted) == ("4", "shall I?")
+    assert callback_query_id(update) == "77"
 
 
 def test_to_inbound_button_press_on_old_message_counts() -> None:
-    found = READER.read(
+    found = READER.to_inbound(
         {"callback_query": press(message={"message_id": 4, "date": 0, "chat": DM})}, 0
     )
     assert found is not None and found.text == "yes"
@@ -331,7 +336,7 @@ def test_to_inbound_button_press_on_old_message_counts() -> None:
 
 @pytest.mark.parametrize("broken", [{"data": None}, {"message": None}, {"from": None}, {"id": 7}])
 def test_to_inbound_button_press_without_parts_returns_none(broken: dict[str, Any]) -> None:
-    assert READER.read({"callback_query": press(**broken)}, 0) is None
+    assert READER.to_inbound({"callback_query": press(**broken)}, 0) is None
 
 
 def reaction(*emoji: str, old: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -349,20 +354,20 @@ def reaction(*emoji: str, old: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def test_to_inbound_reaction_has_added_emoji() -> None:
-    found = READER.read({"message_reaction": reaction("👍", "🔥", old=("👍",))}, 0)
+    found = READER.to_inbound({"message_reaction": reaction("👍", "🔥", old=("👍",))}, 0)
     assert found is not None
     assert found.text == "[reacted with 🔥 to message 4]"
     assert found.id == "reaction:-1001:4:11:1780000000:🔥"
-    assert found.occasion.reply_to == "4" and not found.occasion.answers_us
+    assert found.metadata.reply_to == "4" and not found.metadata.replies_to_us
 
 
 def test_to_inbound_removed_reaction_returns_none() -> None:
-    assert READER.read({"message_reaction": reaction(old=("👍",))}, 0) is None
+    assert READER.to_inbound({"message_reaction": reaction(old=("👍",))}, 0) is None
 
 
 def test_to_inbound_reactions_only_when_configured() -> None:
-    deaf = Reader("telegram", "default", ME)
-    assert deaf.read({"message_reaction": reaction("👍")}, 0) is None
+    deaf = UpdateTranslator("telegram", "default", ME)
+    assert deaf.to_inbound({"message_reaction": reaction("👍")}, 0) is None
 
 
 # Ids
@@ -384,7 +389,7 @@ def test_to_inbound_reactions_only_when_configured() -> None:
     ],
 )
 def test_to_inbound_message_id_matches_each_form(id_: str, number: int) -> None:
-    assert message_number(id_, "-1001") == number
+    assert parse_message_id(id_, "-1001") == number
 
 
 # Any update
@@ -416,17 +421,17 @@ OBJECTS = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(KINDS), OBJECTS))
 def test_to_inbound_any_update_raises_nothing(update: dict[str, Any]) -> None:
-    READER.read(update, 0)
-    is_press(update)
+    READER.to_inbound(update, 0)
+    callback_query_id(update)
 
 
 @given(st.sampled_from(KINDS[:6]), st.dictionaries(st.sampled_from(FIELDS), OBJECTS, max_size=6))
 def test_to_inbound_one_wrong_field_is_tolerated_and_storable(
     kind: str, wrong: dict[str, Any]
 ) -> None:
-    found = READER.read({kind: {**message(text="hi"), **press(), **wrong}}, 0)
+    found = READER.to_inbound({kind: {**message(text="hi"), **press(), **wrong}}, 0)
     if found is not None:
-        words = [found.text, found.occasion.name, found.occasion.title, found.occasion.quoted]
+        words = [found.text, found.metadata.name, found.metadata.title, found.metadata.quoted]
         "".join([*words, found.id, found.sender]).encode()
         assert "\0" not in "".join(words)
 
@@ -435,7 +440,7 @@ def test_to_inbound_one_wrong_field_is_tolerated_and_storable(
 def test_to_inbound_message_without_required_part_returns_none(broken: str) -> None:
     wrongs: tuple[Any, ...] = (None, "text", [], {}, {"first_name": "Eve"}, True, 1.5)
     for wrong in wrongs:
-        assert READER.read({"message": {**message(text="hi"), broken: wrong}}, 0) is None
+        assert READER.to_inbound({"message": {**message(text="hi"), broken: wrong}}, 0) is None
 
 
 def test_to_inbound_location_without_coordinates_returns_none() -> None:
@@ -457,5 +462,5 @@ def test_to_inbound_lone_surrogates_and_nul_are_removed() -> None:
 def test_slice_utf16_agrees_with_utf16_length(text: str, start: int, length: int) -> None:
     text = clean(text)
     units = [unit for ch in text for unit in [ch] * utf16_len(ch)]
-    piece = cut(text, start, length)
+    piece = slice_utf16(text, start, length)
     assert utf16_len(piece) == len(units[start : start + length])

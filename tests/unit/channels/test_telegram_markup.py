@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from homarus.channels.base import Capabilities
 from homarus.channels.markup import parts, plain
 from homarus.core.text import utf16_len
-from homarus.testing.telegram_server.html import parse, trimmed
+from homarus.testing.telegram_server.telegram_html import parse, trimmed
 
 PIECES = (
     "word ", "**bold** ", "_it_ ", "~~no~~ ", "||spoiler|| ", "`code` ", "\n\n", "\n", "# head\n",

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from homarus.channels.telegram import api
-from homarus.channels.telegram.adapter import Telegram
-from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed
+from homarus.channels.telegram.adapter import TelegramChannel
+from homarus.core.errors import ChannelAuthError, ChannelError, SendError
 from homarus.core.message import Address, Button, Json, Media, MediaKind, Outbound
 from homarus.testing.telegram_server import ADA, GROUP, TelegramServer
 from tests.unit.channels.telegram_stage import bot, send, to
@@ -32,7 +32,7 @@ def at_work(play: Any, **said: Json) -> None:
 
 
 def test_send_text_arrives_with_markup_and_receipt() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         receipt = await send(channel, "a <b>bold</b> &lt;word&gt; <pre><code>x</code></pre>")
         (sent,) = telegram.sent(ADA)
         assert receipt.message_id == str(sent["message_id"])
@@ -49,7 +49,7 @@ def test_send_text_arrives_with_markup_and_receipt() -> None:
 
 
 def test_send_reply_accepts_both_forms_of_message_id() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         for id_ in ("1", f"{ADA}:1", f"{ADA}:1:1780000000", "999", "callback:7", "-5:1"):
             await send(channel, "yes", reply_to=id_)
         answered = [one.get("reply_to_message", {}).get("message_id") for one in telegram.sent(ADA)]
@@ -59,7 +59,7 @@ def test_send_reply_accepts_both_forms_of_message_id() -> None:
 
 
 def test_send_silent_without_link_preview() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         await send(channel, "hi", silent=True)
         (call,) = telegram.books.of("sendMessage")
         assert call.params["disable_notification"] is True
@@ -69,23 +69,23 @@ def test_send_silent_without_link_preview() -> None:
 
 
 def test_send_topic_is_named_except_general() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         telegram.say("hi", chat=GROUP, thread=42)
         await send(channel, "there", chat=GROUP, thread="42")
         await send(channel, "here", chat=GROUP, thread="1")
         threads = [one.get("message_thread_id") for one in telegram.sent(GROUP)]
         assert threads == [42, None]
-        with pytest.raises(SendFailed, match="topic is gone") as caught:
+        with pytest.raises(SendError, match="topic is gone") as caught:
             await send(channel, "nowhere", chat=GROUP, thread="43")
         assert not caught.value.retryable
-        with pytest.raises(SendFailed, match="no topic"):
+        with pytest.raises(SendError, match="no topic"):
             await send(channel, "nowhere", chat=GROUP, thread="x")
 
     at_work(play)
 
 
 def test_send_public_channel_is_addressed_by_name() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         telegram.world.chat(-1009, "channel", "News").shown["username"] = "news"
         await channel.send(Outbound(Address("telegram", "@news"), "hi"))
         assert telegram.sent(-1009)[0]["text"] == "hi"
@@ -95,8 +95,8 @@ def test_send_public_channel_is_addressed_by_name() -> None:
 
 @pytest.mark.parametrize("chat", ["", "ada", "@", "1e5", "٣", "-", "9" * 30])
 def test_send_invalid_chat_is_refused_without_call(chat: str) -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
-        with pytest.raises(SendFailed) as caught:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+        with pytest.raises(SendError) as caught:
             await channel.send(Outbound(Address("telegram", chat), "hi"))
         assert not caught.value.retryable and not telegram.books.calls
 
@@ -109,7 +109,7 @@ def test_send_invalid_chat_is_refused_without_call(chat: str) -> None:
 def test_send_buttons_are_in_rows_and_invalid_ones_dropped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         fits, over = "ä" * 32, "ä" * 32 + "x"
         rows = (
             (Button("Yes", "y"), Button("Long", fits)),
@@ -143,7 +143,7 @@ def test_send_buttons_are_in_rows_and_invalid_ones_dropped(
 def test_send_buttons_are_shown_where_configured(
     features: Json, private: bool, group: bool
 ) -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         for chat in (ADA, GROUP):
             await send(channel, "?", chat=chat, buttons=((Button("Yes", "y"),),))
         assert ("reply_markup" in telegram.sent(ADA)[0]) is private
@@ -156,7 +156,7 @@ def test_send_buttons_are_shown_where_configured(
 
 
 def test_send_unparsable_markup_is_resent_once_as_plain_text() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         await send(channel, "a <b>bold</b> <blink>&lt;word&gt;</blink> & more")
         (sent,) = telegram.sent(ADA)
         assert "parse_mode" not in telegram.books.of("sendMessage")[1].params
@@ -167,10 +167,10 @@ def test_send_unparsable_markup_is_resent_once_as_plain_text() -> None:
 
 
 def test_send_text_refused_twice_fails_permanently() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         words = "Bad Request: can't parse entities: whatever"
         telegram.trouble("sendMessage", status=400, words=words, times=5)
-        with pytest.raises(SendFailed) as caught:
+        with pytest.raises(SendError) as caught:
             await send(channel, "hi")
         assert not caught.value.retryable and len(telegram.books.of("sendMessage")) == 2
 
@@ -180,7 +180,7 @@ def test_send_text_refused_twice_fails_permanently() -> None:
 def test_send_migrated_group_uses_new_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         telegram.world.chat(-77, "group", "Old")
         telegram.acts.upgrade(-77, -10077)
         await send(channel, "one", chat=-77)
@@ -210,9 +210,9 @@ def test_send_migrated_group_uses_new_id(
 def test_send_refusal_says_whether_retry_is_useful(
     trouble: dict[str, Json], retryable: bool, after_s: float | None
 ) -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         telegram.trouble("sendMessage", **trouble)
-        with pytest.raises(SendFailed) as caught:
+        with pytest.raises(SendError) as caught:
             await send(channel, "hi")
         assert (caught.value.retryable, caught.value.after_s) == (retryable, after_s)
         assert len(telegram.books.of("sendMessage")) == 1 and not telegram.sent(ADA)
@@ -225,11 +225,11 @@ def test_send_refusal_says_whether_retry_is_useful(
 def test_send_without_response_leaves_outcome_unknown(
     trouble: dict[str, Json], taken: bool
 ) -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         telegram.trouble("sendMessage", taken=taken, **trouble)
         with pytest.raises(ChannelError) as caught:
             await send(channel, "hi")
-        assert not isinstance(caught.value, SendFailed)
+        assert not isinstance(caught.value, SendError)
         assert len(telegram.books.of("sendMessage")) == 1
         assert len(telegram.sent(ADA)) == taken
 
@@ -241,11 +241,11 @@ def test_send_timeout_leaves_outcome_unknown(
 ) -> None:
     monkeypatch.setattr(api, "LEAST_ANSWER_S", 0.0)
 
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         telegram.trouble("sendMessage", taken=True, wait_s=30.0, status=200)
         with pytest.raises(ChannelError, match="within 1 s") as caught:
             await send(channel, "hi")
-        assert not isinstance(caught.value, SendFailed)
+        assert not isinstance(caught.value, SendError)
 
     at_work(play, timeoutSeconds=1)
 
@@ -254,7 +254,7 @@ def test_send_unreachable_server_is_retryable() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             channel = bot(telegram)
-        with pytest.raises(SendFailed) as caught:
+        with pytest.raises(SendError) as caught:
             await send(channel, "hi")
         assert caught.value.retryable
 
@@ -262,9 +262,9 @@ def test_send_unreachable_server_is_retryable() -> None:
 
 
 def test_send_revoked_token_stops_channel() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         telegram.token = "700000001:another"
-        with pytest.raises(ChannelAuthFailed):
+        with pytest.raises(ChannelAuthError):
             await send(channel, "hi")
 
     at_work(play)
@@ -280,9 +280,9 @@ def test_send_revoked_token_stops_channel() -> None:
     ],
 )
 def test_send_blocked_by_user_is_explained(words: str, fix: str) -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         telegram.acts.block(ADA, words)
-        with pytest.raises(SendFailed) as caught:
+        with pytest.raises(SendError) as caught:
             await send(channel, "hi")
         assert not caught.value.retryable and fix in caught.value.fix
 
@@ -290,8 +290,8 @@ def test_send_blocked_by_user_is_explained(words: str, fix: str) -> None:
 
 
 def test_send_unknown_chat_is_explained() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
-        with pytest.raises(SendFailed, match="chat not found") as caught:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+        with pytest.raises(SendError, match="chat not found") as caught:
             await send(channel, "hi", chat=404)
         assert not caught.value.retryable and "id" in caught.value.fix
 
@@ -303,7 +303,7 @@ def test_send_errors_and_logs_hide_token(
 ) -> None:
     caplog.set_level(logging.DEBUG)
 
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         for trouble in ({"status": 0}, {"status": 500}, {"status": 429}, {"status": 401}):
             telegram.trouble("sendMessage", **trouble)
             with pytest.raises(ChannelError) as caught:
@@ -322,7 +322,7 @@ def test_send_errors_and_logs_hide_token(
 
 
 def test_edit_unchanged_message_is_no_error() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         receipt = await send(channel, "one")
         await channel.edit(to(), receipt.message_id, "<i>two</i>")
         await channel.edit(to(), receipt.message_id, "<i>two</i>")
@@ -330,17 +330,17 @@ def test_edit_unchanged_message_is_no_error() -> None:
         same = await send(channel, "three", replaces=f"{ADA}:{receipt.message_id}")
         assert receipt == again == same
         assert [one["text"] for one in telegram.sent(ADA)] == ["three"]
-        with pytest.raises(SendFailed) as caught:
+        with pytest.raises(SendError) as caught:
             await channel.edit(to(), "99", "x")
         assert not caught.value.retryable
-        with pytest.raises(SendFailed):
+        with pytest.raises(SendError):
             await channel.edit(to(), "callback:1", "x")
 
     at_work(play)
 
 
 def test_edit_unparsable_markup_falls_back_to_plain_text() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         receipt = await send(channel, "one")
         await channel.edit(to(), receipt.message_id, "two <nothing>")
         assert telegram.sent(ADA)[0]["text"].startswith("two")
@@ -349,24 +349,24 @@ def test_edit_unparsable_markup_falls_back_to_plain_text() -> None:
 
 
 def test_delete_missing_message_is_no_error() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         receipt = await send(channel, "one")
         await channel.delete(to(), receipt.message_id)
         assert not telegram.sent(ADA)
-        with pytest.raises(SendFailed):
+        with pytest.raises(SendError):
             await channel.delete(to(), receipt.message_id)
 
     at_work(play)
 
 
 def test_react_sets_and_clears_and_rejects_unknown_emoji() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         shown = telegram.world.chats[ADA].reactions
         await channel.react(to(), f"{ADA}:1", "👀")
         assert shown[1] == [{"type": "emoji", "emoji": "👀"}]
         await channel.react(to(), "1", "")
         assert shown[1] == []
-        with pytest.raises(SendFailed, match="list of its own") as caught:
+        with pytest.raises(SendError, match="list of its own") as caught:
             await channel.react(to(), "1", "🦞")
         assert not caught.value.retryable
 
@@ -377,7 +377,7 @@ def test_react_sets_and_clears_and_rejects_unknown_emoji() -> None:
 
 
 def test_draft_uses_one_id_in_private_chats_only() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         assert channel.can_draft(to()) and not channel.can_draft(to(GROUP))
         await channel.draft(to(), "run-1", "one")
         await channel.draft(to(), "run-1", "one <b>two</b>")
@@ -392,7 +392,7 @@ def test_draft_uses_one_id_in_private_chats_only() -> None:
 
 
 def test_draft_unsupported_server_is_called_once() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         await channel.draft(to(), "run-1", "one")
         await channel.draft(to(), "run-1", "one two")
         telegram.say("hi", user=22)
@@ -403,9 +403,9 @@ def test_draft_unsupported_server_is_called_once() -> None:
 
 
 def test_draft_rate_limit_has_retry_after() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         telegram.trouble("sendMessageDraft", status=429, retry_after=3)
-        with pytest.raises(SendFailed) as caught:
+        with pytest.raises(SendError) as caught:
             await channel.draft(to(), "run-1", "one")
         assert caught.value.after_s == 3.0 and channel.can_draft(to())
 
@@ -434,7 +434,7 @@ def test_send_file_uses_method_of_its_kind_with_caption(
 ) -> None:
     (tmp_path / "file").write_bytes(PNG)
 
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         media = Media(kind, mime, name, path=str(tmp_path / "file"))
         receipt = await send(channel, "see <b>this</b>", media=(media,), reply_to="1")
         (sent,) = telegram.sent(ADA)
@@ -449,7 +449,7 @@ def test_send_file_uses_method_of_its_kind_with_caption(
 def test_send_audio_as_voice_when_requested(tmp_path: Path) -> None:
     (tmp_path / "a.mp3").write_bytes(PNG)
 
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         media = Media("audio", "audio/mpeg", path=str(tmp_path / "a.mp3"))
         await send(channel, "", media=(media,), as_voice=True)
         words = "Bad Request: VOICE_MESSAGES_FORBIDDEN"
@@ -465,7 +465,7 @@ def test_send_image_unsupported_as_photo_goes_as_document(tmp_path: Path) -> Non
     (tmp_path / "a.png").write_bytes(PNG)
     (tmp_path / "big.png").write_bytes(PNG + bytes(10 * 1024 * 1024))
 
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         telegram.trouble("sendPhoto", status=400, words="Bad Request: PHOTO_INVALID_DIMENSIONS")
         for name in ("a.png", "big.png"):
             await send(channel, "see", media=(Media("image", path=str(tmp_path / name)),))
@@ -476,7 +476,7 @@ def test_send_image_unsupported_as_photo_goes_as_document(tmp_path: Path) -> Non
 
 
 def test_send_file_known_to_telegram_is_sent_by_id() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         file = telegram.world.add_file(PNG, "documents/{number}")
         await send(channel, "", media=(Media("document", ref=file.id),))
         assert telegram.sent(ADA)[0]["document"]["file_id"] == file.id
@@ -487,7 +487,7 @@ def test_send_file_known_to_telegram_is_sent_by_id() -> None:
 def test_send_unparsable_caption_goes_as_plain_text(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
 
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         await send(channel, "see <b>", media=(Media("image", path=str(tmp_path / "a.png")),))
         assert telegram.sent(ADA)[0]["caption"].startswith("see")
 
@@ -497,9 +497,9 @@ def test_send_unparsable_caption_goes_as_plain_text(tmp_path: Path) -> None:
 def test_send_file_too_large_or_missing_fails_permanently(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(bytes(1024 * 1024 + 1))
 
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         for name in ("big", "missing", "."):
-            with pytest.raises(SendFailed) as caught:
+            with pytest.raises(SendError) as caught:
                 await send(channel, "", media=(Media(path=str(tmp_path / name)),))
             assert not caught.value.retryable
         assert not telegram.books.calls
@@ -508,13 +508,13 @@ def test_send_file_too_large_or_missing_fails_permanently(tmp_path: Path) -> Non
 
 
 def test_send_message_has_one_file() -> None:
-    async def play(telegram: TelegramServer, channel: Telegram) -> None:
+    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
         two = (Media(ref="a"), Media(ref="b"))
         for more in ({"media": two}, {"media": two[:1], "replaces": "1"}):
-            with pytest.raises(SendFailed, match="one file"):
+            with pytest.raises(SendError, match="one file"):
                 await send(channel, "", **more)
         sticker = Media("sticker", ref="a")
-        with pytest.raises(SendFailed, match="sticker"):
+        with pytest.raises(SendError, match="sticker"):
             await send(channel, "words", media=(sticker,))
 
     at_work(play)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from homarus.channels.base import Place, Retry
-from homarus.channels.telegram import Settings, create
-from homarus.channels.telegram.settings import find_token
+from homarus.channels.base import ChannelContext, SendRetryPolicy
+from homarus.channels.telegram import create
+from homarus.channels.telegram.settings import TelegramSettings, find_token
 from homarus.config.channels import account_settings
-from homarus.config.keys import Known, lookup
+from homarus.config.known_keys import KnownKey, lookup
 from homarus.config.schema import Config
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ConfigError
@@ -19,15 +19,17 @@ from homarus.core.errors import ConfigError
 TOKEN = "123456:AAabc-def_0123456789"
 
 
-def settings(**said: Any) -> Settings:
-    return Settings.read(said)
+def settings(**said: Any) -> TelegramSettings:
+    return TelegramSettings.read(said)
 
 
 def make(account: str = "default", env: dict[str, str] | None = None, **said: Any) -> Any:
-    return create(Place("telegram", account, SystemClock(), env=env or {}), settings(**said))
+    return create(
+        ChannelContext("telegram", account, SystemClock(), env=env or {}), settings(**said)
+    )
 
 
-def example(known: Known) -> Any:
+def example(known: KnownKey) -> Any:
     """Return a value that OpenClaw accepts for a key."""
     if known.children:
         if "<key>" in known.children:
@@ -51,7 +53,7 @@ def test_telegram_settings_accept_all_keys_of_openclaw() -> None:
     tree |= {"proxy": "http://proxy:3128"}
     assert settings(**tree).common.name == "x"
     config = Config.model_validate({"channels": {"telegram": {"accounts": {"b": tree}}}})
-    assert account_settings(config, "telegram", "b", Settings).common.name == "x"
+    assert account_settings(config, "telegram", "b", TelegramSettings).common.name == "x"
 
 
 def test_telegram_settings_unknown_key_is_refused() -> None:
@@ -158,8 +160,8 @@ def test_telegram_limits_and_retries_follow_config() -> None:
     assert (usual.text_limit, own.text_limit) == (4_000, 4_096)
     assert settings(textChunkLimit=100).text_limit == 100
     assert (usual.media_max_bytes, own.media_max_bytes) == (52_428_800, 524_288)
-    assert usual.retries == Retry(3, 0.4, 30.0, 0.1)
-    assert own.retries == Retry(5, 0.0, 1.0, 0.0)
+    assert usual.retries == SendRetryPolicy(3, 0.4, 30.0, 0.1)
+    assert own.retries == SendRetryPolicy(5, 0.0, 1.0, 0.0)
 
 
 def test_telegram_invalid_api_root_is_refused() -> None:

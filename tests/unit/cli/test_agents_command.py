@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from homarus.cli.agents import command as agents_command
 from homarus.cli.prompt import command as prompt_command
 from homarus.core.errors import UserError
-from homarus.core.message import user
-from homarus.sessions.session import Sessions
+from homarus.core.message import user_message
+from homarus.sessions.session import SessionRepository
 from homarus.store.sqlite import open_store
 from homarus.testing.clock import FakeClock
 
@@ -81,8 +81,8 @@ def test_agents_delete_archives_its_sessions(home: Path) -> None:
 
     async def talk() -> None:
         async with open_store(state) as store:
-            session = await Sessions(store, FakeClock()).load("agent:ops:main", "ops")
-            await session.begin(user("hi"), provider="mock", model="mock-1")
+            session = await SessionRepository(store, FakeClock()).load("agent:ops:main", "ops")
+            await session.start_turn(user_message("hi"), provider="mock", model="mock-1")
 
     async def left() -> int:
         async with open_store(state) as store:

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from homarus.cli.channels import command
-from homarus.core.errors import ConfigError, UnknownName, UserError
+from homarus.core.errors import ConfigError, UnknownNameError, UserError
 from homarus.core.message import Address
-from homarus.store.journal import Parcel, ParcelState
+from homarus.store.journal import OutboxRecord, OutboxState
 from homarus.store.sqlite import open_store
 
 TOKEN = "123456:abc_DEF"
@@ -117,7 +117,7 @@ def test_channels_add_that_could_not_work_writes_nothing(
 def test_channels_unknown_channel_suggests_the_nearest(home: Path) -> None:
     for args in (("add", "telegarm"), ("capabilities", "telegarm"), ("logout", "../telegram")):
         error = refused(*args)
-        assert isinstance(error, UnknownName) and "did you mean telegram?" in error.fix
+        assert isinstance(error, UnknownNameError) and "did you mean telegram?" in error.fix
 
 
 def test_channels_remove_disables_account_and_deletes_login(home: Path) -> None:
@@ -173,7 +173,7 @@ def test_channels_logs_prints_only_lines_about_channels(home: Path) -> None:
         ("homarus.channels.telegram.adapter", "one"),
         ("homarus.gateway.server", "two"),
         ("homarus.core.tasks", "channel irc:default failed (1 in a row)"),
-        ("homarus.channels.courier", "parcel x to irc:default:#a was given up"),
+        ("homarus.channels.outbox_worker", "parcel x to irc:default:#a was given up"),
     ]
     log.write_text(
         "".join(
@@ -193,13 +193,15 @@ def test_channels_logs_prints_only_lines_about_channels(home: Path) -> None:
     assert json.loads(done("logs", "--lines", "1", "--json"))["message"].startswith("parcel x")
 
 
-def fill(home: Path, **parcels: ParcelState) -> None:
+def fill(home: Path, **parcels: OutboxState) -> None:
     async def main() -> None:
         async with open_store(home / ".openclaw") as store:
             journal = store.journal
-            async with journal.lease("send") as lease, journal.commit() as unit:
+            async with journal.lease("send") as lease, journal.transaction() as unit:
                 for name, state in parcels.items():
-                    unit.post(Parcel(name, "r", Address("irc", "#a"), f"about {name}", 1, 2))
+                    unit.enqueue(
+                        OutboxRecord(name, "r", Address("irc", "#a"), f"enqueue {name}", 1, 2)
+                    )
                     unit.send_started(name, lease)
                     unit.send_ended(name, lease, state, why="nobody took it")
 

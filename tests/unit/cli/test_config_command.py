@@ -158,7 +158,7 @@ def test_get_imports_neither_pydantic_nor_the_key_list(home: Path) -> None:
     program = (
         "import sys; from homarus.cli.config import command\n"
         "command.main(['get', 'channels'], standalone_mode=False)\n"
-        "print([name for name in ('pydantic', 'json5', 'asyncio', 'homarus.config.keys')"
+        "print([name for name in ('pydantic', 'json5', 'asyncio', 'homarus.config.known_keys')"
         " if name in sys.modules])"
     )
     done = subprocess.run(

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from homarus.cli.inbox import command
 from homarus.core.errors import UserError
 from homarus.core.message import Address, Inbound
-from homarus.store.journal import Parcel, State
+from homarus.store.journal import InboxState, OutboxRecord
 from homarus.store.sqlite import open_store
 
 KEY = "agent:main:main"
@@ -42,23 +42,23 @@ def fill(
             for name in (*parked, *waiting):
                 inbound = Inbound(name, CHAT, "ann", f"about \x1b{name}", run_id=name)
                 await journal.accept(KEY, inbound, at_ms=1)
-            async with journal.lease(f"session:{KEY}") as lease, journal.commit() as unit:
+            async with journal.lease(f"session:{KEY}") as lease, journal.transaction() as unit:
                 for name in parked:
-                    unit.start([name], lease, run=name)
+                    unit.mark_running([name], lease, run=name)
                     unit.settle([name], lease, "parked", at_ms=1, why="it was too much")
-            async with journal.lease("send") as lease, journal.commit() as unit:
+            async with journal.lease("send") as lease, journal.transaction() as unit:
                 for name in lost:
-                    unit.post(Parcel(name, "r", CHAT, "a reply", 1, 2))
+                    unit.enqueue(OutboxRecord(name, "r", CHAT, "a reply", 1, 2))
                     unit.send_started(name, lease)
                     unit.send_ended(name, lease, "dead", why="nobody took it")
 
     asyncio.run(main())
 
 
-def state_of(state: Path, name: str) -> State | None:
-    async def main() -> State | None:
+def state_of(state: Path, name: str) -> InboxState | None:
+    async def main() -> InboxState | None:
         async with open_store(state) as store:
-            row = await store.journal.accepted(name)
+            row = await store.journal.inbox_record(name)
             return row.state if row else None
 
     return asyncio.run(main())

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from homarus.cli.memory import command
-from homarus.cli.memory_show import Bar
+from homarus.cli.memory_output import ProgressBar
 from homarus.cli.status import command as status_command
-from homarus.core.errors import HomarusError, UnknownName, UserError
+from homarus.core.errors import HomarusError, UnknownNameError, UserError
 
 NOTE = """# Monday
 
@@ -100,7 +100,7 @@ def test_memory_search_waits_limited_time_for_indexing(
     async def never(*_args: object, **_named: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("homarus.memory.keeper.AgentMemory.sync", never)
+    monkeypatch.setattr("homarus.memory.agent_memory.AgentMemory.sync", never)
     monkeypatch.setattr("homarus.cli.memory._PATIENCE_S", 0.05)
     assert told("search", "walnuts", *there)["results"][0]["path"] == "MEMORY.md"
 
@@ -308,7 +308,7 @@ def test_memory_command_mistakes_print_reason_and_fix(home: Path, notes: Path) -
         assert isinstance(error, UserError) and message in error.message, error
         assert fix in error.fix
     unknown = refused("search", "x", "--agent", "mian", *at)
-    assert isinstance(unknown, UnknownName) and unknown.nearest == ("main",)
+    assert isinstance(unknown, UnknownNameError) and unknown.nearest == ("main",)
 
 
 def test_memory_command_unwritable_state_is_reported(
@@ -356,9 +356,9 @@ def test_bench_stdio_continues_after_invalid_line(there: tuple[str, ...]) -> Non
 def test_bench_stdio_writes_each_answer_before_next_query(there: tuple[str, ...]) -> None:
     import asyncio
 
-    from homarus.cli.memory_place import Which, find_memory, open_memory
     from homarus.cli.memory_stdio import serve
-    from homarus.memory.base import Ask
+    from homarus.cli.memory_target import MemoryTarget, open_memory, resolve_memory
+    from homarus.memory.base import SearchOptions
 
     out = io.StringIO()
 
@@ -368,9 +368,9 @@ def test_bench_stdio_writes_each_answer_before_next_query(there: tuple[str, ...]
             return json.dumps({"id": lines, "query": "Ada"}).encode() + b"\n" if lines < 3 else b""
 
     async def main() -> None:
-        place = find_memory(Which(workspace=there[1], state=there[3]))
+        place = resolve_memory(MemoryTarget(workspace=there[1], state=there[3]))
         async with open_memory(place) as memory:
-            await serve(memory, Ask(), Questions(), out)
+            await serve(memory, SearchOptions(), Questions(), out)
 
     asyncio.run(main())
     assert [json.loads(line)["id"] for line in out.getvalue().splitlines()] == [0, 1, 2]
@@ -380,8 +380,8 @@ def test_progress_bar_shows_only_on_terminal_for_long_work(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 0.0
-    monkeypatch.setattr("homarus.cli.memory_show.time.monotonic", lambda: now_s)
-    dumb, bar = Bar(live=False), Bar(live=True)
+    monkeypatch.setattr("homarus.cli.memory_output.time.monotonic", lambda: now_s)
+    dumb, bar = ProgressBar(live=False), ProgressBar(live=True)
     dumb(1, 10, "a.md")
     bar(1, 10, "a.md")
     assert capsys.readouterr().err == ""

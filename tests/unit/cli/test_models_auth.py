@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from homarus.cli import models_auth
 from homarus.cli.models import command
-from homarus.core.errors import HomarusError, UnknownName, UserError
+from homarus.core.errors import HomarusError, UnknownNameError, UserError
 from homarus.providers.catalog import VENDORS
 from homarus.providers.oauth import DeviceCode
 from homarus.testing.clock import FakeClock
@@ -193,7 +193,7 @@ def test_add_for_an_agent_uses_its_own_file(home: Home) -> None:
     assert not home.file().exists()
     assert "openai:default" in home.stored("ops")["profiles"]
     error = home.refused("add", "openai", "--key-stdin", "--agent", "opps", typed=KEY)
-    assert isinstance(error, UnknownName)
+    assert isinstance(error, UnknownNameError)
 
 
 def test_order_is_set_shown_and_cleared(home: Home) -> None:
@@ -207,7 +207,7 @@ def test_order_is_set_shown_and_cleared(home: Home) -> None:
         "order": ["openai:b", "openai:a"],
     }
     error = home.refused("order", "set", "--provider", "openai", "openai:c")
-    assert isinstance(error, UnknownName)
+    assert isinstance(error, UnknownNameError)
     assert home.stored()["order"] == {"openai": ["openai:b", "openai:a"]}
     assert "no order" in home.done("order", "clear", "--provider", "openai").stdout
     assert "order" not in home.stored()

@@ -9,10 +9,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from homarus.cli.models import command
-from homarus.core.errors import UnknownName, UserError
+from homarus.core.errors import UnknownNameError, UserError
 from homarus.memory.embed import minilm
-from homarus.providers import choose, demo
+from homarus.providers import default_model, weights
 from homarus.providers.catalog import VENDORS, Vendor
+from homarus.providers.weights import Progress
 
 
 class Home:
@@ -30,7 +31,7 @@ class Home:
 
     @property
     def weights(self) -> Path:
-        return self.path / ".cache" / "homarus" / "models" / demo.DEMO.file
+        return self.path / ".cache" / "homarus" / "models" / weights.DEMO.file
 
     def configure(self, text: str) -> None:
         self.config.parent.mkdir(exist_ok=True)
@@ -39,7 +40,7 @@ class Home:
     async def list_models(self, server: Vendor) -> tuple[str, ...] | None:
         return self.servers.get(server.id)
 
-    def pull(self, cache_dir: Path, progress: demo.Progress) -> bool:
+    def pull(self, cache_dir: Path, progress: Progress) -> bool:
         assert cache_dir == self.weights.parent
         self.pulled += 1
         progress(0, 93_000_000)
@@ -70,8 +71,8 @@ class Home:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     made = Home(tmp_path)
-    monkeypatch.setattr(choose, "list_models", made.list_models)
-    monkeypatch.setattr(demo, "pull", made.pull)
+    monkeypatch.setattr(default_model, "list_models", made.list_models)
+    monkeypatch.setattr(weights, "pull_weights", made.pull)
     return made
 
 
@@ -224,7 +225,7 @@ def test_pull_fetches_and_prints_the_licence_once(home: Home) -> None:
 
 def test_pull_knows_two_models(home: Home) -> None:
     error = home.refused("pull", "llama")
-    assert isinstance(error, UnknownName)
+    assert isinstance(error, UnknownNameError)
     assert error.nearest == ("demo", "minilm")
 
 
@@ -251,7 +252,7 @@ def test_pull_if_needed_is_silent_when_weights_exist(home: Home) -> None:
     home.weights.parent.mkdir(parents=True)
     with home.weights.open("wb") as file:
         file.write(b"GGUF")
-        file.truncate(demo.DEMO.size)
+        file.truncate(weights.DEMO.size)
     result = home.run("pull", "demo", "--if-needed")
     assert (result.exit_code, result.output, home.pulled) == (0, "", 0)
     told = home.told("status")
@@ -297,7 +298,7 @@ def test_pull_fetches_the_sentence_model_by_name(
 ) -> None:
     pulled: list[Path] = []
 
-    def pull(cache_dir: Path, progress: demo.Progress) -> bool:
+    def pull(cache_dir: Path, progress: Progress) -> bool:
         progress(0, 22_000_000)
         pulled.append(cache_dir)
         return len(pulled) == 1

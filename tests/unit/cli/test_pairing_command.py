@@ -8,23 +8,25 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from homarus.channels.pairing import Pairings, Request
+from homarus.channels.pairing import PairingRequest, PairingStore
 from homarus.cli.main import COMMANDS
 from homarus.cli.pairing import command
 from homarus.core.clock import SystemClock
 from homarus.core.errors import UserError
-from homarus.core.message import Address, Inbound, Occasion
+from homarus.core.message import Address, Inbound, InboundMetadata
 
 
 @pytest.fixture
-def pairings(home: Path) -> Pairings:
-    return Pairings(home / ".openclaw", SystemClock())
+def pairings(home: Path) -> PairingStore:
+    return PairingStore(home / ".openclaw", SystemClock())
 
 
-def ask(pairings: Pairings, sender: str, account: str = "default", name: str = "") -> Request:
-    about = Occasion(name=name)
-    found = pairings.ask(
-        Inbound("m", Address("telegram", sender, account), sender, "hi", occasion=about)
+def ask(
+    pairings: PairingStore, sender: str, account: str = "default", name: str = ""
+) -> PairingRequest:
+    about = InboundMetadata(name=name)
+    found = pairings.get_or_create(
+        Inbound("m", Address("telegram", sender, account), sender, "hi", metadata=about)
     )
     assert found
     return found
@@ -48,12 +50,12 @@ def test_pairing_is_a_command() -> None:
     assert COMMANDS["pairing"][0] == "pairing"
 
 
-def test_pairing_list_when_empty_says_so(pairings: Pairings) -> None:
+def test_pairing_list_when_empty_says_so(pairings: PairingStore) -> None:
     assert run("list").output == "Nobody waits.\n"
     assert run("list", "telegram").output == "Nobody waits.\n"
 
 
-def test_pairing_list_shows_requests_and_escapes(pairings: Pairings) -> None:
+def test_pairing_list_shows_requests_and_escapes(pairings: PairingStore) -> None:
     first = ask(pairings, "42", name="An\x1b[31mn")
     second = ask(pairings, "43", "work")
     shown = run("list").output
@@ -64,15 +66,15 @@ def test_pairing_list_shows_requests_and_escapes(pairings: Pairings) -> None:
     assert [one["code"] for one in listed()] == [first.code, second.code]
 
 
-def test_pairing_approve_accepts_the_code_in_any_case(pairings: Pairings) -> None:
+def test_pairing_approve_accepts_the_code_in_any_case(pairings: PairingStore) -> None:
     found = ask(pairings, "42")
     told = run("approve", "Telegram", found.code.lower()).output
     assert told.startswith("42 is heard on telegram from now on.\n") and "ownerAllowFrom" in told
-    assert pairings.allowed("telegram", "default") == ("42",)
+    assert pairings.approved_senders("telegram", "default") == ("42",)
     assert "nobody on telegram waits" in refused("approve", "telegram", found.code).message
 
 
-def test_pairing_wrong_code_or_channel_is_reported(pairings: Pairings) -> None:
+def test_pairing_wrong_code_or_channel_is_reported(pairings: PairingStore) -> None:
     found = ask(pairings, "42")
     wrong = refused("approve", "telegram", "WRONGONE")
     assert "it is wrong, used, or older than 60 minutes" in wrong.message
@@ -83,28 +85,30 @@ def test_pairing_wrong_code_or_channel_is_reported(pairings: Pairings) -> None:
     )
     assert "not the name of a channel" in refused("approve", "../x", found.code).message
     assert "not the name of a channel" in refused("list", "a/b").message
-    assert pairings.allowed("telegram", "default") == ()
+    assert pairings.approved_senders("telegram", "default") == ()
 
 
-def test_pairing_reject_allows_a_new_request(pairings: Pairings) -> None:
+def test_pairing_reject_allows_a_new_request(pairings: PairingStore) -> None:
     found = ask(pairings, "42")
     assert run("reject", "telegram", found.code).output == "42 was not let in.\n"
-    assert pairings.pending("telegram") == () and not pairings.allowed("telegram", "default")
+    assert pairings.pending("telegram") == () and not pairings.approved_senders(
+        "telegram", "default"
+    )
     again = ask(pairings, "42")
     done = json.loads(run("reject", "telegram", again.code, "--json").output)
     assert done["ok"] is True and done["request"]["id"] == "42"
 
 
 def test_pairing_approve_without_gateway_approves_unnotified(
-    pairings: Pairings,
+    pairings: PairingStore,
 ) -> None:
     found = ask(pairings, "42")
     done = run("approve", "telegram", found.code, "--notify", "--json")
     assert "no gateway runs" in done.stderr
     told = json.loads(done.stdout)
     assert told["notified"] is False and told["request"]["code"] == found.code
-    assert pairings.allowed("telegram", "default") == ("42",)
+    assert pairings.approved_senders("telegram", "default") == ("42",)
 
 
-def test_pairing_approve_requires_a_channel(pairings: Pairings) -> None:
+def test_pairing_approve_requires_a_channel(pairings: PairingStore) -> None:
     assert isinstance(run("approve", "ABCDEFGH").exception, click.UsageError)

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from homarus.cli.agents import command as agents_command
 from homarus.cli.route import command as route_command
-from homarus.core.errors import UnknownName, UserError
+from homarus.core.errors import UnknownNameError, UserError
 
 CONFIG = """{
   // Who lives here
@@ -110,7 +110,7 @@ def test_bind_with_unknown_name_suggests_the_nearest(
     args: tuple[str, ...], why: str, file: Path
 ) -> None:
     error = refused(*args)
-    assert isinstance(error, UnknownName) and why in str(error)
+    assert isinstance(error, UnknownNameError) and why in str(error)
     assert file.read_text() == CONFIG
 
 

@@ -6,7 +6,7 @@ from homarus.core.event import (
     AttemptFailed,
     ErrorNoted,
     Event,
-    Fact,
+    EventData,
     MessageSaved,
     RunEnded,
     RunStarted,
@@ -14,12 +14,12 @@ from homarus.core.event import (
     ToolEnded,
     ToolStarted,
 )
-from homarus.core.message import Text, ToolCall, ToolReturn, user
+from homarus.core.message import Text, ToolCall, ToolResult, user_message
 
 CALL = ToolCall("c1", "read", {"path": "notes.md", "limit": 5})
 
 
-def shown(*facts: Fact, colour: bool = False) -> str:
+def shown(*facts: EventData, colour: bool = False) -> str:
     out = io.StringIO()
     view = TerminalView(out, colour=colour)
     seq = count(1)
@@ -28,8 +28,8 @@ def shown(*facts: Fact, colour: bool = False) -> str:
     return out.getvalue()
 
 
-def result(text: str, *, is_error: bool = False) -> ToolReturn:
-    return ToolReturn("c1", "read", (Text(text),), is_error=is_error)
+def result(text: str, *, is_error: bool = False) -> ToolResult:
+    return ToolResult("c1", "read", (Text(text),), is_error=is_error)
 
 
 def test_view_streamed_text_ends_with_newline_at_run_end() -> None:
@@ -59,7 +59,7 @@ def test_view_control_characters_of_model_are_escaped() -> None:
 
 def test_view_error_between_texts_is_on_its_own_line() -> None:
     assert shown(TextAdded("one"), ErrorNoted("trouble")) == "one\n! trouble\n"
-    assert shown(TextAdded("one"), MessageSaved(user("x")), TextAdded("two")) == "one\ntwo"
+    assert shown(TextAdded("one"), MessageSaved(user_message("x")), TextAdded("two")) == "one\ntwo"
 
 
 def test_view_failed_attempts_are_shown_and_kept_until_next_run() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from homarus.channels.roster import load_channel
+from homarus.channels.registry import load_channel
 from homarus.config.account_edits import (
     account_ids,
     add_account,
@@ -12,9 +12,9 @@ from homarus.config.account_edits import (
     disable_account,
     has_unset_variables,
 )
-from homarus.config.channels import merged, read_account
-from homarus.config.document import KeyPath
-from homarus.core.errors import ConfigError, UnknownName, UserError
+from homarus.config.channels import merged_section, read_account
+from homarus.config.json5_document import KeyPath
+from homarus.core.errors import ConfigError, UnknownNameError, UserError
 
 ALONE: dict[str, Any] = {"channels": {"telegram": {"botToken": "1:a"}}}
 TWO: dict[str, Any] = {
@@ -29,7 +29,7 @@ TOKEN: dict[KeyPath, str] = {("botToken",): "3:c"}
 
 
 def enabled(tree: Any, account: str) -> bool:
-    return merged(tree["channels"], "telegram", account).get("enabled") is not False
+    return merged_section(tree["channels"], "telegram", account).get("enabled") is not False
 
 
 def test_add_account_first_is_written_in_the_section() -> None:
@@ -42,8 +42,8 @@ def test_add_account_first_is_written_in_the_section() -> None:
 def test_add_account_second_keeps_the_first() -> None:
     tree = add_account(ALONE, "telegram", "work", TOKEN)
     assert account_ids(tree, "telegram") == ("default", "work")
-    assert merged(tree["channels"], "telegram", "default")["botToken"] == "1:a"
-    assert merged(tree["channels"], "telegram", "work")["botToken"] == "3:c"
+    assert merged_section(tree["channels"], "telegram", "default")["botToken"] == "1:a"
+    assert merged_section(tree["channels"], "telegram", "work")["botToken"] == "3:c"
     assert "accounts" not in ALONE["channels"]["telegram"]
 
 
@@ -91,7 +91,7 @@ def test_account_edit_unknown_account_raises_user_error(change: Any) -> None:
         change(TWO, "irc", None)
     assert "telegram" in caught.value.fix
     for tree in (ALONE, TWO):
-        with pytest.raises(UnknownName):
+        with pytest.raises(UnknownNameError):
             change(tree, "telegram", "nobody")
 
 

@@ -15,7 +15,7 @@ from homarus.config.agent_edits import (
 )
 from homarus.config.paths import Paths
 from homarus.core.errors import UserError
-from homarus.core.keys import AgentId
+from homarus.core.session_keys import AgentId
 
 OPS = NewAgent(
     AgentId("ops"), "Ops", "~/ops", model="openai/gpt-5.2", bindings=("Slack:Work", "irc")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.channels.roster import find_traits
+from homarus.channels.registry import find_traits
 from homarus.config import binding_edits
 from homarus.config.binding_edits import (
     describe_match,

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.bus import Bus, Subscription
-from homarus.core.event import Event, Fact, RunEnded, RunStarted, TextAdded
+from homarus.core.event import Event, EventData, RunEnded, RunStarted, TextAdded
 
 
-def event(seq: int, fact: Fact | None = None) -> Event:
+def event(seq: int, fact: EventData | None = None) -> Event:
     return Event("run", "agent:main:main", seq, seq, fact or RunStarted())
 
 
@@ -96,9 +96,9 @@ def test_subscription_full_drops_deltas_before_run_end() -> None:
 def test_subscription_closed_ignores_new_events_and_still_ends() -> None:
     async def main() -> None:
         subscription = Subscription(1)
-        subscription.offer(event(1))
+        subscription.push(event(1))
         subscription.close()
-        subscription.offer(event(2))
+        subscription.push(event(2))
         assert await read_all(subscription) == [1]
         assert subscription.missed == 0
 
@@ -127,7 +127,7 @@ def test_subscription_size_zero_raises_value_error(size: int) -> None:
     st.integers(1, 5),
     st.lists(st.sampled_from([RunStarted(), TextAdded("x"), RunEnded()]), max_size=30),
 )
-def test_subscription_read_plus_missed_equals_published(size: int, facts: list[Fact]) -> None:
+def test_subscription_read_plus_missed_equals_published(size: int, facts: list[EventData]) -> None:
     async def main() -> None:
         bus = Bus()
         with bus.subscribe(size) as subscription:

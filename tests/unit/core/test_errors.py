@@ -6,7 +6,14 @@ import re
 import pytest
 
 from homarus.core import errors
-from homarus.core.errors import ConfigError, HomarusError, InUse, ToolError, UnknownName, UserError
+from homarus.core.errors import (
+    ConfigError,
+    HomarusError,
+    StateInUseError,
+    ToolError,
+    UnknownNameError,
+    UserError,
+)
 
 CLASSES: dict[str, type[HomarusError]] = {
     name: kind
@@ -56,7 +63,7 @@ def test_error_exit_status_is_two_only_for_user_mistakes() -> None:
         "InUse",
         "InvalidRequest",
     }
-    assert InUse("held").exit_status == 2
+    assert StateInUseError("held").exit_status == 2
 
 
 def test_error_text_contains_message_and_fix() -> None:
@@ -78,12 +85,12 @@ def test_config_error_text_contains_file_line_and_key() -> None:
 
 
 def test_unknown_name_error_offers_closest_names() -> None:
-    error = UnknownName("model", "gpt", ("gpt-5", "gpt-4"))
+    error = UnknownNameError("model", "gpt", ("gpt-5", "gpt-4"))
     assert str(error) == "unknown model 'gpt' (did you mean gpt-5 or gpt-4?)"
-    assert UnknownName("model", "x", fix="homarus models list").fix == "homarus models list"
-    assert UnknownName("model", "x").fix == ""
+    assert UnknownNameError("model", "x", fix="homarus models list").fix == "homarus models list"
+    assert UnknownNameError("model", "x").fix == ""
 
 
 def test_missing_extra_is_caught_as_user_error() -> None:
     with pytest.raises(UserError):
-        raise UnknownName("tool", "x")
+        raise UnknownNameError("tool", "x")

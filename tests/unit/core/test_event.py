@@ -15,9 +15,9 @@ from homarus.core.event import (
     Emitter,
     ErrorNoted,
     Event,
-    Fact,
+    EventData,
+    EventEncoder,
     MessageSaved,
-    Payloads,
     RunEnded,
     RunStarted,
     TextAdded,
@@ -26,7 +26,7 @@ from homarus.core.event import (
     ToolProgressed,
     ToolStarted,
 )
-from homarus.core.message import Image, Message, Text, ToolCall, ToolReturn, user
+from homarus.core.message import Image, Message, Text, ToolCall, ToolResult, user_message
 
 FRAMES = Path(__file__).parents[2] / "data" / "frames" / "agent-events.json"
 RECORDED: dict[str, list[dict[str, Any]]] = json.loads(FRAMES.read_text(encoding="utf-8"))
@@ -34,7 +34,7 @@ CALL = ToolCall("call_1", "read", {"path": "a.md"})
 
 
 def wire(
-    *facts: Fact, run: str = "r", key: str = "agent:main:main", at_ms: int = 1_000
+    *facts: EventData, run: str = "r", key: str = "agent:main:main", at_ms: int = 1_000
 ) -> list[Any]:
     """What a client sees of a run with these facts, one millisecond apart."""
     events = list[Event]()
@@ -42,18 +42,18 @@ def wire(
     emit = Emitter(run, key, events.append, lambda: next(ticks))
     for fact in facts:
         emit(fact)
-    payloads = Payloads()
-    return [view for event in events if (view := payloads.of(event)) is not None]
+    payloads = EventEncoder()
+    return [view for event in events if (view := payloads.encode(event)) is not None]
 
 
-def data(*facts: Fact) -> Any:
+def data(*facts: EventData) -> Any:
     """The `data` of the last envelope."""
     return wire(*facts)[-1]["data"]
 
 
-def facts_of(recorded: list[dict[str, Any]]) -> list[Fact]:
+def facts_of(recorded: list[dict[str, Any]]) -> list[EventData]:
     """The facts that the recorded envelopes tell."""
-    facts = list[Fact]()
+    facts = list[EventData]()
     for envelope in recorded:
         told = envelope["data"]
         call = ToolCall(told.get("toolCallId", ""), told.get("name", ""), told.get("args", {}))
@@ -69,7 +69,7 @@ def facts_of(recorded: list[dict[str, Any]]) -> list[Fact]:
             case "tool", "update":
                 facts.append(ToolProgressed(call, "some output"))
             case "tool", "result":
-                facts.append(ToolEnded(ToolReturn(call.id, call.name, (Text("done"),))))
+                facts.append(ToolEnded(ToolResult(call.id, call.name, (Text("done"),))))
             case other:
                 pytest.fail(f"a recorded envelope this test does not know: {other}")
     return facts
@@ -115,7 +115,7 @@ def test_encoder_tool_call_has_three_phases() -> None:
         **named,
         "partialResult": shown,
     }
-    result = ToolReturn("call_1", "read", (Text("all"), Image("AAAA", "image/png")), is_error=True)
+    result = ToolResult("call_1", "read", (Text("all"), Image("AAAA", "image/png")), is_error=True)
     assert data(ToolEnded(result)) == {
         "phase": "result",
         **named,
@@ -125,7 +125,7 @@ def test_encoder_tool_call_has_three_phases() -> None:
 
 
 def test_encoder_tool_result_includes_details_only_if_present() -> None:
-    result = ToolReturn("call_1", "exec", (Text("ok"),), details={"exitCode": 0})
+    result = ToolResult("call_1", "exec", (Text("ok"),), details={"exitCode": 0})
     assert data(ToolEnded(result))["result"]["details"] == {"exitCode": 0}
 
 
@@ -159,7 +159,11 @@ def test_encoder_failed_attempt_discards_its_text() -> None:
 
 def test_emitter_data_without_stream_leaves_no_gap_in_seq() -> None:
     seen = wire(
-        RunStarted(), ThinkingAdded("hm"), TextAdded("a"), MessageSaved(user("x")), RunEnded()
+        RunStarted(),
+        ThinkingAdded("hm"),
+        TextAdded("a"),
+        MessageSaved(user_message("x")),
+        RunEnded(),
     )
     assert [one["seq"] for one in seen] == [1, 2, 3]
 
@@ -171,8 +175,8 @@ anything = st.one_of(
     st.just(AttemptFailed("a", "b", "overloaded", "busy", "retry", 1.5)),
     st.just(ToolStarted(CALL)),
     st.builds(ToolProgressed, st.just(CALL), st.text(max_size=5)),
-    st.just(ToolEnded(ToolReturn("call_1", "read", ()))),
-    st.just(MessageSaved(user("hello"))),
+    st.just(ToolEnded(ToolResult("call_1", "read", ()))),
+    st.just(MessageSaved(user_message("hello"))),
     st.builds(CompactionStarted),
     st.builds(CompactionEnded, st.booleans()),
     st.builds(ErrorNoted, st.text(max_size=5)),
@@ -181,7 +185,7 @@ anything = st.one_of(
 
 
 @given(st.lists(anything, max_size=30))
-def test_emitter_any_run_has_seq_from_one_and_json_payloads(facts: list[Fact]) -> None:
+def test_emitter_any_run_has_seq_from_one_and_json_payloads(facts: list[EventData]) -> None:
     seen = wire(*facts)
     assert [one["seq"] for one in seen] == list(range(1, len(seen) + 1))
     assert json.loads(json.dumps(seen)) == seen

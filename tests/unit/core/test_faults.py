@@ -7,12 +7,12 @@ import pytest
 
 from homarus.core import faults
 from homarus.core.errors import UserError
-from homarus.core.faults import Injected, fault, parse_faults
+from homarus.core.faults import InjectedFaultError, fault_point, parse_faults
 
 
 def test_fault_point_disabled_does_nothing() -> None:
     for point in faults.POINTS:
-        fault(point)
+        fault_point(point)
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,9 @@ def test_fault_point_acts_at_the_configured_pass(
     happened = []
     for _ in passes:
         try:
-            fault("run.begun")
+            fault_point("run.begun")
             happened.append(False)
-        except Injected:
+        except InjectedFaultError:
             happened.append(True)
     assert happened == passes
 
@@ -43,7 +43,7 @@ def test_fault_point_disk_actions_raise_real_os_errors(
 ) -> None:
     monkeypatch.setattr(faults, "_faults", parse_faults(f"store.commit:{action}"))
     with pytest.raises(OSError, match=r".") as caught:
-        fault("store.commit")
+        fault_point("store.commit")
     assert caught.value.errno == code
 
 
@@ -52,7 +52,7 @@ def test_fault_point_delay_actions_sleep(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(time, "sleep", slept.append)
     monkeypatch.setattr(faults, "_faults", parse_faults("run.begun:delay, reply.saved:slow:1+"))
     for point in ("run.begun", "reply.saved", "reply.saved"):
-        fault(point)
+        fault_point(point)
     assert slept == [faults.DELAY_S, faults.SLOW_S, faults.SLOW_S]
 
 

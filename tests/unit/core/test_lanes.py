@@ -312,18 +312,18 @@ def test_lane_holders_have_task_names() -> None:
             await settle()
             assert [one.task_name for one in lanes.holders("main")] == ["run a"]
             assert all(one.held_s >= 0 for one in lanes.holders("session:a"))
-            assert lanes.shown()["main"] == (1, 0, 4)
+            assert lanes.snapshot()["main"] == (1, 0, 4)
             assert lanes.depth("session:a") == 1
             go.set()
         assert lanes.holders("main") == ()
-        assert lanes.shown()["main"] == (0, 0, 4)
+        assert lanes.snapshot()["main"] == (0, 0, 4)
 
     asyncio.run(main())
 
 
 def test_lanes_snapshot_shows_default_widths() -> None:
     lanes = Lanes({"main": 2})
-    assert {name: width for name, (_, _, width) in lanes.shown().items()} == {
+    assert {name: width for name, (_, _, width) in lanes.snapshot().items()} == {
         "main": 2,
         "subagent": 8,
         "cron": 1,

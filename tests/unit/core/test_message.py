@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.core.message import Image, Message, Text, Thinking, ToolCall, ToolReturn, Usage, user
+from homarus.core.message import (
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    user_message,
+)
 
 usages = st.builds(Usage, *[st.integers(0, 10**6)] * 5)
 
@@ -22,18 +31,18 @@ def test_message_text_excludes_thinking_calls_and_images() -> None:
 
 
 def test_tool_result_text_joins_parts_with_newlines() -> None:
-    result = ToolReturn("1", "read", (Text("a"), Image("AA", "image/png"), Text("b")))
+    result = ToolResult("1", "read", (Text("a"), Image("AA", "image/png"), Text("b")))
     assert result.text == "a\nb"
 
 
 def test_user_message_has_text_and_images() -> None:
     picture = Image("AA", "image/png")
-    assert user("look", picture, at_ms=5) == Message("user", (Text("look"), picture), 5)
+    assert user_message("look", picture, at_ms=5) == Message("user", (Text("look"), picture), 5)
 
 
 def test_message_is_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        user("hello").role = "assistant"  # type: ignore[misc] # that is what is tested
+        user_message("hello").role = "assistant"  # type: ignore[misc] # that is what is tested
 
 
 @given(usages, usages, usages)

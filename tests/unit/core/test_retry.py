@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.core.errors import AuthFailed, Overloaded, ProviderError, RateLimited
+from homarus.core.errors import AuthError, OverloadedError, ProviderError, RateLimitError
 from homarus.core.retry import Backoff, retry
 from homarus.testing.clock import FakeClock
 
-PLAIN = Backoff(first_s=1, factor=2, most_s=30, jitter=0)
+PLAIN = Backoff(first_s=1, factor=2, max_s=30, jitter=0)
 
 
 class Calls:
@@ -28,7 +28,7 @@ class Calls:
 
 
 def attempt(calls: Calls, clock: FakeClock, attempts: int = 4) -> str:
-    on = (Overloaded, RateLimited)
+    on = (OverloadedError, RateLimitError)
     return asyncio.run(retry(calls, on=on, attempts=attempts, backoff=PLAIN, clock=clock))
 
 
@@ -39,42 +39,42 @@ def test_retry_first_success_returns_without_sleeping() -> None:
 
 
 def test_retry_listed_errors_backs_off_and_retries() -> None:
-    calls, clock = Calls(*[Overloaded("busy")] * 3), FakeClock(patient=False)
+    calls, clock = Calls(*[OverloadedError("busy")] * 3), FakeClock(patient=False)
     assert attempt(calls, clock) == "answer"
     assert (calls.made, clock.slept) == (4, [1, 2, 4])
 
 
 def test_retry_exhausted_raises_the_last_error() -> None:
-    errors = [Overloaded(f"busy {n}") for n in range(9)]
+    errors = [OverloadedError(f"busy {n}") for n in range(9)]
     calls, clock = Calls(*errors), FakeClock(patient=False)
-    with pytest.raises(Overloaded, match="busy 3"):
+    with pytest.raises(OverloadedError, match="busy 3"):
         attempt(calls, clock, attempts=4)
     assert (calls.made, clock.slept) == (4, [1, 2, 4])
 
 
 def test_retry_other_error_is_raised_immediately() -> None:
-    calls, clock = Calls(AuthFailed("no")), FakeClock(patient=False)
-    with pytest.raises(AuthFailed):
+    calls, clock = Calls(AuthError("no")), FakeClock(patient=False)
+    with pytest.raises(AuthError):
         attempt(calls, clock)
     assert (calls.made, clock.slept) == (1, [])
 
 
 def test_retry_error_with_retry_after_uses_it() -> None:
-    calls = Calls(RateLimited("slow down", after_s=7.5), RateLimited("slow down", after_s=0))
+    calls = Calls(RateLimitError("slow down", after_s=7.5), RateLimitError("slow down", after_s=0))
     clock = FakeClock(patient=False)
     assert attempt(calls, clock) == "answer"
     assert clock.slept == [7.5, 0]
 
 
 def test_retry_error_without_retry_after_uses_backoff() -> None:
-    calls, clock = Calls(RateLimited("slow down")), FakeClock(patient=False)
+    calls, clock = Calls(RateLimitError("slow down")), FakeClock(patient=False)
     attempt(calls, clock)
     assert clock.slept == [1]
 
 
 def test_retry_cancelled_while_sleeping_stops() -> None:
     async def main() -> None:
-        calls, clock = Calls(*[Overloaded("busy")] * 9), FakeClock()
+        calls, clock = Calls(*[OverloadedError("busy")] * 9), FakeClock()
         async with asyncio.TaskGroup() as group:
             task = group.create_task(
                 retry(calls, on=(ProviderError,), attempts=9, backoff=PLAIN, clock=clock)

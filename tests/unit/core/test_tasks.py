@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from homarus.core.errors import ChannelAuthFailed, ChannelError
+from homarus.core.errors import ChannelAuthError, ChannelError
 from homarus.core.retry import Backoff
-from homarus.core.tasks import STEADY_S, contain, supervise, task_group
+from homarus.core.tasks import STEADY_S, run_contained, supervise, task_group
 from homarus.testing.clock import FakeClock
 
-STEADY = Backoff(first_s=1, factor=2, most_s=8, jitter=0)
+STEADY = Backoff(first_s=1, factor=2, max_s=8, jitter=0)
 
 
 def raising(*errors: Exception | None) -> Callable[[], Awaitable[None]]:
@@ -63,9 +63,9 @@ def test_supervise_failure_after_long_run_resets_backoff() -> None:
 
 def test_supervise_fatal_error_is_raised() -> None:
     clock = FakeClock(patient=False)
-    run = raising(ChannelError("down"), ChannelAuthFailed("bad token"))
-    with pytest.raises(ChannelAuthFailed):
-        asyncio.run(supervise("chat", run, clock=clock, backoff=STEADY, fatal=(ChannelAuthFailed,)))
+    run = raising(ChannelError("down"), ChannelAuthError("bad token"))
+    with pytest.raises(ChannelAuthError):
+        asyncio.run(supervise("chat", run, clock=clock, backoff=STEADY, fatal=(ChannelAuthError,)))
     assert clock.slept == [1]
 
 
@@ -75,11 +75,11 @@ def test_supervise_fatal_error_in_group_is_raised() -> None:
             group.create_task(_refused())
 
     async def _refused() -> None:
-        raise ChannelAuthFailed("bad token")
+        raise ChannelAuthError("bad token")
 
     clock = FakeClock(patient=False)
     with pytest.raises(ExceptionGroup):
-        asyncio.run(supervise("chat", run, clock=clock, backoff=STEADY, fatal=(ChannelAuthFailed,)))
+        asyncio.run(supervise("chat", run, clock=clock, backoff=STEADY, fatal=(ChannelAuthError,)))
     assert clock.slept == []
 
 
@@ -122,8 +122,8 @@ def test_run_contained_error_goes_to_callback_not_siblings() -> None:
             done.append("fine")
 
         async with asyncio.TaskGroup() as group:
-            group.create_task(contain("bad", raising(RuntimeError("bad")), failures.append))
-            group.create_task(contain("fine", fine, failures.append))
+            group.create_task(run_contained("bad", raising(RuntimeError("bad")), failures.append))
+            group.create_task(run_contained("fine", fine, failures.append))
         assert [str(error) for error in failures] == ["bad"]
         assert done == ["fine"]
 
@@ -138,7 +138,7 @@ def test_run_contained_cancellation_is_raised() -> None:
             await asyncio.Event().wait()
 
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(contain("long", forever, failures.append))
+            task = group.create_task(run_contained("long", forever, failures.append))
             await asyncio.sleep(0)
             task.cancel()
         assert task.cancelled()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.core.text import clip_middle, nearest, one_line, reveal, utf16_len
+from homarus.core.text import clip_middle, closest_names, escape_invisible, one_line, utf16_len
 
 
 @given(st.text(max_size=300), st.integers(-5, 300))
@@ -50,19 +50,19 @@ def test_utf16_len_equals_javascript_length(text: str) -> None:
     ],
 )
 def test_escape_invisible_shows_the_code_point(hidden: str, shown: str) -> None:
-    assert reveal(hidden) == shown
+    assert escape_invisible(hidden) == shown
 
 
 def test_escape_invisible_keeps_ordinary_text_of_any_language() -> None:
     for text in ("ls -la\n\tdone", "Grüße, žlutý", "日本語とカタカナ", "שלום", "नमस्ते", "😀 × ½"):
-        assert reveal(text) == text
+        assert escape_invisible(text) == text
 
 
 @given(st.text(alphabet=st.characters(), max_size=100))
 def test_escape_invisible_result_has_no_control_characters(text: str) -> None:
-    shown = reveal(text)
+    shown = escape_invisible(text)
     assert not {unicodedata.category(ch) for ch in shown if ch not in "\n\t"} & {"Cc", "Cf", "Cs"}
-    assert reveal(shown) == shown
+    assert escape_invisible(shown) == shown
 
 
 @given(st.text(max_size=200), st.integers(1, 100))
@@ -80,6 +80,6 @@ def test_one_line_cut_text_ends_with_ellipsis() -> None:
 
 def test_closest_names_are_ordered_best_first() -> None:
     names = ["models", "model", "config", "doctor"]
-    assert nearest("modles", names)[0] == "models"
-    assert nearest("zzz", names) == ()
-    assert len(nearest("model", [f"model{n}" for n in range(9)])) == 3
+    assert closest_names("modles", names)[0] == "models"
+    assert closest_names("zzz", names) == ()
+    assert len(closest_names("model", [f"model{n}" for n in range(9)])) == 3

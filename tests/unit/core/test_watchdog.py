@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from homarus.core.errors import RunStuck
+from homarus.core.errors import RunStuckError
 from homarus.core.lanes import Lanes
 from homarus.core.watchdog import Watchdog, describe_task
 
@@ -36,7 +36,7 @@ class Crew:
             asyncio.timeout(None) as self.scope,
             self.lanes.enter("main"),
         ):
-            return await self.dog.bounded("run a", work, self.scope, grace_s=GRACE_S)
+            return await self.dog.run("run a", work, self.scope, grace_s=GRACE_S)
 
     def strike(self) -> None:
         assert self.scope
@@ -65,7 +65,7 @@ def test_watchdog_finished_work_returns_result_or_raises() -> None:
         assert await crew.run(fine) == "done"
         with pytest.raises(ZeroDivisionError):
             await crew.run(broken)
-        assert (crew.dog.stuck, crew.dog.left) == (0, 0)
+        assert (crew.dog.stuck, crew.dog.abandoned) == (0, 0)
 
     asyncio.run(main())
 
@@ -125,10 +125,10 @@ def test_watchdog_stuck_work_is_abandoned_and_frees_its_lanes(
             crew.strike()
             await running
             await crew.enter_both()
-            assert (crew.dog.stuck, crew.dog.left) == (1, 1)
+            assert (crew.dog.stuck, crew.dog.abandoned) == (1, 1)
             crew.stop.set()
             await settle()
-        assert (crew.dog.stuck, crew.dog.left) == (1, 0)
+        assert (crew.dog.stuck, crew.dog.abandoned) == (1, 0)
 
     asyncio.run(main())
     told = caplog.records[0].getMessage()
@@ -139,7 +139,7 @@ def test_watchdog_stuck_work_is_abandoned_and_frees_its_lanes(
 
 
 async def _expect_stuck(crew: Crew, work: Callable[[], Coroutine[Any, Any, str]]) -> None:
-    with pytest.raises(RunStuck, match="run a was told to stop"):
+    with pytest.raises(RunStuckError, match="run a was told to stop"):
         await crew.run(work)
 
 
@@ -161,7 +161,7 @@ def test_watchdog_caller_cancelled_raises_cancelled_error(*, deadline_first: boo
             task.cancel()
             await asyncio.wait([task])
             assert task.cancelled() and after == []
-            assert crew.dog.left == 1
+            assert crew.dog.abandoned == 1
             await crew.enter_both()
             crew.stop.set()
             await settle()
@@ -183,8 +183,8 @@ def test_watchdog_abandoned_work_does_not_block_exit() -> None:
             await settle()
             crew.strike()
             await running
-        Watchdog().let_go()
-        crew.dog.let_go()
+        Watchdog().detach_abandoned()
+        crew.dog.detach_abandoned()
         return crew, kept
 
     with asyncio.Runner() as runner:
@@ -192,7 +192,7 @@ def test_watchdog_abandoned_work_does_not_block_exit() -> None:
         runner.get_loop().call_soon(crew.stop.set)
         runner.run(asyncio.wait(kept))
         runner.run(settle())
-        assert kept[0].result() == "at last" and crew.dog.left == 0
+        assert kept[0].result() == "at last" and crew.dog.abandoned == 0
 
 
 def test_describe_task_shows_stack_to_innermost_await() -> None:

@@ -12,12 +12,12 @@ from homarus.core.message import Address, Inbound, ToolCall
 from homarus.plugins.commands import CommandContext, CommandReply, command
 from homarus.plugins.hooks import hook
 from homarus.testing.fakes import Hang
-from tests.unit.gateway.world import CONFIG, World, answer, run
+from tests.unit.gateway.app_harness import CONFIG, Harness, answer, run
 
 KEY = "agent:main:main"
 
 
-def said(it: World, run_id: str) -> str:
+def said(it: Harness, run_id: str) -> str:
     event = it.gateway.chats(run_id)[-1]
     return str(event.get("errorMessage") or event["message"]["content"][0]["text"])
 
@@ -27,18 +27,18 @@ def inbound(text: str, run_id: str) -> Inbound:
     return Inbound(run_id, address, "ann", text, at_ms=1, run_id=run_id, authority="owner")
 
 
-async def settled(it: World, run_id: str) -> str:
+async def settled(it: Harness, run_id: str) -> str:
     """Wait until a message is settled; return its state."""
     async with asyncio.timeout(30):
         while True:
-            row = await it.app.store.journal.accepted(run_id)
+            row = await it.app.store.journal.inbox_record(run_id)
             if row and row.state not in {"accepted", "running"}:
                 return row.state
             await asyncio.sleep(0.001)
 
 
 def test_command_during_a_run_is_answered(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("chat.send", sessionKey="main", message="long", idempotencyKey="a")
         await it.asked(1)
         await it.send("/status", "b")
@@ -50,7 +50,7 @@ def test_command_during_a_run_is_answered(tmp_path: Path) -> None:
 
 
 def test_new_command_stops_run_and_queue_and_answers_its_text(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("chat.send", sessionKey="main", message="long", idempotencyKey="a")
         await it.asked(1)
         await it.ask("chat.send", sessionKey="main", message="more", idempotencyKey="b")
@@ -69,7 +69,7 @@ def test_new_command_stops_run_and_queue_and_answers_its_text(tmp_path: Path) ->
 def test_new_command_with_image_passes_it_to_the_first_turn(tmp_path: Path) -> None:
     picture = {"content": "iVBORw0KGgo=", "mimeType": "image/png"}
 
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("hi", "a")
         await it.send("/new what is this?", "b", attachments=[picture])
         last = it.model.requests[-1].messages
@@ -83,14 +83,14 @@ def test_new_command_with_image_passes_it_to_the_first_turn(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("began", [False, True])
 def test_command_interrupted_by_crash_runs_once_after_restart(began: bool, tmp_path: Path) -> None:
-    async def before(it: World) -> None:
+    async def before(it: Harness) -> None:
         journal = it.app.store.journal
         row = (await it.app.control.accept(KEY, inbound("/think high", "r"))).row
         if began:
-            async with journal.lease("command:r") as lease, journal.commit() as unit:
-                unit.start([row.id], lease, run=row.id)
+            async with journal.lease("command:r") as lease, journal.transaction() as unit:
+                unit.mark_running([row.id], lease, run=row.id)
 
-    async def after(it: World) -> None:
+    async def after(it: Harness) -> None:
         assert await settled(it, "r") == "answered"
         session = await it.app.control.load(KEY)
         assert session.thinking == "high"
@@ -110,11 +110,11 @@ def test_command_interrupted_by_crash_runs_once_after_restart(began: bool, tmp_p
 
 
 def test_new_command_interrupted_by_crash_resets_once(tmp_path: Path) -> None:
-    async def before(it: World) -> None:
+    async def before(it: Harness) -> None:
         await it.send("hi", "a")
         await it.app.control.accept(KEY, inbound("/new go on", "r"))
 
-    async def after(it: World) -> None:
+    async def after(it: Harness) -> None:
         assert await settled(it, "r") == "answered"
         session = await it.app.control.load(KEY)
         assert [message.text[-5:] for message in session.messages] == ["go on", "Gone."]
@@ -127,10 +127,10 @@ def test_new_command_interrupted_by_crash_resets_once(tmp_path: Path) -> None:
 
 
 def test_message_with_model_directive_keeps_it_after_crash(tmp_path: Path) -> None:
-    async def before(it: World) -> None:
+    async def before(it: Harness) -> None:
         await it.app.control.accept(KEY, inbound("/think high well?", "r"))
 
-    async def after(it: World) -> None:
+    async def after(it: Harness) -> None:
         assert await settled(it, "r") == "answered"
         assert it.model.requests[0].thinking == "high"
         assert it.model.requests[0].messages[-1].text.endswith("well?")
@@ -140,7 +140,7 @@ def test_message_with_model_directive_keeps_it_after_crash(tmp_path: Path) -> No
 
 
 def test_command_sent_twice_runs_once(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("/think high", "r")
         again = {"sessionKey": "main", "message": "/think high", "idempotencyKey": "r"}
         assert await it.ask("chat.send", again) == {"runId": "r", "status": "ok"}
@@ -158,10 +158,10 @@ def test_command_with_bug_reports_error_and_next_one_works(
 
     monkeypatch.setitem(HANDLERS, "status", broken)
 
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("/status", "a")
         assert "met a bug" in said(it, "a") and "secret" not in said(it, "a")
-        row = await it.app.store.journal.accepted("a")
+        row = await it.app.store.journal.inbox_record("a")
         assert row and row.state == "reported"
         await it.send("/whoami", "b")
         assert said(it, "b").startswith("Channel: webchat")
@@ -178,7 +178,7 @@ def test_inline_status_that_fails_still_answers_the_text(
 
     monkeypatch.setitem(HANDLERS, "status", broken)
 
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("well /status", "a")
         assert said(it, "a") == "Well." and await settled(it, "a") == "answered"
 
@@ -186,7 +186,7 @@ def test_inline_status_that_fails_still_answers_the_text(
 
 
 def test_status_shows_thinking_level_of_the_active_model(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("/think", "a")
         assert said(it, "a").startswith("Thinking: off.")
         await it.send("/model mock/deep", "b")
@@ -204,7 +204,7 @@ def test_status_shows_thinking_level_of_the_active_model(tmp_path: Path) -> None
 
 
 def test_model_command_with_unknown_number_chooses_none(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         for run_id, number in {"a": "0", "b": "77", "c": "9" * 5_000}.items():
             await it.send(f"/model {number}", run_id)
             assert "in the list" in said(it, run_id)
@@ -229,7 +229,7 @@ class Witness:
 
 
 def test_command_hooks_are_called_and_may_add_a_line(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         witness = Witness()
         it.app.hooks.register(witness, "witness")
         await it.send("hi", "a")
@@ -254,7 +254,7 @@ class Editor:
 
 
 def test_hook_effects_are_counted_in_context_and_shown_in_status(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         it.app.hooks.register(Editor(), "editor")
         await it.send("hi", "a")
         sent = it.model.requests[0].system
@@ -269,7 +269,7 @@ def test_hook_effects_are_counted_in_context_and_shown_in_status(tmp_path: Path)
 
 
 def test_restart_command_is_settled_before_the_restart(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         rung = list[bool]()
         it.app.set_restart(lambda: rung.append(True))
         await it.send("/restart", "r")
@@ -280,7 +280,7 @@ def test_restart_command_is_settled_before_the_restart(tmp_path: Path) -> None:
 
 
 def test_restart_command_without_permission_is_refused(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         it.app.set_restart(lambda: pytest.fail("it was switched off"))
         await it.send("/restart", "r")
         assert "commands.restart" in said(it, "r")
@@ -291,7 +291,7 @@ def test_restart_command_without_permission_is_refused(tmp_path: Path) -> None:
 def test_export_runs_once_and_overwrites_nothing(tmp_path: Path) -> None:
     workspace = tmp_path / "state" / "workspace"
 
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("/export", "a")
         assert "nothing to export" in said(it, "a")
         await it.send("say <b>hi</b>", "b")
@@ -322,7 +322,7 @@ def test_export_runs_once_and_overwrites_nothing(tmp_path: Path) -> None:
 def test_export_by_non_owner_writes_to_one_folder_only(tmp_path: Path) -> None:
     workspace = tmp_path / "state" / "workspace"
 
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("hi", "a")
         for number, path in enumerate(["BOOT.md", "memory/x.md", "../x.md", "..\\x.md"]):
             params = {
@@ -340,7 +340,7 @@ def test_export_by_non_owner_writes_to_one_folder_only(tmp_path: Path) -> None:
 
 
 def test_context_report_counts_every_injected_character(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("hi", "a")
         sent = it.model.requests[0]
         await it.send("/context json", "b")
@@ -362,7 +362,7 @@ def test_context_report_counts_every_injected_character(tmp_path: Path) -> None:
 
 
 def test_compact_command_compacts_the_session(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("/compact", "a")
         assert "nothing to summarise" in said(it, "a")
         for number in range(4):
@@ -378,7 +378,7 @@ def test_compact_command_compacts_the_session(tmp_path: Path) -> None:
 
 
 def test_command_does_not_count_as_session_activity(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("hi", "a")
         before = await it.app.store.session(KEY)
         await it.clock.advance(60)
@@ -399,12 +399,12 @@ def test_session_after_a_command_still_starts_with_its_notices(tmp_path: Path) -
         def session_start(self, session_id: str) -> None:
             self.begun.append(session_id)
 
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         watcher = Watcher()
         it.app.hooks.register(watcher, "watcher")
         folder = it.app.agent("main").workspace / "memory"
         folder.mkdir(parents=True)
-        (folder / f"{it.app.day(it.clock.now_ms())}.md").write_text("- We met in Kiel.\n")
+        (folder / f"{it.app.local_date(it.clock.now_ms())}.md").write_text("- We met in Kiel.\n")
         await it.send("/status", "a")
         await it.send("hi", "b")
         await it.send("and now?", "c")
@@ -418,7 +418,7 @@ def test_session_after_a_command_still_starts_with_its_notices(tmp_path: Path) -
 
 
 def test_command_reply_is_stored_between_two_turns(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("list it", "a")
         await it.send("/status", "b")
         await it.send("and again", "c")

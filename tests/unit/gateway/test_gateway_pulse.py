@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from homarus.core.pulse import Pulse
-from homarus.gateway.http import Site
-from homarus.gateway.method import Call, NoParams, method
+from homarus.core.loop_monitor import LoopMonitor
+from homarus.gateway.http_server import GatewayAsgiApp
+from homarus.gateway.method import MethodCall, NoParams, method
 from homarus.gateway.methods.system import HealthParams, health
-from tests.unit.gateway.stage import Stage, play
-from tests.unit.gateway.test_gateway_http import get
+from tests.unit.gateway.harness import Harness, play
+from tests.unit.gateway.test_http_server import get
 
 TOLD = threading.Event()
 
 
 @method("block", scope="read", params=NoParams)
-async def block(_call: Call, _params: NoParams) -> bool:
+async def block(_call: MethodCall, _params: NoParams) -> bool:
     """What a careless tool does: it waits, and everybody waits with it."""
     return TOLD.wait(60)
 
@@ -25,15 +25,15 @@ async def block(_call: Call, _params: NoParams) -> bool:
 def test_row_41_blocking_call_is_logged_with_stack_and_health_fails(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scene(stage: Harness) -> None:
         gateway = stage.gateway
         gateway.methods = {"block": block, "health": health}
-        assert gateway.pulse.is_red is False
+        assert gateway.pulse.is_stalled is False
         peer = await stage.enter()
         peer.ask("1", "block")
         await stage.settle()
         assert peer.answers("1")[0]["payload"] is True, "somebody noticed while it was blocked"
-        page = await get(Site(gateway), "/health")
+        page = await get(GatewayAsgiApp(gateway), "/health")
         assert (page.status, json.loads(page.body)) == (503, {"ok": False, "status": "blocked"})
         peer.ask("2", "health", HealthParams(probe=True).model_dump())
         await stage.settle()
@@ -42,7 +42,7 @@ def test_row_41_blocking_call_is_logged_with_stack_and_health_fails(
 
     TOLD.clear()
     with pytest.MonkeyPatch.context() as patch:
-        quick = Pulse(tick_s=0.01, limit_s=0.1, on_stall=TOLD.set)
+        quick = LoopMonitor(tick_s=0.01, limit_s=0.1, on_stall=TOLD.set)
         patch.setattr("homarus.gateway.server.Pulse", lambda: quick)
         play(tmp_path, scene)
     assert "the event loop has been blocked for" in caplog.text

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from homarus.gateway.http import Listener, Plain, Site, open_sockets
-from homarus.gateway.listen import Listen
-from tests.unit.gateway.stage import PORT, Stage, play
+from homarus.gateway.http_server import GatewayAsgiApp, HttpProtocol, HttpServer, open_sockets
+from homarus.gateway.listen_address import ListenAddress
+from tests.unit.gateway.harness import PORT, Harness, play
 
 WAIT_S = 30.0
 GET = f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{PORT}\r\n".encode()
@@ -60,9 +60,9 @@ async def knock(address: tuple[str, int]) -> Client:
 
 
 @asynccontextmanager
-async def visit(stage: Stage) -> AsyncIterator[Client]:
-    sockets = open_sockets(Listen("127.0.0.1", 0))
-    listener = Listener(Site(stage.gateway), sockets)
+async def visit(stage: Harness) -> AsyncIterator[Client]:
+    sockets = open_sockets(ListenAddress("127.0.0.1", 0))
+    listener = HttpServer(GatewayAsgiApp(stage.gateway), sockets)
     await listener.start()
     try:
         reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
@@ -82,9 +82,9 @@ def scene(
     act: Callable[[Client], Awaitable[None]],
     patience_s: float = 0.3,
 ) -> None:
-    monkeypatch.setattr(Plain, "patience_s", patience_s)
+    monkeypatch.setattr(HttpProtocol, "patience_s", patience_s)
 
-    async def play_it(stage: Stage) -> None:
+    async def play_it(stage: Harness) -> None:
         async with visit(stage) as client:
             await act(client)
 
@@ -177,10 +177,10 @@ def test_slow_client_within_the_timeout_is_answered(
 def test_concurrent_incomplete_requests_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Plain, "patience_s", WAIT_S)
-    monkeypatch.setattr(Plain, "max_waiting", 3)
+    monkeypatch.setattr(HttpProtocol, "patience_s", WAIT_S)
+    monkeypatch.setattr(HttpProtocol, "max_waiting", 3)
 
-    async def play_it(stage: Stage) -> None:
+    async def play_it(stage: Harness) -> None:
         async with visit(stage) as first, AsyncExitStack() as others:
             address = first.address
             for _ in range(2):

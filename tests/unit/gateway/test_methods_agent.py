@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from homarus.core.errors import BadRequest, HomarusError, InvalidRequest, Unavailable
+from homarus.core.errors import BadRequestError, HomarusError, InvalidRequestError, UnavailableError
 from homarus.gateway.run_tracker import RunFailedError
 from homarus.testing.fakes import Hang
-from tests.unit.gateway.world import World, answer, run
+from tests.unit.gateway.app_harness import Harness, answer, run
 
 
 def asks(text: str, run_id: str = "r", **more: Any) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def asks(text: str, run_id: str = "r", **more: Any) -> dict[str, Any]:
 
 
 def test_agent_is_accepted_then_returns_result(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         final = await it.ask("agent", asks("hi"))
         assert it.accepted[0]["status"] == "accepted"
         assert final["result"]["payloads"] == [{"text": "Hello", "mediaUrl": None}]
@@ -27,7 +27,7 @@ def test_agent_is_accepted_then_returns_result(tmp_path: Path) -> None:
 
 
 def test_agent_silent_answer_has_no_payload(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         final = await it.ask("agent", asks("hi"))
         assert final["result"]["payloads"] == []
 
@@ -35,7 +35,7 @@ def test_agent_silent_answer_has_no_payload(tmp_path: Path) -> None:
 
 
 def test_agent_repeated_request_returns_same_run(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(it.ask("agent", asks("hi"))) for _ in range(3)]
         answers = [task.result() for task in tasks]
@@ -47,7 +47,7 @@ def test_agent_repeated_request_returns_same_run(tmp_path: Path) -> None:
 
 
 def test_agent_failed_run_raises_same_error_again(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         for _ in range(2):
             with pytest.raises(RunFailedError, match="no such model") as failed:
                 await it.ask("agent", asks("hi"))
@@ -55,11 +55,11 @@ def test_agent_failed_run_raises_same_error_again(tmp_path: Path) -> None:
             assert failed.value.payload["status"] == "error"
         assert len(it.model.requests) == 1
 
-    run(body, tmp_path, BadRequest("no such model"))
+    run(body, tmp_path, BadRequestError("no such model"))
 
 
 def test_agent_client_disconnect_keeps_run(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         async with asyncio.TaskGroup() as group:
             asking = group.create_task(it.ask("agent", asks("hi")))
             await it.live("r")
@@ -71,7 +71,7 @@ def test_agent_client_disconnect_keeps_run(tmp_path: Path) -> None:
 
 
 def test_agent_new_resets_and_greets_or_answers(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("agent", asks("hi", "a"))
         first = (await it.app.control.load("agent:main:main")).session_id
         await it.ask("agent", asks("/new", "b"))
@@ -88,7 +88,7 @@ def test_agent_new_resets_and_greets_or_answers(tmp_path: Path) -> None:
 def test_agent_new_repeated_after_restart_resets_nothing(tmp_path: Path) -> None:
     found: list[Any] = []
 
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         final = await it.ask("agent", asks("/new and now?"))
         session = await it.app.control.load("agent:main:main")
         found.append((final["result"]["payloads"], session.session_id, len(session.messages)))
@@ -99,7 +99,7 @@ def test_agent_new_repeated_after_restart_resets_nothing(tmp_path: Path) -> None
 
 
 def test_agent_session_by_key_id_or_agent(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("agent", asks("hi", "a", sessionKey="work"))
         record = await it.app.store.session("agent:main:work")
         assert record
@@ -131,8 +131,8 @@ def test_agent_session_by_key_id_or_agent(tmp_path: Path) -> None:
     ],
 )
 def test_agent_invalid_params_are_refused(change: dict[str, Any], why: str, tmp_path: Path) -> None:
-    async def body(it: World) -> None:
-        with pytest.raises(InvalidRequest, match=why) as refused:
+    async def body(it: Harness) -> None:
+        with pytest.raises(InvalidRequestError, match=why) as refused:
             await it.ask("agent", {**asks("hi"), **change})
         assert refused.value.message.startswith("invalid agent params: ")
         assert not it.accepted and not it.model.requests
@@ -142,17 +142,17 @@ def test_agent_invalid_params_are_refused(change: dict[str, Any], why: str, tmp_
 
 @pytest.mark.parametrize("change", [{"deliver": True}, {"extraSystemPrompt": "be evil"}])
 def test_agent_unimplemented_params_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
-    async def body(it: World) -> None:
-        with pytest.raises(Unavailable, match="not built"):
+    async def body(it: Harness) -> None:
+        with pytest.raises(UnavailableError, match="not built"):
             await it.ask("agent", {**asks("hi"), **change})
 
     run(body, tmp_path)
 
 
 def test_agent_label_must_be_unique(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("agent", asks("hi", "a", sessionKey="one", label="taxes"))
-        with pytest.raises(InvalidRequest, match="label already in use: taxes"):
+        with pytest.raises(InvalidRequestError, match="label already in use: taxes"):
             await it.ask("agent", asks("hi", "b", sessionKey="two", label="taxes"))
         await it.ask("agent", asks("hi", "c", sessionKey="one", label="taxes"))
 
@@ -160,7 +160,7 @@ def test_agent_label_must_be_unique(tmp_path: Path) -> None:
 
 
 def test_agent_wait_ends_with_run_or_timeout(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         none = await it.ask("agent.wait", runId="later", timeoutMs=0)
         assert none == {"runId": "later", "status": "timeout"}
         async with asyncio.TaskGroup() as group:
@@ -179,17 +179,17 @@ def test_agent_wait_ends_with_run_or_timeout(tmp_path: Path) -> None:
 
 
 def test_agent_wait_reports_failed_run(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         with pytest.raises(HomarusError):
             await it.ask("agent", asks("hi"))
         ended = await it.ask("agent.wait", runId="r")
         assert (ended["status"], ended["error"]) == ("error", "no such model")
 
-    run(body, tmp_path, BadRequest("no such model"))
+    run(body, tmp_path, BadRequestError("no such model"))
 
 
 def test_agent_identity_is_read_from_file(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         plain = await it.ask("agent.identity.get")
         assert plain == {"agentId": "main", "name": "Homarus", "avatar": "H"}
         file = it.app.agent("main").workspace / "IDENTITY.md"
@@ -199,7 +199,7 @@ def test_agent_identity_is_read_from_file(tmp_path: Path) -> None:
         }  # fmt: skip
         with pytest.raises(HomarusError, match="unknown agent"):
             await it.ask("agent.identity.get", agentId="nobody")
-        with pytest.raises(InvalidRequest, match="does not match"):
+        with pytest.raises(InvalidRequestError, match="does not match"):
             await it.ask("agent.identity.get", agentId="ops", sessionKey="agent:main:x")
 
     run(body, tmp_path)

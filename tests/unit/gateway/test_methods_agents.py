@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from homarus.agent.prompt.files import get_file, list_files, set_file
 from homarus.agent.prompt.injection import ORDER
-from homarus.core.errors import HomarusError, InvalidRequest, UserError
-from tests.unit.gateway.world import World, answer, run
+from homarus.agent.prompt.workspace_files import get_file, list_files, set_file
+from homarus.core.errors import HomarusError, InvalidRequestError, UserError
+from tests.unit.gateway.app_harness import Harness, answer, run
 
 
-def written(it: World) -> dict[str, Any]:
+def written(it: Harness) -> dict[str, Any]:
     read: dict[str, Any] = json.loads(it.app.paths.config.read_text("utf-8"))
     return read
 
@@ -27,7 +27,7 @@ def there(path: Path) -> bool:
 
 
 def test_agents_create_answers_at_once_and_main_stays(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         made = await it.ask("agents.create", name="Night Shift", workspace="~/night", emoji="🌙")
         assert made == {
             "ok": True,
@@ -68,9 +68,9 @@ def test_agents_create_with_invalid_params_is_refused(
 ) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "state")
 
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         before = it.app.paths.config.read_bytes()
-        with pytest.raises(InvalidRequest, match=why):
+        with pytest.raises(InvalidRequestError, match=why):
             await it.ask("agents.create", {"name": "New", "workspace": "~/w", **fields})
         assert it.app.paths.config.read_bytes() == before
         assert not there(tmp_path / "w")
@@ -80,7 +80,7 @@ def test_agents_create_with_invalid_params_is_refused(
 
 
 def test_agents_update_changes_config_and_identity_file(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         done = await it.ask("agents.update", agentId="main", name="Ada", model="openai/gpt-5.2")
         assert done == {"ok": True, "agentId": "main"}
         (entry,) = written(it)["agents"]["list"]
@@ -94,7 +94,7 @@ def test_agents_update_changes_config_and_identity_file(tmp_path: Path) -> None:
 
 
 def test_agents_delete_removes_all_and_archives_files(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("agent", message="hi", agentId="ops", idempotencyKey="a")
         workspace = it.app.agent("ops").workspace
         done = await it.ask("agents.delete", agentId="ops")
@@ -107,7 +107,7 @@ def test_agents_delete_removes_all_and_archives_files(tmp_path: Path) -> None:
         trash = list((it.app.paths.state / "trash").iterdir())
         assert there(trash[0] / workspace.name / "AGENTS.md")
         for kept in ("main", "ops"):
-            with pytest.raises(InvalidRequest):
+            with pytest.raises(InvalidRequestError):
                 await it.ask("agents.delete", agentId=kept)
 
     bindings = [{"agentId": name, "match": {"channel": "telegram"}} for name in ("main", "ops")]
@@ -116,7 +116,7 @@ def test_agents_delete_removes_all_and_archives_files(tmp_path: Path) -> None:
 
 
 def test_agents_delete_keeps_a_workspace_outside_the_state(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("agents.create", name="Ops", workspace="~/mine")
         await it.ask("agents.delete", agentId="ops")
         assert there(tmp_path / "mine" / "AGENTS.md")
@@ -125,7 +125,7 @@ def test_agents_delete_keeps_a_workspace_outside_the_state(tmp_path: Path) -> No
 
 
 def test_agents_files_are_listed_read_and_written(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         listed = await it.ask("agents.files.list", agentId="main")
         names = [file["name"] for file in listed["files"]]
         assert names == ["AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md",
@@ -144,7 +144,7 @@ def test_agents_files_are_listed_read_and_written(tmp_path: Path) -> None:
     ["../AGENTS.md", "/etc/passwd", "notes.md", ".git/config", "AGENTS.md/", "agents.md", "."],
 )
 def test_agents_files_refuse_any_other_file(name: str, tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         for params in ({}, {"content": "x"}):
             method = "agents.files.set" if params else "agents.files.get"
             with pytest.raises(UserError, match="unsupported file"):

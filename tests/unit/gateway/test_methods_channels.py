@@ -7,17 +7,17 @@ from typing import Any, Literal
 
 import pytest
 
-from homarus.channels.switchboard import LineStatus
-from homarus.config.load import load
+from homarus.channels.controller import AccountStatus
+from homarus.config.load import load_config
 from homarus.core.clock import SystemClock
-from homarus.core.errors import ChannelError, InvalidRequest, Unavailable
-from homarus.core.message import Json, user
-from homarus.gateway.health import look
-from homarus.gateway.lines import state_of
-from homarus.gateway.method import Call, Caller
+from homarus.core.errors import ChannelError, InvalidRequestError, UnavailableError
+from homarus.core.message import Json, user_message
+from homarus.gateway.channel_status import describe_account_state
+from homarus.gateway.health import collect_health
+from homarus.gateway.method import Caller, MethodCall
 from homarus.gateway.methods import METHODS
-from homarus.tools.tool import Posted
-from tests.unit.gateway.stage import FakeHost, Stage, play
+from homarus.tools.tool import SendResult
+from tests.unit.gateway.harness import FakeHost, Harness, play
 
 CONFIG = """{
   channels: {
@@ -26,12 +26,12 @@ CONFIG = """{
     irc: { host: "irc.example", nick: "bot" },
   },
 }"""
-UP = LineStatus(
+UP = AccountStatus(
     "telegram", "default", name="Ann's bot", running=True, connected=True, since_ms=5,
     last_in_ms=6, last_out_ms=7, waiting=2,
 )  # fmt: skip
-WORK = LineStatus("telegram", "work", enabled=False)
-BROKEN = LineStatus(
+WORK = AccountStatus("telegram", "work", enabled=False)
+BROKEN = AccountStatus(
     "irc", "default", running=True, restarts=3, problem="refused: password=hunter2-very-long"
 )
 
@@ -39,22 +39,24 @@ BROKEN = LineStatus(
 class Desk:
     """A caller at a gateway."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Harness) -> None:
         self.stage, self.host = stage, stage.host
         self.services = stage.gateway.host
 
     async def ask(self, name: str, scope: str = "admin", **params: Json) -> Any:
         caller = Caller("c", "cli", "cli", scopes=frozenset({f"operator.{scope}"}))
-        return await METHODS[name](Call(self.services, self.stage.gateway, caller, "1"), params)
+        return await METHODS[name](
+            MethodCall(self.services, self.stage.gateway, caller, "1"), params
+        )
 
 
 def at_desk(
     folder: Path,
     scene: Callable[[Desk], Coroutine[Any, Any, None]],
-    *lines: LineStatus,
+    *lines: AccountStatus,
     config: str = CONFIG,
 ) -> None:
-    async def main(stage: Stage) -> None:
+    async def main(stage: Harness) -> None:
         configure(stage.host, config)
         stage.host.switchboard.lines = lines
         await scene(Desk(stage))
@@ -65,7 +67,7 @@ def at_desk(
 def configure(host: FakeHost, text: str) -> None:
     host.paths.state.mkdir(parents=True, exist_ok=True)
     host.paths.config.write_text(text, encoding="utf-8")
-    host.loaded = load(host.paths, {})
+    host.loaded = load_config(host.paths, {})
 
 
 def test_channels_status_without_channels_is_empty(tmp_path: Path) -> None:
@@ -158,19 +160,21 @@ def test_channels_probe_that_hangs_or_fails_affects_no_other(
     [
         (UP, "connected"),
         (WORK, "off"),
-        (LineStatus("irc", "default", running=True), "running"),
-        (LineStatus("irc", "default"), "stopped"),
+        (AccountStatus("irc", "default", running=True), "running"),
+        (AccountStatus("irc", "default"), "stopped"),
         (BROKEN, "failing: refused"),
-        (LineStatus("irc", "default", problem="401"), "stopped: 401"),
+        (AccountStatus("irc", "default", problem="401"), "stopped: 401"),
     ],
 )
-def test_channels_account_state_is_described_in_a_few_words(line: LineStatus, told: str) -> None:
-    assert state_of(line).startswith(told) and "hunter2" not in state_of(line)
+def test_channels_account_state_is_described_in_a_few_words(line: AccountStatus, told: str) -> None:
+    assert describe_account_state(line).startswith(
+        told
+    ) and "hunter2" not in describe_account_state(line)
 
 
 def test_channels_are_part_of_health(tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
-        found = await look(desk.services, desk.stage.gateway.pulse)
+        found = await collect_health(desk.services, desk.stage.gateway.pulse)
         assert found["channelOrder"] == ["telegram", "irc"]
         assert found["channelLabels"]["irc"] == "IRC"
         assert found["channels"]["telegram"]["accounts"]["default"]["connected"] is True
@@ -182,7 +186,7 @@ def test_channels_are_part_of_health(tmp_path: Path) -> None:
 def test_channels_logout_stops_account_and_forgets_login(tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
         kept = desk.host.paths.state / "credentials" / "telegram" / "default.json"
-        with pytest.raises(InvalidRequest, match="keeps no login"):
+        with pytest.raises(InvalidRequestError, match="keeps no login"):
             await desk.ask("channels.logout", channel="telegram")
         assert desk.host.switchboard.stopped == []
         kept.parent.mkdir(parents=True)
@@ -191,9 +195,9 @@ def test_channels_logout_stops_account_and_forgets_login(tmp_path: Path) -> None
         assert found == {"channel": "telegram", "accountId": "default", "cleared": True}
         assert not kept.exists() and desk.host.switchboard.stopped == [("telegram", "default")]
         for wrong in ({"channel": "../x"}, {"channel": "telegram", "accountId": "nobody"}):
-            with pytest.raises(InvalidRequest):
+            with pytest.raises(InvalidRequestError):
                 await desk.ask("channels.logout", **wrong)
-        with pytest.raises(InvalidRequest, match="missing scope"):
+        with pytest.raises(InvalidRequestError, match="missing scope"):
             await desk.ask("channels.logout", "write", channel="telegram")
 
     at_desk(tmp_path, scene, UP)
@@ -213,9 +217,9 @@ def test_send_uses_the_idempotency_key_and_returns_the_id(tmp_path: Path) -> Non
         assert {(to.chat, text, key) for to, text, _, key in desk.host.mail.posted} == {
             ("42", "Hello", "send:k1")
         }
-        with pytest.raises(InvalidRequest, match="another chat"):
+        with pytest.raises(InvalidRequestError, match="another chat"):
             await desk.ask("send", "write", **{**SEND, "to": "43"})
-        with pytest.raises(InvalidRequest, match="missing scope"):
+        with pytest.raises(InvalidRequestError, match="missing scope"):
             await desk.ask("send", "read", **SEND)
 
     at_desk(tmp_path, scene, UP)
@@ -226,7 +230,7 @@ def test_send_reports_the_delivery_state(
     tmp_path: Path, state: Literal["queued", "unknown"]
 ) -> None:
     async def scene(desk: Desk) -> None:
-        desk.host.mail.outcome = Posted(state, "", "why")
+        desk.host.mail.outcome = SendResult(state, "", "why")
         told = await desk.ask("send", **SEND)
         assert (told["status"], told["messageId"]) == (state, "")
 
@@ -235,8 +239,8 @@ def test_send_reports_the_delivery_state(
 
 def test_send_that_is_refused_is_an_error(tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
-        desk.host.mail.outcome = Posted("failed", "", "no such chat")
-        with pytest.raises(Unavailable, match="no such chat"):
+        desk.host.mail.outcome = SendResult("failed", "", "no such chat")
+        with pytest.raises(UnavailableError, match="no such chat"):
             await desk.ask("send", **SEND)
 
     at_desk(tmp_path, scene, UP)
@@ -261,7 +265,7 @@ def test_send_with_invalid_params_sends_nothing(
 ) -> None:
     async def scene(desk: Desk) -> None:
         asked = {k: v for k, v in {**SEND, **params}.items() if v is not None}
-        with pytest.raises(InvalidRequest, match=why):
+        with pytest.raises(InvalidRequestError, match=why):
             await desk.ask("send", **asked)
         assert desk.host.mail.posted == []
 
@@ -285,7 +289,7 @@ def test_send_names_files_by_workspace_path(tmp_path: Path) -> None:
 def test_send_with_session_adds_the_text_once(tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
         session = await desk.services.control.load("agent:main:main")
-        await session.append(user("Hi"))
+        await session.append(user_message("Hi"))
         for _ in range(2):
             await desk.ask("send", **SEND, sessionKey="main")
         again = await desk.services.control.load("agent:main:main")

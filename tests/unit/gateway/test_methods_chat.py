@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from homarus.core.errors import BadRequest, InvalidRequest, Unavailable, UserError
-from homarus.core.message import Image, Message, Text, user
+from homarus.core.errors import BadRequestError, InvalidRequestError, UnavailableError, UserError
+from homarus.core.message import Image, Message, Text, user_message
 from homarus.gateway.history import MAX_BYTES, newest_path, show_history
 from homarus.gateway.run_tracker import RunFailedError
 from homarus.sessions.transcript import message_draft
-from homarus.store.base import Entry, Header
+from homarus.store.base import TranscriptEntry, TranscriptHeader
 from homarus.testing.fakes import Hang
 from homarus.testing.memory_store import MemoryStore
-from tests.unit.gateway.world import World, answer, run
+from tests.unit.gateway.app_harness import Harness, answer, run
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"x" * 20).decode()
 
@@ -26,7 +26,7 @@ def sent(text: str, run_id: str = "r", **more: Any) -> dict[str, Any]:
 
 
 def test_chat_send_returns_at_once_and_replies_by_event(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         assert await it.send("hi") == {"runId": "run-1", "status": "started"}
         (final,) = [c for c in it.gateway.chats("run-1") if c["state"] == "final"]
         assert final["message"]["content"] == [{"type": "text", "text": "Hello"}]
@@ -36,7 +36,7 @@ def test_chat_send_returns_at_once_and_replies_by_event(tmp_path: Path) -> None:
 
 
 def test_chat_send_adds_time_for_the_model_only(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("what day is it?")
         said = it.model.requests[0].messages[-1].text
         assert said.startswith("[Fri 2027-01-15 ") and said.endswith("] what day is it?")
@@ -47,7 +47,7 @@ def test_chat_send_adds_time_for_the_model_only(tmp_path: Path) -> None:
 
 
 def test_chat_send_twice_starts_one_run(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("chat.send", sent("hi"))
         await it.asked(1)
         assert await it.ask("chat.send", sent("hi")) == {"runId": "r", "status": "in_flight"}
@@ -60,7 +60,7 @@ def test_chat_send_twice_starts_one_run(tmp_path: Path) -> None:
 
 
 def test_chat_send_repeated_after_failure_raises_reason(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("hi", "r")
         (event,) = [c for c in it.gateway.chats("r") if c["state"] == "error"]
         assert "no such model" in event["errorMessage"]
@@ -68,11 +68,11 @@ def test_chat_send_repeated_after_failure_raises_reason(tmp_path: Path) -> None:
             await it.ask("chat.send", sent("hi"))
         assert failed.value.payload["status"] == "error"
 
-    run(body, tmp_path, BadRequest("no such model"))
+    run(body, tmp_path, BadRequestError("no such model"))
 
 
 def test_chat_send_steering_active_run_gets_final_event(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await (await it.app.control.load(it.app.control.resolve_key())).update(queueMode="steer")
         await it.ask("chat.send", sent("first", "a"))
         await it.ask("chat.send", sent("second", "b"))
@@ -86,7 +86,7 @@ def test_chat_send_steering_active_run_gets_final_event(tmp_path: Path) -> None:
 
 
 def test_chat_send_during_run_gets_own_run(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("chat.send", sent("first", "a"))
         await it.ask("chat.send", sent("second", "b"))
         await it.ended("a")
@@ -101,7 +101,7 @@ def test_chat_send_during_run_gets_own_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("word", ["stop", "/stop", " ABORT ", "esc"])
 def test_chat_send_stop_word_stops_every_run(word: str, tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("chat.send", sent("long", "a"))
         await it.asked(1)
         await it.ask("chat.send", sent("more", "b"))
@@ -117,7 +117,7 @@ def test_chat_send_stop_word_stops_every_run(word: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by", ["rpc", "stop-command"])
 def test_stopped_answer_records_who_stopped_it(by: str, tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("chat.send", sent("go on", "a"))
         await it.asked(1)
         if by == "rpc":
@@ -139,7 +139,7 @@ def test_stopped_answer_records_who_stopped_it(by: str, tmp_path: Path) -> None:
 
 
 def test_answer_cut_by_shutdown_records_no_stop(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("chat.send", sent("go on", "a"))
         await it.asked(1)
         it.app.control.stop_now("agent:main:main")  # as a gateway does that is told to end
@@ -152,7 +152,7 @@ def test_answer_cut_by_shutdown_records_no_stop(tmp_path: Path) -> None:
 
 
 def test_chat_send_updates_last_route(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("hi", "a", "page")
         params = {"message": "hi", "sessionKey": "program", "idempotencyKey": "b"}
         await it.ask("agent", params)
@@ -174,7 +174,7 @@ def test_chat_send_updates_last_route(tmp_path: Path) -> None:
 
 
 def test_chat_abort_right_after_send_stops_run(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(it.ask("chat.send", sent("long", "a")))
             stopping = group.create_task(it.ask("chat.abort", sessionKey="main", runId="a"))
@@ -186,7 +186,7 @@ def test_chat_abort_right_after_send_stops_run(tmp_path: Path) -> None:
 
 
 def test_chat_abort_twice_is_allowed(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("chat.send", sent("long", "a"))
         await it.asked(1)
         for _ in range(3):
@@ -197,10 +197,10 @@ def test_chat_abort_twice_is_allowed(tmp_path: Path) -> None:
 
 
 def test_chat_abort_of_other_session_run_is_refused(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("chat.send", sent("long", "a"))
         await it.asked(1)
-        with pytest.raises(InvalidRequest, match=r"^runId does not match sessionKey$"):
+        with pytest.raises(InvalidRequestError, match=r"^runId does not match sessionKey$"):
             await it.ask("chat.abort", sessionKey="other", runId="a")
         assert it.app.control.active_runs() == ("a",)
 
@@ -222,7 +222,7 @@ def test_chat_abort_of_other_session_run_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_chat_send_command_uses_no_model(text: str, told: str, tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         assert await it.send(text) == {"runId": "run-1", "status": "started"}
         event = it.gateway.chats("run-1")[-1]
         said = event.get("errorMessage") or event["message"]["content"][0]["text"]
@@ -233,7 +233,7 @@ def test_chat_send_command_uses_no_model(text: str, told: str, tmp_path: Path) -
 
 
 def test_command_reply_is_stored_without_usage(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("hi", "a")
         await it.send("/status", "b")
         shown = await it.ask("chat.history", sessionKey="main")
@@ -246,7 +246,7 @@ def test_command_reply_is_stored_without_usage(tmp_path: Path) -> None:
 
 
 def test_chat_send_new_with_text_resets_and_answers(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("hi", "a")
         before = (await it.app.control.load("agent:main:main")).session_id
         await it.send("/new what now?", "b")
@@ -259,7 +259,7 @@ def test_chat_send_new_with_text_resets_and_answers(tmp_path: Path) -> None:
 
 
 def test_model_command_sets_and_clears_model(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("/model openai/gpt-5.2", "a")
         assert (await it.app.control.load("agent:main:main")).model == "openai/gpt-5.2"
         await it.send("/model default", "b")
@@ -293,8 +293,8 @@ def test_model_command_sets_and_clears_model(tmp_path: Path) -> None:
 def test_chat_send_invalid_params_start_nothing(
     change: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
-    async def body(it: World) -> None:
-        with pytest.raises((InvalidRequest, UserError), match=why):
+    async def body(it: Harness) -> None:
+        with pytest.raises((InvalidRequestError, UserError), match=why):
             await it.ask("chat.send", {**sent("hi"), **change})
         assert not it.model.requests and not it.gateway.runs.for_session("agent:main:main")
 
@@ -302,20 +302,20 @@ def test_chat_send_invalid_params_start_nothing(
 
 
 def test_chat_send_image_size_limit_is_exact(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         largest = b"\xff\xd8\xff" + b"x" * 4_999_997
         await it.send("look", "a", attachments=[{"content": base64.b64encode(largest).decode()}])
         (image,) = [p for p in it.model.requests[0].messages[-1].parts if isinstance(p, Image)]
         assert image.mime == "image/jpeg"
         over = base64.b64encode(largest + b"y").decode()
-        with pytest.raises(InvalidRequest, match="size limit"):
+        with pytest.raises(InvalidRequestError, match="size limit"):
             await it.ask("chat.send", sent("look", "b", attachments=[{"content": over}]))
 
     run(body, tmp_path, answer("I see"))
 
 
 def test_chat_send_image_type_is_detected_from_bytes(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         lying = {"content": f"data:image/jpeg;base64,{PNG}", "mimeType": "image/jpeg"}
         await it.send("", "a", attachments=[lying])
         (image,) = [p for p in it.model.requests[0].messages[-1].parts if isinstance(p, Image)]
@@ -328,7 +328,7 @@ def test_chat_send_image_type_is_detected_from_bytes(tmp_path: Path) -> None:
 
 
 def test_chat_send_removes_control_characters(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("a\x1b[31mb\tc\nd")
         assert it.model.requests[0].messages[-1].text.endswith("] a[31mb\tc\nd")
 
@@ -336,8 +336,8 @@ def test_chat_send_removes_control_characters(tmp_path: Path) -> None:
 
 
 def test_chat_inject_reaches_transcript_and_clients(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
-        with pytest.raises(InvalidRequest, match="session not found"):
+    async def body(it: Harness) -> None:
+        with pytest.raises(InvalidRequestError, match="session not found"):
             await it.ask("chat.inject", sessionKey="main", message="note")
         await it.send("hi", "a")
         told = await it.ask("chat.inject", sessionKey="main", message="note", label="Cron\njob")
@@ -351,8 +351,8 @@ def test_chat_inject_reaches_transcript_and_clients(tmp_path: Path) -> None:
     run(body, tmp_path, answer("Hello"), answer("ok"))
 
 
-def entries(*messages: Message) -> list[Entry]:
-    made: list[Entry] = []
+def entries(*messages: Message) -> list[TranscriptEntry]:
+    made: list[TranscriptEntry] = []
     for n, message in enumerate(messages):
         parent = made[-1].id if made else None
         made.append(message_draft(message, 1_000 + n).at(f"{n:08x}", parent, 1_000 + n))
@@ -360,7 +360,7 @@ def entries(*messages: Message) -> list[Entry]:
 
 
 def test_chat_history_keeps_newest_within_budget() -> None:
-    long = [user("x" * 11_000, at_ms=n + 1) for n in range(1_000)]
+    long = [user_message("x" * 11_000, at_ms=n + 1) for n in range(1_000)]
     shown = show_history(entries(*long), 1_000)
     assert 100 < len(shown) < 1_000
     assert len(json.dumps(shown)) <= MAX_BYTES + 10_000
@@ -372,7 +372,7 @@ def test_chat_history_truncates_large_messages() -> None:
     parts = tuple(Text("y" * 12_000) for _ in range(100))
     (large,) = show_history(entries(Message("user", parts, 1)), 10)
     assert large["content"] == [{"type": "text", "text": "[message left out: too large to show]"}]
-    (cut,) = show_history(entries(user("z" * 50_000, at_ms=1)), 10)
+    (cut,) = show_history(entries(user_message("z" * 50_000, at_ms=1)), 10)
     assert len(cut["content"][0]["text"]) < 12_100
 
 
@@ -388,7 +388,7 @@ def test_chat_history_truncates_large_messages() -> None:
     ],
 )  # fmt: skip
 def test_chat_history_accepts_any_stored_shape(message: Any) -> None:
-    shown = show_history([Entry("a", None, "message", 5, {"message": message})], 10)
+    shown = show_history([TranscriptEntry("a", None, "message", 5, {"message": message})], 10)
     assert len(json.dumps(shown)) < 1_000
 
 
@@ -403,13 +403,15 @@ def test_chat_history_reads_only_end_of_transcript() -> None:
 
     async def main() -> None:
         async with Counting() as store:
-            async with store.commit() as unit:
-                unit.open_transcript(Header("s1", "main", 1))
-                unit.append("s1", *entries(*[user(f"m{n}", at_ms=n + 1) for n in range(5_000)]))
+            async with store.transaction() as unit:
+                unit.open_transcript(TranscriptHeader("s1", "main", 1))
+                unit.append(
+                    "s1", *entries(*[user_message(f"m{n}", at_ms=n + 1) for n in range(5_000)])
+                )
             path = await newest_path(store, "s1", 20)
             assert [e.id for e in path[-2:]] == [f"{4998:08x}", f"{4999:08x}"]
             assert store.read <= 100
-            async with store.commit() as unit:
+            async with store.transaction() as unit:
                 unit.set_leaf("s1", f"{10:08x}")  # back to the beginning
             assert [e.id for e in await newest_path(store, "s1", 5)][-1] == f"{10:08x}"
 
@@ -417,7 +419,7 @@ def test_chat_history_reads_only_end_of_transcript() -> None:
 
 
 def test_chat_history_of_unknown_session_is_empty(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         shown = await it.ask("chat.history", sessionKey="agent:main:never")
         assert shown == {
             "sessionKey": "agent:main:never", "messages": [], "thinkingLevel": "off"
@@ -428,11 +430,11 @@ def test_chat_history_of_unknown_session_is_empty(tmp_path: Path) -> None:
 
 
 def test_chat_send_denied_by_policy_is_refused(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("sessions.patch", key="main", sendPolicy="deny")
-        with pytest.raises(InvalidRequest, match="send blocked by session policy"):
+        with pytest.raises(InvalidRequestError, match="send blocked by session policy"):
             await it.ask("chat.send", sent("hi"))
-        with pytest.raises(InvalidRequest, match="send blocked by session policy"):
+        with pytest.raises(InvalidRequestError, match="send blocked by session policy"):
             await it.ask("agent", message="hi", idempotencyKey="b")
         await it.send("/status", "c")
 
@@ -440,10 +442,10 @@ def test_chat_send_denied_by_policy_is_refused(tmp_path: Path) -> None:
 
 
 def test_chat_send_over_pending_limit_is_refused(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         for n in range(100):
             await it.ask("chat.send", sent("more", f"r{n}"))
-        with pytest.raises(Unavailable, match="too many messages wait"):
+        with pytest.raises(UnavailableError, match="too many messages wait"):
             await it.ask("chat.send", sent("more", "r100"))
         await it.ask("chat.send", {**sent("elsewhere", "other"), "sessionKey": "other"})
         stopped = await it.ask("chat.abort", sessionKey="main")
@@ -453,7 +455,7 @@ def test_chat_send_over_pending_limit_is_refused(tmp_path: Path) -> None:
 
 
 def test_chat_history_of_removed_agent_is_readable(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         shown = await it.ask("chat.history", sessionKey="agent:gone:main")
         assert shown["messages"] == [] and shown["thinkingLevel"] == "off"
 

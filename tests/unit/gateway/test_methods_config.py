@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
-from homarus.config.load import Loaded
-from homarus.config.secrets import REDACTED
-from homarus.core.errors import ConfigError, HomarusError, InvalidRequest
-from homarus.gateway.reload import Change, Watch
-from tests.unit.gateway.world import CONFIG, World, run
+from homarus.config.load import LoadedConfig
+from homarus.config.redaction import REDACTED
+from homarus.core.errors import ConfigError, HomarusError, InvalidRequestError
+from homarus.gateway.config_watch import ConfigChange, ConfigWatcher
+from tests.unit.gateway.app_harness import CONFIG, Harness, run
 
 SECRET = "sk-very-secret-key"
 
 
-def file_of(it: World) -> dict[str, Any]:
+def file_of(it: Harness) -> dict[str, Any]:
     read: dict[str, Any] = json.loads(it.app.paths.config.read_text("utf-8"))
     return read
 
 
-async def base(it: World) -> str:
+async def base(it: Harness) -> str:
     return str((await it.ask("config.get"))["hash"])
 
 
 def test_config_get_returns_three_views_without_secrets(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         shown = await it.ask("config.get")
         assert SECRET not in json.dumps(shown)
         for tree in (json.loads(shown["raw"]), shown["parsed"], shown["resolved"], shown["config"]):
@@ -39,7 +39,7 @@ def test_config_get_returns_three_views_without_secrets(tmp_path: Path) -> None:
 
 
 def test_config_get_keeps_variable_references(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         shown = await it.ask("config.get")
         assert "s3cret-value" not in json.dumps(shown)
         assert shown["config"]["agents"]["defaults"]["workspace"] == "~/${SECRET_NAME}"
@@ -49,7 +49,7 @@ def test_config_get_keeps_variable_references(tmp_path: Path) -> None:
 
 
 def test_config_get_hides_comments(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         text = it.app.paths.config.read_text("utf-8")
         it.app.paths.config.write_text("// token: hunter2hunter2\n" + text, "utf-8")
         assert "hunter2" not in json.dumps(await it.ask("config.get"))
@@ -59,7 +59,7 @@ def test_config_get_hides_comments(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["{", '{"agents": 5}', '{"nosuch": 1}', "[]", "\x00"])
 def test_config_get_of_broken_file_reports_it(text: str, tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         it.app.paths.config.write_text(text, "utf-8")
         shown = await it.ask("config.get")
         assert shown["valid"] is False and shown["issues"]
@@ -68,7 +68,7 @@ def test_config_get_of_broken_file_reports_it(text: str, tmp_path: Path) -> None
 
 
 def test_config_set_replaces_file_and_keeps_hidden_values(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         shown = await it.ask("config.get")
         changed = json.loads(shown["raw"])
         changed["agents"]["defaults"]["maxConcurrent"] = 7
@@ -83,11 +83,11 @@ def test_config_set_replaces_file_and_keeps_hidden_values(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("method", ["config.set", "config.patch", "config.apply"])
 def test_config_set_with_outdated_hash_is_refused(method: str, tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         before = it.app.paths.config.read_bytes()
-        with pytest.raises(InvalidRequest, match="base hash required"):
+        with pytest.raises(InvalidRequestError, match="base hash required"):
             await it.ask(method, raw="{}")
-        with pytest.raises(InvalidRequest, match="config changed since last load"):
+        with pytest.raises(InvalidRequestError, match="config changed since last load"):
             await it.ask(method, raw="{}", baseHash="0" * 64)
         assert it.app.paths.config.read_bytes() == before
 
@@ -95,7 +95,7 @@ def test_config_set_with_outdated_hash_is_refused(method: str, tmp_path: Path) -
 
 
 def test_config_set_without_file_needs_no_hash(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         it.app.paths.config.unlink()
         assert (await it.ask("config.get"))["exists"] is False
         await it.ask("config.set", raw=json.dumps(CONFIG))
@@ -105,7 +105,7 @@ def test_config_set_without_file_needs_no_hash(tmp_path: Path) -> None:
 
 
 def test_config_patch_merges_removes_and_merges_lists_by_id(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         patch = {
             "agents": {"list": [{"id": "ops", "name": "Ops"}], "defaults": {"maxConcurrent": 9}},
             "session": None,
@@ -147,7 +147,7 @@ def test_config_patch_merges_removes_and_merges_lists_by_id(tmp_path: Path) -> N
 def test_config_change_that_is_invalid_leaves_the_file(
     method: str, raw: str, why: str, tmp_path: Path
 ) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         before = it.app.paths.config.read_bytes()
         with pytest.raises(HomarusError, match=why) as refused:
             await it.ask(method, raw=raw, baseHash=await base(it))
@@ -158,7 +158,7 @@ def test_config_change_that_is_invalid_leaves_the_file(
 
 
 def test_config_schema_marks_secret_settings(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         shown = await it.ask("config.schema")
         assert shown["schema"]["properties"]["agents"]
         assert shown["uiHints"]["models.providers.*.apiKey"] == {"sensitive": True}
@@ -167,16 +167,18 @@ def test_config_schema_marks_secret_settings(tmp_path: Path) -> None:
     run(body, tmp_path)
 
 
-def watched(it: World, *, able: Callable[[Loaded], None] = lambda _loaded: None) -> list[Change]:
+def watched(
+    it: Harness, *, able: Callable[[LoadedConfig], None] = lambda _loaded: None
+) -> list[ConfigChange]:
     """Have the gateway watch its config, as the process does; what it took."""
-    taken: list[Change] = []
+    taken: list[ConfigChange] = []
 
-    async def take(change: Change) -> None:
+    async def take(change: ConfigChange) -> None:
         taken.append(change)
         await it.app.reload(change.loaded)
 
     env = {"HOME": str(it.app.paths.home), "OPENCLAW_STATE_DIR": str(it.app.paths.state)}
-    it.gateway.watch = Watch(
+    it.gateway.watch = ConfigWatcher(
         it.app.paths, env, it.app.loaded, it.app.clock, take=take, refuse=print, able=able
     )
     return taken
@@ -184,7 +186,7 @@ def watched(it: World, *, able: Callable[[Loaded], None] = lambda _loaded: None)
 
 @pytest.mark.parametrize("method", ["config.patch", "config.apply"])
 def test_config_change_is_in_use_when_answered(method: str, tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         taken = watched(it)
         config = file_of(it)
         config["agents"]["defaults"]["maxConcurrent"] = 7
@@ -202,7 +204,7 @@ def test_config_change_is_in_use_when_answered(method: str, tmp_path: Path) -> N
 
 
 def test_config_change_that_needs_a_restart_says_so(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         watched(it)
         raw = json.dumps({"gateway": {"port": 1234}})
         done = await it.ask("config.patch", raw=raw, baseHash=await base(it))
@@ -215,18 +217,18 @@ def test_config_change_that_needs_a_restart_says_so(tmp_path: Path) -> None:
 def test_config_that_the_gateway_cannot_run_with_is_not_written(
     method: str, tmp_path: Path
 ) -> None:
-    def able(loaded: Loaded) -> None:
+    def able(loaded: LoadedConfig) -> None:
         if loaded.config.gateway.port == 1:
             raise ConfigError("nobody can listen there", key="gateway.port")
 
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         taken = watched(it, able=able)
         before = it.app.paths.config.read_bytes()
         for change, why in (
             ({"gateway": {"port": 1}}, "nobody can listen there"),
             ({"agents": {"defaults": {"workspace": "${UNSET_NAME}"}}}, "UNSET_NAME"),
         ):
-            with pytest.raises(InvalidRequest, match=why):
+            with pytest.raises(InvalidRequestError, match=why):
                 await it.ask(method, raw=json.dumps(change), baseHash=await base(it))
             assert it.app.paths.config.read_bytes() == before and not taken
         it.gateway.config_problem = "it is wrong already"  # then it may be mended bit by bit

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from homarus.core.errors import InvalidRequest
+from homarus.core.errors import InvalidRequestError
 from homarus.core.message import Address, Inbound
-from homarus.store.journal import Parcel
+from homarus.store.journal import OutboxRecord
 from homarus.testing.fakes import Hang
-from tests.unit.gateway.world import World, answer, world
+from tests.unit.gateway.app_harness import Harness, answer, world
 
 KEY = "agent:main:main"
 CHAT = Address("mock", "chat 7")
 
 
-def run(body: Callable[[World], Awaitable[None]], folder: Path, *script: Any) -> None:
+def run(body: Callable[[Harness], Awaitable[None]], folder: Path, *script: Any) -> None:
     async def main() -> None:
         async with asyncio.timeout(60), world(folder, script) as it:
             await body(it)
@@ -25,30 +25,30 @@ def run(body: Callable[[World], Awaitable[None]], folder: Path, *script: Any) ->
     asyncio.run(main())
 
 
-async def park(it: World, run_id: str, text: str = "help\u202e me") -> None:
+async def park(it: Harness, run_id: str, text: str = "help\u202e me") -> None:
     """A message that a person must decide on."""
     journal = it.app.store.journal
     inbound = Inbound(run_id, CHAT, "ann\x1b[2J", text, run_id=run_id)
     row = (await journal.accept(KEY, inbound, at_ms=it.app.clock.now_ms())).row
-    async with journal.lease(f"session:{KEY}") as lease, journal.commit() as unit:
-        unit.start([row.id], lease, run=row.id)
+    async with journal.lease(f"session:{KEY}") as lease, journal.transaction() as unit:
+        unit.mark_running([row.id], lease, run=row.id)
         unit.settle([row.id], lease, "parked", at_ms=1, why="it kills\nthe program")
 
 
-async def lose(it: World, parcel_id: str) -> None:
+async def lose(it: Harness, parcel_id: str) -> None:
     """A reply of which nobody knows whether it arrived."""
     journal, now_ms = it.app.store.journal, it.app.clock.now_ms()
-    async with journal.commit() as unit:
-        unit.post(Parcel(parcel_id, "r", CHAT, "the\nreply", now_ms, now_ms + 1_000_000))
+    async with journal.transaction() as unit:
+        unit.enqueue(OutboxRecord(parcel_id, "r", CHAT, "the\nreply", now_ms, now_ms + 1_000_000))
     async with journal.lease("send:mock") as lease:
-        async with journal.commit() as unit:
+        async with journal.transaction() as unit:
             unit.send_started(parcel_id, lease)
-        async with journal.commit() as unit:
+        async with journal.transaction() as unit:
             unit.send_ended(parcel_id, lease, "unknown", why="no word came back")
 
 
 def test_inbox_list_shows_waiting_running_and_stuck_records(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         assert (await it.ask("inbox.list"))["messages"] == []
         await park(it, "p1")
         await lose(it, "r:0")
@@ -73,40 +73,40 @@ def test_inbox_list_shows_waiting_running_and_stuck_records(tmp_path: Path) -> N
 
 
 def test_inbox_retry_of_parked_message_answers_it(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await park(it, "p1")
         told = await it.ask("inbox.retry", {"id": "p1"}, "write")
         assert told == {"ok": True, "id": "p1", "kind": "message", "sessionKey": KEY}
         await it.ended("p1")
-        row = await it.app.store.journal.accepted("p1")
+        row = await it.app.store.journal.inbox_record("p1")
         assert row and row.state == "answered"
-        with pytest.raises(InvalidRequest, match="nothing that is stuck"):
+        with pytest.raises(InvalidRequestError, match="nothing that is stuck"):
             await it.ask("inbox.retry", id="p1")
 
     run(body, tmp_path, answer("Here I am"))
 
 
 def test_inbox_retry_of_lost_outbox_record_makes_it_due(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await lose(it, "r:0")
         assert (await it.ask("inbox.retry", id="r:0"))["kind"] == "parcel"
-        parcel = await it.app.store.journal.parcel("r:0")
+        parcel = await it.app.store.journal.outbox_record("r:0")
         assert parcel and parcel.state == "pending"
 
     run(body, tmp_path)
 
 
 def test_inbox_discard_removes_the_record(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await park(it, "p1")
         await lose(it, "r:0")
         for name in ("p1", "r:0"):
-            with pytest.raises(InvalidRequest, match="missing scope"):
+            with pytest.raises(InvalidRequestError, match="missing scope"):
                 await it.ask("inbox.discard", {"id": name}, "write")
             assert await it.ask("inbox.discard", id=name) == {"ok": True, "id": name}
         left = await it.ask("inbox.list")
         assert (left["messages"], left["parcels"]) == ([], [])
-        row = await it.app.store.journal.accepted("p1")
+        row = await it.app.store.journal.inbox_record("p1")
         assert row and (row.state, row.why) == ("reported", "discarded by a person")
 
     run(body, tmp_path)
@@ -115,15 +115,15 @@ def test_inbox_discard_removes_the_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", ["retry", "discard"])
 @pytest.mark.parametrize("name", ["nobody", "\x00", "'; --", "x" * 1_024])
 def test_inbox_unknown_id_is_an_error(tmp_path: Path, verb: str, name: str) -> None:
-    async def body(it: World) -> None:
-        with pytest.raises(InvalidRequest, match="nothing that is stuck"):
+    async def body(it: Harness) -> None:
+        with pytest.raises(InvalidRequestError, match="nothing that is stuck"):
             await it.ask(f"inbox.{verb}", id=name)
 
     run(body, tmp_path)
 
 
 def test_queue_command_changes_the_session_and_replies(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         for run_id, text, told in (
             ("a", "/queue", "Queue: collect debounce:1000ms cap:20 drop:summarize"),
             ("b", "/queue steer cap:3", "(set for this session)"),
@@ -142,13 +142,13 @@ def test_queue_command_changes_the_session_and_replies(tmp_path: Path) -> None:
 def test_queue_mode_interrupt_replaces_the_active_run(
     tmp_path: Path,
 ) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("/queue interrupt", "q")
         await it.ask("chat.send", sessionKey="main", message="one", idempotencyKey="a")
         await it.asked(1)
         await it.ask("chat.send", sessionKey="main", message="two", idempotencyKey="b")
         await it.ended("b")
-        rows = await it.app.store.journal.rows()
+        rows = await it.app.store.journal.inbox_records()
         states = {row.id: row.state for row in rows}
         assert states == {"q": "answered", "a": "reported", "b": "answered"}
         assert it.gateway.chats("a")[-1]["state"] == "aborted"
@@ -159,10 +159,10 @@ def test_queue_mode_interrupt_replaces_the_active_run(
 def test_health_reports_loop_lag_and_fails_after_a_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         fine = await it.ask("health")
         assert fine["ok"] and fine["loop"]["stalls"] == 0
-        monkeypatch.setattr(type(it.gateway.pulse), "is_red", property(lambda _self: True))
+        monkeypatch.setattr(type(it.gateway.pulse), "is_stalled", property(lambda _self: True))
         assert (await it.ask("health"))["ok"] is False, "not the one that is kept"
         status = await it.ask("status")
         assert status["lanes"]["main"] == {"active": 0, "waiting": 0, "width": 4}

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from homarus.core.errors import HomarusError, InvalidRequest
-from tests.unit.gateway.world import CONFIG, World
-from tests.unit.gateway.world import run as run_world
+from homarus.core.errors import HomarusError, InvalidRequestError
+from tests.unit.gateway.app_harness import CONFIG, Harness
+from tests.unit.gateway.app_harness import run as run_world
 
 WORDS: dict[str, Any] = {**CONFIG["agents"]["defaults"], "memorySearch": {"provider": "none"}}
 
 
-def run(body: Callable[[World], Awaitable[None]], folder: Path, *agents: str) -> None:
+def run(body: Callable[[Harness], Awaitable[None]], folder: Path, *agents: str) -> None:
     """In a world whose agents remember by words alone, whatever this machine has."""
 
-    async def closing(it: World) -> None:
+    async def closing(it: Harness) -> None:
         try:
             await body(it)
         finally:
@@ -28,7 +28,7 @@ def run(body: Callable[[World], Awaitable[None]], folder: Path, *agents: str) ->
     run_world(closing, folder, config={"agents": {"defaults": WORDS, "list": listed}})
 
 
-def remember(it: World, text: str, path: str = "MEMORY.md", agent: str = "main") -> Path:
+def remember(it: Harness, text: str, path: str = "MEMORY.md", agent: str = "main") -> Path:
     file = it.app.agent(agent).workspace / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
@@ -36,7 +36,7 @@ def remember(it: World, text: str, path: str = "MEMORY.md", agent: str = "main")
 
 
 def test_a_client_finds_what_was_noted_and_reads_it(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         remember(it, "# Ada\n\n- Ada is allergic to walnuts.\n- She lives in Kiel.\n")
         told = await it.ask("memory.search", {"query": "walnuts"}, "write")
         (best, *_) = told["results"]
@@ -50,7 +50,7 @@ def test_a_client_finds_what_was_noted_and_reads_it(tmp_path: Path) -> None:
 
 
 def test_what_a_client_writes_is_found_at_once_and_stands_there_once(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         it.app.agent("main")  # makes the workspace
         first = await it.ask("memory.write", {"text": "The zeppelin lands on Friday."}, "write")
         assert first["added"] and first["path"].startswith("memory/")
@@ -65,7 +65,7 @@ def test_what_a_client_writes_is_found_at_once_and_stands_there_once(tmp_path: P
 
 
 def test_the_index_is_made_told_of_and_made_again(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         remember(it, "- Ada is allergic to walnuts.\n")
         made = await it.ask("memory.index", {}, "admin")
         assert "MEMORY.md" in made["indexed"] and made["rebuilt"] == ""
@@ -78,7 +78,7 @@ def test_the_index_is_made_told_of_and_made_again(tmp_path: Path) -> None:
 
 
 def test_an_agent_has_a_memory_of_its_own(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         remember(it, "- Ada is allergic to walnuts.\n")
         remember(it, "- The server room is cold.\n", agent="ops")
         assert (await it.ask("memory.search", query="walnuts"))["results"]
@@ -91,22 +91,22 @@ def test_an_agent_has_a_memory_of_its_own(tmp_path: Path) -> None:
 
 
 def test_who_may_only_watch_reads_no_notes(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         for method, params in (
             ("memory.search", {"query": "x"}),
             ("memory.get", {"path": "MEMORY.md"}),
             ("memory.write", {"text": "x"}),
         ):
-            with pytest.raises(InvalidRequest, match=r"missing scope: operator\.write"):
+            with pytest.raises(InvalidRequestError, match=r"missing scope: operator\.write"):
                 await it.ask(method, params, "read")
-        with pytest.raises(InvalidRequest, match=r"missing scope: operator\.admin"):
+        with pytest.raises(InvalidRequestError, match=r"missing scope: operator\.admin"):
             await it.ask("memory.index", {}, "write")
 
     run(body, tmp_path)
 
 
 def test_what_is_asked_wrongly_is_said(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         remember(it, "- Ada is allergic to walnuts.\n")
         for method, params in (
             ("memory.search", {}),
@@ -119,7 +119,7 @@ def test_what_is_asked_wrongly_is_said(tmp_path: Path) -> None:
             ("memory.write", {"text": "   "}),
             ("memory.index", {"force": "yes"}),
         ):
-            with pytest.raises(InvalidRequest, match=f"invalid {method} params"):
+            with pytest.raises(InvalidRequestError, match=f"invalid {method} params"):
                 await it.ask(method, params)
 
     run(body, tmp_path)
@@ -131,16 +131,16 @@ def test_what_is_asked_wrongly_is_said(tmp_path: Path) -> None:
      "memory/link.md", "memory/\x00.md", "memory", "file:///etc/passwd"],
 )  # fmt: skip
 def test_only_notes_are_read(tmp_path: Path, path: str) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         remember(it, "secret", "secret.md")
         link = it.app.agent("main").workspace / "memory" / "link.md"
         link.parent.mkdir(exist_ok=True)
         link.symlink_to(tmp_path / "state" / "openclaw.json")
-        with pytest.raises(InvalidRequest) as caught:
+        with pytest.raises(InvalidRequestError) as caught:
             await it.ask("memory.get", path=path)
         assert "sk-very-secret-key" not in str(caught.value)
         if path != "no.md":
-            with pytest.raises(InvalidRequest):
+            with pytest.raises(InvalidRequestError):
                 await it.ask("memory.write", text="x", path=path)
 
     run(body, tmp_path)

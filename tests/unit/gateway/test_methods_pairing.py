@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from homarus.channels.pairing import Pairings
-from homarus.core.errors import InvalidRequest, Unavailable
-from homarus.core.message import Address, Inbound, Occasion
+from homarus.channels.pairing import PairingStore
+from homarus.core.errors import InvalidRequestError, UnavailableError
+from homarus.core.message import Address, Inbound, InboundMetadata
 from homarus.gateway.methods.pairing import MAX_WRONG
-from tests.unit.gateway.world import World, world
+from tests.unit.gateway.app_harness import Harness, world
 
 
-def run(body: Callable[[World], Awaitable[None]], folder: Path) -> None:
+def run(body: Callable[[Harness], Awaitable[None]], folder: Path) -> None:
     async def main() -> None:
         async with asyncio.timeout(60), world(folder, ()) as it:
             await body(it)
@@ -21,16 +21,16 @@ def run(body: Callable[[World], Awaitable[None]], folder: Path) -> None:
     asyncio.run(main())
 
 
-def ask(it: World, sender: str = "42", account: str = "default") -> str:
-    about = Occasion(name="Ann")
-    inbound = Inbound("m", Address("telegram", sender, account), sender, "hi", occasion=about)
-    found = Pairings(it.app.paths.state, it.app.clock).ask(inbound)
+def ask(it: Harness, sender: str = "42", account: str = "default") -> str:
+    about = InboundMetadata(name="Ann")
+    inbound = Inbound("m", Address("telegram", sender, account), sender, "hi", metadata=about)
+    found = PairingStore(it.app.paths.state, it.app.clock).get_or_create(inbound)
     assert found
     return found.code
 
 
 def test_pairing_lists_and_approves_requests(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         assert (await it.ask("channels.pairing.list", None, "pairing"))["requests"] == []
         code, other = ask(it), ask(it, "43", "work")
         listed = (await it.ask("channels.pairing.list", {"channel": "telegram"}, "pairing"))[
@@ -46,41 +46,41 @@ def test_pairing_lists_and_approves_requests(tmp_path: Path) -> None:
         assert done["ok"] and done["request"]["id"] == "42"
         gone = {"channel": "Telegram", "code": other, "accountId": "Work"}
         assert (await it.ask("channels.pairing.dismiss", gone, "pairing"))["request"]["id"] == "43"
-        pairings = Pairings(it.app.paths.state, it.app.clock)
-        assert pairings.allowed("telegram", "default") == ("42",)
+        pairings = PairingStore(it.app.paths.state, it.app.clock)
+        assert pairings.approved_senders("telegram", "default") == ("42",)
         assert (await it.ask("channels.pairing.list", None, "pairing"))["requests"] == []
 
     run(body, tmp_path)
 
 
 def test_pairing_guessing_locks_out_even_the_right_code(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         code = ask(it)
         for n in range(MAX_WRONG):
             wrong = {"channel": "telegram", "code": f"WRONG{n:03d}"}
-            with pytest.raises(InvalidRequest, match="nobody on telegram waits"):
+            with pytest.raises(InvalidRequestError, match="nobody on telegram waits"):
                 await it.ask("channels.pairing.approve", wrong, "pairing")
         right = {"channel": "telegram", "code": code}
-        with pytest.raises(Unavailable, match="too many wrong codes"):
+        with pytest.raises(UnavailableError, match="too many wrong codes"):
             await it.ask("channels.pairing.approve", right, "pairing")
 
     run(body, tmp_path)
 
 
 def test_pairing_without_scope_hides_requests(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         for name in ("list", "approve", "dismiss"):
             params = {"channel": "telegram", "code": "ABCDEFGH"} if name != "list" else None
-            with pytest.raises(InvalidRequest, match="missing scope"):
+            with pytest.raises(InvalidRequestError, match="missing scope"):
                 await it.ask(f"channels.pairing.{name}", params, "write")
 
     run(body, tmp_path)
 
 
 def test_pairing_unknown_channel_is_refused(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         asked = {"channel": "../x", "code": "ABCDEFGH"}
-        with pytest.raises(InvalidRequest, match="not the name of a channel"):
+        with pytest.raises(InvalidRequestError, match="not the name of a channel"):
             await it.ask("channels.pairing.approve", asked, "pairing")
 
     run(body, tmp_path)

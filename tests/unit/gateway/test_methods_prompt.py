@@ -9,9 +9,9 @@ import pytest
 from homarus.agent.workspace import read_state
 from homarus.core.errors import HomarusError
 from homarus.core.message import ToolCall
-from homarus.gateway.http import Site
-from tests.unit.gateway.test_gateway_http import HERE
-from tests.unit.gateway.world import World, answer, run
+from homarus.gateway.http_server import GatewayAsgiApp
+from tests.unit.gateway.app_harness import Harness, answer, run
+from tests.unit.gateway.test_http_server import HERE
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -19,7 +19,7 @@ PNG = base64.b64decode(
 
 
 def test_prompt_get_equals_what_the_model_receives(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("hi")
         told = await it.ask("prompt.get")
         assert told["text"] == it.model.requests[0].system
@@ -34,7 +34,7 @@ def test_prompt_get_equals_what_the_model_receives(tmp_path: Path) -> None:
 
 
 def test_prompt_of_two_turns_is_identical(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("one", "run-1")
         await it.send("aside", "run-2", key="agent:main:slack:group:g")
         it.app.notices.add("agent:main:main", "somebody came online", 5)
@@ -47,7 +47,7 @@ def test_prompt_of_two_turns_is_identical(tmp_path: Path) -> None:
 
 
 def test_prompt_report_is_stored_with_the_session(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("one", "run-1")
         first = (await it.app.control.load("agent:main:main")).record.data["systemPromptReport"]
         assert first["source"] == "run" and first["model"] == "mock-1"
@@ -64,7 +64,7 @@ def test_prompt_report_is_stored_with_the_session(tmp_path: Path) -> None:
 
 
 def test_prompt_get_needs_admin_scope(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         with pytest.raises(HomarusError, match="missing scope"):
             await it.ask("prompt.get", {}, "read")
 
@@ -72,12 +72,12 @@ def test_prompt_get_needs_admin_scope(tmp_path: Path) -> None:
 
 
 def test_avatar_is_served_from_the_workspace_only(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         workspace = it.app.agent("main").workspace
         (workspace / "me.png").write_bytes(PNG)
         identity = workspace / "IDENTITY.md"
         identity.write_text("---\nname: Ada\navatar: ./me.png\n---\n")
-        site = Site(it.gateway)
+        site = GatewayAsgiApp(it.gateway)
         here = {**HERE, "host": "127.0.0.1:18789"}
         got = await get_bytes(site, "/avatar/main", here)
         assert got == (200, "image/png", PNG)
@@ -91,12 +91,16 @@ def test_avatar_is_served_from_the_workspace_only(tmp_path: Path) -> None:
         for avatar in ("out.png", "../secret.png", str(tmp_path / "secret.png"), "AGENTS.md"):
             identity.write_text(f"---\navatar: {avatar}\n---\n")
             assert (await get_bytes(site, "/avatar/main", here))[0] == 401
-        assert (await get_bytes(Site(it.gateway, page=False), "/avatar/main", here))[0] == 401
+        assert (await get_bytes(GatewayAsgiApp(it.gateway, page=False), "/avatar/main", here))[
+            0
+        ] == 401
 
     run(body, tmp_path)
 
 
-async def get_bytes(site: Site, path: str, headers: dict[str, str]) -> tuple[int, str, bytes]:
+async def get_bytes(
+    site: GatewayAsgiApp, path: str, headers: dict[str, str]
+) -> tuple[int, str, bytes]:
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -140,7 +144,7 @@ def test_first_conversation_runs_the_bootstrap_ritual(tmp_path: Path) -> None:
         answer("Still Nyx."),
     ]
 
-    async def first(it: World) -> None:
+    async def first(it: Harness) -> None:
         await it.send("hi", "run-1")
         await it.send("I am Ann, you are Nyx", "run-2")
         await it.send("good morning", "run-3")
@@ -151,7 +155,7 @@ def test_first_conversation_runs_the_bootstrap_ritual(tmp_path: Path) -> None:
         assert "- Name: Ann" in later
         assert (await it.ask("agents.list"))["agents"][0]["identity"]["name"] == "Nyx"
 
-    async def second(it: World) -> None:
+    async def second(it: Harness) -> None:
         await it.send("and today?", "run-4")
         assert "### BOOTSTRAP.md" not in it.model.requests[0].system
         assert "onboardingCompletedAt" in read_state(it.app.agent("main").workspace)
@@ -161,7 +165,7 @@ def test_first_conversation_runs_the_bootstrap_ritual(tmp_path: Path) -> None:
 
 
 def test_agents_have_separate_workspace_model_and_credentials(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("agents.create", name="Ops", workspace="~/ops")
         (tmp_path / "ops" / "SOUL.md").write_text("Be a pirate.")
         await it.ask("agent", message="hi", agentId="ops", idempotencyKey="a")

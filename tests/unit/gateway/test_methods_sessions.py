@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from homarus.core.errors import HomarusError, InvalidRequest
-from homarus.core.message import Message, Text, ToolCall, ToolReturn, user
-from homarus.gateway.rows import Defaults, row, status_row
+from homarus.core.errors import HomarusError, InvalidRequestError
+from homarus.core.message import Message, Text, ToolCall, ToolResult, user_message
+from homarus.gateway.session_rows import SessionDefaults, session_row, status_row
 from homarus.store.base import SessionRecord
 from homarus.testing.fakes import Hang
-from tests.unit.gateway.world import World, answer, run
+from tests.unit.gateway.app_harness import Harness, answer, run
 
 
-async def put(it: World, key: str, at_ms: int, **data: Any) -> None:
-    async with it.app.store.commit() as unit:
+async def put(it: Harness, key: str, at_ms: int, **data: Any) -> None:
+    async with it.app.store.transaction() as unit:
         agent = key.split(":")[1] if key.startswith("agent:") else "main"
         unit.put_session(SessionRecord(key, agent, f"id-{at_ms}", at_ms, data))
 
@@ -29,7 +29,7 @@ def keys(listed: dict[str, Any]) -> list[str]:
 
 
 def test_sessions_list_applies_filters(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         now_ms = it.app.clock.now_ms()
         await put(it, "agent:main:old", now_ms - 3_600_000, label="Taxes", spawnedBy="x")
         await put(it, "agent:main:new", now_ms - 60_000, displayName="Garden party")
@@ -55,14 +55,14 @@ def test_sessions_list_applies_filters(tmp_path: Path) -> None:
             "unknown",
             "global",
         ]
-        with pytest.raises(InvalidRequest, match="limit"):
+        with pytest.raises(InvalidRequestError, match="limit"):
             await found(limit=0)
 
     run(body, tmp_path)
 
 
 def test_sessions_list_reads_titles_only_on_request(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("Plan the garden " + "very " * 40 + "carefully", "a")
         (plain,) = (await it.ask("sessions.list"))["sessions"]
         assert "derivedTitle" not in plain and "lastMessagePreview" not in plain
@@ -76,8 +76,8 @@ def test_sessions_list_reads_titles_only_on_request(tmp_path: Path) -> None:
 
 
 def test_sessions_list_reads_no_transcript(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
-        async with it.app.store.commit() as unit:
+    async def body(it: Harness) -> None:
+        async with it.app.store.transaction() as unit:
             for n in range(3_000):
                 unit.put_session(SessionRecord(f"agent:main:s{n}", "main", f"i{n}", n, {"a": "b"}))
         read: list[str] = []
@@ -110,8 +110,8 @@ def test_sessions_list_reads_no_transcript(tmp_path: Path) -> None:
 )
 def test_session_row_accepts_any_stored_record(data: dict[str, Any]) -> None:
     record = SessionRecord("agent:main:x", "main", "i", 5, data)
-    defaults = Defaults("mock", "mock-1", 100)
-    for shown in (row(record, defaults), status_row(record, defaults, 10)):
+    defaults = SessionDefaults("mock", "mock-1", 100)
+    for shown in (session_row(record, defaults), status_row(record, defaults, 10)):
         assert len(json.dumps(shown, allow_nan=False)) < 3_000
         assert (shown["model"], shown["contextTokens"]) == ("mock-1", 100)
         assert shown["totalTokensFresh"] is False
@@ -120,14 +120,14 @@ def test_session_row_accepts_any_stored_record(data: dict[str, Any]) -> None:
 def test_session_row_shows_context_usage() -> None:
     data = {"totalTokens": 25, "totalTokensFresh": True, "contextTokens": 200, "systemSent": True}
     shown = status_row(
-        SessionRecord("agent:main:x", "main", "i", 5, data), Defaults("m", "m", 100), 10
+        SessionRecord("agent:main:x", "main", "i", 5, data), SessionDefaults("m", "m", 100), 10
     )
     assert (shown["totalTokens"], shown["remainingTokens"], shown["percentUsed"]) == (25, 175, 12)
     assert shown["flags"] == ["system", "id:i"]
 
 
 def test_sessions_preview_shows_truncated_last_messages(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("a question", "a", "agent:main:x")
         await put(it, "agent:main:empty", 5)
         wanted = ["agent:main:x", "x", "agent:main:empty", "agent:main:none"]
@@ -145,27 +145,27 @@ def test_sessions_preview_shows_truncated_last_messages(tmp_path: Path) -> None:
             {"keys": ["a"], "limit": 0},
         ]
         for wrong in wrong_ones:
-            with pytest.raises(InvalidRequest):
+            with pytest.raises(InvalidRequestError):
                 await it.ask("sessions.preview", wrong)
 
     run(body, tmp_path, answer("w" * 500))
 
 
 def test_sessions_resolve_needs_exactly_one_name(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await put(it, "agent:main:x", 7, label="Taxes")
         for asked in ({"key": "x"}, {"sessionId": "id-7"}, {"label": "Taxes"}):
             assert await it.ask("sessions.resolve", asked) == {"ok": True, "key": "agent:main:x"}
         for asked in ({}, {"key": "x", "label": "Taxes"}, {"key": "y"}, {"label": "none"},
                       {"key": "x", "spawnedBy": "z"}):  # fmt: skip
-            with pytest.raises(InvalidRequest):
+            with pytest.raises(InvalidRequestError):
                 await it.ask("sessions.resolve", asked)
 
     run(body, tmp_path)
 
 
 def test_sessions_patch_applies_rules_of_settings(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         async def patch(**fields: Any) -> dict[str, Any]:
             entry: dict[str, Any] = (await it.ask("sessions.patch", key="x", **fields))["entry"]
             return entry
@@ -206,7 +206,7 @@ def test_sessions_patch_applies_rules_of_settings(tmp_path: Path) -> None:
 def test_sessions_patch_invalid_value_changes_nothing(
     fields: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await put(it, "agent:main:other", 5, label="Taken")
         with pytest.raises(HomarusError, match=why):
             await it.ask("sessions.patch", {"key": "x", "verboseLevel": "on", **fields})
@@ -216,7 +216,7 @@ def test_sessions_patch_invalid_value_changes_nothing(
 
 
 def test_sessions_patch_default_model_clears_choice(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         chosen = await it.ask(
             "sessions.patch", key="x", model="openai/gpt-5.2", thinkingLevel="xhigh"
         )
@@ -231,20 +231,20 @@ def test_sessions_patch_default_model_clears_choice(tmp_path: Path) -> None:
 
 
 def test_sessions_patch_spawned_by_is_immutable(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         key = "agent:main:subagent:1"
         first = await it.ask("sessions.patch", key=key, spawnedBy="agent:main:main", spawnDepth=1)
         assert first["entry"]["spawnDepth"] == 1
         await it.ask("sessions.patch", key=key, spawnedBy="agent:main:main")
         for change in ({"spawnedBy": "other"}, {"spawnDepth": None}):
-            with pytest.raises(InvalidRequest, match="cannot be changed"):
+            with pytest.raises(InvalidRequestError, match="cannot be changed"):
                 await it.ask("sessions.patch", {"key": key, **change})
 
     run(body, tmp_path)
 
 
 def test_sessions_reset_stops_run_and_keeps_settings(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("sessions.patch", key="main", label="Main", thinkingLevel="low")
         await it.send("hi", "a")
         before = (await it.app.control.load("agent:main:main")).session_id
@@ -267,7 +267,7 @@ def test_sessions_reset_stops_run_and_keeps_settings(tmp_path: Path) -> None:
 
 
 def test_sessions_delete_archives_transcript(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("hi", "a", "agent:main:x")
         gone = await it.ask("sessions.delete", key="agent:main:x")
         assert gone["deleted"] is True
@@ -284,7 +284,7 @@ def test_sessions_delete_archives_transcript(tmp_path: Path) -> None:
 
 
 def test_sessions_delete_can_keep_transcript(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("hi", "a", "agent:main:x")
         record = await it.app.store.session("agent:main:x")
         gone = await it.ask("sessions.delete", key="x", deleteTranscript=False)
@@ -297,16 +297,16 @@ def test_sessions_delete_can_keep_transcript(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["main", "agent:main:main", "AGENT:MAIN:MAIN"])
 def test_sessions_delete_of_main_session_is_refused(key: str, tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("hi", "a")
-        with pytest.raises(InvalidRequest, match="Cannot delete the main session"):
+        with pytest.raises(InvalidRequestError, match="Cannot delete the main session"):
             await it.ask("sessions.delete", key=key)
 
     run(body, tmp_path, answer("one"))
 
 
 def test_sessions_compact_hides_old_messages_from_model(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         for n in range(6):
             await it.send(f"question {n}", f"r{n}")
         assert (await it.ask("sessions.compact", key="main", maxLines=1_000))["compacted"] is False
@@ -324,7 +324,7 @@ def test_sessions_compact_hides_old_messages_from_model(tmp_path: Path) -> None:
 
 
 def test_sessions_compact_without_transcript_says_so(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         none = await it.ask("sessions.compact", key="never")
         assert (none["compacted"], none["reason"]) == (False, "no sessionId")
         await put(it, "agent:main:empty", 5)
@@ -334,13 +334,13 @@ def test_sessions_compact_without_transcript_says_so(tmp_path: Path) -> None:
 
 
 def test_message_injected_between_call_and_result_follows_both(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         session = await it.app.control.load("agent:main:main")
         call = ToolCall("c1", "read", {"path": "x"})
-        await session.begin(user("look", at_ms=1), provider="mock", model="mock-1")
+        await session.start_turn(user_message("look", at_ms=1), provider="mock", model="mock-1")
         await session.append(answer(call))
         await it.ask("chat.inject", sessionKey="main", message="note")
-        result = ToolReturn("c1", "read", (Text("content"),))
+        result = ToolResult("c1", "read", (Text("content"),))
         await session.append(Message("tool", (result,), 5))
         await it.send("go on", "a")
         sent = it.model.requests[0].messages

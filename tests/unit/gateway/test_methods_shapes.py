@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from homarus.core.errors import InvalidRequest
+from homarus.core.errors import InvalidRequestError
 from homarus.core.message import ToolCall
-from homarus.gateway.methods import METHODS, UNBUILT
-from homarus.gateway.pairing import Ask
+from homarus.gateway.device_records import DevicePairingRequest
+from homarus.gateway.methods import METHODS, UNIMPLEMENTED
 from homarus.testing.fakes import Hang
-from tests.unit.gateway.shapes import differences
-from tests.unit.gateway.world import World, answer, world
+from tests.unit.gateway.app_harness import Harness, answer, world
+from tests.unit.gateway.wire_shapes import differences
 
 FRAMES = Path(__file__).parents[2] / "data" / "frames"
 
@@ -72,7 +72,7 @@ def answered(name: str, method: str) -> Any:
     return [f for f in frames if f["type"] == "res" and f["id"] == asked[-1]][-1].get("payload")
 
 
-async def fill(it: World) -> None:
+async def fill(it: Harness) -> None:
     """The conversations that the captured answers tell of."""
     await it.send("Hi there", "c1", "agent:main:cap-chat")
     await it.send("Tell", "c2", "agent:main:cap-chat")
@@ -120,11 +120,11 @@ def test_every_method_of_the_original_is_built_or_its_absence_is_explained() -> 
              "channels.pairing.list", "channels.pairing.approve",
              "channels.pairing.dismiss", "memory.get", "memory.index", "memory.search",
              "memory.status", "memory.write"}  # fmt: skip
-    assert {*METHODS} | {*UNBUILT} == {*advertised} | silent | added
-    assert not {*METHODS} & {*UNBUILT}
+    assert {*METHODS} | {*UNIMPLEMENTED} == {*advertised} | silent | added
+    assert not {*METHODS} & {*UNIMPLEMENTED}
     ours = {name for name, method in METHODS.items() if method.advertised}
     assert ours == {*METHODS} & {*advertised}
-    assert all(why and METHODS.get(name) is None for name, why in UNBUILT.items())
+    assert all(why and METHODS.get(name) is None for name, why in UNIMPLEMENTED.items())
 
 
 def test_the_captured_answers_are_compared_for_every_method_that_has_one() -> None:
@@ -138,7 +138,9 @@ def test_an_answer_has_the_shape_of_the_originals(name: str, tmp_path: Path) -> 
     async def main() -> None:
         async with world(tmp_path, SCRIPT) as it:
             await fill(it)
-            ask = Ask("d" * 64, "k" * 43, "operator", ("operator.read",), platform="linux")
+            ask = DevicePairingRequest(
+                "d" * 64, "k" * 43, "operator", ("operator.read",), platform="linux"
+            )
             it.gateway.gate.devices.pair(ask)
             asked = request_of(name)
             ours = await it.ask(asked["method"], asked["params"])
@@ -201,7 +203,7 @@ def test_words_without_a_model_reach_every_client_in_the_originals_shape(
 def test_wrong_params_are_refused_in_the_originals_words(tmp_path: Path) -> None:
     async def main() -> None:
         async with world(tmp_path) as it:
-            with pytest.raises(InvalidRequest, match=r"^invalid chat\.send params: "):
+            with pytest.raises(InvalidRequestError, match=r"^invalid chat\.send params: "):
                 await it.ask("chat.send", request_of("rpc-chat.send-invalid")["params"])
 
     asyncio.run(main())

@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from homarus.core.errors import InvalidRequest
+from homarus.core.errors import InvalidRequestError
 from homarus.core.message import ToolCall
+from homarus.gateway.device_records import DevicePairingRequest
 from homarus.gateway.idempotency import MAX_ANSWERS, IdempotencyCache
-from homarus.gateway.methods import UNBUILT
-from homarus.gateway.pairing import Ask
+from homarus.gateway.methods import UNIMPLEMENTED
 from homarus.gateway.run_tracker import MAX_ENDED, RunTracker
-from homarus.gateway.spending import Spending
+from homarus.gateway.usage_cache import UsageCache
 from homarus.sessions.notices import MAX_NOTICES, Notices
-from homarus.sessions.usage import summarise
-from homarus.store.base import Entry
+from homarus.sessions.usage import summarize_usage
+from homarus.store.base import TranscriptEntry
 from homarus.testing.clock import FakeClock
-from tests.unit.gateway.world import World, answer, run
+from tests.unit.gateway.app_harness import Harness, answer, run
 
 
 def test_health_is_cached_for_a_minute_unless_probed(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         first = await it.ask("health")
         await it.send("hi", "a")
         assert await it.ask("health") == first
@@ -40,10 +40,10 @@ def test_health_is_cached_for_a_minute_unless_probed(tmp_path: Path) -> None:
 def test_status_counts_unimplemented_and_hides_paths_without_admin(
     tmp_path: Path,
 ) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("hi", "a")
         full = await it.ask("status")
-        assert full["notBuilt"]["count"] == len(UNBUILT)
+        assert full["notBuilt"]["count"] == len(UNIMPLEMENTED)
         assert full["sessions"]["recent"][0]["key"] == "agent:main:main"
         assert str(tmp_path) in json.dumps(full)
         seen = await it.ask("status", None, "read")
@@ -53,7 +53,7 @@ def test_status_counts_unimplemented_and_hides_paths_without_admin(
 
 
 def test_system_event_of_a_device_adds_it_to_presence(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         said = {"text": "Node: Kitchen", "host": "kitchen", "mode": "node", "lastInputSeconds": 5}
         assert await it.ask("system-event", said) == {"ok": True}
         listed = await it.ask("system-presence")
@@ -64,7 +64,7 @@ def test_system_event_of_a_device_adds_it_to_presence(tmp_path: Path) -> None:
 
 
 def test_system_event_is_delivered_once_with_the_next_message(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("system-event", text="The door\nis open")
         await it.ask("system-event", text="The door\nis open")
         await it.ask("wake", mode="next-heartbeat", text="Milk is out")
@@ -81,7 +81,7 @@ def test_system_event_is_delivered_once_with_the_next_message(tmp_path: Path) ->
 
 
 def test_wake_now_starts_a_run_at_once(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         assert await it.ask("wake", mode="now", text="Fire!") == {"ok": True}
         await it.asked(1)
         said = it.model.requests[0].messages[-1].text
@@ -95,8 +95,8 @@ def test_notices_are_bounded() -> None:
     notices = Notices()
     for n in range(100):
         notices.add("k", f"n{n} " + "x" * 9_000, n)
-    assert len(notices.of("k")) == MAX_NOTICES
-    assert all(len(notice.text) <= 2_000 for notice in notices.of("k"))
+    assert len(notices.pending("k")) == MAX_NOTICES
+    assert all(len(notice.text) <= 2_000 for notice in notices.pending("k"))
     for n in range(1_000):
         notices.add(f"key{n}", "x", n)
     assert len(notices._waiting) == 200
@@ -136,7 +136,7 @@ def test_ended_runs_are_kept_ten_minutes_and_bounded() -> None:
 
 
 def test_models_list_contains_the_allowed_models(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         (model,) = (await it.ask("models.list"))["models"]
         assert (model["provider"], model["id"]) == ("mock", "mock-1")
 
@@ -147,7 +147,7 @@ def test_models_list_contains_the_allowed_models(tmp_path: Path) -> None:
 def test_logs_tail_continues_from_the_cursor(tmp_path: Path) -> None:
     log = tmp_path / "homarus.log"
 
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         log.write_text("one\ntwo\nthr")
         first = await it.ask("logs.tail")
         assert first["lines"] == ["one", "two"] and first["cursor"] == 8
@@ -166,7 +166,7 @@ def test_logs_tail_continues_from_the_cursor(tmp_path: Path) -> None:
 def test_logs_tail_is_bounded_and_starts_with_a_complete_line(tmp_path: Path) -> None:
     log = tmp_path / "homarus.log"
 
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         log.write_text("".join(f"line {n:04}\n" for n in range(1_000)))
         shown = await it.ask("logs.tail", maxBytes=25)
         assert shown["lines"] == ["line 0998", "line 0999"] and shown["truncated"] is True
@@ -182,7 +182,7 @@ def test_logs_tail_is_bounded_and_starts_with_a_complete_line(tmp_path: Path) ->
 
 
 def test_logs_tail_redacts_secrets(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         (tmp_path / "homarus.log").write_text('{"m": "apiKey=sk-abcdefghijklmnop"}\n')
         (line,) = (await it.ask("logs.tail"))["lines"]
         assert "abcdefghijklmnop" not in line
@@ -194,14 +194,14 @@ def test_logs_tail_reads_only_a_regular_file(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret\n")
     (tmp_path / "homarus.log").symlink_to(tmp_path / "secret")
 
-    async def body(it: World) -> None:
-        from homarus.core.errors import Unavailable
+    async def body(it: Harness) -> None:
+        from homarus.core.errors import UnavailableError
 
-        with pytest.raises(Unavailable, match="cannot be read"):
+        with pytest.raises(UnavailableError, match="cannot be read"):
             await it.ask("logs.tail")
         (tmp_path / "homarus.log").unlink()
         os.mkfifo(tmp_path / "homarus.log")
-        with pytest.raises(Unavailable, match="cannot be read"):
+        with pytest.raises(UnavailableError, match="cannot be read"):
             await it.ask("logs.tail")
 
     run(body, tmp_path)
@@ -212,7 +212,7 @@ def day(at_ms: int) -> str:
 
 
 def test_usage_is_summed_by_day_session_and_model(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("one", "a", "agent:main:x")
         await it.send("two", "b", "agent:main:y")
         today = day(it.app.clock.now_ms())
@@ -247,25 +247,25 @@ def test_usage_is_summed_by_day_session_and_model(tmp_path: Path) -> None:
     ],
 )
 def test_usage_with_invalid_days_is_refused(asked: dict[str, Any], tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         for method in ("usage.cost", "sessions.usage"):
-            with pytest.raises(InvalidRequest):
+            with pytest.raises(InvalidRequestError):
                 await it.ask(method, asked)
 
     run(body, tmp_path)
 
 
 def test_usage_reads_a_transcript_once(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.send("one", "a")
         record = await it.app.store.session("agent:main:main")
         assert record
-        spending = Spending()
-        first = await spending.of(it.app.store, record)
-        assert await spending.of(it.app.store, record) is first
+        spending = UsageCache()
+        first = await spending.summary_of(it.app.store, record)
+        assert await spending.summary_of(it.app.store, record) is first
         await it.send("two", "b")
         again = await it.app.store.session("agent:main:main")
-        assert again and (await spending.of(it.app.store, again)).whole.talk.user == 2
+        assert again and (await spending.summary_of(it.app.store, again)).totals.talk.user == 2
 
     run(body, tmp_path, answer("x"), answer("y"))
 
@@ -277,24 +277,26 @@ def test_usage_reads_a_transcript_once(tmp_path: Path) -> None:
      {"role": "assistant", "content": [{"type": "toolCall", "name": 5}], "provider": ["x"]}],
 )  # fmt: skip
 def test_usage_sums_any_stored_message(message: Any) -> None:
-    entry = Entry("a", None, "message", 10**18, {"message": message})
-    from homarus.gateway.spending import day_of
+    entry = TranscriptEntry("a", None, "message", 10**18, {"message": message})
+    from homarus.gateway.usage_cache import local_day
 
-    summary = summarise([entry, entry], day_of)
-    assert summary.whole.spent.usage.cost == 0
+    summary = summarize_usage([entry, entry], local_day)
+    assert summary.totals.spent.usage.cost == 0
 
 
 def test_devices_are_approved_rejected_and_given_tokens(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         devices = it.gateway.gate.devices
         asks = [
-            Ask(letter * 64, "k" * 43, "operator", ("operator.read",), platform="linux")
+            DevicePairingRequest(
+                letter * 64, "k" * 43, "operator", ("operator.read",), platform="linux"
+            )
             for letter in "ab"
         ]
         wanted, unwanted = (devices.request(ask) for ask in asks)
         listed = await it.ask("device.pair.list")
         assert {entry["requestId"] for entry in listed["pending"]} == {wanted, unwanted}
-        with pytest.raises(InvalidRequest, match="missing scope"):
+        with pytest.raises(InvalidRequestError, match="missing scope"):
             await it.ask("device.pair.approve", {"requestId": wanted}, "pairing")
         approved = await it.ask("device.pair.approve", requestId=wanted)
         assert approved["device"]["deviceId"] == "a" * 64
@@ -310,7 +312,7 @@ def test_devices_are_approved_rejected_and_given_tokens(tmp_path: Path) -> None:
             ("device.pair.approve", {"requestId": "none"}),
             ("device.token.revoke", {"deviceId": "none", "role": "operator"}),
         ]:
-            with pytest.raises(InvalidRequest):
+            with pytest.raises(InvalidRequestError):
                 await it.ask(method, params)
 
     run(body, tmp_path)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from homarus.core.errors import HomarusError, InvalidRequest
+from homarus.core.errors import HomarusError, InvalidRequestError
 from homarus.gateway.method import Caller, Method
 from homarus.gateway.methods import METHODS
-from tests.unit.gateway.world import answer, world
+from tests.unit.gateway.app_harness import answer, world
 
 SHAPES = json.loads(
     (Path(__file__).parents[2] / "data/vectors/gateway_wire_shapes.json").read_text("utf-8")
@@ -90,7 +90,7 @@ def test_caller_without_scope_is_refused_first(tmp_path: Path) -> None:
             for method in METHODS.values():
                 lower = {"write": "read", "admin": "write", "pairing": "write", "read": "approvals"}
                 with pytest.raises(
-                    InvalidRequest, match=f"^missing scope: operator.{method.scope}"
+                    InvalidRequestError, match=f"^missing scope: operator.{method.scope}"
                 ):
                     await it.ask(method.name, {"no such": "param"}, lower[method.scope])
 
@@ -101,9 +101,9 @@ def test_caller_claims_never_raise_its_permissions(tmp_path: Path) -> None:
     async def main() -> None:
         async with world(tmp_path, [answer("hi")]) as it:
             params = {"sessionKey": "main", "message": "hi", "idempotencyKey": "a"}
-            with pytest.raises(InvalidRequest, match="senderIsOwner"):
+            with pytest.raises(InvalidRequestError, match="senderIsOwner"):
                 await it.ask("chat.send", {**params, "senderIsOwner": True}, "write")
-            with pytest.raises(InvalidRequest, match="invalid agent params"):
+            with pytest.raises(InvalidRequestError, match="invalid agent params"):
                 await it.ask("agent", {"message": "x", "idempotencyKey": "b", "owner": True})
             assert not it.model.requests
 

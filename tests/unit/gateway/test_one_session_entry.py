@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from homarus.cli.desk import LinkDesk
+from homarus.cli.session_client import GatewaySessionClient
 from homarus.core.event import CommandAnswered, Event
 from homarus.core.message import Address, Inbound, Json
-from homarus.gateway.link import Link
+from homarus.gateway.client import GatewayClient
 from homarus.plugins.hooks import hook
-from homarus.plugins.values import Where
+from homarus.plugins.values import HookContext
 from homarus.testing.fakes import Hang
-from tests.unit.gateway.world import World, answer, run
+from tests.unit.gateway.app_harness import Harness, answer, run
 
 KEY = "agent:main:main"
 
@@ -26,12 +26,12 @@ class CommandRecorder:
         self.calls = list[tuple[str, str]]()
 
     @hook
-    def command(self, where: Where, name: str) -> str:
+    def command(self, where: HookContext, name: str) -> str:
         self.calls.append((name, where.channel))
         return f"(saw {name})"
 
 
-async def start_channel_run(it: World) -> asyncio.Future[Any]:
+async def start_channel_run(it: Harness) -> asyncio.Future[Any]:
     """Start a run for a message of a chat channel."""
     inbound = Inbound("chan-1", Address("svc", "room"), "ann", "long", at_ms=1, run_id="chan-1")
     row = (await it.app.control.accept(KEY, inbound)).row
@@ -39,12 +39,12 @@ async def start_channel_run(it: World) -> asyncio.Future[Any]:
 
 
 def test_sessions_reset_while_a_run_saves_waits_for_its_lane(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         outcome = await start_channel_run(it)
         await it.asked(1)
         before = (await it.app.control.load(KEY)).session_id
         saving, saved = asyncio.Event(), asyncio.Event()
-        commit = it.store.commit
+        commit = it.store.transaction
 
         def commit_runs_late() -> Any:
             task = asyncio.current_task()
@@ -53,7 +53,7 @@ def test_sessions_reset_while_a_run_saves_waits_for_its_lane(tmp_path: Path) -> 
             saving.set()  # the stopped run saves what it said
             return _after(saved, commit())
 
-        it.store.commit = commit_runs_late  # type: ignore[method-assign] # delayed
+        it.store.transaction = commit_runs_late  # type: ignore[method-assign] # delayed
         async with asyncio.timeout(10), asyncio.TaskGroup() as group:
             resetting = group.create_task(it.ask("sessions.reset", key="main"))
             await saving.wait()
@@ -83,7 +83,7 @@ class _after:  # noqa: N801 - a context manager that is used like a function
 
 @pytest.mark.parametrize("text", ["/stop", "stop"])
 def test_stop_through_chat_send_calls_the_command_hook(text: str, tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         recorder = CommandRecorder()
         it.app.hooks.register(recorder, "recorder")
         await it.ask("chat.send", sessionKey="main", message="long", idempotencyKey="a")
@@ -98,7 +98,7 @@ def test_stop_through_chat_send_calls_the_command_hook(text: str, tmp_path: Path
 class FakeLink:
     """A connection of the terminal: calls the methods, and yields what is broadcast."""
 
-    def __init__(self, it: World) -> None:
+    def __init__(self, it: Harness) -> None:
         self._it = it
 
     async def call(self, method: str, params: Mapping[str, Json], **_options: object) -> Json:
@@ -114,18 +114,18 @@ class FakeLink:
 
 
 def test_reset_trigger_from_terminal_through_gateway_resets(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         shown = list[Event]()
         async with asyncio.TaskGroup() as group:
-            desk = LinkDesk(cast("Link", FakeLink(it)), group, KEY)
+            desk = GatewaySessionClient(cast("GatewayClient", FakeLink(it)), group, KEY)
             showing = group.create_task(desk.show(shown.append))
-            assert (await desk.say("hi")).text == "one"
+            assert (await desk.send("hi")).text == "one"
             before = (await it.app.control.load(KEY)).session_id
-            reply = await desk.say("Start over")
+            reply = await desk.send("Start over")
             assert reply.text.startswith("A new conversation.")
-            assert isinstance(shown[-1].fact, CommandAnswered)
+            assert isinstance(shown[-1].data, CommandAnswered)
             assert (await it.app.control.load(KEY)).session_id != before
-            assert (await desk.say("start over hello")).text == "two"
+            assert (await desk.send("start over hello")).text == "two"
             showing.cancel()
         assert it.model.requests[-1].messages[-1].text.endswith("hello")
 
@@ -134,7 +134,7 @@ def test_reset_trigger_from_terminal_through_gateway_resets(tmp_path: Path) -> N
 
 
 def test_reset_trigger_through_agent_method_resets(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("agent", message="hi", idempotencyKey="a")
         before = (await it.app.control.load(KEY)).session_id
         await it.ask("agent", message="start over again", idempotencyKey="b")
@@ -150,18 +150,18 @@ def test_reset_trigger_through_agent_method_resets(tmp_path: Path) -> None:
 def test_message_channel_follows_the_kind_of_client(
     method: str, client: str, channel: str, tmp_path: Path
 ) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         params = {"sessionKey": "main", "message": "hi", "idempotencyKey": "a"}
         await it.ask(method, params, client=client)
         await it.ended("a")
-        row = await it.store.journal.accepted("a")
+        row = await it.store.journal.inbox_record("a")
         assert row is not None and row.channel == channel
 
     run(body, tmp_path, answer("one"))
 
 
 def test_terminal_message_through_gateway_carries_pending_notices(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await it.ask("system-event", text="The build is green.")
         params = {"sessionKey": "main", "message": "hi", "idempotencyKey": "a"}
         await it.ask("chat.send", params, client="cli")
@@ -172,7 +172,7 @@ def test_terminal_message_through_gateway_carries_pending_notices(tmp_path: Path
 
 
 def test_agent_method_of_another_client_keeps_the_last_route(tmp_path: Path) -> None:
-    async def body(it: World) -> None:
+    async def body(it: Harness) -> None:
         await (await it.app.control.load(KEY)).update(lastChannel="telegram", lastTo="42")
         await it.ask("agent", message="hi", idempotencyKey="a")
         record = await it.store.session(KEY)

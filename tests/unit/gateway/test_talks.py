@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.gateway.talks import FOLDER, read, replay
+from tests.unit.gateway.scenarios import FOLDER, read, replay
 
 NAMES = sorted(file.stem for file in FOLDER.glob("*.talk"))
 

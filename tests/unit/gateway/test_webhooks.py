@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from homarus.core.clock import SystemClock
-from homarus.gateway.http import Listener, Site, open_sockets
-from homarus.gateway.listen import Listen
-from homarus.gateway.webhooks import MAX_BYTES, MAX_LIVE_EACH, Webhooks
-from tests.unit.gateway.lines import PATH, SECRET, Ear, FullDiskError
-from tests.unit.gateway.stage import Stage, play
+from homarus.gateway.http_server import GatewayAsgiApp, HttpServer, open_sockets
+from homarus.gateway.listen_address import ListenAddress
+from homarus.gateway.webhooks import MAX_BYTES, MAX_LIVE_EACH, WebhookEndpoint
+from tests.unit.gateway.builders import PATH, SECRET, Ear, FullDiskError
+from tests.unit.gateway.harness import Harness, play
 
 GUARD_S = 60.0
 KNOWN = f"X-Telegram-Bot-Api-Secret-Token: {SECRET}"
@@ -54,7 +54,7 @@ class Phone:
 class Line:
     """A gateway that serves on a port, and an account that listens there."""
 
-    def __init__(self, stage: Stage, port: int, site: Site, ear: Ear) -> None:
+    def __init__(self, stage: Harness, port: int, site: GatewayAsgiApp, ear: Ear) -> None:
         self.stage, self.port, self.site, self.ear = stage, port, site, ear
 
     @asynccontextmanager
@@ -74,10 +74,10 @@ class Line:
 
 
 def serve(folder: Path, scene: Callable[[Line], Coroutine[Any, Any, None]]) -> None:
-    async def main(stage: Stage) -> None:
-        site = Site(stage.gateway)
-        sockets = open_sockets(Listen("127.0.0.1", 0))
-        listener = Listener(site, sockets)
+    async def main(stage: Harness) -> None:
+        site = GatewayAsgiApp(stage.gateway)
+        sockets = open_sockets(ListenAddress("127.0.0.1", 0))
+        listener = HttpServer(site, sockets)
         await listener.start()
         try:
             async with asyncio.timeout(GUARD_S):
@@ -229,7 +229,7 @@ def test_webhook_with_incomplete_body_is_dropped(tmp_path: Path) -> None:
 
 def test_webhook_body_that_never_comes_times_out(tmp_path: Path) -> None:
     async def scene(line: Line) -> None:
-        vars(line.site)["_webhooks"] = Webhooks(SystemClock(), body_s=0.01)
+        vars(line.site)["_webhooks"] = WebhookEndpoint(SystemClock(), body_s=0.01)
         async with line.call() as phone:
             phone.say("Content-Length: 10", KNOWN, JSON, body=b"{")
             assert await phone.status() == 408
@@ -300,7 +300,7 @@ def test_webhook_that_cannot_be_stored_returns_503(
         line.ear.failure = FullDiskError("the disk is full")
         assert await line.post(KNOWN, JSON) == 503
         line.ear.failure = None
-        vars(line.site)["_webhooks"] = Webhooks(SystemClock(), hear_s=0.01)
+        vars(line.site)["_webhooks"] = WebhookEndpoint(SystemClock(), hear_s=0.01)
         line.ear.open.clear()
         assert await line.post(KNOWN, JSON) == 503
         line.ear.open.set()
@@ -342,17 +342,17 @@ def test_webhooks_in_flight_are_bounded_and_excess_gets_503(tmp_path: Path) -> N
             line.ear.open.set()
         assert sorted(statuses) == [200] * MAX_LIVE_EACH + [503] * 20
         assert len(line.ear.heard) == MAX_LIVE_EACH and len(other.heard) == 1
-        assert line.site._webhooks.live == 0
+        assert line.site._webhooks.active_count == 0
         assert await line.post(KNOWN, JSON) == 200
 
     serve(tmp_path, scene)
 
 
 def test_webhook_during_startup_returns_503_with_retry_after(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
-        from tests.unit.gateway.test_gateway_http import get
+    async def scene(stage: Harness) -> None:
+        from tests.unit.gateway.test_http_server import get
 
-        got = await get(Site(stage.gateway), PATH, verb="POST")
+        got = await get(GatewayAsgiApp(stage.gateway), PATH, verb="POST")
         assert (got.status, got.headers["retry-after"]) == (503, "2")
 
     play(tmp_path, scene, ready=False)

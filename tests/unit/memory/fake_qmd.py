@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from homarus.config.memory import MemorySearch, MemorySettings
-from homarus.memory.place import Place
+from homarus.config.memory import MemoryConfig, MemorySearchConfig
+from homarus.memory.spec import MemorySpec
 
 _SCRIPT = """#!{python} -IS
 import json, os, pathlib, sys
@@ -53,7 +53,7 @@ elif command == "status":
 elif command in ("search", "vsearch", "query"):
     print("[]")
 """
-WORDS_ALONE = MemorySearch.model_validate({"store": {"vector": {"enabled": False}}})
+WORDS_ALONE = MemorySearchConfig.model_validate({"store": {"vector": {"enabled": False}}})
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class FakeQmd:
     """The script, and a place for an agent that uses it."""
 
     folder: Path
-    place: Place
+    place: MemorySpec
 
     def does(self, command: str, code: str) -> None:
         """What it does instead, as Python."""
@@ -91,11 +91,13 @@ def fake_qmd(base: Path, **settings: Any) -> FakeQmd:
     return FakeQmd(folder, place_of(base, {"command": str(script), **settings}))
 
 
-def place_of(base: Path, settings: dict[str, Any], search: MemorySearch | None = None) -> Place:
+def place_of(
+    base: Path, settings: dict[str, Any], search: MemorySearchConfig | None = None
+) -> MemorySpec:
     # A slow machine is not a fake that hangs: tests of deadlines set their own.
     limits = {"timeoutMs": 60_000, **settings.get("limits", {})}
     written = {"backend": "qmd", "qmd": {**settings, "limits": limits}}
-    return Place(
+    return MemorySpec(
         agent="main",
         workspace=base / "ws",
         database=base / "memory" / "main.sqlite",
@@ -103,6 +105,6 @@ def place_of(base: Path, settings: dict[str, Any], search: MemorySearch | None =
         models_cache=base / "models",
         home=base,
         search=search or WORDS_ALONE,
-        settings=MemorySettings.model_validate(written),
+        settings=MemoryConfig.model_validate(written),
         env={"PATH": os.environ["PATH"], "OPENAI_API_KEY": "sk-secret", "QMD_CONFIG_DIR": "/else"},
     )

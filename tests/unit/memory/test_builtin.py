@@ -11,19 +11,19 @@ import pytest
 
 from homarus.core.errors import ProviderError, StoreError
 from homarus.memory import builtin
-from homarus.memory.base import Ask, Fallback
-from homarus.memory.builtin import Builtin, Choice, notes_of
-from homarus.memory.embed.base import Model, Paying
-from homarus.memory.embed.steady import Steady
-from homarus.memory.index import Index, Report
-from homarus.memory.place import Place
-from homarus.memory.source import Skipped
-from homarus.memory.turns import Turns
+from homarus.memory.base import FallbackNotice, SearchOptions
+from homarus.memory.builtin import BuiltinBackend, EmbedderChoice, describe_report
+from homarus.memory.embed.base import EmbeddingModel, OnCost
+from homarus.memory.embed.circuit_breaker import CircuitBreakerEmbedder
+from homarus.memory.index import Index, SyncReport
+from homarus.memory.note_files import SkippedFile
+from homarus.memory.shared_embedder import SharedEmbedder
+from homarus.memory.spec import MemorySpec
 from homarus.memory.view import view_for
-from tests.unit.memory.places import place_at
+from tests.unit.memory.builders import place_at
 
 
-def note(place: Place, path: str, text: str) -> None:
+def note(place: MemorySpec, path: str, text: str) -> None:
     file = place.workspace / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
@@ -33,7 +33,7 @@ class Hashes:
     """Vectors by the hash of words. Fails when told to."""
 
     def __init__(self, name: str = "hashes", dims: int = 32) -> None:
-        self.model = Model("fake", name, dims)
+        self.model = EmbeddingModel("fake", name, dims)
         self.failure: Exception | None = None
         self.asked: list[str] = []
         self.closed = 0
@@ -56,13 +56,13 @@ class Hashes:
 
 
 @contextmanager
-def opened(place: Place, embedder: Hashes | None = None) -> Iterator[Builtin]:
-    with closing(Builtin(place, embedder)) as backend:
+def opened(place: MemorySpec, embedder: Hashes | None = None) -> Iterator[BuiltinBackend]:
+    with closing(BuiltinBackend(place, embedder)) as backend:
         yield backend
 
 
-def first_path(backend: Builtin, text: str, ask: Ask | None = None) -> str:
-    return backend.search(text, ask or Ask()).results[0].path
+def first_path(backend: BuiltinBackend, text: str, ask: SearchOptions | None = None) -> str:
+    return backend.search(text, ask or SearchOptions()).results[0].path
 
 
 def test_status_after_sync_reports_counts_provider_and_reason(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_sync_skipped_files_are_named_in_notes(tmp_path: Path) -> None:
 
 
 def test_notes_many_skipped_files_names_twenty() -> None:
-    skipped = tuple(Skipped(f"memory/{number}.md", "is a link") for number in range(25))
-    (told,) = notes_of(Report(skipped=skipped))
+    skipped = tuple(SkippedFile(f"memory/{number}.md", "is a link") for number in range(25))
+    (told,) = describe_report(SyncReport(skipped=skipped))
     assert "memory/19.md" in told
     assert "memory/20.md" not in told
     assert told.endswith("and 5 more")
@@ -123,10 +123,10 @@ def test_sync_every_note_gets_owner_and_audience(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", "- The safe is behind the walrus.\n")
     note(place, "memory/shared/rules.md", "- The walrus is fed at noon.\n")
-    group = Ask(view=view_for("agent:main:telegram:group:-7"))
+    group = SearchOptions(view=view_for("agent:main:telegram:group:-7"))
     with opened(place) as backend:
         backend.sync()
-        assert {one.path for one in backend.search("walrus", Ask()).results} == {
+        assert {one.path for one in backend.search("walrus", SearchOptions()).results} == {
             "MEMORY.md",
             "memory/shared/rules.md",
         }
@@ -144,10 +144,10 @@ def test_sync_embedder_fails_keeps_words(tmp_path: Path, caplog: pytest.LogCaptu
     with caplog.at_level(logging.WARNING, "homarus"), opened(place, embedder) as backend:
         assert backend.sync().indexed == ("MEMORY.md",)
         backend.sync()
-        answer = backend.search("walrus", Ask())
+        answer = backend.search("walrus", SearchOptions())
         status = backend.status()
     assert (answer.results[0].path, answer.provider) == ("MEMORY.md", "none")
-    assert status.fallback == Fallback("fake", "no more money")
+    assert status.fallback == FallbackNotice("fake", "no more money")
     assert any("found by their words only" in told for told in status.notes)
     assert caplog.text.count("no more money") == 1
 
@@ -159,13 +159,13 @@ def test_search_embedder_fails_compares_words(
     note(place, "MEMORY.md", "- The walrus is called Otto.\n")
     with caplog.at_level(logging.WARNING, "homarus"), opened(place, embedder) as backend:
         backend.sync()
-        assert backend.search("walrus", Ask()).provider == "fake"
+        assert backend.search("walrus", SearchOptions()).provider == "fake"
         embedder.failure = ProviderError("the service is away")
         for _ in range(2):
-            answer = backend.search("walrus", Ask())
+            answer = backend.search("walrus", SearchOptions())
             assert (answer.results[0].path, answer.provider) == ("MEMORY.md", "none")
-            assert answer.fallback == Fallback("fake", "the service is away")
-        assert backend.status().fallback == Fallback("fake", "the service is away")
+            assert answer.fallback == FallbackNotice("fake", "the service is away")
+        assert backend.status().fallback == FallbackNotice("fake", "the service is away")
     assert caplog.text.count("the service is away") == 1
 
 
@@ -176,21 +176,21 @@ def test_search_vectors_of_other_model_are_not_compared(tmp_path: Path) -> None:
         backend.sync()
     other = Hashes("new")
     with opened(place, other) as backend:
-        answer = backend.search("walrus", Ask())
+        answer = backend.search("walrus", SearchOptions())
         assert (answer.results[0].path, answer.provider, other.asked) == ("MEMORY.md", "none", [])
         backend.sync()
-        assert backend.search("walrus", Ask()).model == "new"
+        assert backend.search("walrus", SearchOptions()).model == "new"
 
 
 class Nameless(Hashes):
     """A service that has to be asked what its vectors are, and does not answer."""
 
     @property
-    def model(self) -> Model:
+    def model(self) -> EmbeddingModel:
         raise ProviderError("nobody is at home")
 
     @model.setter
-    def model(self, _model: Model) -> None:
+    def model(self, _model: EmbeddingModel) -> None:
         pass
 
 
@@ -199,13 +199,15 @@ def test_sync_embedder_without_model_keeps_words(tmp_path: Path) -> None:
     note(place, "MEMORY.md", "- The walrus is called Otto.\n")
     with opened(place, Nameless()) as backend:
         backend.sync()
-        answer = backend.search("walrus", Ask())
+        answer = backend.search("walrus", SearchOptions())
         assert (answer.results[0].path, answer.provider) == ("MEMORY.md", "none")
-        assert answer.fallback == Fallback("none", "nobody is at home")
+        assert answer.fallback == FallbackNotice("none", "nobody is at home")
         assert backend.status().provider == "none"
 
 
-def choosing(*found: Choice) -> Callable[[Place, Paying, Mapping[str, str]], Choice]:
+def choosing(
+    *found: EmbedderChoice,
+) -> Callable[[MemorySpec, OnCost, Mapping[str, str]], EmbedderChoice]:
     left = list(found)
     return lambda _place, _spent, _without: left.pop(0)
 
@@ -215,32 +217,35 @@ def test_sync_provider_fails_uses_configured_fallback(
 ) -> None:
     first, second = Hashes("first"), Hashes("second")
     first.failure = ProviderError("over quota")
-    chosen = [Choice(Turns(Steady(one)), one.model.name) for one in (first, second)]
+    chosen = [
+        EmbedderChoice(SharedEmbedder(CircuitBreakerEmbedder(one)), one.model.name)
+        for one in (first, second)
+    ]
     monkeypatch.setattr(builtin, "_choose", choosing(*chosen))
     place = place_at(tmp_path, {"provider": "openai", "fallback": "wordllama"})
     note(place, "MEMORY.md", "- The walrus is called Otto.\n")
     with opened(place) as backend:
         backend.sync()
-        answer, status = backend.search("walrus", Ask()), backend.status()
+        answer, status = backend.search("walrus", SearchOptions()), backend.status()
     assert (answer.model, status.model) == ("second", "second")
-    assert answer.fallback == status.fallback == Fallback("openai", "over quota")
+    assert answer.fallback == status.fallback == FallbackNotice("openai", "over quota")
     assert (first.closed, second.closed) == (1, 1)
 
 
 def test_selection_unavailable_embedder_is_retried_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lost = Choice(fallback=Fallback("openai", "there is no key"))
-    had = Choice(Turns(Steady(Hashes())), "a key was set")
+    lost = EmbedderChoice(fallback=FallbackNotice("openai", "there is no key"))
+    had = EmbedderChoice(SharedEmbedder(CircuitBreakerEmbedder(Hashes())), "a key was set")
     monkeypatch.setattr(builtin, "_choose", choosing(lost, had))
     now_s = [0.0]
     place = place_at(tmp_path, {"provider": "openai"})
     note(place, "MEMORY.md", "- The walrus is called Otto.\n")
-    with closing(Builtin(place, monotonic=lambda: now_s[0])) as backend:
+    with closing(BuiltinBackend(place, monotonic=lambda: now_s[0])) as backend:
         for at_s, provider in ((0.0, "none"), (299.0, "none"), (301.0, "fake")):
             now_s[0] = at_s
             backend.sync()
-            answer = backend.search("walrus", Ask())
+            answer = backend.search("walrus", SearchOptions())
             assert (answer.provider, answer.results[0].path) == (provider, "MEMORY.md")
 
 
@@ -249,7 +254,7 @@ def test_search_provider_none_is_no_failure(tmp_path: Path) -> None:
     note(place, "MEMORY.md", "- The walrus is called Otto.\n")
     with opened(place) as backend:
         backend.sync()
-        answer, status = backend.search("walrus", Ask()), backend.status()
+        answer, status = backend.search("walrus", SearchOptions()), backend.status()
     assert (answer.provider, answer.fallback, status.fallback) == ("none", None, None)
     assert "provider is none" in status.why
 
@@ -261,7 +266,7 @@ def lose_words(monkeypatch: pytest.MonkeyPatch, *, times: int) -> list[int]:
     """Have an index forget its words after it was made, so often."""
     made, left = Index.sync, [times]
 
-    def sync(self: Index, *args: Any, **named: Any) -> Report:
+    def sync(self: Index, *args: Any, **named: Any) -> SyncReport:
         report = made(self, *args, **named)
         if report.indexed and left[0]:
             left[0] -= 1
@@ -298,7 +303,7 @@ def test_self_test_still_failing_after_rebuild_is_reported(
     note(place, "MEMORY.md", "- The walrus is called Otto.\n")
     with opened(place) as backend:
         backend.sync()
-        status, answer = backend.status(), backend.search("walrus", Ask())
+        status, answer = backend.status(), backend.search("walrus", SearchOptions())
     assert not status.tested
     assert status.problem == "the index of main does not find what is in MEMORY.md"
     assert status.problem in answer.notes
@@ -327,11 +332,11 @@ def test_self_test_scripts_without_spaces_pass(tmp_path: Path, text: str) -> Non
 
 
 def test_backend_closed_refuses_every_call(tmp_path: Path) -> None:
-    backend = Builtin(place_at(tmp_path))
+    backend = BuiltinBackend(place_at(tmp_path))
     backend.sync()
     backend.close()
     backend.close()
     with pytest.raises(StoreError, match="closed"):
         backend.sync()
     with pytest.raises(StoreError, match="closed"):
-        backend.search("anything", Ask())
+        backend.search("anything", SearchOptions())

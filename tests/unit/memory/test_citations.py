@@ -7,9 +7,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.memory.base import Ask
-from homarus.memory.library import Memory
-from homarus.memory.results import Result
+from homarus.memory.base import SearchOptions
+from homarus.memory.note_search import NoteSearch
+from homarus.memory.results import SearchResult
 
 WORDS = ("lamp", "harbour", "Ada", "tea", "violin", "2026", "東京", "garden", "naïve", "I", "was")
 
@@ -44,7 +44,7 @@ line = st.one_of(
 note = st.lists(line, max_size=30).map("\n".join)
 question = st.lists(word, min_size=1, max_size=6).map(" ".join)
 ask = st.builds(
-    Ask,
+    SearchOptions,
     mode=st.sampled_from(["lines", "passages"]),
     max_results=st.integers(1, 40),
     max_snippet_chars=st.one_of(st.none(), st.integers(40, 3000)),
@@ -52,7 +52,7 @@ ask = st.builds(
 )
 
 
-def check(one: Result, text: str) -> None:
+def check(one: SearchResult, text: str) -> None:
     lines = text.split("\n")
     assert 1 <= one.start_line <= one.end_line <= len(lines)
     cited = lines[one.start_line - 1 : one.end_line]
@@ -79,14 +79,16 @@ def inner(parts: list[str], cited: list[str]) -> list[tuple[str, str]]:
     st.lists(note, min_size=1, max_size=4),
     st.lists(st.tuples(question, ask), min_size=3, max_size=8),
 )
-def test_citation_range_contains_snippet(notes: list[str], asked: list[tuple[str, Ask]]) -> None:
+def test_citation_range_contains_snippet(
+    notes: list[str], asked: list[tuple[str, SearchOptions]]
+) -> None:
     place = Path(tempfile.mkdtemp())
     try:
         (place / "memory").mkdir()
         texts = {f"memory/2026-01-0{at + 1}.md": said for at, said in enumerate(notes)}
         for name, said in texts.items():
             (place / name).write_bytes(said.encode())
-        with Memory(place, place / "index.sqlite") as memory:
+        with NoteSearch(place, place / "index.sqlite") as memory:
             memory.sync()
             for words, how in asked:
                 found = memory.search(words, how)

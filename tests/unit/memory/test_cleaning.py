@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.core.message import Address, Inbound, Media, Occasion
+from homarus.core.message import Address, Inbound, InboundMetadata, Media
 from homarus.memory.cleaning import clean_assistant, clean_user
-from homarus.sessions.envelope import Rules, envelope, with_notes
+from homarus.sessions.envelope import EnvelopeOptions, format_envelope, prepend_notes
 
 AT_MS = 1_771_322_400_000
 
@@ -21,10 +21,10 @@ def test_clean_user_envelope_is_removed() -> None:
         "42",
         "Is the shop open?",
         at_ms=AT_MS,
-        occasion=Occasion(name="Ann"),
+        metadata=InboundMetadata(name="Ann"),
         media=(Media("image", mime="image/png", path="/home/me/cat.png"),),
     )
-    told = with_notes(envelope(inbound, Rules(zone=UTC)), "- yesterday's note")
+    told = prepend_notes(format_envelope(inbound, EnvelopeOptions(zone=UTC)), "- yesterday's note")
     assert clean_user(told) == "Is the shop open?"
 
 

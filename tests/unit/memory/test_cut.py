@@ -1,7 +1,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from homarus.memory.chunk import Chunk, cut_chunks, cut_lines, speaker_of, whole_lines
+from homarus.memory.chunking import NoteChunk, cut_chunks, cut_lines, speaker_of, whole_lines
 
 NOTES = st.text(st.sampled_from(list("ab .!?\n\r\t-#:é東京😀")), max_size=400)
 
@@ -66,5 +66,7 @@ def test_whole_lines_line_longer_than_chunk_is_one_line() -> None:
 
 
 def test_whole_lines_line_as_long_as_chunk_is_not_merged() -> None:
-    assert whole_lines(Chunk(1, 2, f"{'x' * 1600}\nshort")) == Chunk(1, 2, f"{'x' * 1600}\nshort")
-    assert whole_lines(Chunk(1, 2, f"{'x' * 1600}\n{'y' * 1600}\nshort")) is None
+    assert whole_lines(NoteChunk(1, 2, f"{'x' * 1600}\nshort")) == NoteChunk(
+        1, 2, f"{'x' * 1600}\nshort"
+    )
+    assert whole_lines(NoteChunk(1, 2, f"{'x' * 1600}\n{'y' * 1600}\nshort")) is None

@@ -7,9 +7,9 @@ from datetime import date
 from pathlib import Path
 
 from homarus.core.errors import ToolError
-from homarus.memory.diary import write_note
-from homarus.memory.place import Place
-from homarus.tools.guard import Beneath
+from homarus.memory.note_writer import write_note
+from homarus.memory.spec import MemorySpec
+from homarus.tools.rooted_fs import RootedFs
 
 DAY = date(2026, 4, 15)
 NAME = "memory/2026-04-15.md"
@@ -17,8 +17,8 @@ OTHER = """
 import sys
 from datetime import date
 from pathlib import Path
-from homarus.memory.diary import write_note
-from homarus.memory.place import Place
+from homarus.memory.note_writer import write_note
+from homarus.memory.spec import Place
 state = Path(sys.argv[1]) / "state"
 place = Place("main", Path(sys.argv[1]), state / "m.sqlite", state, state, state)
 for n in range(15):
@@ -27,9 +27,9 @@ for n in range(15):
 """
 
 
-def at(workspace: Path) -> Place:
+def at(workspace: Path) -> MemorySpec:
     state = workspace / "state"
-    return Place("main", workspace, state / "m.sqlite", state, state, state)
+    return MemorySpec("main", workspace, state / "m.sqlite", state, state, state)
 
 
 def together(*work: threading.Thread) -> None:
@@ -68,7 +68,7 @@ def test_write_note_concurrent_processes_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_write_note_during_file_tool_edit_keeps_both(tmp_path: Path) -> None:
-    place, folder = at(tmp_path), Beneath(tmp_path)
+    place, folder = at(tmp_path), RootedFs(tmp_path)
     write_note(place, "begin", day=DAY)
     edited = list[str]()
 

@@ -12,23 +12,23 @@ from typing import Any
 
 import pytest
 
-from homarus.config.memory import MemorySearch, MemorySettings, embedder_names
+from homarus.config.memory import MemoryConfig, MemorySearchConfig, embedder_names
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
-from homarus.core.errors import AuthFailed, ConfigError, Unreachable
-from homarus.memory.base import Fallback
+from homarus.core.errors import AuthError, ConfigError, UnreachableError
+from homarus.memory.base import FallbackNotice
 from homarus.memory.embed import minilm
+from homarus.memory.embed.access import resolve_access
 from homarus.memory.embed.backends import (
     EMBEDDERS,
     AutoSelection,
     AvailableEmbedder,
     EmbedderRequest,
 )
-from homarus.memory.embed.base import Paid, close
-from homarus.memory.embed.choose import Chosen, choose
-from homarus.memory.embed.keys import read_accesses
-from homarus.memory.embed.wordllama import WordLlama
-from homarus.memory.place import Place, find_place
+from homarus.memory.embed.base import EmbeddingCost, close
+from homarus.memory.embed.selection import EmbedderSelection, select_embedder
+from homarus.memory.embed.wordllama import WordLlamaEmbedder
+from homarus.memory.spec import MemorySpec, resolve_memory_spec
 from homarus.testing.clock import FakeClock
 from tests.unit.memory.embed_server import EmbedServer, Reply
 
@@ -43,17 +43,17 @@ def place_of(
     search: dict[str, Any] | None = None,
     env: dict[str, str] | None = None,
     providers: dict[str, Any] | None = None,
-) -> Place:
+) -> MemorySpec:
     told: dict[str, Any] = {"agents": {"defaults": {"memorySearch": search or {}}}}
     if providers:
         told["models"] = {"providers": providers}
     paths = Paths.find({"XDG_CACHE_HOME": str(tmp_path / "cache")}, tmp_path)
-    return find_place(Config.model_validate(told), paths, env or {}, "main")
+    return resolve_memory_spec(Config.model_validate(told), paths, env or {}, "main")
 
 
-def take(place: Place, **more: Any) -> Chosen:
+def take(place: MemorySpec, **more: Any) -> EmbedderSelection:
     """What is chosen, closed again: nothing was opened."""
-    chosen = choose(place, tell=lambda _text: None, **more)
+    chosen = select_embedder(place, tell=lambda _text: None, **more)
     close(chosen.embedder)
     return chosen
 
@@ -152,9 +152,9 @@ def test_provider_none_or_vectors_disabled_selects_words_only(tmp_path: Path) ->
 
 def test_provider_unavailable_is_reported_as_problem(tmp_path: Path) -> None:
     told: list[str] = []
-    chosen = choose(place_of(tmp_path, {"provider": "openai"}), tell=told.append)
+    chosen = select_embedder(place_of(tmp_path, {"provider": "openai"}), tell=told.append)
     assert chosen.embedder is None
-    assert chosen.fallback == Fallback("openai", "there is no key for openai")
+    assert chosen.fallback == FallbackNotice("openai", "there is no key for openai")
     assert "OPENAI_API_KEY" in chosen.problem
     assert told and "openai cannot be had" in told[0]
 
@@ -162,7 +162,7 @@ def test_provider_unavailable_is_reported_as_problem(tmp_path: Path) -> None:
 def test_provider_unavailable_uses_fallback_and_reports_it(tmp_path: Path) -> None:
     told: list[str] = []
     search = {"provider": "gemini", "fallback": "wordllama"}
-    chosen = choose(place_of(tmp_path, search), tell=told.append)
+    chosen = select_embedder(place_of(tmp_path, search), tell=told.append)
     assert chosen.provider == "wordllama"
     assert chosen.fallback and chosen.fallback.wanted == "gemini"
     assert len(told) == 1
@@ -187,7 +187,7 @@ def test_selection_skips_providers_that_failed(tmp_path: Path) -> None:
     assert chosen.provider == "voyage"
     assert "the key was refused" in [one.outcome for one in chosen.tried]
     named = take(place_of(tmp_path, {"provider": "openai"}, env), without={"openai": "refused"})
-    assert (named.embedder, named.fallback) == (None, Fallback("openai", "refused"))
+    assert (named.embedder, named.fallback) == (None, FallbackNotice("openai", "refused"))
 
 
 def test_fastembed_selected_by_name_is_not_imported(tmp_path: Path) -> None:
@@ -201,10 +201,10 @@ def test_fastembed_selected_by_name_is_not_imported(tmp_path: Path) -> None:
 # Addresses and keys
 
 
-def serve(place: Place) -> tuple[Chosen, list[Paid]]:
-    paid: list[Paid] = []
+def serve(place: MemorySpec) -> tuple[EmbedderSelection, list[EmbeddingCost]]:
+    paid: list[EmbeddingCost] = []
     clock = FakeClock(patient=False)
-    chosen = choose(place, paid=paid.append, tell=lambda _text: None, clock=clock)
+    chosen = select_embedder(place, paid=paid.append, tell=lambda _text: None, clock=clock)
     assert chosen.embedder
     try:
         chosen.embedder.embed(["tea"])
@@ -323,7 +323,7 @@ def test_auth_profile_key_is_used_and_login_is_not(tmp_path: Path) -> None:
     chosen = take(place_of(tmp_path))
     assert chosen.provider == "voyage"
     assert "the auth profile voyage:default" in chosen.why
-    access = read_accesses(Config(), Paths.find({}, tmp_path), {}, "main")
+    access = resolve_access(Config(), Paths.find({}, tmp_path), {}, "main")
     assert access("openai").key is None
 
 
@@ -331,10 +331,10 @@ def test_key_refused_error_names_its_source(tmp_path: Path) -> None:
     with EmbedServer() as server:
         entry = {"openai": {"baseUrl": f"{server.url}/v1"}}
         place = place_of(tmp_path, {"provider": "openai"}, {"OPENAI_API_KEY": KEY}, entry)
-        chosen = choose(place)
+        chosen = select_embedder(place)
         assert chosen.embedder
         server.replies.append(Reply(401, b"{}"))
-        with pytest.raises(AuthFailed) as caught:
+        with pytest.raises(AuthError) as caught:
             chosen.embedder.embed(["tea"])
         assert caught.value.fix == "check the key in OPENAI_API_KEY"
         chosen.embedder.close()
@@ -342,17 +342,17 @@ def test_key_refused_error_names_its_source(tmp_path: Path) -> None:
 
 def test_ollama_not_running_is_reported(tmp_path: Path) -> None:
     search = {"provider": "ollama", "remote": {"baseUrl": "http://127.0.0.1:9"}}
-    chosen = choose(place_of(tmp_path, search), clock=FakeClock(patient=False))
+    chosen = select_embedder(place_of(tmp_path, search), clock=FakeClock(patient=False))
     assert chosen.embedder and chosen.embedder.model.dims == 768
-    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"):
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9"):
         chosen.embedder.embed(["tea"])
     chosen.embedder.close()
 
 
 def test_spec_without_access_has_no_key(tmp_path: Path) -> None:
-    place = Place("main", tmp_path, tmp_path / "i", tmp_path, tmp_path, tmp_path)
-    assert place.settings == MemorySettings()
-    chosen = take(replace(place, search=MemorySearch(provider="voyage")))
+    place = MemorySpec("main", tmp_path, tmp_path / "i", tmp_path, tmp_path, tmp_path)
+    assert place.settings == MemoryConfig()
+    chosen = take(replace(place, search=MemorySearchConfig(provider="voyage")))
     assert "VOYAGE_API_KEY" in chosen.problem
 
 
@@ -363,7 +363,7 @@ def test_embedder_from_entry_point_is_selected_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def create(request: EmbedderRequest) -> AvailableEmbedder:
-        return AvailableEmbedder(WordLlama(), f"{request.provider} is installed")
+        return AvailableEmbedder(WordLlamaEmbedder(), f"{request.provider} is installed")
 
     module = SimpleNamespace(AUTO=AutoSelection(order=5), create=create)
     monkeypatch.setitem(sys.modules, "cloud_embedder", module)

@@ -7,23 +7,29 @@ from typing import Any
 
 import pytest
 
-from homarus.config.memory import Batch
-from homarus.memory.embed.base import Paid, texts_at_once
-from homarus.memory.embed.gemini import GeminiWire
-from homarus.memory.embed.jobs import MAX_JOB_TEXTS, JobUnderWay
-from homarus.memory.embed.keys import given_key
-from homarus.memory.embed.link import Access
-from homarus.memory.embed.openai import OpenAIWire
-from homarus.memory.embed.remote import Hosted, Limits, Remote, Wire, to_unit
-from homarus.memory.embed.voyage import VoyageWire
+from homarus.config.memory import EmbeddingBatchConfig
+from homarus.memory.embed.access import config_key
+from homarus.memory.embed.base import EmbeddingCost, batch_size
+from homarus.memory.embed.batch_jobs import MAX_JOB_TEXTS, BatchPendingError
+from homarus.memory.embed.client import ServiceAccess
+from homarus.memory.embed.gemini import GeminiEmbeddingApi
+from homarus.memory.embed.openai import OpenAIEmbeddingApi
+from homarus.memory.embed.remote import (
+    EmbeddingApi,
+    EmbedRequestLimits,
+    HostedModel,
+    RemoteEmbedder,
+    to_unit,
+)
+from homarus.memory.embed.voyage import VoyageEmbeddingApi
 from homarus.testing.clock import FakeClock
 from tests.unit.memory.embed_server import DIMS, EmbedServer, Reply, numbers
 
 KEY = "sk-test-0123456789abcdef"
-WIRES: dict[str, tuple[str, Wire]] = {
-    "openai": ("/v1", OpenAIWire("m")),
-    "voyage": ("/v1", VoyageWire("m")),
-    "gemini": ("/v1beta", GeminiWire("m")),
+WIRES: dict[str, tuple[str, EmbeddingApi]] = {
+    "openai": ("/v1", OpenAIEmbeddingApi("m")),
+    "voyage": ("/v1", VoyageEmbeddingApi("m")),
+    "gemini": ("/v1beta", GeminiEmbeddingApi("m")),
 }
 TEXTS = [f"note {at}" for at in range(250)]
 FOR_JOBS = ("/files", "/batches", ":asyncBatchEmbedContent")
@@ -32,14 +38,14 @@ FOR_JOBS = ("/files", "/batches", ":asyncBatchEmbedContent")
 class Scene:
     def __init__(self, server: EmbedServer, vendor: str, batch: dict[str, Any]) -> None:
         base, wire = WIRES[vendor]
-        access = Access(server.url + base, {}, given_key("K", KEY))
-        asked = Batch.model_validate({"enabled": True, **batch})
-        limits = Limits(max_texts=50)
-        hosted = Hosted(vendor, "m", access, DIMS, 1.0, limits, asked)
-        self.paid: list[Paid] = []
+        access = ServiceAccess(server.url + base, {}, config_key("K", KEY))
+        asked = EmbeddingBatchConfig.model_validate({"enabled": True, **batch})
+        limits = EmbedRequestLimits(max_texts=50)
+        hosted = HostedModel(vendor, "m", access, DIMS, 1.0, limits, asked)
+        self.paid: list[EmbeddingCost] = []
         self.told: list[str] = []
         self.clock = FakeClock(patient=False)
-        self.remote = Remote(
+        self.remote = RemoteEmbedder(
             hosted, wire, paid=self.paid.append, tell=self.told.append, clock=self.clock
         )
 
@@ -66,7 +72,7 @@ def plain(server: EmbedServer) -> int:
 @pytest.mark.parametrize("vendor", WIRES)
 def test_batch_many_notes_are_sent_as_job_at_lower_price(vendor: str) -> None:
     with scene(vendor) as (server, made):
-        assert texts_at_once(made.remote) == 2 * MAX_JOB_TEXTS
+        assert batch_size(made.remote) == 2 * MAX_JOB_TEXTS
         assert made.remote.embed(TEXTS) == right(TEXTS)
         assert plain(server) == 0
         assert made.told == []
@@ -110,7 +116,7 @@ def test_batch_after_two_failed_jobs_sends_no_more_jobs(vendor: str) -> None:
             assert made.remote.embed(TEXTS) == right(TEXTS)
         assert len(server.jobs) == 2
         assert len(made.told) == 2
-        assert texts_at_once(made.remote) < MAX_JOB_TEXTS
+        assert batch_size(made.remote) < MAX_JOB_TEXTS
 
 
 def test_batch_expired_job_returns_finished_parts() -> None:
@@ -134,7 +140,7 @@ def test_batch_wait_disabled_polls_job_at_next_sync() -> None:
     with scene(wait=False) as (server, made):
         server.looks_needed = 3
         for _ in range(2):
-            with pytest.raises(JobUnderWay, match="not done yet"):
+            with pytest.raises(BatchPendingError, match="not done yet"):
                 made.remote.embed(TEXTS)
         assert made.remote.embed(TEXTS) == right(TEXTS)
         assert len(server.jobs) == 1
@@ -186,7 +192,7 @@ def test_batch_invalid_result_lines_are_embedded_directly(junk: bytes) -> None:
 
 
 def test_batch_openai_compatible_server_gets_no_jobs() -> None:
-    assert OpenAIWire("m", has_jobs=False).jobs is None
+    assert OpenAIEmbeddingApi("m", has_jobs=False).jobs is None
 
 
 # The vendors' own clients, against the same server
@@ -212,7 +218,7 @@ def test_batch_fake_server_accepts_openai_client() -> None:
             assert done.status == "completed" and done.output_file_id
             assert b"custom_id" in client.files.content(done.output_file_id).read()
         theirs = next(seen for seen in server.seen if seen.path == "/v1/embeddings")
-        ours = OpenAIWire("m").body(["a", "b"], "note")
+        ours = OpenAIEmbeddingApi("m").body(["a", "b"], "note")
         assert replace(theirs, body=ours).json == theirs.json
 
 
@@ -240,8 +246,8 @@ def test_batch_fake_server_accepts_google_client() -> None:
         assert done.dest and done.dest.inlined_embed_content_responses
         client.close()
         theirs = server.seen[0]
-        assert theirs.path.endswith(GeminiWire(name).path)
-        ours = replace(theirs, body=GeminiWire(name).body(["a", "b"], "question")).json
+        assert theirs.path.endswith(GeminiEmbeddingApi(name).path)
+        ours = replace(theirs, body=GeminiEmbeddingApi(name).body(["a", "b"], "question")).json
         asked = theirs.json
         for one in asked["requests"]:
             assert one["content"].pop("role") == "user"

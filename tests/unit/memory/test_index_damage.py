@@ -13,10 +13,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from homarus.core.errors import Corrupt, DiskFull, InUse, StoreError
+from homarus.core.errors import CorruptDataError, DiskFullError, StateInUseError, StoreError
 from homarus.memory.index import open_index
-from homarus.memory.library import Memory
-from homarus.memory.source import find_notes
+from homarus.memory.note_files import find_notes
+from homarus.memory.note_search import NoteSearch
 
 WORDS = ("lamp", "harbour", "tea", "mountain", "violin", "garden", "letter", "winter", "bicycle")
 QUESTIONS = ("the lamp of note 3", "violin in winter", "who wrote a letter?", "bicycle garden")
@@ -46,10 +46,10 @@ class Place:
         shutil.copytree(self.database.parent, self.whole)
         self.bytes = self.database.read_bytes()
 
-    def memory(self) -> Memory:
-        return Memory(self.folder, self.database)
+    def memory(self) -> NoteSearch:
+        return NoteSearch(self.folder, self.database)
 
-    def ask(self, memory: Memory) -> Seen:
+    def ask(self, memory: NoteSearch) -> Seen:
         return [
             [(one.path, one.start_line, one.end_line, one.snippet) for one in memory.search(text)]
             for text in QUESTIONS
@@ -72,7 +72,7 @@ class Place:
             return memory.rebuilt
 
 
-def says(memory: Memory, word: str) -> bool:
+def says(memory: NoteSearch, word: str) -> bool:
     """Whether a search for a word finds it."""
     return any(word in one.snippet for one in memory.search(word))
 
@@ -258,7 +258,7 @@ def test_row_42_locked_by_other_process_raises(place: Place) -> None:
     changed.write_text("- a new lighthouse", encoding="utf-8")
     try:
         with place.memory() as memory, open_index(place.database, busy_ms=20) as index:
-            with pytest.raises(InUse, match="another process"):
+            with pytest.raises(StateInUseError, match="another process"):
                 index.sync(find_notes(place.folder))
             assert place.ask(memory) == place.answers
             assert not says(memory, "lighthouse")
@@ -285,7 +285,7 @@ def test_index_programming_error_is_not_treated_as_damage(place: Place) -> None:
             raise ValueError("a bug of ours")
         with pytest.raises(StoreError, match="no such column") as caught, index.reading() as db:
             db.execute("SELECT missing FROM lines")
-        assert not isinstance(caught.value, Corrupt)
+        assert not isinstance(caught.value, CorruptDataError)
         assert index.sync(find_notes(place.folder)).unchanged == 24
     assert place.check() == ""
 
@@ -297,7 +297,7 @@ def test_index_disk_full_keeps_previous_generation(place: Place) -> None:
         with open_index(place.database) as index, place.memory() as memory:
             ((pages,),) = index.db.execute("PRAGMA page_count").fetchall()
             index.db.execute(f"PRAGMA max_page_count = {int(str(pages)) + 20}")
-            with pytest.raises(DiskFull):
+            with pytest.raises(DiskFullError):
                 index.sync(find_notes(place.folder))
             assert place.ask(memory) == place.answers
             index.db.execute("PRAGMA max_page_count = 1000000")
@@ -311,9 +311,9 @@ def test_index_unwritable_location_is_reported(place: Place) -> None:
     file = place.folder / "file"
     file.write_bytes(b"")
     with pytest.raises(StoreError, match=r"main\.sqlite"):
-        Memory(place.folder, file / "main.sqlite")
+        NoteSearch(place.folder, file / "main.sqlite")
     folder = place.folder / "folder" / "main.sqlite"
     folder.mkdir(parents=True)
     with pytest.raises(StoreError, match=r"main\.sqlite"):
-        Memory(place.folder, folder)
+        NoteSearch(place.folder, folder)
     file.unlink()

@@ -11,10 +11,10 @@ import apsw
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.memory.base import Ask
-from homarus.memory.chunk import cut_chunks, cut_lines
-from homarus.memory.embed.base import Model
-from homarus.memory.library import Memory
+from homarus.memory.base import SearchOptions
+from homarus.memory.chunking import cut_chunks, cut_lines
+from homarus.memory.embed.base import EmbeddingModel
+from homarus.memory.note_search import NoteSearch
 
 NAMES = ("MEMORY.md", "memory/2026-01-02.md", "memory/a.md", "memory/deep/b.md", "bank/c.md")
 LINES = (
@@ -44,7 +44,7 @@ Edit: TypeAlias = tuple[str, str, str]
 class Counting:
     """An embedder of numbers that a text has and another has not."""
 
-    model = Model("counting", "letters", 8)
+    model = EmbeddingModel("counting", "letters", 8)
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         return [[float(text.count(letter) + 1) for letter in "aehlmprt"] for text in texts]
@@ -99,9 +99,9 @@ def tables(database: Path) -> dict[str, list[tuple[object, ...]]]:
         db.close()
 
 
-def ask(memory: Memory) -> list[set[tuple[str, int]]]:
+def ask(memory: NoteSearch) -> list[set[tuple[str, int]]]:
     """Every line that is found: of two that are worth the same, either may be first."""
-    every = Ask(max_results=1000)
+    every = SearchOptions(max_results=1000)
     return [
         {
             (one.path, line)
@@ -118,12 +118,12 @@ def test_sync_incremental_equals_full_rebuild(rounds: list[list[Edit]]) -> None:
     place = Path(tempfile.mkdtemp())
     try:
         followed, anew = place / "followed.sqlite", place / "anew.sqlite"
-        with Memory(place, followed, Counting()) as memory:
+        with NoteSearch(place, followed, Counting()) as memory:
             for steps in rounds:
                 for step in steps:
                     apply(place, step)
                 memory.sync()
-            with Memory(place, anew, Counting()) as other:
+            with NoteSearch(place, anew, Counting()) as other:
                 other.sync()
                 answers = ask(other)
             assert ask(memory) == answers

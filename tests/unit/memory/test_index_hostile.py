@@ -10,16 +10,16 @@ from pathlib import Path
 import apsw
 import pytest
 
-from homarus.memory.index import Report
-from homarus.memory.library import Memory
-from homarus.memory.source import (
+from homarus.memory.index import SyncReport
+from homarus.memory.note_files import (
     MAX_FILE_BYTES,
     MAX_FILE_LINES,
-    Note,
-    Skipped,
+    NoteFile,
+    SkippedFile,
     find_notes,
     read_note,
 )
+from homarus.memory.note_search import NoteSearch
 
 
 @pytest.fixture
@@ -30,9 +30,9 @@ def notes(tmp_path: Path) -> Path:
     return folder
 
 
-def sync(folder: Path) -> Report:
+def sync(folder: Path) -> SyncReport:
     """Index a workspace: the good note is found, whatever is beside it."""
-    with Memory(folder.parent, folder.parent / "state" / "main.sqlite") as memory:
+    with NoteSearch(folder.parent, folder.parent / "state" / "main.sqlite") as memory:
         report = memory.sync()
         assert "memory/good.md" in report.indexed
         assert any(one.path == "memory/good.md" for one in memory.search("lamp"))
@@ -40,12 +40,12 @@ def sync(folder: Path) -> Report:
         return report
 
 
-def says(memory: Memory, word: str) -> bool:
+def says(memory: NoteSearch, word: str) -> bool:
     """Whether a search for a word finds it."""
     return any(word in one.snippet for one in memory.search(word))
 
 
-def why_skipped(report: Report) -> dict[str, str]:
+def why_skipped(report: SyncReport) -> dict[str, str]:
     return {one.path: one.why for one in report.skipped}
 
 
@@ -58,7 +58,7 @@ def test_sync_file_of_100_mb_is_skipped_unread(notes: Path) -> None:
 def test_sync_line_of_30_mb_is_cut_and_cited(notes: Path) -> None:
     word = "word " * ((MAX_FILE_BYTES - 4096) // 10 // 5)
     (notes / "long.md").write_text(word * 5 + "lighthouse " + word * 5, encoding="utf-8")
-    with Memory(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
+    with NoteSearch(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
         memory.sync()
         (found, *_) = memory.search("lighthouse")
     assert (found.path, found.start_line, found.end_line) == ("memory/long.md", 1, 1)
@@ -95,7 +95,7 @@ def test_sync_invalid_files_are_skipped_or_marked_inexact(notes: Path) -> None:
         f"memory/{name}.md": "is not text" for name in ("nul", "utf16", "zip")
     }
     assert report.inexact == ("memory/half.md", "memory/high.md", "memory/surrogate.md")
-    with Memory(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
+    with NoteSearch(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
         assert memory.search("mountain")[0].snippet.endswith("of a mountain")
         assert memory.search("violin")
 
@@ -182,8 +182,8 @@ def test_sync_disk_error_skips_note(notes: Path, monkeypatch: pytest.MonkeyPatch
             raise OSError(5, "Input/output error")
         return real_scan(path)
 
-    monkeypatch.setattr("homarus.memory.source.os.open", refused)
-    monkeypatch.setattr("homarus.memory.source.os.scandir", unlisted)
+    monkeypatch.setattr("homarus.memory.note_files.os.open", refused)
+    monkeypatch.setattr("homarus.memory.note_files.os.scandir", unlisted)
     assert why_skipped(sync(notes)) == {
         "memory/secret.md": "Permission denied",
         "memory/closed": "Input/output error",
@@ -196,15 +196,15 @@ def test_sync_file_removed_after_listing_is_skipped(
     (notes / "brief.md").write_text("- brief", encoding="utf-8")
     (notes / "swapped.md").write_text("- swapped", encoding="utf-8")
 
-    def listed(workspace: Path, extra: object) -> list[Note | Skipped]:
+    def listed(workspace: Path, extra: object) -> list[NoteFile | SkippedFile]:
         found = find_notes(workspace)
         (notes / "brief.md").unlink(missing_ok=True)
         (notes / "swapped.md").unlink(missing_ok=True)
         (notes / "swapped.md").symlink_to("/etc/hostname")
         return found
 
-    monkeypatch.setattr("homarus.memory.library.find_notes", listed)
-    with Memory(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
+    monkeypatch.setattr("homarus.memory.note_search.find_notes", listed)
+    with NoteSearch(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
         report = memory.sync()
     assert report.indexed == ("memory/good.md",)
     assert set(why_skipped(report)) == {"memory/brief.md", "memory/swapped.md"}
@@ -213,7 +213,7 @@ def test_sync_file_removed_after_listing_is_skipped(
 def test_sync_unreadable_note_is_removed_from_index(notes: Path) -> None:
     path = notes / "turns.md"
     path.write_text("- a lighthouse", encoding="utf-8")
-    with Memory(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
+    with NoteSearch(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
         memory.sync()
         assert memory.search("lighthouse")
         path.write_bytes(b"\0\0\0")
@@ -225,7 +225,7 @@ def test_sync_unreadable_note_is_removed_from_index(notes: Path) -> None:
 @pytest.mark.parametrize("shift_s", [-10 * 365 * 86_400, 365 * 86_400])
 def test_sync_clock_jump_detects_change(notes: Path, shift_s: int) -> None:
     path = notes / "good.md"
-    with Memory(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
+    with NoteSearch(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
         memory.sync()
         at_s = path.stat().st_mtime + shift_s
         path.write_text("- the cups", encoding="utf-8")
@@ -242,7 +242,7 @@ def test_sync_replaced_file_of_same_size_and_time_is_reindexed(notes: Path) -> N
     """`cp -p` and `rsync -t` keep the time of modification; that of the change is the system's."""
     path = notes / "good.md"
     os.utime(path, (1_600_000_000, 1_600_000_000))
-    with Memory(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
+    with NoteSearch(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
         memory.sync()
         draft = notes / "draft"
         draft.write_text("- the cups", encoding="utf-8")
@@ -271,7 +271,7 @@ def test_sync_50_000_tiny_files_is_fast_enough(tmp_path: Path) -> None:
                 continue
             Path(path).write_bytes(b"- tiny lamp %d" % number)
             os.utime(path, (1_700_000_000, 1_700_000_000))
-    with Memory(tmp_path, tmp_path / "state" / "main.sqlite") as memory:
+    with NoteSearch(tmp_path, tmp_path / "state" / "main.sqlite") as memory:
         assert len(memory.sync().indexed) == 50_000
         again = memory.sync()
         assert (again.unchanged, again.indexed) == (50_000, ())
@@ -298,7 +298,7 @@ def test_sync_notes_rewritten_meanwhile_are_complete_in_the_end(notes: Path) -> 
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        with Memory(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
+        with NoteSearch(notes.parent, notes.parent / "state" / "main.sqlite") as memory:
             for _ in range(40):
                 memory.sync()
                 memory.search("harbour")
@@ -322,7 +322,7 @@ def test_sync_notes_rewritten_meanwhile_are_complete_in_the_end(notes: Path) -> 
 def test_sync_file_growing_past_limit_is_skipped(
     notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("homarus.memory.source.MAX_FILE_BYTES", 1 << 20)
+    monkeypatch.setattr("homarus.memory.note_files.MAX_FILE_BYTES", 1 << 20)
     path = notes / "grows.md"
     path.write_bytes(b"x" * (1 << 20))
     real = os.fstat
@@ -334,7 +334,7 @@ def test_sync_file_growing_past_limit_is_skipped(
                 file.write(b"y")
         return status
 
-    monkeypatch.setattr("homarus.memory.source.os.fstat", before_it_grew)
-    assert read_note(Note("memory/grows.md", path)) == Skipped(
+    monkeypatch.setattr("homarus.memory.note_files.os.fstat", before_it_grew)
+    assert read_note(NoteFile("memory/grows.md", path)) == SkippedFile(
         "memory/grows.md", "is larger than 1 MB"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from homarus.memory.library import Memory
+from homarus.memory.note_search import NoteSearch
 
 GUARD_S = 60
 
@@ -18,7 +18,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from homarus.memory.database import Database
-from homarus.memory.library import Memory
+from homarus.memory.note_search import Memory
 
 place, point = Path(sys.argv[1]), sys.argv[2]
 
@@ -41,7 +41,7 @@ memory.sync(force=True, progress=progress if point.isdigit() else lambda *_: Non
 WORKS = """
 import sys
 from pathlib import Path
-from homarus.memory.library import Memory
+from homarus.memory.note_search import Memory
 
 place, who = Path(sys.argv[1]), sys.argv[2]
 with Memory(place, place / "state" / "main.sqlite") as memory:
@@ -71,11 +71,11 @@ def write_notes(place: Path, word: str) -> None:
         os.utime(path, (1_700_000_000, 1_700_000_000))
 
 
-def memory_of(place: Path) -> Memory:
-    return Memory(place, place / "state" / "main.sqlite")
+def memory_of(place: Path) -> NoteSearch:
+    return NoteSearch(place, place / "state" / "main.sqlite")
 
 
-def says(memory: Memory, word: str) -> bool:
+def says(memory: NoteSearch, word: str) -> bool:
     """Whether a search for a word finds it."""
     return any(word in one.snippet for one in memory.search(word))
 
@@ -162,7 +162,7 @@ TURNS = """
 import sys
 from pathlib import Path
 from homarus.memory.embed.base import Model
-from homarus.memory.library import Memory
+from homarus.memory.note_search import Memory
 
 class Letters:
     def __init__(self, name):

@@ -7,24 +7,24 @@ from pathlib import Path
 import apsw
 import pytest
 
-from homarus.core.errors import HomarusError, RateLimited
-from homarus.memory.embed.base import Model
+from homarus.core.errors import HomarusError, RateLimitError
+from homarus.memory.embed.base import EmbeddingModel
 from homarus.memory.index import Index, open_index
-from homarus.memory.source import find_notes
+from homarus.memory.note_files import find_notes
 
 
 class Letters:
     """An embedder that counts letters, and what it was asked; `fails_after` so many texts."""
 
     def __init__(self, dims: int = 8, fails_after: int = 10**9, name: str = "letters") -> None:
-        self.model = Model("test", name, dims)
+        self.model = EmbeddingModel("test", name, dims)
         self.asked: list[str] = []
         self.fails_after = fails_after
         self.gives: list[list[float]] | None = None
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         if len(self.asked) + len(texts) > self.fails_after:
-            raise RateLimited("the service has had enough", fix="wait")
+            raise RateLimitError("the service has had enough", fix="wait")
         self.asked += texts
         if self.gives is not None:
             return self.gives

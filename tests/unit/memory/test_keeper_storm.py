@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from homarus.agent.remembering import Remembering
+from homarus.agent.memory_registry import MemoryRegistry
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.clock import SystemClock
 from homarus.core.errors import HomarusError
 from homarus.memory import builtin
-from homarus.memory.base import Ask
-from homarus.memory.builtin import Choice
-from homarus.memory.embed.base import Model, Paying
-from homarus.memory.embed.steady import Steady
-from homarus.memory.place import Place
-from homarus.memory.turns import Turns
+from homarus.memory.base import SearchOptions
+from homarus.memory.builtin import EmbedderChoice
+from homarus.memory.embed.base import EmbeddingModel, OnCost
+from homarus.memory.embed.circuit_breaker import CircuitBreakerEmbedder
+from homarus.memory.shared_embedder import SharedEmbedder
+from homarus.memory.spec import MemorySpec
 from homarus.memory.view import view_for
 from homarus.testing.memory_store import MemoryStore
 
@@ -33,7 +33,7 @@ AGENTS = ("main", "ops")
 class Dawdling:
     """Vectors that say little, some of them late; it must not be asked by two at once."""
 
-    model = Model("fake", "dawdling", 4)
+    model = EmbeddingModel("fake", "dawdling", 4)
 
     def __init__(self, chance: random.Random) -> None:
         self._chance, self._busy = chance, threading.Lock()
@@ -62,10 +62,10 @@ class Storm:
         self.written: list[tuple[str, str]] = []
         self.numbers = itertools.count()  # none twice: the same words are written once
         for agent in AGENTS:
-            self.memories.of(agent).place.workspace.mkdir()
+            self.memories.get(agent).place.workspace.mkdir()
 
-    def begin(self) -> Remembering:
-        return Remembering(
+    def begin(self) -> MemoryRegistry:
+        return MemoryRegistry(
             lambda: Config.model_validate(self.config),
             self.paths,
             dict,
@@ -76,27 +76,29 @@ class Storm:
 
     async def search(self, agent: str) -> None:
         view = view_for(self.chance.choice(["agent:main:main", "agent:main:telegram:group:1"]))
-        answer = await self.memories.of(agent).search("which walrus came by", Ask(view=view))
+        answer = await self.memories.get(agent).search(
+            "which walrus came by", SearchOptions(view=view)
+        )
         for one in answer.results:
             assert "came by" in one.snippet
 
     async def sync(self, agent: str) -> None:
-        await self.memories.of(agent).sync(force=self.chance.random() < 0.2)
+        await self.memories.get(agent).sync(force=self.chance.random() < 0.2)
 
     async def status(self, agent: str) -> None:
-        assert not (await self.memories.of(agent).status()).problem
+        assert not (await self.memories.get(agent).status()).problem
 
     async def write(self, agent: str) -> None:
         text = f"Walrus number {next(self.numbers)} came by."
         self.written.append((agent, text))
         try:
-            await self.memories.of(agent).write(text)
+            await self.memories.get(agent).write(text)
         except HomarusError:
             self.written.remove((agent, text))
             raise
 
     async def touch(self, agent: str) -> None:
-        self.memories.of(agent).touch()
+        self.memories.get(agent).sync_on_session_start()
 
     async def leave(self, agent: str) -> None:
         """Somebody who asks and does not wait for the answer."""
@@ -113,7 +115,7 @@ class Storm:
 
     async def restart(self, _agent: str) -> None:
         old, self.memories = self.memories, self.begin()
-        old.rest()
+        old.stop_watching()
         await old.close()
 
     async def run(self, number: int) -> None:
@@ -137,9 +139,9 @@ def test_registry_random_concurrent_use_leaves_no_threads(
     chance = random.Random(seed)
     embedders: list[Dawdling] = []
 
-    def choose(_place: Place, _spent: Paying, _without: Mapping[str, str]) -> Choice:
+    def choose(_place: MemorySpec, _spent: OnCost, _without: Mapping[str, str]) -> EmbedderChoice:
         embedders.append(Dawdling(random.Random(len(embedders))))
-        return Choice(Turns(Steady(embedders[-1])), "it is there")
+        return EmbedderChoice(SharedEmbedder(CircuitBreakerEmbedder(embedders[-1])), "it is there")
 
     monkeypatch.setattr(builtin, "_choose", choose)
     troubles: list[Any] = []
@@ -154,18 +156,18 @@ def test_registry_random_concurrent_use_leaves_no_threads(
                     people.create_task(storm.run(number))
             for agent in AGENTS:
                 told = [text for whose, text in storm.written if whose == agent]
-                await storm.memories.of(agent).sync()
+                await storm.memories.get(agent).sync()
                 for text in told:
                     (found,) = (
-                        await storm.memories.of(agent).search(text, Ask(max_results=1))
+                        await storm.memories.get(agent).search(text, SearchOptions(max_results=1))
                     ).results
                     assert text in found.snippet
-                notes = (storm.memories.of(agent).place.workspace / "memory").glob("*.md")
+                notes = (storm.memories.get(agent).place.workspace / "memory").glob("*.md")
                 lines = "".join(one.read_text(encoding="utf-8") for one in notes).splitlines()
                 assert sorted(line for line in lines if line.startswith("- ")) == sorted(
                     f"- {text}" for text in told
                 )
-            storm.memories.rest()
+            storm.memories.stop_watching()
             await storm.memories.close()
 
     asyncio.run(main())

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from homarus.memory.base import Ask
-from homarus.memory.embed.base import Model
-from homarus.memory.library import Memory
-from homarus.memory.vectors import EXACT_UP_TO, Vectors, embedded_text, pack, text_key
+from homarus.memory.base import SearchOptions
+from homarus.memory.embed.base import EmbeddingModel
+from homarus.memory.note_search import NoteSearch
+from homarus.memory.vectors import EXACT_UP_TO, VectorTable, embedded_text, pack, text_key
 
 pytest.importorskip("numpy")
 
@@ -19,7 +19,7 @@ class Topics:
     words = (("dog", "pet", "puppy"), ("violin", "instrument", "clarinet"), ("tea", "drink"))
 
     def __init__(self, name: str = "topics") -> None:
-        self.model = Model("test", name, 3)
+        self.model = EmbeddingModel("test", name, 3)
         self.asked: list[str] = []
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
@@ -41,17 +41,17 @@ def place_of(tmp_path: Path) -> Path:
 
 def test_search_without_common_word_finds_by_meaning(tmp_path: Path) -> None:
     place = place_of(tmp_path)
-    with Memory(place, place / "i.sqlite", Topics()) as memory:
+    with NoteSearch(place, place / "i.sqlite", Topics()) as memory:
         assert memory.sync().embedded == 3
         assert "clarinet" in memory.search("Which instrument?")[0].snippet
-        assert "puppy" in memory.search("any pet?", Ask("passages"))[0].snippet
+        assert "puppy" in memory.search("any pet?", SearchOptions("passages"))[0].snippet
 
 
 def test_sync_same_text_is_embedded_once_for_a_model(tmp_path: Path) -> None:
     place = place_of(tmp_path)
     for name, embedded in (("one", 3), ("one", 0), ("two", 3), ("one", 0)):
         embedder = Topics(name)
-        with Memory(place, place / "i.sqlite", embedder) as memory:
+        with NoteSearch(place, place / "i.sqlite", embedder) as memory:
             report = memory.sync()
             assert report.embedded == embedded == len(embedder.asked)
 
@@ -60,7 +60,7 @@ def test_sync_other_model_adds_vectors_and_none_keeps_them(tmp_path: Path) -> No
     place = place_of(tmp_path)
     generations = []
     for embedder in (Topics("one"), Topics("two"), None):
-        with Memory(place, place / "i.sqlite", embedder) as memory:
+        with NoteSearch(place, place / "i.sqlite", embedder) as memory:
             generations.append(memory.sync().generation)
             assert memory.search("tea")[0].snippet.endswith("four")
     assert generations == [1, 2, 2]
@@ -74,7 +74,7 @@ def test_embedded_text_drops_list_marker() -> None:
 def test_vector_table_many_vectors_returns_nearest() -> None:
     chance = random.Random(4)
     many = [[chance.gauss(0, 1) for _ in range(64)] for _ in range(EXACT_UP_TO + 500)]
-    vectors = Vectors(((number, pack(one)) for number, one in enumerate(many)), 64)
+    vectors = VectorTable(((number, pack(one)) for number, one in enumerate(many)), 64)
     asked = [number + chance.gauss(0, 0.3) for number in many[4321]]
     assert 4321 in vectors.nearest(asked, 50)
     cosines = vectors.cosines(asked, [4321, 7, 10_000_000])
@@ -83,5 +83,5 @@ def test_vector_table_many_vectors_returns_nearest() -> None:
 
 
 def test_vector_table_zero_or_wrong_size_is_ignored() -> None:
-    vectors = Vectors([(1, pack([0.0, 0.0])), (2, pack([1.0, 0.0])), (3, b"\1")], 2)
+    vectors = VectorTable([(1, pack([0.0, 0.0])), (2, pack([1.0, 0.0])), (3, b"\1")], 2)
     assert vectors.cosines([1.0, 0.0], [1, 2, 3]) == pytest.approx({1: 0.0, 2: 1.0})

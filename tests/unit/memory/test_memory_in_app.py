@@ -9,20 +9,20 @@ import pytest
 
 from homarus.app import App, open_app
 from homarus.core.message import ToolCall
-from homarus.policy.decide import Verdict
-from homarus.tools.call import call
+from homarus.policy.tool_policy import ToolDecision
+from homarus.tools.execute import execute_tool_call
 from homarus.tools.tool import ToolContext
-from tests.unit.memory.places import until
+from tests.unit.memory.builders import until
 
 MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:7"
 
 
 async def use(app: App, key: str, name: str, **args: Any) -> Any:
-    async def allow(_call: ToolCall) -> Verdict:
-        return Verdict("allow", "")
+    async def allow(_call: ToolCall) -> ToolDecision:
+        return ToolDecision("allow", "")
 
     ctx = ToolContext(key, "main", app.agent("main").workspace)
-    given = await call(app.tools("main"), ctx, ToolCall("1", name, args), allow)
+    given = await execute_tool_call(app.tools("main"), ctx, ToolCall("1", name, args), allow)
     return given.text if given.is_error else json.loads(given.text)
 
 
@@ -74,11 +74,11 @@ def test_app_session_start_syncs_notes_in_background(tmp_path: Path) -> None:
     async def main() -> None:
         async with asyncio.timeout(60), open_app({"HOME": str(tmp_path)}) as app:
             agent = app.agent("main")
-            app.memory.touch(agent)  # there is nothing to remember
+            app.memory.sync_on_session_start(agent)  # there is nothing to remember
             assert not app.memory._open
             agent.workspace.mkdir(parents=True, exist_ok=True)
             (agent.workspace / "MEMORY.md").write_text("- A walrus.\n", encoding="utf-8")
-            app.memory.touch(agent)
+            app.memory.sync_on_session_start(agent)
             assert not app.memory._open, "nobody waits for it"
             database = app.paths.state / "memory" / "main.sqlite"
             await until(database.exists)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.config.memory import Hybrid
-from homarus.memory.base import Ask
-from homarus.memory.diary import write_note
-from homarus.memory.embed.base import Model
-from homarus.memory.library import Memory
-from homarus.memory.place import Place
-from homarus.memory.ranking import ranking_of
-from homarus.memory.search import Mode
+from homarus.config.memory import HybridConfig
+from homarus.memory.base import SearchOptions
+from homarus.memory.embed.base import EmbeddingModel
+from homarus.memory.note_search import NoteSearch
+from homarus.memory.note_writer import write_note
+from homarus.memory.ranker import ResultMode
+from homarus.memory.ranking_settings import resolve_ranking
+from homarus.memory.spec import MemorySpec
 from homarus.memory.view import PRIVATE, SHARED, audience_of, audience_of_path, view_for
 
 pytest.importorskip("numpy")
@@ -25,7 +25,7 @@ MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:7"
 ANN, BOB = "agent:main:telegram:direct:ann", "agent:main:telegram:direct:bob"
 KEYS = (MAIN, ANN, BOB, GROUP, "agent:main:hook:1", "agent:main:cron:j", "agent:main:subagent:x")
 THINGS = ("safe", "boat", "doctor", "password", "Kiel", "birthday", "March 2024")
-MODES: tuple[Mode, ...] = ("lines", "passages")
+MODES: tuple[ResultMode, ...] = ("lines", "passages")
 QUESTIONS = (
     "What is the password of the safe?", "Ada", "When did Bob sail the boat to Kiel?",
     "Who saw the doctor in March 2024?", "birthday last week", "mark0 mark1 mark2 mark3", "",
@@ -35,19 +35,19 @@ QUESTIONS = (
 class Alike:
     """An embedder to which everything is nearly the same: every line is a candidate."""
 
-    model = Model("test", "alike", 2)
+    model = EmbeddingModel("test", "alike", 2)
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         angles = [0.01 * (len(text) % 7) for text in texts]
         return [[math.cos(angle), math.sin(angle)] for angle in angles]
 
 
-def at(workspace: Path) -> Place:
+def at(workspace: Path) -> MemorySpec:
     state = workspace / "state"
-    return Place("main", workspace, state / "m.sqlite", state, state, state)
+    return MemorySpec("main", workspace, state / "m.sqlite", state, state, state)
 
 
-def fill(place: Place, lines: Sequence[tuple[int, int]]) -> dict[str, str]:
+def fill(place: MemorySpec, lines: Sequence[tuple[int, int]]) -> dict[str, str]:
     """Similar notes of each audience; whose each mark is."""
     owners = dict[str, str]()
     audiences = [PRIVATE, SHARED, *(audience_of(key) for key in (ANN, BOB, GROUP, KEYS[4]))]
@@ -59,12 +59,14 @@ def fill(place: Place, lines: Sequence[tuple[int, int]]) -> dict[str, str]:
     return owners
 
 
-def answers(place: Place, embedder: Alike | None, key: str) -> Iterator[tuple[str, str, int, int]]:
-    with Memory(place.workspace, place.database, embedder) as memory:
+def answers(
+    place: MemorySpec, embedder: Alike | None, key: str
+) -> Iterator[tuple[str, str, int, int]]:
+    with NoteSearch(place.workspace, place.database, embedder) as memory:
         memory.sync()
         for question in QUESTIONS:
             for mode in MODES:
-                ask = Ask(mode=mode, max_results=100, view=view_for(key))
+                ask = SearchOptions(mode=mode, max_results=100, view=view_for(key))
                 for one in memory.search(question, ask):
                     yield one.snippet, one.path, one.start_line, one.end_line
 
@@ -93,13 +95,13 @@ def test_search_by_formula_never_shows_other_audiences(tmp_path: Path) -> None:
     place = at(tmp_path)
     owners = fill(place, [(whose % 6, whose % 5) for whose in range(30)])
     wish = {"enabled": True, "mmr": {"enabled": True}, "temporalDecay": {"enabled": True}}
-    ranking = ranking_of(Hybrid.model_validate(wish))
-    with Memory(place.workspace, place.database, Alike(), ranking=ranking) as memory:
+    ranking = resolve_ranking(HybridConfig.model_validate(wish))
+    with NoteSearch(place.workspace, place.database, Alike(), ranking=ranking) as memory:
         memory.sync()
         for key in KEYS:
             view, count = view_for(key), 0
             for question in QUESTIONS[:-1]:
-                for one in memory.search(question, Ask(max_results=100, view=view)):
+                for one in memory.search(question, SearchOptions(max_results=100, view=view)):
                     count += 1
                     marks = re.findall(r"mark\d+", one.snippet)
                     assert marks and all(view.shows(owners[mark]) for mark in marks)
@@ -109,11 +111,11 @@ def test_search_by_formula_never_shows_other_audiences(tmp_path: Path) -> None:
 def test_search_views_in_turn_on_one_search_stay_separate(tmp_path: Path) -> None:
     place = at(tmp_path)
     owners = fill(place, [(whose, 0) for whose in range(6)])
-    with Memory(place.workspace, place.database, Alike()) as memory:
+    with NoteSearch(place.workspace, place.database, Alike()) as memory:
         memory.sync()
         for key in (*KEYS, *reversed(KEYS)):
             view = view_for(key)
-            found = memory.search("safe", Ask(max_results=100, view=view))
+            found = memory.search("safe", SearchOptions(max_results=100, view=view))
             marks = {*re.findall(r"mark\d+", " ".join(one.snippet for one in found))}
             assert marks == {mark for mark, owner in owners.items() if view.shows(owner)}
 
@@ -123,9 +125,9 @@ def test_sync_note_moved_to_chat_folder_changes_audience(
 ) -> None:
     place = at(tmp_path)
     done = write_note(place, "the safe is mark1", "memory/shared/a.md")
-    with Memory(place.workspace, place.database) as memory:
+    with NoteSearch(place.workspace, place.database) as memory:
         memory.sync()
-        ask = Ask(view=view_for(GROUP))
+        ask = SearchOptions(view=view_for(GROUP))
         assert memory.search("safe", ask)
         target = place.workspace / "memory/chats/other-1/a.md"
         target.parent.mkdir(parents=True)

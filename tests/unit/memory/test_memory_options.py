@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.config.memory import Decay, Hybrid, Spread
+from homarus.config.memory import DiversityConfig, HybridConfig, TemporalDecayConfig
 from homarus.core.errors import StoreError
-from homarus.memory.base import Ask
-from homarus.memory.embed.base import Model
-from homarus.memory.library import Memory, TooSlow
-from homarus.memory.pool import is_akin
-from homarus.memory.question import read_question
-from homarus.memory.ranking import Formula, Ranking, ranking_of
+from homarus.memory.base import SearchOptions
+from homarus.memory.candidates import shares_stem_prefix
+from homarus.memory.embed.base import EmbeddingModel
+from homarus.memory.note_search import NoteSearch, SearchTimeoutError
+from homarus.memory.query import parse_query
+from homarus.memory.ranker import LEXICAL, WITH_VECTORS, score_to_probability
+from homarus.memory.ranking_settings import HybridFormula, RankingSettings, resolve_ranking
 from homarus.memory.related_words import related_by_stem, related_stems
 from homarus.memory.results import MOST_CHARS, centre
-from homarus.memory.search import LEXICAL, WITH_VECTORS, chance
-from homarus.memory.view import View
+from homarus.memory.view import MemoryView
 
 PART = st.one_of(
     st.sampled_from(["harbour", "lamp", "Ada:", "- ", "# ", "|", "```", "東京に行く", "ไปกินข้าว"]),
@@ -31,7 +31,7 @@ NOTE = st.tuples(st.lists(LINE, max_size=10), st.sampled_from(["\n", "\r\n", "\n
     lambda one: one[1].join(one[0])
 )
 ASK = st.builds(
-    Ask,
+    SearchOptions,
     mode=st.sampled_from(["lines", "passages"]),
     max_results=st.integers(1, 30),
     max_snippet_chars=st.sampled_from([None, 1, 40, 700, 9_000]),
@@ -40,15 +40,15 @@ ASK = st.builds(
 
 
 def opened(
-    place: Path, notes: dict[str, str], ranking: Ranking | None = None, **extra: object
-) -> Memory:
+    place: Path, notes: dict[str, str], ranking: RankingSettings | None = None, **extra: object
+) -> NoteSearch:
     for name, text in notes.items():
         file = place / "memory" / f"{name}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8", newline="")
     embedder = extra.get("embedder")
     assert embedder is None or isinstance(embedder, Animals)
-    memory = Memory(place, place / "state" / "i.sqlite", embedder, ranking=ranking)
+    memory = NoteSearch(place, place / "state" / "i.sqlite", embedder, ranking=ranking)
     memory.sync()
     return memory
 
@@ -57,7 +57,7 @@ class Animals:
     """Knows animals from numbers, and can be told to fail."""
 
     def __init__(self) -> None:
-        self.model = Model("test", "animals", 2)
+        self.model = EmbeddingModel("test", "animals", 2)
         self.fails = False
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
@@ -73,14 +73,14 @@ class Animals:
 @given(
     st.lists(NOTE, min_size=1, max_size=3),
     ASK,
-    st.sampled_from([None, Ranking(spread=0.5), Ranking(formula=Formula())]),
+    st.sampled_from([None, RankingSettings(spread=0.5), RankingSettings(formula=HybridFormula())]),
 )
 @settings(max_examples=40, deadline=None)
 def test_search_any_options_cite_shown_lines(
     tmp_path_factory: pytest.TempPathFactory,
     notes: list[str],
-    ask: Ask,
-    ranking: Ranking | None,
+    ask: SearchOptions,
+    ranking: RankingSettings | None,
 ) -> None:
     place = tmp_path_factory.mktemp("notes")
     with opened(place, {f"2023-05-0{at}": text for at, text in enumerate(notes, 1)}, ranking) as it:
@@ -111,7 +111,7 @@ def test_centre_snippet_is_part_of_text_within_limit(
 def test_centre_snippet_has_words_in_middle(tmp_path: Path) -> None:
     line = "nothing " * 40 + "the blue heron stood there " + "at all " * 40
     with opened(tmp_path, {"a": line}) as memory:
-        (result,) = memory.search("heron", Ask(max_snippet_chars=60))
+        (result,) = memory.search("heron", SearchOptions(max_snippet_chars=60))
     assert "blue heron stood" in result.snippet
     assert len(result.snippet) == 60
 
@@ -121,7 +121,7 @@ def test_search_quoted_phrase_ranks_first(tmp_path: Path) -> None:
     lines += [f"- heron {number} stood beside blue boats" for number in range(1_500)]
     lines.insert(1_000, "- then a Blue  Heron came")
     with opened(tmp_path, {"a": "\n\n".join(lines)}) as memory:
-        found = memory.search('what of the "blue heron"?', Ask(max_results=2))
+        found = memory.search('what of the "blue heron"?', SearchOptions(max_results=2))
     assert {result.snippet for result in found} == {"- blue heron", "- then a Blue  Heron came"}
 
 
@@ -148,8 +148,8 @@ def test_related_stems_are_symmetric_and_irreflexive() -> None:
     ],
 )
 def test_shares_stem_prefix_of_related_words(one: str, other: str, alike: bool) -> None:
-    assert is_akin(one, other) is alike
-    assert is_akin(other, one) is alike
+    assert shares_stem_prefix(one, other) is alike
+    assert shares_stem_prefix(other, one) is alike
 
 
 @pytest.mark.parametrize(
@@ -179,10 +179,12 @@ def test_search_other_languages_match_by_words(tmp_path: Path, question: str, wa
 def test_score_is_probability_and_falls_with_rank(tmp_path: Path) -> None:
     lines = [f"- lamp {number} at the harbour" for number in range(20)]
     with opened(tmp_path, {"a": "\n\n".join([*lines, "- nothing of it", "- a lamp"])}) as memory:
-        scores = [result.score for result in memory.search("harbour lamp", Ask(max_results=30))]
+        scores = [
+            result.score for result in memory.search("harbour lamp", SearchOptions(max_results=30))
+        ]
         least = scores[3]
-        good = memory.search("harbour lamp", Ask(max_results=30, min_score=least))
-        none = memory.search("harbour lamp", Ask(min_score=1.0))
+        good = memory.search("harbour lamp", SearchOptions(max_results=30, min_score=least))
+        none = memory.search("harbour lamp", SearchOptions(min_score=1.0))
     assert scores == sorted(scores, reverse=True)
     assert 0.0 <= scores[-1] < scores[0] <= 1.0
     assert good
@@ -194,7 +196,10 @@ def test_score_is_probability_and_falls_with_rank(tmp_path: Path) -> None:
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
 def test_score_to_probability_is_monotonic(one: float, other: float) -> None:
     for weights in (LEXICAL, WITH_VECTORS):
-        low, high = chance(max(one, other), weights), chance(min(one, other), weights)
+        low, high = (
+            score_to_probability(max(one, other), weights),
+            score_to_probability(min(one, other), weights),
+        )
         assert 0.0 <= low <= high <= 1.0
 
 
@@ -205,7 +210,7 @@ def test_search_temporal_decay_ranks_old_notes_lower(tmp_path: Path) -> None:
     }
     with opened(tmp_path, notes) as memory:
         assert "2020" in memory.search("harbour lamp red")[0].path
-    with opened(tmp_path, notes, Ranking(half_life_days=30)) as memory:
+    with opened(tmp_path, notes, RankingSettings(half_life_days=30)) as memory:
         assert "2023" in memory.search("harbour lamp red")[0].path
 
 
@@ -219,7 +224,7 @@ def test_search_latest_question_prefers_recent_notes(tmp_path: Path) -> None:
 def test_search_diversity_ranks_similar_results_lower(tmp_path: Path) -> None:
     same = ["- the harbour lamp is red tonight"] * 3
     text = "\n\n".join([*same, "- lamp oil for the harbour master, twelve crates, unpaid"])
-    plain, apart = Ask(max_results=2), Ranking(spread=0.3)
+    plain, apart = SearchOptions(max_results=2), RankingSettings(spread=0.3)
     with opened(tmp_path, {"a": text}) as memory:
         assert not any("oil" in one.snippet for one in memory.search("harbour lamp red", plain))
     with opened(tmp_path, {"a": text}, apart) as memory:
@@ -227,25 +232,25 @@ def test_search_diversity_ranks_similar_results_lower(tmp_path: Path) -> None:
 
 
 def test_resolve_ranking_from_settings() -> None:
-    assert ranking_of(Hybrid()) == Ranking()
-    asked = Hybrid.model_construct(
+    assert resolve_ranking(HybridConfig()) == RankingSettings()
+    asked = HybridConfig.model_construct(
         enabled=True,
-        mmr=Spread.model_construct(enabled=True),
-        temporal_decay=Decay.model_construct(enabled=True, half_life_days=7),
+        mmr=DiversityConfig.model_construct(enabled=True),
+        temporal_decay=TemporalDecayConfig.model_construct(enabled=True, half_life_days=7),
     )
-    assert ranking_of(asked) == Ranking(7.0, 0.7, Formula(0.7, 0.3, 4))
+    assert resolve_ranking(asked) == RankingSettings(7.0, 0.7, HybridFormula(0.7, 0.3, 4))
 
 
 def test_hybrid_formula_requires_all_words_and_min_score(tmp_path: Path) -> None:
     notes = {"a": "- the harbour lamp\n", "b": "- the harbour\n", "c": "- a puppy\n"}
-    ranking, embedder = Ranking(formula=Formula()), Animals()
+    ranking, embedder = RankingSettings(formula=HybridFormula()), Animals()
     with opened(tmp_path, notes, ranking, embedder=embedder) as memory:
         assert [one.path for one in memory.search("animal")] == ["memory/c.md"]
         assert memory.search("harbour lamp") == []  # .3 of a match is below .35
-        words = memory.search("harbour lamp", Ask(min_score=0.0))
+        words = memory.search("harbour lamp", SearchOptions(min_score=0.0))
         assert words[0].path == "memory/a.md"
     with opened(tmp_path, notes, ranking) as memory:
-        found = memory.search("harbour lamp", Ask(min_score=0.0))
+        found = memory.search("harbour lamp", SearchOptions(min_score=0.0))
         assert [one.path for one in found] == ["memory/a.md", "memory/b.md"]
 
 
@@ -265,16 +270,16 @@ def test_search_query_not_embedded_compares_words_and_says_so(tmp_path: Path) ->
 def test_search_over_timeout_raises(tmp_path: Path) -> None:
     with opened(tmp_path, {"a": "- a lamp"}) as memory:
         memory._monotonic = _jumps()
-        with pytest.raises(TooSlow, match="longer than 50 ms"):
-            memory.search("lamp", Ask(timeout_ms=50))
-        assert memory.search("lamp", Ask(timeout_ms=0))
+        with pytest.raises(SearchTimeoutError, match="longer than 50 ms"):
+            memory.search("lamp", SearchOptions(timeout_ms=50))
+        assert memory.search("lamp", SearchOptions(timeout_ms=0))
 
 
 def test_search_slow_embedder_falls_back_to_words(tmp_path: Path) -> None:
     with opened(tmp_path, {"a": "- a lamp\n\n- a puppy"}, embedder=Animals()) as memory:
         times = iter([0.0, 0.0, 1.0, 1.0])
         memory._monotonic = lambda: next(times)
-        found = memory.find("lamp", Ask(timeout_ms=50))
+        found = memory.find("lamp", SearchOptions(timeout_ms=50))
     assert not found.by_vectors
     assert "took too long" in found.why
     assert found.results[0].snippet == "- a lamp"
@@ -299,20 +304,20 @@ def test_search_hidden_vectors_displace_no_visible_result(tmp_path: Path) -> Non
     notes = {"secret": secret, "shared/open": "- lamps\n\n- puppy of the house\n\n- tea"}
     notes["shared/more"] = "\n\n".join(f"- line {number} seven" for number in range(1_200))
     with opened(tmp_path, notes, embedder=Animals()) as memory:
-        view = View(audiences=frozenset({"shared"}))
+        view = MemoryView(audiences=frozenset({"shared"}))
         memory.index.db.execute(
             "UPDATE notes SET audience = iif(path LIKE '%shared%', 'shared', 'private')"
         )
         memory._snapshots.clear()
-        found = memory.search("animal", Ask(view=view))
+        found = memory.search("animal", SearchOptions(view=view))
         assert found[0].snippet == "- puppy of the house"
         assert all("shared" in one.path for one in found)
         assert memory.search("animal")[0].path == "memory/secret.md"
 
 
 def test_parse_query_extracts_phrases() -> None:
-    asked = read_question('Where is "Blue  Heron" and „das Boot“, or "!"?', {}, ())
+    asked = parse_query('Where is "Blue  Heron" and „das Boot“, or "!"?', {}, ())
     assert asked.phrases == ("blue heron", "das boot")
     assert not asked.asks_recent
-    assert read_question("What is the latest news?", {}, ()).asks_recent
-    assert read_question("the fishing boat of Ada", {}, ()).pairs == ("fishing boat",)
+    assert parse_query("What is the latest news?", {}, ()).asks_recent
+    assert parse_query("the fishing boat of Ada", {}, ()).pairs == ("fishing boat",)

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.config.memory import MemorySearch
-from homarus.core.errors import HomarusError, ToolDenied, ToolError
-from homarus.memory.base import Excerpt
-from homarus.memory.diary import MAX_TEXT_CHARS, write_note
+from homarus.config.memory import MemorySearchConfig
+from homarus.core.errors import HomarusError, ToolDeniedError, ToolError
+from homarus.memory.base import NoteExcerpt
+from homarus.memory.note_writer import MAX_TEXT_CHARS, write_note
 from homarus.memory.notes import MAX_BYTES, read_excerpt
-from homarus.memory.place import Place
+from homarus.memory.spec import MemorySpec
 from homarus.memory.view import view_for
 
 MAIN = "agent:main:main"
@@ -24,15 +24,15 @@ GROUP = "agent:main:telegram:group:7"
 SECRET = "TOPSECRET"
 
 
-def at(workspace: Path, *extra: str) -> Place:
+def at(workspace: Path, *extra: str) -> MemorySpec:
     workspace.mkdir(exist_ok=True)
-    search = MemorySearch.model_validate({"extraPaths": list(extra)})
+    search = MemorySearchConfig.model_validate({"extraPaths": list(extra)})
     state = workspace.parent / "state"
-    return Place("main", workspace, state / "m.sqlite", state, state, state, search)
+    return MemorySpec("main", workspace, state / "m.sqlite", state, state, state, search)
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> MemorySpec:
     """A workspace with notes, beside things that are none of its business."""
     made = at(tmp_path / "ws")
     outside = tmp_path / "outside"
@@ -56,16 +56,16 @@ def place(tmp_path: Path) -> Place:
     return made
 
 
-def test_read_excerpt_lines_are_verbatim(place: Place) -> None:
+def test_read_excerpt_lines_are_verbatim(place: MemorySpec) -> None:
     path = "memory/2026-01-31.md"
-    assert read_excerpt(place, path) == Excerpt(path, "one\ntwo\nthree\nfour", 1, 4)
-    assert read_excerpt(place, path, 2, 2) == Excerpt(path, "two\nthree", 2, 2, more=True)
-    assert read_excerpt(place, path, 4, 9) == Excerpt(path, "four", 4, 1)
+    assert read_excerpt(place, path) == NoteExcerpt(path, "one\ntwo\nthree\nfour", 1, 4)
+    assert read_excerpt(place, path, 2, 2) == NoteExcerpt(path, "two\nthree", 2, 2, more=True)
+    assert read_excerpt(place, path, 4, 9) == NoteExcerpt(path, "four", 4, 1)
     assert read_excerpt(place, "MEMORY.md", 3, 1).text == "- Ada likes tea."
     assert read_excerpt(place, "memory/deep/er/x.md").text == "deep"
 
 
-def test_read_excerpt_beyond_end_is_empty(place: Place) -> None:
+def test_read_excerpt_beyond_end_is_empty(place: MemorySpec) -> None:
     found = read_excerpt(place, "memory/2026-01-31.md", 5)
     assert (found.text, found.lines, found.more) == ("", 0, False)
     (place.workspace / "memory" / "empty.md").write_text("")
@@ -76,7 +76,7 @@ def test_read_excerpt_beyond_end_is_empty(place: Place) -> None:
     "path",
     ["./MEMORY.md", "memory//2026-01-31.md", "memory/./2026-01-31.md", "{ws}/memory/2026-01-31.md"],
 )
-def test_read_excerpt_other_spelling_returns_canonical_name(place: Place, path: str) -> None:
+def test_read_excerpt_other_spelling_returns_canonical_name(place: MemorySpec, path: str) -> None:
     found = read_excerpt(place, path.format(ws=place.workspace))
     assert found.path in {"MEMORY.md", "memory/2026-01-31.md"} and found.text
 
@@ -102,7 +102,7 @@ def test_read_excerpt_other_spelling_returns_canonical_name(place: Place, path: 
         "sessions/../secret.md", "qmd/../secret.md", "sessions/x.md", "@memory/x.md",
     ],
 )  # fmt: skip
-def test_read_excerpt_non_note_is_refused(place: Place, path: str) -> None:
+def test_read_excerpt_non_note_is_refused(place: MemorySpec, path: str) -> None:
     outside = place.workspace.parent / "outside"
     path = path.format(ws=place.workspace, out=outside) if "{" in path else path
     with pytest.raises(HomarusError) as caught:
@@ -153,7 +153,7 @@ def test_read_excerpt_socket_and_device_are_not_opened(
         read_excerpt(place, "memory/zero.md")
 
 
-def test_read_excerpt_long_line_or_file_is_paged(place: Place) -> None:
+def test_read_excerpt_long_line_or_file_is_paged(place: MemorySpec) -> None:
     notes = place.workspace / "memory"
     (notes / "long.md").write_text("é" * MAX_BYTES + "\nlast")
     found = read_excerpt(place, "memory/long.md")
@@ -168,12 +168,12 @@ def test_read_excerpt_long_line_or_file_is_paged(place: Place) -> None:
         read_excerpt(place, "memory/huge.md")
 
 
-def test_read_excerpt_invalid_utf8_keeps_other_bytes(place: Place) -> None:
+def test_read_excerpt_invalid_utf8_keeps_other_bytes(place: MemorySpec) -> None:
     (place.workspace / "memory" / "odd.md").write_bytes(b"\xef\xbb\xbfgood \xff\r\nnext")
     assert read_excerpt(place, "memory/odd.md").text == "good \ufffd\r\nnext"
 
 
-def test_read_excerpt_missing_note_suggests_nearest(place: Place) -> None:
+def test_read_excerpt_missing_note_suggests_nearest(place: MemorySpec) -> None:
     with pytest.raises(ToolError, match=r"no memory/2026-01-30\.md .*2026-01-31\.md"):
         read_excerpt(place, "memory/2026-01-30.md")
     with pytest.raises(ToolError, match="there is no memory/2026-01-31"):
@@ -204,11 +204,11 @@ def test_read_excerpt_extra_path_is_read_by_result_name(tmp_path: Path) -> None:
             read_excerpt(place, path)
         with pytest.raises(ToolError):
             write_note(place, "pwned", path)
-    with pytest.raises(ToolDenied):
+    with pytest.raises(ToolDeniedError):
         write_note(place, "pwned", f"{tmp_path}/lib/a.md")
 
 
-def test_read_excerpt_other_source_reads_own_prefix(place: Place) -> None:
+def test_read_excerpt_other_source_reads_own_prefix(place: MemorySpec) -> None:
     asked: list[str] = []
 
     def look(name: str, view: object) -> bytes | None:
@@ -224,7 +224,7 @@ def test_read_excerpt_other_source_reads_own_prefix(place: Place) -> None:
 
 
 def test_read_excerpt_private_and_missing_note_look_alike_to_group(
-    place: Place,
+    place: MemorySpec,
 ) -> None:
     view = view_for(GROUP)
     told = []
@@ -240,7 +240,7 @@ def test_read_excerpt_private_and_missing_note_look_alike_to_group(
     assert "Friday" in read_excerpt(place, "memory/shared/plans.md", view=view).text
 
 
-def test_write_note_goes_to_daily_or_named_note(place: Place) -> None:
+def test_write_note_goes_to_daily_or_named_note(place: MemorySpec) -> None:
     day = date(2026, 4, 15)
     first = write_note(place, "Ann moved to Kiel. ", day=day)
     assert (first.path, first.start_line, first.end_line) == ("memory/2026-04-15.md", 3, 3)
@@ -259,7 +259,7 @@ def test_write_note_goes_to_daily_or_named_note(place: Place) -> None:
     assert read.text == "- Bob: plumber"
 
 
-def test_write_note_same_text_is_written_once(place: Place) -> None:
+def test_write_note_same_text_is_written_once(place: MemorySpec) -> None:
     day = date(2026, 4, 15)
     write_note(place, "Ann moved to Kiel.\nShe likes it.", day=day)
     file = place.workspace / "memory/2026-04-15.md"
@@ -275,7 +275,7 @@ def test_write_note_same_text_is_written_once(place: Place) -> None:
     assert file.read_bytes() == before + b"- new\n"
 
 
-def test_write_note_invalid_text_is_refused_with_reason(place: Place) -> None:
+def test_write_note_invalid_text_is_refused_with_reason(place: MemorySpec) -> None:
     key = "-----BEGIN OPENSSH PRIVATE KEY-----\nabcdefgh\n-----END OPENSSH PRIVATE KEY-----"
     for text, why in (
         ("", "nothing to note"),
@@ -297,12 +297,12 @@ def test_write_note_invalid_text_is_refused_with_reason(place: Place) -> None:
         write_note(place, "x", "memory/binary.md")
 
 
-def test_write_note_invisible_characters_are_removed(place: Place) -> None:
+def test_write_note_invisible_characters_are_removed(place: MemorySpec) -> None:
     done = write_note(place, "a\0b\x1b[31mc\r\nd\u2028e", "memory/odd.md")
     assert (place.workspace / done.path).read_bytes() == b"- ab[31mc\n- d\n- e\n"
 
 
-def test_write_note_keeps_existing_bytes(place: Place) -> None:
+def test_write_note_keeps_existing_bytes(place: MemorySpec) -> None:
     file = place.workspace / "memory/2026-04-15.md"
     file.write_bytes(b"mine, \xff and no newline")
     done = write_note(place, "more", day=date(2026, 4, 15))
@@ -313,7 +313,7 @@ def test_write_note_keeps_existing_bytes(place: Place) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_write_note_percent_signs_are_literal(place: Place) -> None:
+def test_write_note_percent_signs_are_literal(place: MemorySpec) -> None:
     (place.workspace / "memory/%2e%2e").mkdir()
     (place.workspace / "memory/%2e%2e/x.md").write_text("just a name")
     assert read_excerpt(place, "memory/%2e%2e/x.md").text == "just a name"
@@ -352,7 +352,7 @@ def test_write_note_missing_workspace_is_reported(tmp_path: Path) -> None:
         read_excerpt(place, "MEMORY.md")
 
 
-def test_read_excerpt_folder_swapped_for_link_leaks_nothing(place: Place) -> None:
+def test_read_excerpt_folder_swapped_for_link_leaks_nothing(place: MemorySpec) -> None:
     notes, outside = place.workspace / "memory", place.workspace.parent / "outside"
     (notes / "race").mkdir()
     (notes / "race" / "secret.md").write_text("mine")
@@ -377,7 +377,7 @@ def test_read_excerpt_folder_swapped_for_link_leaks_nothing(place: Place) -> Non
         swapping.join()
 
 
-def test_write_note_file_swapped_for_link_is_not_followed(place: Place) -> None:
+def test_write_note_file_swapped_for_link_is_not_followed(place: MemorySpec) -> None:
     notes, outside = place.workspace / "memory", place.workspace.parent / "outside"
     note, other = notes / "race.md", notes / "other"
     done = threading.Event()

@@ -7,9 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from homarus.core.errors import StoreError
-from homarus.memory.qmd.answers import Reader, Row, needles_of, read_rows, words_of
-from homarus.memory.qmd.collections import Document
-from homarus.memory.results import Result
+from homarus.memory.qmd.collections import QmdDocument
+from homarus.memory.qmd.output import (
+    QmdResultBuilder,
+    QmdRow,
+    query_needles,
+    query_words,
+    read_rows,
+)
+from homarus.memory.results import SearchResult
 
 ROW = {"docid": "#1", "file": "qmd://memory-dir/a.md", "score": 0.5, "snippet": "x", "title": "t"}
 
@@ -57,21 +63,21 @@ def test_read_rows_other_shape_is_an_error(value: object) -> None:
 
 
 def test_query_words_drop_stop_words() -> None:
-    assert words_of("Where does Ada live, and does Ada sail?") == ["Ada", "live", "sail"]
-    assert needles_of("Where did Ada's berries go?") == ["ada", "berri", "go"]
+    assert query_words("Where does Ada live, and does Ada sail?") == ["Ada", "live", "sail"]
+    assert query_needles("Where did Ada's berries go?") == ["ada", "berri", "go"]
 
 
 def looked_for(
     tmp: Path, text: str, snippet: str, question: str = "", most: int = 700
-) -> Result | None:
+) -> SearchResult | None:
     file = tmp / "a.md"
     file.write_bytes(text.encode())
-    document = Document("qmd/memory-dir/a.md", tmp, "a.md", "private", "memory")
-    row = Row(file="qmd://memory-dir/a.md", score=1.0, snippet=snippet)
-    return Reader(needles_of(question), most).result(row, document, 4_000)
+    document = QmdDocument("qmd/memory-dir/a.md", tmp, "a.md", "private", "memory")
+    row = QmdRow(file="qmd://memory-dir/a.md", score=1.0, snippet=snippet)
+    return QmdResultBuilder(query_needles(question), most).result(row, document, 4_000)
 
 
-def shown(tmp: Path, text: str, snippet: str, question: str = "") -> Result:
+def shown(tmp: Path, text: str, snippet: str, question: str = "") -> SearchResult:
     found = looked_for(tmp, text, snippet, question)
     assert found
     return found

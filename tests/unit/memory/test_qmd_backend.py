@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import StoreError
-from homarus.memory.base import Ask
-from homarus.memory.export import exports_folder
-from homarus.memory.qmd.backend import Qmd
-from homarus.memory.view import View
+from homarus.memory.base import SearchOptions
+from homarus.memory.qmd.backend import QmdBackend
+from homarus.memory.transcript_export import exports_folder
+from homarus.memory.view import MemoryView
 from tests.unit.memory.fake_qmd import FakeQmd, fake_qmd
 
 GUARD_S = 60
@@ -40,12 +40,12 @@ def row(file: str, snippet: str = "", score: float = 0.5) -> dict[str, Any]:
 
 
 @contextmanager
-def opened(fake: FakeQmd, clock: Hand | None = None) -> Iterator[Qmd]:
-    with closing(Qmd(fake.place, clock or Hand())) as qmd:
+def opened(fake: FakeQmd, clock: Hand | None = None) -> Iterator[QmdBackend]:
+    with closing(QmdBackend(fake.place, clock or Hand())) as qmd:
         yield qmd
 
 
-def updated(qmd: Qmd, fake: FakeQmd, times: int) -> int:
+def updated(qmd: QmdBackend, fake: FakeQmd, times: int) -> int:
     """How often an update ran, once what was begun is done."""
     for _ in range(GUARD_S * 100):
         if not qmd.status().dirty and len(fake.calls("update")) >= times:
@@ -63,7 +63,7 @@ def test_search_results_name_collection_and_cite_file(tmp_path: Path) -> None:
         row("memory-root/MEMORY.md", "@@ -1,1 @@ (0 before, 0 after)\n- Ada has a boat.", 0.4),
     )
     with opened(fake) as qmd:
-        answer = qmd.search("boat", Ask())
+        answer = qmd.search("boat", SearchOptions())
     assert [(one.citation, one.snippet, one.score, one.source) for one in answer.results] == [
         ("qmd/memory-dir/a b.md#L2", "- The boat is red.", 0.9, "memory"),
         ("qmd/memory-root/MEMORY.md#L1", "- Ada has a boat.", 0.4, "memory"),
@@ -76,8 +76,8 @@ def test_search_query_is_never_an_option_or_negation(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path)
     with opened(fake) as qmd:
         for text in ("--full boat", "-boat -- --x\n y\0z", "\ud800 boat", "x" * 100_000):
-            qmd.search(text, Ask())
-        assert qmd.search(" \n- -- ", Ask()).results == ()
+            qmd.search(text, SearchOptions())
+        assert qmd.search(" \n- -- ", SearchOptions()).results == ()
     asked = [call["argv"] for call in fake.calls("search")]
     assert [one[one.index("--") + 1 :] for one in asked] == [
         ["full boat"],
@@ -98,7 +98,7 @@ def test_search_no_file_with_all_words_matches_any_word(tmp_path: Path) -> None:
     note(fake, "MEMORY.md", "- Ada lives in Lisbon.\n")
     fake.finds(row("memory-root/MEMORY.md"), command="query")
     with opened(fake) as qmd:
-        (found,) = qmd.search("Where does Ada live?", Ask()).results
+        (found,) = qmd.search("Where does Ada live?", SearchOptions()).results
     assert found.citation == "qmd/memory-root/MEMORY.md#L1"
     (call,) = fake.calls("query")
     assert "--no-rerank" in call["argv"]
@@ -111,12 +111,12 @@ def test_search_old_qmd_without_keyword_mode_finds_nothing(
     fake = fake_qmd(tmp_path)
     fake.does("query", "sys.exit('unknown option')")
     with opened(fake) as qmd:
-        assert qmd.search("Ada boat", Ask()).results == ()
+        assert qmd.search("Ada boat", SearchOptions()).results == ()
     assert len(fake.calls("query")) == 1
     fake.forget()
     fake.does("version", "print('qmd 1.1.6')")
     with opened(fake) as qmd:
-        assert qmd.search("Ada boat", Ask()).results == ()
+        assert qmd.search("Ada boat", SearchOptions()).results == ()
     assert fake.calls("query") == []
 
 
@@ -136,8 +136,8 @@ def test_search_view_filters_results(tmp_path: Path) -> None:
     )
 
     def seen(*audiences: str) -> list[str]:
-        view = View(audiences=frozenset(audiences) or None)
-        found = qmd.search("boat", Ask(view=view)).results
+        view = MemoryView(audiences=frozenset(audiences) or None)
+        found = qmd.search("boat", SearchOptions(view=view)).results
         return [one.path.removeprefix("qmd/") for one in found]
 
     with opened(fake) as qmd:
@@ -146,8 +146,11 @@ def test_search_view_filters_results(tmp_path: Path) -> None:
         assert seen("shared", "chat:kin-1") == [*shared, "memory-dir/chats/kin-1/c.md"]
         assert seen("shared", "private") == ["memory-root/MEMORY.md", "memory-dir/a.md", *shared]
         assert len(seen()) == 5
-        assert qmd.search("boat", Ask()).results[-1].source == "sessions"
-        assert qmd.search("boat", Ask(view=View(owners=frozenset({"x"})))).results == ()
+        assert qmd.search("boat", SearchOptions()).results[-1].source == "sessions"
+        assert (
+            qmd.search("boat", SearchOptions(view=MemoryView(owners=frozenset({"x"})))).results
+            == ()
+        )
 
 
 def test_search_foreign_linked_and_missing_files_are_dropped(
@@ -168,7 +171,7 @@ def test_search_foreign_linked_and_missing_files_are_dropped(
         row("", snippet),
     )
     with opened(fake) as qmd:
-        answer = qmd.search("boat", Ask())
+        answer = qmd.search("boat", SearchOptions())
     assert answer.results == ()
     assert answer.notes == ("4 results of qmd name files that are not there",)
 
@@ -178,7 +181,7 @@ def test_search_file_in_two_collections_is_one_result(tmp_path: Path) -> None:
     note(fake, "memory/a.md", "the boat\n")
     fake.finds(row("memory-dir/a.md"), row("again/a.md"))
     with opened(fake) as qmd:
-        assert len(qmd.search("boat", Ask()).results) == 1
+        assert len(qmd.search("boat", SearchOptions()).results) == 1
 
 
 def test_search_results_respect_count_and_size_limits(tmp_path: Path) -> None:
@@ -187,11 +190,11 @@ def test_search_results_respect_count_and_size_limits(tmp_path: Path) -> None:
         note(fake, f"memory/{number}.md", f"boat {'x' * 400}\n")
     fake.finds(*(row(f"memory-dir/{n}.md", score=1 - n / 10) for n in range(8)))
     with opened(fake) as qmd:
-        lengths = [len(one.snippet) for one in qmd.search("boat", Ask()).results]
+        lengths = [len(one.snippet) for one in qmd.search("boat", SearchOptions()).results]
         assert lengths == [300, 300, 300, 100]
-        assert len(qmd.search("boat", Ask(max_results=2)).results) == 2
-        assert len(qmd.search("boat", Ask(min_score=0.85)).results) == 2
-        ask = Ask(max_snippet_chars=50, max_injected_chars=120)
+        assert len(qmd.search("boat", SearchOptions(max_results=2)).results) == 2
+        assert len(qmd.search("boat", SearchOptions(min_score=0.85)).results) == 2
+        ask = SearchOptions(max_snippet_chars=50, max_injected_chars=120)
         assert [len(one.snippet) for one in qmd.search("boat", ask).results] == [50, 50]
 
 
@@ -200,12 +203,12 @@ def test_search_invalid_output_or_hang_raises(tmp_path: Path) -> None:
     with opened(fake) as qmd:
         fake.does("search", "import time\ntime.sleep(600)")
         with pytest.raises(StoreError, match="took longer than 2 s"):
-            qmd.search("boat", Ask())
+            qmd.search("boat", SearchOptions())
     fake = fake_qmd(tmp_path / "other")
     with opened(fake) as qmd:
         fake.does("search", "print('Segmentation fault')")
         with pytest.raises(StoreError, match="its first line: Segmentation fault"):
-            qmd.search("boat", Ask())
+            qmd.search("boat", SearchOptions())
 
 
 def test_sync_updates_first_and_then_after_interval(tmp_path: Path) -> None:
@@ -241,7 +244,7 @@ def test_search_during_long_update_is_answered_and_close_ends_it(tmp_path: Path)
     fake.finds(row("memory-root/MEMORY.md"))
     with opened(fake) as qmd:
         qmd.sync()
-        assert len(qmd.search("boat", Ask()).results) == 1
+        assert len(qmd.search("boat", SearchOptions()).results) == 1
         qmd.sync()  # one at a time
         assert len(fake.calls("update")) == 1
     assert not [one for one in threading.enumerate() if one.name.startswith("qmd update")]
@@ -274,7 +277,7 @@ def test_sync_embedding_failure_is_logged_once_and_ends_search(
         assert caplog.text.count("no weights") == 1
         assert "no weights" in qmd.status().problem
         with pytest.raises(StoreError, match=r"qmd has no vectors: .*no weights"):
-            qmd.search("boat", Ask())
+            qmd.search("boat", SearchOptions())
         with pytest.raises(StoreError, match="no weights"):
             qmd.sync(force=True)
 
@@ -290,9 +293,9 @@ print('[{{"file": "qmd://memory-root/MEMORY.md", "score": 1}}]')
 """
     fake.does("search", code)
     with opened(fake) as qmd:
-        qmd.search("boat", Ask())
+        qmd.search("boat", SearchOptions())
         index.write_bytes(b"garbage")
-        assert len(qmd.search("boat", Ask()).results) == 1
+        assert len(qmd.search("boat", SearchOptions()).results) == 1
     assert len(fake.calls("update")) == 1
 
 
@@ -315,7 +318,7 @@ def test_backend_sync_and_search_in_two_threads_work(tmp_path: Path) -> None:
     with opened(fake) as qmd:
 
         def search() -> None:
-            found.extend(len(qmd.search("boat", Ask()).results) for _ in range(5))
+            found.extend(len(qmd.search("boat", SearchOptions()).results) for _ in range(5))
 
         threads = [threading.Thread(target=search) for _ in range(2)]
         for thread in threads:
@@ -339,7 +342,7 @@ def test_search_waits_briefly_for_first_indexing(tmp_path: Path) -> None:
         while thread.is_alive() and not (fake.folder / "begun").exists():
             time.sleep(0.01)
         with pytest.raises(StoreError, match="still indexing"):
-            qmd.search("boat", Ask(timeout_ms=50))
+            qmd.search("boat", SearchOptions(timeout_ms=50))
         (fake.folder / "go").touch()
         thread.join(GUARD_S)
         assert not thread.is_alive()

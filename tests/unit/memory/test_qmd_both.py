@@ -9,14 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from homarus.config.memory import MemorySettings
+from homarus.config.memory import MemoryConfig
 from homarus.core.errors import StoreError
 from homarus.memory.backends import MEMORY_BACKENDS, open_backend
-from homarus.memory.base import Answer, Ask, Backend, Fallback
-from homarus.memory.builtin import Builtin
-from homarus.memory.embed.base import unpaid
+from homarus.memory.base import FallbackNotice, MemoryBackend, SearchOptions, SearchResponse
+from homarus.memory.builtin import BuiltinBackend
+from homarus.memory.embed.base import ignore_cost
 from homarus.memory.failover import MAX_COOLDOWN_S, FailoverBackend
-from homarus.memory.qmd.backend import Qmd
+from homarus.memory.qmd.backend import QmdBackend
 from tests.unit.memory.fake_qmd import FakeQmd, fake_qmd
 from tests.unit.memory.test_qmd_backend import Hand, note, row
 
@@ -29,7 +29,7 @@ def fake(tmp_path: Path) -> FakeQmd:
 
 
 def both(fake: FakeQmd, clock: Hand) -> FailoverBackend:
-    return FailoverBackend("qmd", Qmd(fake.place), lambda: Builtin(fake.place), clock)
+    return FailoverBackend("qmd", QmdBackend(fake.place), lambda: BuiltinBackend(fake.place), clock)
 
 
 CRASH = "sys.exit('ModelError: no weights')"
@@ -50,7 +50,7 @@ def test_failover_first_fails_second_answers_with_reason(
     fake.does("search", code)
     with closing(both(fake, Hand())) as memory:
         memory.sync()
-        answer = memory.search("boat", Ask())
+        answer = memory.search("boat", SearchOptions())
         status = memory.status()
     assert answer.results[0].citation == "MEMORY.md#L1"
     assert answer.backend == status.backend == "builtin"
@@ -62,7 +62,7 @@ def test_failover_program_not_installed_uses_second(fake: FakeQmd) -> None:
     (fake.folder / "qmd").unlink()
     with closing(both(fake, Hand())) as memory:
         assert len(memory.sync().indexed) == 1
-        answer = memory.search("boat", Ask())
+        answer = memory.search("boat", SearchOptions())
     assert answer.results and answer.fallback
     assert "is not installed (npm install" in answer.fallback.why
 
@@ -73,22 +73,22 @@ def test_failover_cooldown_grows_then_first_is_tried_again(fake: FakeQmd) -> Non
     with closing(both(fake, clock)) as memory:
         for pause_s in (30, 60, 120, 240, 480, MAX_COOLDOWN_S, MAX_COOLDOWN_S):
             fake.forget()
-            memory.search("boat", Ask())
+            memory.search("boat", SearchOptions())
             assert len(fake.calls("search")) == 1
             clock.now_s += pause_s - 0.5
             memory.sync()
-            memory.search("boat", Ask())
+            memory.search("boat", SearchOptions())
             assert len(fake.calls("search")) == 1
             clock.now_s += 0.5
         fake.finds(row("memory-root/MEMORY.md"))
-        answer = memory.search("boat", Ask())
+        answer = memory.search("boat", SearchOptions())
         assert (answer.backend, answer.fallback) == ("qmd", None)
         assert memory.status().backend == "qmd"
         fake.does("search", CRASH)
-        memory.search("boat", Ask())
+        memory.search("boat", SearchOptions())
         clock.now_s += 30  # it was well in between, so it begins with a short pause
         fake.finds(row("memory-root/MEMORY.md"))
-        assert memory.search("boat", Ask()).backend == "qmd"
+        assert memory.search("boat", SearchOptions()).backend == "qmd"
 
 
 def test_failover_outage_and_its_end_are_logged_once(
@@ -98,65 +98,65 @@ def test_failover_outage_and_its_end_are_logged_once(
     fake.does("search", CRASH)
     with closing(both(fake, clock)) as memory, caplog.at_level(logging.INFO, "homarus"):
         for _ in range(4):
-            memory.search("boat", Ask())
+            memory.search("boat", SearchOptions())
             clock.now_s += 1_000
         assert caplog.text.count("no weights") == 1
         fake.finds(row("memory-root/MEMORY.md"))
         for _ in range(2):
-            memory.search("boat", Ask())
+            memory.search("boat", SearchOptions())
         assert caplog.text.count("answers again") == 1
 
 
 def test_failover_note_written_during_outage_is_found(fake: FakeQmd) -> None:
     fake.does("search", CRASH)
     with closing(both(fake, Hand())) as memory:
-        memory.search("boat", Ask())
+        memory.search("boat", SearchOptions())
         note(fake, "memory/new.md", "- A zebra came by.\n")
         assert memory.sync().indexed == ("memory/new.md",)
-        assert memory.search("zebra", Ask()).results[0].path == "memory/new.md"
+        assert memory.search("zebra", SearchOptions()).results[0].path == "memory/new.md"
 
 
 def test_failover_stopped_does_not_open_second(fake: FakeQmd) -> None:
-    opened: list[Backend] = []
+    opened: list[MemoryBackend] = []
 
-    def behind() -> Backend:
-        opened.append(Builtin(fake.place))
+    def behind() -> MemoryBackend:
+        opened.append(BuiltinBackend(fake.place))
         return opened[-1]
 
-    with closing(FailoverBackend("qmd", Qmd(fake.place), behind)) as memory:
+    with closing(FailoverBackend("qmd", QmdBackend(fake.place), behind)) as memory:
         memory.sync()
         memory.stop()
         with pytest.raises(StoreError, match="stopped"):
-            memory.search("boat", Ask())
+            memory.search("boat", SearchOptions())
         with pytest.raises(StoreError, match="stopped"):
             memory.sync(force=True)
     assert not opened
 
 
 def test_failover_both_fail_raises_error_of_second(fake: FakeQmd) -> None:
-    def broken() -> Backend:
+    def broken() -> MemoryBackend:
         raise StoreError("the disk is gone")
 
     fake.does("search", CRASH)
-    memory = FailoverBackend("qmd", Qmd(fake.place), broken)
+    memory = FailoverBackend("qmd", QmdBackend(fake.place), broken)
     with closing(memory), pytest.raises(StoreError, match="the disk is gone"):
-        memory.search("boat", Ask())
+        memory.search("boat", SearchOptions())
 
 
 def test_open_backend_follows_settings(fake: FakeQmd) -> None:
-    with closing(open_backend(fake.place, unpaid)) as memory:
+    with closing(open_backend(fake.place, ignore_cost)) as memory:
         memory.sync()
         assert isinstance(memory, FailoverBackend) and memory._second is None
-    own = replace(fake.place, settings=MemorySettings())
-    with closing(open_backend(own, unpaid)) as memory:
-        assert isinstance(memory, Builtin)
+    own = replace(fake.place, settings=MemoryConfig())
+    with closing(open_backend(own, ignore_cost)) as memory:
+        assert isinstance(memory, BuiltinBackend)
 
 
 def test_backend_from_entry_point_fails_over_to_builtin(
     fake: FakeQmd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Broken(Builtin):
-        def search(self, text: str, ask: Ask) -> Answer:
+    class Broken(BuiltinBackend):
+        def search(self, text: str, ask: SearchOptions) -> SearchResponse:
             raise StoreError("the cloud is down")
 
     module = SimpleNamespace(
@@ -165,14 +165,14 @@ def test_backend_from_entry_point_fails_over_to_builtin(
     monkeypatch.setitem(sys.modules, "cloud_memory", module)
     entries = {"homarus.memory": (EntryPoint("cloud", "cloud_memory", "homarus.memory"),)}
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: entries.get(group, ()))
-    settings = MemorySettings.model_validate({"backend": "cloud"})
-    with closing(open_backend(replace(fake.place, settings=settings), unpaid)) as memory:
+    settings = MemoryConfig.model_validate({"backend": "cloud"})
+    with closing(open_backend(replace(fake.place, settings=settings), ignore_cost)) as memory:
         memory.sync()
-        answer = memory.search("boat", Ask())
+        answer = memory.search("boat", SearchOptions())
     assert answer.results and answer.backend == "builtin"
-    assert answer.fallback == Fallback("cloud", "the cloud is down")
+    assert answer.fallback == FallbackNotice("cloud", "the cloud is down")
 
 
 def test_config_backend_names_agree_with_loader() -> None:
-    schema = MemorySettings.model_json_schema(by_alias=True)
+    schema = MemoryConfig.model_json_schema(by_alias=True)
     assert schema["properties"]["backend"]["enum"] == list(MEMORY_BACKENDS.names())

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.core.errors import NotFound, StoreError
+from homarus.core.errors import NotFoundError, StoreError
 from homarus.memory.qmd.collections import (
-    Collection,
+    QmdCollection,
     clean_name,
     collections_of,
     find_document,
     read_document,
 )
-from homarus.memory.qmd.program import Program
-from homarus.memory.qmd.registry import Registry
-from homarus.memory.view import View
+from homarus.memory.qmd.process import QmdProcess
+from homarus.memory.qmd.registry import CollectionRegistry
+from homarus.memory.view import MemoryView
 from tests.unit.memory.fake_qmd import FakeQmd, fake_qmd, place_of
 
 
@@ -76,7 +76,7 @@ def test_clean_name_has_only_lowercase_digits_and_hyphens(name: str) -> None:
 def test_collection_pattern_matches_like_qmd(
     pattern: str, holds: list[str], not_held: list[str]
 ) -> None:
-    one = Collection("x", Path("/x"), pattern)
+    one = QmdCollection("x", Path("/x"), pattern)
     assert all(map(one.holds, holds))
     assert not any(map(one.holds, not_held))
 
@@ -136,7 +136,7 @@ def test_find_document_anything_else_is_not_found(tmp_path: Path, path: str) -> 
     (memory / "linked").symlink_to(outside)
     (memory / "folder.md").mkdir()
     os.mkfifo(memory / "pipe.md")
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         find_document(place, path)
 
 
@@ -182,12 +182,12 @@ def names(fake: FakeQmd, action: str) -> list[str]:
     return [one[4].removeprefix("--name=") for one in found]
 
 
-def settle(fake: FakeQmd, **settings: Any) -> Registry:
+def settle(fake: FakeQmd, **settings: Any) -> CollectionRegistry:
     fake.forget()
     command = str(fake.folder / "qmd")
     place = place_of(fake.folder.parent, {"command": command, **settings})
-    registry = Registry(place, Program(place))
-    registry.settle()
+    registry = CollectionRegistry(place, QmdProcess(place))
+    registry.reconcile()
     return registry
 
 
@@ -199,7 +199,7 @@ def test_registry_adds_collections_once(tmp_path: Path) -> None:
     added = next(call["argv"] for call in fake.calls() if call["argv"][3] == "add")
     assert added[3:] == ["add", "--name=memory-root", "--mask=MEMORY.md", "--", workspace]
     fake.forget()
-    registry.settle()
+    registry.reconcile()
     assert fake.calls() == []
     settle(fake)  # another process
     assert [call["argv"][3] for call in fake.calls()] == ["list"]
@@ -238,23 +238,23 @@ def test_registry_adds_folder_once_it_exists_and_never_a_link(tmp_path: Path) ->
     assert names(fake, "add") == ["memory-root", "memory-alt"]
     (tmp_path / "elsewhere").mkdir()
     memory.symlink_to(tmp_path / "elsewhere")
-    registry.settle()
+    registry.reconcile()
     assert names(fake, "add") == ["memory-root", "memory-alt"]
     memory.unlink()
     memory.mkdir()
-    registry.settle()
+    registry.reconcile()
     assert names(fake, "add") == ["memory-root", "memory-alt", "memory-dir"]
 
 
 def test_registry_failed_addition_is_retried(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path)
     fake.does("collection", "if rest[2] == 'add': sys.exit('disk full')")
-    registry = Registry(fake.place, Program(fake.place))
+    registry = CollectionRegistry(fake.place, QmdProcess(fake.place))
     with pytest.raises(StoreError, match="disk full"):
-        registry.settle()
+        registry.reconcile()
     (fake.folder / "collection.py").unlink()
     fake.forget()
-    registry.settle()
+    registry.reconcile()
     assert names(fake, "add") == ["memory-root", "memory-alt", "memory-dir"]
 
 
@@ -272,9 +272,9 @@ def test_read_document_respects_view(tmp_path: Path) -> None:
     note(tmp_path, "memory/a.md", "mine\n")
     note(tmp_path, "memory/shared/b.md", "ours\n")
     (tmp_path / "ws/memory/binary.md").write_bytes(b"\0\1")
-    everyone = View(audiences=frozenset({"shared"}))
-    assert read_document(place, "memory-dir/a.md", View()) == b"mine\n"
+    everyone = MemoryView(audiences=frozenset({"shared"}))
+    assert read_document(place, "memory-dir/a.md", MemoryView()) == b"mine\n"
     assert read_document(place, "memory-dir/a.md", everyone) is None
     assert read_document(place, "memory-dir/shared/b.md", everyone) == b"ours\n"
     for name in ("memory-dir/binary.md", "memory-dir/none.md", "memory-dir/../SOUL.md", ""):
-        assert read_document(place, name, View()) is None
+        assert read_document(place, name, MemoryView()) is None

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from homarus.config.memory import MemorySearch
+from homarus.config.memory import MemorySearchConfig
 from homarus.core.errors import StoreError
-from homarus.memory.export import audience_of_export, export_sessions, exports_folder
-from homarus.memory.place import Place
+from homarus.memory.spec import MemorySpec
+from homarus.memory.transcript_export import audience_of_export, export_sessions, exports_folder
 from homarus.memory.view import PRIVATE, chat_of
 from tests.unit.memory.fake_qmd import place_of
 
@@ -18,12 +18,12 @@ MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:-7"
 TOPIC = "agent:main:telegram:group:-7:topic:3"
 
 
-def place_at(base: Path, sessions: dict[str, Any] | None = None, **sync: int) -> Place:
-    search = MemorySearch.model_validate({"sync": {"sessions": sync}})
+def place_at(base: Path, sessions: dict[str, Any] | None = None, **sync: int) -> MemorySpec:
+    search = MemorySearchConfig.model_validate({"sync": {"sessions": sync}})
     return place_of(base, {"sessions": {"enabled": True, **(sessions or {})}}, search)
 
 
-def say(place: Place, name: str, *words: str, at_ms: int = NOW_MS, role: str = "user") -> Path:
+def say(place: MemorySpec, name: str, *words: str, at_ms: int = NOW_MS, role: str = "user") -> Path:
     """Add messages to a transcript."""
     file = place.transcripts / f"{name}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -37,14 +37,14 @@ def say(place: Place, name: str, *words: str, at_ms: int = NOW_MS, role: str = "
     return file
 
 
-def claim(place: Place, **keys: str) -> None:
+def claim(place: MemorySpec, **keys: str) -> None:
     place.transcripts.mkdir(parents=True, exist_ok=True)
     named = {"main": MAIN, "group": GROUP, "topic": TOPIC}
     index = {named[one]: {"sessionId": name, "updatedAt": NOW_MS} for one, name in keys.items()}
     (place.transcripts / "sessions.json").write_text(json.dumps(index), encoding="utf-8")
 
 
-def exported(place: Place) -> dict[str, str]:
+def exported(place: MemorySpec) -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in exports_folder(place).iterdir()}
 
 

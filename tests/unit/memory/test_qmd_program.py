@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from homarus.core.errors import ConfigError, StoreError
-from homarus.memory.qmd.program import MAX_OUTPUT_BYTES, Program, reason_in
+from homarus.memory.qmd.process import MAX_OUTPUT_BYTES, QmdProcess, error_line
 from tests.unit.memory.fake_qmd import FakeQmd, fake_qmd, place_of
 
 GUARD_S = 60
@@ -41,7 +41,7 @@ def ended(pid: int) -> bool:
 
 
 def test_process_gets_own_folders_and_no_keys(fake: FakeQmd) -> None:
-    Program(fake.place).run("update", timeout_ms=0)
+    QmdProcess(fake.place).run("update", timeout_ms=0)
     (call,) = fake.calls()
     base = fake.place.agent_folder / "qmd"
     env = call["env"]
@@ -57,75 +57,75 @@ def test_process_gets_own_folders_and_no_keys(fake: FakeQmd) -> None:
 def test_process_over_timeout_is_killed_with_children(fake: FakeQmd) -> None:
     fake.does("search", CHILD + "time.sleep(600)")
     with pytest.raises(StoreError, match=r"qmd search took longer than 3 s"):
-        Program(fake.place).run("search", timeout_ms=3_000)
+        QmdProcess(fake.place).run("search", timeout_ms=3_000)
     assert ended(int((fake.folder / "child").read_text(encoding="utf-8")))
 
 
 def test_process_child_holding_output_open_is_not_awaited(fake: FakeQmd) -> None:
     fake.does("search", CHILD + "print('[]', flush=True)\nos._exit(0)")
-    assert Program(fake.place).run("search", timeout_ms=GUARD_S * 1000) == "[]\n"
+    assert QmdProcess(fake.place).run("search", timeout_ms=GUARD_S * 1000) == "[]\n"
     assert ended(int((fake.folder / "child").read_text(encoding="utf-8")))
 
 
 def test_process_closing_output_and_hanging_is_killed(fake: FakeQmd) -> None:
     fake.does("search", "import time\nos.close(1)\nos.close(2)\ntime.sleep(600)")
     with pytest.raises(StoreError, match="took longer"):
-        Program(fake.place).run("search", timeout_ms=1_000)
+        QmdProcess(fake.place).run("search", timeout_ms=1_000)
 
 
 def test_process_too_much_output_is_refused(fake: FakeQmd) -> None:
     fake.does("search", f"for _ in range({MAX_OUTPUT_BYTES >> 16} + 20): print('x' * 65_536)")
     with pytest.raises(StoreError, match="printed more than 16 MB"):
-        Program(fake.place).run("search", timeout_ms=0)
+        QmdProcess(fake.place).run("search", timeout_ms=0)
 
 
 def test_process_stderr_noise_does_not_block_or_show(fake: FakeQmd) -> None:
     fake.does("search", "sys.stderr.write('warning\\n' * 500_000)\nprint('[]')")
-    assert Program(fake.place).run("search", timeout_ms=0) == "[]\n"
+    assert QmdProcess(fake.place).run("search", timeout_ms=0) == "[]\n"
 
 
 def test_process_failure_reports_reason(fake: FakeQmd) -> None:
     fake.does("embed", "sys.exit('Warning: slow\\nModelError: no weights\\n    at x.js:1')")
     with pytest.raises(StoreError, match="status 1: ModelError: no weights") as caught:
-        Program(fake.place).run("embed", timeout_ms=0)
+        QmdProcess(fake.place).run("embed", timeout_ms=0)
     assert "searchMode" in caught.value.fix
     fake.does("update", "os.kill(os.getpid(), 9)")
     with pytest.raises(StoreError, match="status -9: it said nothing"):
-        Program(fake.place).run("update", timeout_ms=0)
+        QmdProcess(fake.place).run("update", timeout_ms=0)
 
 
 def test_error_line_names_the_error() -> None:
     said = b"x.js:9\n\texec(sql);\nSqliteError: file is not a database\n    at a.js\nNode.js v22\n"
-    assert reason_in(said) == "SqliteError: file is not a database"
-    assert reason_in(b"Collection not found: x\n") == "Collection not found: x"
-    assert reason_in(b"\xff\xfe\x1b[2J") == "��\\u{1b}[2J"
+    assert error_line(said) == "SqliteError: file is not a database"
+    assert error_line(b"Collection not found: x\n") == "Collection not found: x"
+    assert error_line(b"\xff\xfe\x1b[2J") == "��\\u{1b}[2J"
 
 
 def test_process_missing_program_says_how_to_install(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is not installed") as caught:
-        Program(place_of(tmp_path, {"command": "no-such-qmd"})).run("update", timeout_ms=0)
+        QmdProcess(place_of(tmp_path, {"command": "no-such-qmd"})).run("update", timeout_ms=0)
     assert "npm install" in caught.value.fix
 
 
 def test_process_command_is_name_or_absolute_path_without_shell(tmp_path: Path) -> None:
     for command in ("./qmd", "bin/qmd"):
         with pytest.raises(ConfigError, match="absolute path"):
-            Program(place_of(tmp_path, {"command": command})).run("update", timeout_ms=0)
+            QmdProcess(place_of(tmp_path, {"command": command})).run("update", timeout_ms=0)
     with pytest.raises(StoreError, match="is not installed"):
-        Program(place_of(tmp_path, {"command": "touch x; true"})).run("update", timeout_ms=0)
+        QmdProcess(place_of(tmp_path, {"command": "touch x; true"})).run("update", timeout_ms=0)
 
 
 def test_process_unrunnable_command_is_reported(fake: FakeQmd) -> None:
     (fake.folder / "qmd").write_bytes(b"\x7fELF broken")
     with pytest.raises(StoreError, match="could not be started"):
-        Program(fake.place).run("update", timeout_ms=0)
+        QmdProcess(fake.place).run("update", timeout_ms=0)
     with pytest.raises(StoreError, match="could not be started"):
-        Program(fake.place).run("search", "a\0b", timeout_ms=0)
+        QmdProcess(fake.place).run("search", "a\0b", timeout_ms=0)
 
 
 def test_process_stopped_from_other_thread_ends(fake: FakeQmd) -> None:
     fake.does("update", "import time\n(here / 'begun').touch()\ntime.sleep(600)")
-    program = Program(fake.place)
+    program = QmdProcess(fake.place)
     failed: list[StoreError] = []
 
     def work() -> None:
@@ -150,6 +150,6 @@ def test_process_uses_weights_of_users_own_qmd(fake: FakeQmd) -> None:
     theirs = fake.place.home / ".cache" / "qmd" / "models"
     theirs.mkdir(parents=True)
     for _ in range(2):
-        Program(fake.place).run("update", timeout_ms=0)
+        QmdProcess(fake.place).run("update", timeout_ms=0)
     models = fake.place.agent_folder / "qmd" / "xdg-cache" / "qmd" / "models"
     assert models.readlink() == theirs

@@ -6,10 +6,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.memory.library import Memory
-from homarus.memory.selftest import check, newest, pick_words
-from homarus.memory.source import Note, Skipped, find_notes
-from homarus.memory.words import content_stems
+from homarus.memory.note_files import NoteFile, SkippedFile, find_notes
+from homarus.memory.note_search import NoteSearch
+from homarus.memory.selftest import find_missing_note, newest_notes, pick_words
+from homarus.memory.stems import content_stems
 
 
 def test_pick_words_prefers_long_content_words() -> None:
@@ -31,24 +31,24 @@ def test_newest_returns_latest_notes_first(tmp_path: Path) -> None:
         file = tmp_path / f"{number}.md"
         file.write_text("words")
         os.utime(file, ns=(number, number))
-        notes.append(Note(file.name, file))
-    found: list[Note | Skipped] = [
-        Skipped("x.md", "is a link"),
+        notes.append(NoteFile(file.name, file))
+    found: list[NoteFile | SkippedFile] = [
+        SkippedFile("x.md", "is a link"),
         *notes,
-        Note("gone.md", tmp_path / "gone.md"),
+        NoteFile("gone.md", tmp_path / "gone.md"),
     ]
-    assert [one.path for one in newest(found)] == ["8.md", "7.md", "6.md", "5.md", "4.md"]
-    assert [one.path for one in newest(found, ["2.md", "3.md"])] == ["3.md", "2.md"]
+    assert [one.path for one in newest_notes(found)] == ["8.md", "7.md", "6.md", "5.md", "4.md"]
+    assert [one.path for one in newest_notes(found, ["2.md", "3.md"])] == ["3.md", "2.md"]
 
 
 def test_check_note_missing_from_index_is_named(tmp_path: Path) -> None:
     memory_file = tmp_path / "MEMORY.md"
     memory_file.write_text("- The walrus is called Otto.\n")
-    with Memory(tmp_path, tmp_path / "x.sqlite") as memory:
+    with NoteSearch(tmp_path, tmp_path / "x.sqlite") as memory:
         memory.sync()
-        assert check(memory, newest(find_notes(tmp_path))) == ""
+        assert find_missing_note(memory, newest_notes(find_notes(tmp_path))) == ""
         other = tmp_path / "other.md"
         other.write_text("zeppelin quagmire\n")
-        assert check(memory, [Note("other.md", other)]) == "other.md"
-        assert check(memory, [Note("gone.md", tmp_path / "gone.md")]) is None
-        assert check(memory, []) is None
+        assert find_missing_note(memory, [NoteFile("other.md", other)]) == "other.md"
+        assert find_missing_note(memory, [NoteFile("gone.md", tmp_path / "gone.md")]) is None
+        assert find_missing_note(memory, []) is None

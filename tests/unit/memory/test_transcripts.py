@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.config.memory import MemorySearch, MemorySettings
+from homarus.config.memory import MemoryConfig, MemorySearchConfig
 from homarus.core.principal import OWNER
 from homarus.memory import transcripts
 from homarus.memory.index import open_index
-from homarus.memory.place import Place
-from homarus.memory.source import Content, Note, Skipped, read_note
+from homarus.memory.note_files import NoteContent, NoteFile, SkippedFile, read_note
+from homarus.memory.spec import MemorySpec
 from homarus.memory.transcripts import (
     UNCLAIMED,
-    Transcripts,
+    TranscriptSource,
     find_transcript,
     read_session,
     render_transcript,
@@ -28,7 +28,7 @@ from homarus.memory.transcripts import (
     wants_sessions,
 )
 from homarus.memory.view import EVERYTHING, PRIVATE, audience_of, view_for
-from homarus.store.place import Stamp
+from homarus.store.state_paths import FileStamp
 
 NOW_MS = 1_790_000_000_000
 DAY_MS = 86_400_000
@@ -37,16 +37,16 @@ DIRECT = "agent:main:telegram:direct:42"
 SEARCHED = {"sources": ["memory", "sessions"], "experimental": {"sessionMemory": True}}
 
 
-def place_at(tmp_path: Path, search: Any = None, **memory: Any) -> Place:
-    return Place(
+def place_at(tmp_path: Path, search: Any = None, **memory: Any) -> MemorySpec:
+    return MemorySpec(
         agent="main",
         workspace=tmp_path / "workspace",
         database=tmp_path / "memory" / "main.sqlite",
         agent_folder=tmp_path / "agents" / "main",
         models_cache=tmp_path / "models",
         home=tmp_path,
-        search=MemorySearch.model_validate(SEARCHED if search is None else search),
-        settings=MemorySettings.model_validate(memory),
+        search=MemorySearchConfig.model_validate(SEARCHED if search is None else search),
+        settings=MemoryConfig.model_validate(memory),
         timezone="UTC",
     )
 
@@ -63,7 +63,7 @@ def header(session_id: str = "s1") -> str:
     return json.dumps({"type": "session", "version": 3, "id": session_id, "timestamp": NOW_MS})
 
 
-def put(place: Place, name: str, lines: Iterable[str], at_ms: int = NOW_MS) -> Path:
+def put(place: MemorySpec, name: str, lines: Iterable[str], at_ms: int = NOW_MS) -> Path:
     place.transcripts.mkdir(parents=True, exist_ok=True)
     file = place.transcripts / name
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -71,7 +71,7 @@ def put(place: Place, name: str, lines: Iterable[str], at_ms: int = NOW_MS) -> P
     return file
 
 
-def claim(place: Place, **keys: Any) -> None:
+def claim(place: MemorySpec, **keys: Any) -> None:
     entries = {
         key: {"sessionId": one} if isinstance(one, str) else one for key, one in keys.items()
     }
@@ -254,7 +254,7 @@ def test_transcripts_pipe_or_link_is_ignored(tmp_path: Path) -> None:
     real = put(place, "s1.jsonl", [said("user", "hello")])
     (place.transcripts / "s2.jsonl").symlink_to(real)
     os.mkfifo(place.transcripts / "s3.jsonl")
-    found = [one.path for one in Transcripts(place).find(NOW_MS)]
+    found = [one.path for one in TranscriptSource(place).find(NOW_MS)]
     assert found == ["sessions/s1.md"]
     for name in ("s2.jsonl", "s3.jsonl"):
         with pytest.raises(OSError, match=r".*"):
@@ -300,7 +300,7 @@ def test_audience_main_session_private_group_session_own(tmp_path: Path) -> None
     for name in ("s1", "s2", "s3", "s4"):
         put(place, f"{name}.jsonl", [said("user", f"words of {name}")])
     claim(place, **{"agent:main:main": "s1", GROUP: "s2", DIRECT: "s3"})
-    found = {one.file.stem: one for one in Transcripts(place).find(NOW_MS)}
+    found = {one.file.stem: one for one in TranscriptSource(place).find(NOW_MS)}
     assert found["s1"].audience == PRIVATE
     assert view_for(GROUP).shows(found["s2"].audience)
     assert not view_for(GROUP).shows(found["s1"].audience)
@@ -312,7 +312,7 @@ def test_audience_main_session_private_group_session_own(tmp_path: Path) -> None
 def test_audience_session_without_key_is_private(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     put(place, "s9.jsonl", [said("user", "whose words?")])
-    (one,) = Transcripts(place).find(NOW_MS)
+    (one,) = TranscriptSource(place).find(NOW_MS)
     assert one.audience == UNCLAIMED
     assert view_for("agent:main:main").shows(one.audience)
     for key in (GROUP, DIRECT, "agent:main:cron:job", "unknown", "unclaimed", "global"):
@@ -323,7 +323,7 @@ def test_audience_session_claimed_by_two_keys_is_hidden(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     put(place, "s1.jsonl", [said("user", "hm")])
     claim(place, **{"agent:main:main": "s1", GROUP: "s1"})
-    (one,) = Transcripts(place).find(NOW_MS)
+    (one,) = TranscriptSource(place).find(NOW_MS)
     assert one.audience == UNCLAIMED
 
 
@@ -332,7 +332,7 @@ def test_audience_broken_sessions_file_claims_nothing(tmp_path: Path, text: str)
     place = place_at(tmp_path)
     put(place, "s1.jsonl", [said("user", "hm")])
     (place.transcripts / "sessions.json").write_text(text, encoding="utf-8")
-    (one,) = Transcripts(place).find(NOW_MS)
+    (one,) = TranscriptSource(place).find(NOW_MS)
     assert one.audience == UNCLAIMED
 
 
@@ -343,7 +343,7 @@ def test_audience_forum_topic_belongs_to_forum(tmp_path: Path) -> None:
     file = str(place.transcripts / "s1-topic-5.jsonl")
     entry = {"sessionId": "s1", "sessionFile": file}
     claim(place, **{f"{GROUP}:topic:5": entry, DIRECT: "s2"})
-    five, other = Transcripts(place).find(NOW_MS)
+    five, other = TranscriptSource(place).find(NOW_MS)
     assert five.path == "sessions/s1-topic-5.md"
     assert view_for(GROUP).shows(five.audience)
     assert view_for(DIRECT).shows(other.audience)
@@ -353,7 +353,7 @@ def test_audience_reset_session_keeps_recorded_audience(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     file = put(place, "s1.jsonl", [said("user", "said in the group")])
     claim(place, **{GROUP: "s1"})
-    finder = Transcripts(place)
+    finder = TranscriptSource(place)
     (before,) = finder.notes({}, NOW_MS)
     file.rename(place.transcripts / "s1.jsonl.reset.2026-02-17T10-00-00.000Z")
     claim(place, **{GROUP: "s2"})
@@ -394,19 +394,19 @@ def test_retention_old_sessions_expire_by_last_message(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     put(place, "old.jsonl", [header(), said("user", "long ago", NOW_MS - 31 * DAY_MS)])
     put(place, "new.jsonl", [header(), said("user", "lately", NOW_MS - 29 * DAY_MS)])
-    assert [one.path for one in Transcripts(place).find(NOW_MS)] == ["sessions/new.md"]
+    assert [one.path for one in TranscriptSource(place).find(NOW_MS)] == ["sessions/new.md"]
     forever = place_at(tmp_path, qmd={"sessions": {"retentionDays": 0}})
-    assert len(Transcripts(forever).find(NOW_MS)) == 2
+    assert len(TranscriptSource(forever).find(NOW_MS)) == 2
 
 
 def test_retention_message_from_future_still_expires(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     put(place, "s1.jsonl", [said("user", "hm", NOW_MS + 999 * DAY_MS)], NOW_MS - 40 * DAY_MS)
-    assert Transcripts(place).find(NOW_MS) == []
+    assert TranscriptSource(place).find(NOW_MS) == []
 
 
-def read_again(place: Place, before: tuple[int, int], now_ms: int = NOW_MS) -> bool:
-    (note,) = Transcripts(place).notes({}, now_ms)
+def read_again(place: MemorySpec, before: tuple[int, int], now_ms: int = NOW_MS) -> bool:
+    (note,) = TranscriptSource(place).notes({}, now_ms)
     assert note.made
     return not note.made.is_same(*before)
 
@@ -440,7 +440,7 @@ def test_sync_transcripts_are_indexed_and_removed(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     put(place, "s1.jsonl", [said("user", "the zebra is at the vet")])
     file = put(place, "s2.jsonl", [said("toolResult", "nothing is said here")])
-    finder = Transcripts(place)
+    finder = TranscriptSource(place)
     with open_index(place.database) as index:
         report = index.sync(finder.notes({}, NOW_MS))
         assert report.indexed == ("sessions/s1.md",)
@@ -462,12 +462,12 @@ def test_retention_expired_transcript_is_not_reread_unchanged(
     read: list[str] = []
     usual = transcripts._read_span
 
-    def counted(file: Path, stamp: Stamp) -> tuple[int, int]:
+    def counted(file: Path, stamp: FileStamp) -> tuple[int, int]:
         read.append(file.name)
         return usual(file, stamp)
 
     monkeypatch.setattr(transcripts, "_read_span", counted)
-    found = Transcripts(place)
+    found = TranscriptSource(place)
     for _ in range(3):
         assert len(found.find(NOW_MS)) == 1
     assert read == ["new.jsonl", "old.jsonl"]
@@ -479,7 +479,7 @@ def test_transcripts_two_threads_list_concurrently(tmp_path: Path) -> None:
     place = place_at(tmp_path, qmd={"sessions": {"retentionDays": 0}})
     for number in range(20):
         put(place, f"s{number}.jsonl", [said("user", f"words {number}")])
-    found = Transcripts(place)
+    found = TranscriptSource(place)
 
     def look(thread: int) -> None:
         for turn in range(30):
@@ -497,9 +497,9 @@ def test_transcript_note_is_rendered_text_with_citable_lines(tmp_path: Path) -> 
     place = place_at(tmp_path)
     put(place, "s1.jsonl", [said("user", "one\ntwo"), said("assistant", "three")], NOW_MS)
     claim(place, **{"agent:main:main": "s1"})
-    (note,) = Transcripts(place).notes({}, NOW_MS)
+    (note,) = TranscriptSource(place).notes({}, NOW_MS)
     content = read_note(note)
-    assert isinstance(content, Content)
+    assert isinstance(content, NoteContent)
     found = find_transcript(place_at(tmp_path, qmd={"sessions": {"retentionDays": 0}}), note.path)
     assert found
     assert found.file == note.file
@@ -543,9 +543,9 @@ def test_transcripts_are_searched_only_if_enabled(tmp_path: Path) -> None:
 def test_transcript_vanishing_file_is_skipped_and_named(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     file = put(place, "s1.jsonl", [said("user", "hm")])
-    (note,) = Transcripts(place).notes({}, NOW_MS)
+    (note,) = TranscriptSource(place).notes({}, NOW_MS)
     file.unlink()
-    assert isinstance(note, Note)
+    assert isinstance(note, NoteFile)
     skipped = read_note(note)
-    assert isinstance(skipped, Skipped)
+    assert isinstance(skipped, SkippedFile)
     assert skipped.path == "sessions/s1.md"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.core import keys
+from homarus.core import session_keys
 from homarus.memory.view import (
     EVERYTHING,
     PRIVATE,
@@ -14,14 +14,14 @@ from homarus.memory.view import (
     chat_of,
     day_note,
     folder_of,
-    slug_of,
+    slug_for,
     view_for,
 )
 
 ANN, BOB = "agent:main:telegram:direct:1", "agent:main:telegram:direct:2"
 GROUP = "agent:main:telegram:group:7"
 KEYS = st.builds(
-    keys.peer_key,
+    session_keys.peer_key,
     st.just("main"),
     st.sampled_from(["telegram", "irc", "slack"]),
     st.sampled_from(["direct", "group", "channel"]),
@@ -84,7 +84,7 @@ def test_slug_differs_for_different_chats(one: str, other: str) -> None:
     assert (chat_of(one) == chat_of(other)) == (
         one.partition(":thread:")[0] == other or one == other
     )
-    name = slug_of(one)
+    name = slug_for(one)
     assert name.isascii() and len(name) <= 80 and not {*name} & {*"/\\.: "}
     assert audience_of_path(f"{folder_of(chat_of(one))}/x.md") == chat_of(one)
 
@@ -124,6 +124,6 @@ def test_day_note_path_for_each_audience() -> None:
     assert day_note("2026-01-31") == "memory/2026-01-31.md"
     assert day_note("2026-01-31", SHARED) == "memory/shared/2026-01-31.md"
     assert day_note("2026-01-31", audience_of(GROUP)) == (
-        f"memory/chats/{slug_of(GROUP)}/2026-01-31.md"
+        f"memory/chats/{slug_for(GROUP)}/2026-01-31.md"
     )
-    assert slug_of(GROUP).startswith("telegram-group-7-")
+    assert slug_for(GROUP).startswith("telegram-group-7-")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from homarus.config.memory import MemorySearch
-from homarus.memory.place import Place
-from homarus.memory.transcripts import Transcripts
-from homarus.memory.watch import every, signature, watch
+from homarus.config.memory import MemorySearchConfig
+from homarus.memory.spec import MemorySpec
+from homarus.memory.transcripts import TranscriptSource
+from homarus.memory.watch import files_signature, sync_periodically, watch_files
 
 
 class Enough(Exception):
@@ -56,7 +56,7 @@ def watched(looks: list[str], look_takes_s: float = 0.0) -> tuple[list[int], lis
 
     async def main() -> None:
         with pytest.raises(Enough):
-            await watch(look, sync, clock=clock, quiet_s=1.5, look_s=5.0)
+            await watch_files(look, sync, clock=clock, quiet_s=1.5, look_s=5.0)
 
     asyncio.run(main())
     return syncs, clock.naps
@@ -89,13 +89,13 @@ def test_sync_periodically_syncs_at_interval() -> None:
 
     async def main() -> None:
         with pytest.raises(Enough):
-            await every(420.0, sync, clock=clock)
+            await sync_periodically(420.0, sync, clock=clock)
 
     asyncio.run(main())
     assert syncs == [420.0, 840.0, 1260.0]
 
 
-def changes(place: Place) -> Iterator[None]:
+def changes(place: MemorySpec) -> Iterator[None]:
     """One change after another that a watch has to see."""
     memory = place.workspace / "memory"
     (memory / "a.md").write_text("one")
@@ -116,21 +116,21 @@ def changes(place: Place) -> Iterator[None]:
 
 def test_files_signature_changes_with_every_file(tmp_path: Path) -> None:
     asked = {"sources": ["memory", "sessions"], "experimental": {"sessionMemory": True}}
-    place = Place(
+    place = MemorySpec(
         agent="main",
         workspace=tmp_path / "workspace",
         database=tmp_path / "main.sqlite",
         agent_folder=tmp_path / "agents" / "main",
         models_cache=tmp_path,
         home=tmp_path,
-        search=MemorySearch.model_validate(asked),
+        search=MemorySearchConfig.model_validate(asked),
     )
     (place.workspace / "memory").mkdir(parents=True)
     place.transcripts.mkdir(parents=True)
-    finder = Transcripts(place)
-    seen = [signature(place, finder)]
-    assert signature(place, finder) == seen[0]
+    finder = TranscriptSource(place)
+    seen = [files_signature(place, finder)]
+    assert files_signature(place, finder) == seen[0]
     for _ in changes(place):
-        seen.append(signature(place, finder))
-        assert signature(place, finder) == seen[-1]
+        seen.append(files_signature(place, finder))
+        assert files_signature(place, finder) == seen[-1]
     assert len(set(seen)) == len(seen)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from homarus.core.errors import MissingExtra, UnknownName, UserError
+from homarus.core.errors import MissingExtraError, UnknownNameError, UserError
 from homarus.plugins.backends import BackendKind
 
 GROUP: Final = "toy.stores"
@@ -81,7 +81,7 @@ def test_own_backend_is_found_and_loaded(name: str) -> None:
 )
 def test_unknown_name_is_refused_with_closest_names(name: str) -> None:
     assert not STORES.has(name) and STORES.find(name) is None
-    with pytest.raises(UnknownName, match=f"unknown store {name!r}") as caught:
+    with pytest.raises(UnknownNameError, match=f"unknown store {name!r}") as caught:
         STORES.load(name)
     assert caught.value.fix.endswith(f"there are {', '.join(OWN)}")
     if name == "sqlit":
@@ -124,7 +124,7 @@ def test_broken_entry_point_raises_an_error_with_its_config_key(
 
 def test_missing_extra_is_raised_by_the_backend_itself() -> None:
     module = STORES.load("needs-extra")
-    with pytest.raises(MissingExtra, match="needs-extra needs a package"):
+    with pytest.raises(MissingExtraError, match="needs-extra needs a package"):
         module.create()
 
 

@@ -12,7 +12,7 @@ from homarus.plugins.commands import (
     command,
     find_commands,
 )
-from homarus.plugins.values import Where
+from homarus.plugins.values import HookContext
 
 KEY = "agent:main:main"
 
@@ -31,12 +31,12 @@ def make_context(args: str) -> CommandContext:
     async def stop_runs(_key: str) -> tuple[str, ...]:
         return ()
 
-    async def call_hooks(_where: Where, _name: str, _text: str) -> tuple[str, ...]:
+    async def call_hooks(_where: HookContext, _name: str, _text: str) -> tuple[str, ...]:
         return ()
 
     ports = CommandPorts(load_entry, stop_runs, call_hooks, lambda: None)
     inbound = Inbound("1", Address("cli", KEY), "ann", f"/mood {args}", authority="owner")
-    return CommandContext(ports, Config(), Where(session_key=KEY), KEY, inbound, args)
+    return CommandContext(ports, Config(), HookContext(session_key=KEY), KEY, inbound, args)
 
 
 def test_find_commands_returns_decorated_functions_by_name() -> None:

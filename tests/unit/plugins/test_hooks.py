@@ -9,18 +9,26 @@ from typing import Any, TypeVar
 
 import pytest
 
-from homarus.core.errors import UnknownName, UserError
-from homarus.core.message import Address, Inbound, Outbound, Text, ToolCall, ToolReturn, user
-from homarus.plugins.caller import Hooks
-from homarus.plugins.hooks import Specs, hook
-from homarus.plugins.values import Failure, Refusal, Where
+from homarus.core.errors import UnknownNameError, UserError
+from homarus.core.message import (
+    Address,
+    Inbound,
+    Outbound,
+    Text,
+    ToolCall,
+    ToolResult,
+    user_message,
+)
+from homarus.plugins.hook_runner import Hooks
+from homarus.plugins.hooks import HookSpecs, hook
+from homarus.plugins.values import HookContext, HookFailure, Refusal
 
 T = TypeVar("T")
-WHERE = Where("main", "agent:main:main", "run-1")
+WHERE = HookContext("main", "agent:main:main", "run-1")
 CALL = ToolCall("c1", "exec", {"command": "ls"})
 OUT = Outbound(Address("telegram", "42"), "Hello", "key-1")
 IN = Inbound("1", OUT.address, "ann", "Hi")
-RESULT = ToolReturn("c1", "exec", (Text("a"),))
+RESULT = ToolResult("c1", "exec", (Text("a"),))
 
 
 def run(ask: Callable[[Hooks], Awaitable[T]], *plugins: object, deadline_s: float = 30.0) -> T:
@@ -38,7 +46,7 @@ def test_hooks_without_plugins_do_not_import_pluggy() -> None:
     code = (
         "import asyncio, sys\n"
         "from homarus.core.message import ToolCall\n"
-        "from homarus.plugins.caller import Hooks\n"
+        "from homarus.plugins.hook_runner import Hooks\n"
         "from homarus.plugins.values import Where\n"
         "call = ToolCall('1', 'x', {})\n"
         "assert asyncio.run(Hooks().before_tool_call(Where(), call)) is call\n"
@@ -92,7 +100,7 @@ def test_hooks_run_in_order_and_see_earlier_changes() -> None:
         assert (sent.text, sent.key) == ("Hello three one two", "key-1")
         files = await hooks.agent_bootstrap(WHERE, {"SOUL.md": "x"})
         assert list(files) == ["SOUL.md", "one.md", "two.md", "three.md"]
-        prompt = await hooks.before_agent_start(WHERE, "this", [user("hi")])
+        prompt = await hooks.before_agent_start(WHERE, "this", [user_message("hi")])
         assert prompt == "one for this\n\ntwo for this\n\nthree for this"
         assert await hooks.command(WHERE, "new") == ("one: new", "two: new", "three: new")
 
@@ -148,8 +156,8 @@ def test_hook_failure_is_skipped_and_counted(
         sent = await hooks.message_sending(OUT)
         assert isinstance(sent, Outbound) and sent.text == "Hello after"
         assert hooks.failures == (
-            Failure("p0", "before_tool_call", 2, "RuntimeError('boom')"),
-            Failure("p0", "message_sending", 1, "it gave int, not str or Refusal"),
+            HookFailure("p0", "before_tool_call", 2, "RuntimeError('boom')"),
+            HookFailure("p0", "message_sending", 1, "it gave int, not str or Refusal"),
         )
 
     with caplog.at_level(logging.WARNING):
@@ -160,7 +168,7 @@ def test_hook_failure_is_skipped_and_counted(
 def test_hook_past_deadline_is_skipped() -> None:
     async def main(hooks: Hooks) -> None:
         await hooks.agent_end(WHERE, [], "", 5)
-        late = Failure("p0", "agent_end", 1, "it took longer than 0.01 s")
+        late = HookFailure("p0", "agent_end", 1, "it took longer than 0.01 s")
         assert hooks.failures == (late,)
 
     run(main, Breaks(), deadline_s=0.01)
@@ -178,13 +186,13 @@ def test_hook_is_cancelled_with_its_run() -> None:
 
 def test_hooks_all_receive_their_documented_arguments() -> None:
     told: dict[str, set[str]] = {}
-    names = [name for name in vars(Specs) if not name.startswith("_")]
+    names = [name for name in vars(HookSpecs) if not name.startswith("_")]
 
     class Everything:
         pass
 
     for name in names:
-        spec = getattr(Specs, name)
+        spec = getattr(HookSpecs, name)
         wanted = spec.__code__.co_varnames[1 : spec.__code__.co_argcount]
         scope: dict[str, Any] = {"told": told}
         args = ", ".join(("self", *wanted))
@@ -220,7 +228,7 @@ def test_register_unknown_hook_offers_closest() -> None:
         def before_tool_cal(self) -> None: ...
 
     hooks = Hooks()
-    with pytest.raises(UnknownName, match="before_tool_call"):
+    with pytest.raises(UnknownNameError, match="before_tool_call"):
         hooks.register(Typo(), "typo")
     assert asyncio.run(hooks.before_tool_call(WHERE, CALL)) is CALL
 

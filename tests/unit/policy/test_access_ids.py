@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.channels.roster import find_traits
+from homarus.channels.registry import find_traits
 from homarus.policy import access
-from homarus.policy.access import Roll, is_heard_in_group
+from homarus.policy.access import AllowlistMatch, is_allowed_in_group
 
-person_id = partial(access.person_id, find_traits=find_traits)
+person_id = partial(access.normalize_sender_id, find_traits=find_traits)
 is_named = partial(access.is_named, find_traits=find_traits)
 is_listed = partial(access.is_listed, find_traits=find_traits)
 
@@ -73,18 +73,21 @@ def test_is_listed_without_sender_id_is_false() -> None:
     assert not is_listed("telegram", "42", [])
 
 
-LISTED, UNLISTED = Roll(is_set=True, has_sender=True), Roll(is_set=True, has_sender=False)
+LISTED, UNLISTED = (
+    AllowlistMatch(is_set=True, has_sender=True),
+    AllowlistMatch(is_set=True, has_sender=False),
+)
 
 
 def test_is_allowed_in_group_by_star_needs_allowlist() -> None:
-    assert is_heard_in_group("allowlist", None, group="by-id")
-    assert not is_heard_in_group("allowlist", None, group="by-star")
-    assert is_heard_in_group("allowlist", LISTED, group="by-star")
-    assert not is_heard_in_group("allowlist", LISTED, group="")
-    assert not is_heard_in_group("allowlist", UNLISTED, group="by-id")
+    assert is_allowed_in_group("allowlist", None, group="by-id")
+    assert not is_allowed_in_group("allowlist", None, group="by-star")
+    assert is_allowed_in_group("allowlist", LISTED, group="by-star")
+    assert not is_allowed_in_group("allowlist", LISTED, group="")
+    assert not is_allowed_in_group("allowlist", UNLISTED, group="by-id")
 
 
 def test_is_allowed_in_group_open_policy_follows_own_list() -> None:
-    assert is_heard_in_group("open", None, group="")
-    assert not is_heard_in_group("open", UNLISTED, group="by-id")
-    assert not is_heard_in_group("disabled", LISTED, group="by-id")
+    assert is_allowed_in_group("open", None, group="")
+    assert not is_allowed_in_group("open", UNLISTED, group="by-id")
+    assert not is_allowed_in_group("disabled", LISTED, group="by-id")

@@ -11,55 +11,64 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import (
-    AuthFailed,
-    BadRequest,
-    ContentFiltered,
-    ContextOverflow,
-    Overloaded,
+    AuthError,
+    BadRequestError,
+    ContentFilterError,
+    ContextOverflowError,
+    OverloadedError,
     ProviderError,
-    ProviderTimeout,
-    RateLimited,
-    StreamBroken,
+    ProviderTimeoutError,
+    RateLimitError,
+    StreamError,
 )
-from homarus.core.message import Message, Origin, Text, Thinking, ToolCall, ToolReturn, Usage, user
+from homarus.core.message import (
+    Message,
+    Origin,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    user_message,
+)
 from homarus.providers import anthropic
-from homarus.providers.base import Request, TextDelta, ToolSpec
-from homarus.providers.catalog import Model, Price
+from homarus.providers.base import ModelRequest, TextDelta, ToolSpec
+from homarus.providers.catalog import ModelInfo, Price
 from homarus.testing.clock import FakeClock
 from homarus.testing.model_server import (
-    Call,
+    BodyFraming,
     CallTools,
     Comments,
     Cut,
     Fail,
-    Gate,
-    Hold,
+    HangUntilDisconnect,
     LongLine,
     ModelServer,
     Overflow,
     Raw,
     Replay,
+    ReportedUsage,
     Say,
-    Shape,
-    Step,
+    ScriptedCall,
+    ScriptStep,
     Stop,
+    StreamFault,
     Think,
-    Tokens,
-    Trouble,
+    WaitForTest,
 )
 from homarus.testing.model_server.anthropic import SIGNATURE
 
 KEY = "sk-ant-api03-0123456789"
-HELLO = Request("m", "Be brief.", (user("hi"),))
+HELLO = ModelRequest("m", "Be brief.", (user_message("hi"),))
 READ = ToolSpec("read", "Read.", {"type": "object", "properties": {}})
 MARK = {"type": "ephemeral"}
 
 
-def asked(**fields: Any) -> Request:
-    return Request(**{"model": "m", "system": "", "messages": (user("hi"),), **fields})
+def asked(**fields: Any) -> ModelRequest:
+    return ModelRequest(**{"model": "m", "system": "", "messages": (user_message("hi"),), **fields})
 
 
-async def answer(provider: anthropic.Anthropic, request: Request = HELLO) -> Message:
+async def answer(provider: anthropic.AnthropicProvider, request: ModelRequest = HELLO) -> Message:
     async for piece in provider.stream(request):
         if isinstance(piece, Message):
             return piece
@@ -67,16 +76,16 @@ async def answer(provider: anthropic.Anthropic, request: Request = HELLO) -> Mes
 
 
 def served(
-    scene: Callable[[anthropic.Anthropic, ModelServer], Awaitable[Any]],
-    *answers: list[Step],
-    models: tuple[Model, ...] = (),
+    scene: Callable[[anthropic.AnthropicProvider, ModelServer], Awaitable[Any]],
+    *answers: list[ScriptStep],
+    models: tuple[ModelInfo, ...] = (),
     key: str = KEY,
     **settings: Any,
 ) -> Any:
     async def main() -> Any:
         async with asyncio.timeout(60), ModelServer() as server:
             server.script(*answers)
-            made = anthropic.Settings("mock", server.url, key, **settings)
+            made = anthropic.ProviderConnection("mock", server.url, key, **settings)
             provider = anthropic.create(made, models=models, clock=FakeClock())
             try:
                 return await scene(provider, server)
@@ -86,15 +95,15 @@ def served(
     return asyncio.run(main())
 
 
-def message_of(*steps: Step, request: Request = HELLO, **settings: Any) -> Message:
-    async def scene(provider: anthropic.Anthropic, server: ModelServer) -> Message:
+def message_of(*steps: ScriptStep, request: ModelRequest = HELLO, **settings: Any) -> Message:
+    async def scene(provider: anthropic.AnthropicProvider, server: ModelServer) -> Message:
         return await answer(provider, request)
 
     message: Message = served(scene, list(steps), **settings)
     return message
 
 
-def error_of(*steps: Step, **settings: Any) -> ProviderError:
+def error_of(*steps: ScriptStep, **settings: Any) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
         message_of(*steps, **settings)
     error = caught.value
@@ -104,17 +113,17 @@ def error_of(*steps: Step, **settings: Any) -> ProviderError:
     return error
 
 
-def sent(request: Request, *models: Model, **settings: Any) -> Any:
+def sent(request: ModelRequest, *models: ModelInfo, **settings: Any) -> Any:
     """The request as the server got it."""
 
-    async def scene(provider: anthropic.Anthropic, server: ModelServer) -> Any:
+    async def scene(provider: anthropic.AnthropicProvider, server: ModelServer) -> Any:
         await answer(provider, request)
         return server.requests[0]
 
     return served(scene, models=models, **settings)
 
 
-def body_of(request: Request, *models: Model, **settings: Any) -> dict[str, Any]:
+def body_of(request: ModelRequest, *models: ModelInfo, **settings: Any) -> dict[str, Any]:
     body: dict[str, Any] = sent(request, *models, **settings).body
     return body
 
@@ -151,9 +160,9 @@ def test_request_cache_markers_end_last_two_user_turns() -> None:
     for n in range(4):
         call = ToolCall(f"c{n}", "read", {})
         history += [
-            user(f"q{n}"),
+            user_message(f"q{n}"),
             Message("assistant", (call,)),
-            Message("tool", (ToolReturn(call.id, "read", (Text("x"),)),)),
+            Message("tool", (ToolResult(call.id, "read", (Text("x"),)),)),
         ]
     body = body_of(asked(system="S", tools=(READ,), messages=tuple(history)))
     marks = [
@@ -184,7 +193,7 @@ def test_request_cache_retention_param_sets_marker_ttl(params: Any, marker: Any)
 
 
 def test_request_max_tokens_default_to_model_limit_unless_lower() -> None:
-    model = Model("mock", "m", max_tokens=9000)
+    model = ModelInfo("mock", "m", max_tokens=9000)
     assert body_of(asked(), model)["max_tokens"] == 9000
     assert body_of(asked(max_tokens=5), model)["max_tokens"] == 5
     assert body_of(asked(max_tokens=99_999), model)["max_tokens"] == 9000
@@ -200,7 +209,7 @@ def test_request_params_override_fields_and_null_removes_them() -> None:
     assert (body["temperature"], body["stop_sequences"]) == (0.2, ["END"])
     assert body["system"][0]["text"] == "S"
     assert body["messages"][0]["role"] == "user"
-    model = Model("mock", "m", reasoning=True)
+    model = ModelInfo("mock", "m", reasoning=True)
     body = body_of(asked(thinking="high", max_tokens=5000, params={"thinking": None}), model)
     assert "thinking" not in body
     own = [{"type": "web_search_20250305", "name": "web_search"}]
@@ -209,10 +218,10 @@ def test_request_params_override_fields_and_null_removes_them() -> None:
 
 def test_request_thinking_for_reasoning_model_removes_sampling() -> None:
     request = asked(thinking="medium", max_tokens=20_000, params={"temperature": 0.2})
-    thinks = body_of(request, Model("mock", "m", max_tokens=64_000, reasoning=True))
+    thinks = body_of(request, ModelInfo("mock", "m", max_tokens=64_000, reasoning=True))
     assert thinks["thinking"] == {"type": "enabled", "budget_tokens": 8192}
     assert "temperature" not in thinks
-    plain = body_of(request, Model("mock", "m", max_tokens=64_000, reasoning=False))
+    plain = body_of(request, ModelInfo("mock", "m", max_tokens=64_000, reasoning=False))
     assert "thinking" not in plain
     assert plain["temperature"] == 0.2
 
@@ -222,15 +231,15 @@ def test_request_unknown_claude_is_recognised_by_name() -> None:
     assert received.body["thinking"]["type"] == "adaptive"
     assert received.body["output_config"] == {"effort": "high"}
     assert received.headers["anthropic-beta"] == "thinking-binding-controls-2026-08-01"
-    told = Model("mock", "claude-opus-4-6", reasoning=False)
+    told = ModelInfo("mock", "claude-opus-4-6", reasoning=False)
     assert "thinking" not in body_of(asked(model="claude-opus-4-6", thinking="high"), told)
 
 
 def thought(model: str) -> tuple[Message, ...]:
     origin = Origin("anthropic-messages", "mock", model, "toolUse")
     parts = (Thinking("hm", "c2ln"), ToolCall("c1", "read", {}))
-    result = Message("tool", (ToolReturn("c1", "read", (Text("x"),)),))
-    return (user("q"), Message("assistant", parts, origin=origin), result)
+    result = Message("tool", (ToolResult("c1", "read", (Text("x"),)),))
+    return (user_message("q"), Message("assistant", parts, origin=origin), result)
 
 
 def test_request_reasoning_replayed_unless_binding_model_is_not_thinking() -> None:
@@ -262,13 +271,13 @@ def test_request_calls_of_removed_tools_declare_those_tools() -> None:
     body = body_of(asked(messages=thought("m")))
     assert [tool["name"] for tool in body["tools"]] == ["read"]
     assert body["tool_choice"] == {"type": "none"}
-    without = body_of(asked(tools=(READ,)), Model("mock", "m", calls_tools=False))
+    without = body_of(asked(tools=(READ,)), ModelInfo("mock", "m", calls_tools=False))
     assert "tools" not in without
     assert "tool_choice" not in without
 
 
 def test_request_headers_have_key_version_and_configured_ones() -> None:
-    model = Model("mock", "m", headers={"X-Model": "yes", "Anthropic-Beta": "b, a"})
+    model = ModelInfo("mock", "m", headers={"X-Model": "yes", "Anthropic-Beta": "b, a"})
     headers = sent(HELLO, model, headers={"X-Team": "t", "anthropic-beta": "a,c"}).headers
     assert headers["x-api-key"] == KEY
     assert headers["anthropic-version"] == "2023-06-01"
@@ -309,7 +318,7 @@ def test_request_base_url_with_or_without_v1_is_accepted(base: str, path: str) -
     async def main() -> str:
         async with ModelServer() as server:
             url = server.url.removesuffix("/v1") + base
-            provider = anthropic.create(anthropic.Settings("mock", url))
+            provider = anthropic.create(anthropic.ProviderConnection("mock", url))
             await answer(provider)
             await provider.close()
             return server.requests[0].path
@@ -321,14 +330,18 @@ def test_request_base_url_with_or_without_v1_is_accepted(base: str, path: str) -
 
 
 def test_answer_replayed_in_next_request_is_accepted() -> None:
-    async def scene(provider: anthropic.Anthropic, server: ModelServer) -> Any:
+    async def scene(provider: anthropic.AnthropicProvider, server: ModelServer) -> Any:
         first = await answer(provider, asked(tools=(READ,)))
-        result = Message("tool", (ToolReturn(first.calls[0].id, "read", (Text("42"),)),))
-        messages = (user("hi"), first, result)
+        result = Message("tool", (ToolResult(first.calls[0].id, "read", (Text("42"),)),))
+        messages = (user_message("hi"), first, result)
         await answer(provider, asked(messages=messages, tools=(READ,)))
         return server.requests[1].body["messages"]
 
-    steps: list[Step] = [Think(["Hm", "m."]), Say("Let me see."), CallTools(Call("read", {"p": 1}))]
+    steps: list[ScriptStep] = [
+        Think(["Hm", "m."]),
+        Say("Let me see."),
+        CallTools(ScriptedCall("read", {"p": 1})),
+    ]
     turns = served(scene, steps, [Say("42.")])
     assert [block["type"] for block in turns[1]["content"]] == ["thinking", "text", "tool_use"]
     assert turns[1]["content"][0] == {
@@ -341,14 +354,14 @@ def test_answer_replayed_in_next_request_is_accepted() -> None:
 
 def test_tool_name_invalid_on_wire_is_mapped_back() -> None:
     spec = ToolSpec("mcp.read", "Read.", {"type": "object"})
-    message = message_of(CallTools(Call("mcp_read", {})), request=asked(tools=(spec,)))
+    message = message_of(CallTools(ScriptedCall("mcp_read", {})), request=asked(tools=(spec,)))
     assert [call.name for call in message.calls] == ["mcp.read"]
 
 
 def test_answer_usage_and_cost_are_counted() -> None:
     price = Price(input=1.0, output=2.0, cache_read=0.5)
     message = message_of(
-        Say("x"), Tokens(1000, 100, 600, 40), models=(Model("mock", "m", price=price),)
+        Say("x"), ReportedUsage(1000, 100, 600, 40), models=(ModelInfo("mock", "m", price=price),)
     )
     assert message.origin is not None
     usage = message.origin.usage
@@ -367,19 +380,23 @@ def test_answer_stop_reason_is_mapped(reason: Any) -> None:
 @pytest.mark.parametrize(
     "shape",
     [
-        Shape(piece_bytes=1),
-        Shape(piece_bytes=3),
-        Shape(newline=b"\r\n"),
-        Shape(newline=b"\r"),
-        Shape(newline=b"\r\n", piece_bytes=1, bom=True),
-        Shape(framing="close"),
-        Shape(content_type="text/event-stream; charset=utf-8"),
-        Shape(content_type="application/json"),
-        Shape(content_type=""),
+        BodyFraming(piece_bytes=1),
+        BodyFraming(piece_bytes=3),
+        BodyFraming(newline=b"\r\n"),
+        BodyFraming(newline=b"\r"),
+        BodyFraming(newline=b"\r\n", piece_bytes=1, bom=True),
+        BodyFraming(framing="close"),
+        BodyFraming(content_type="text/event-stream; charset=utf-8"),
+        BodyFraming(content_type="application/json"),
+        BodyFraming(content_type=""),
     ],
 )
-def test_answer_in_any_byte_split_is_read(shape: Shape) -> None:
-    steps = (Think("Hmm é"), Say(["Grüße ", "🦞", "!"]), CallTools(Call("read", {"p": "ü"})))
+def test_answer_in_any_byte_split_is_read(shape: BodyFraming) -> None:
+    steps = (
+        Think("Hmm é"),
+        Say(["Grüße ", "🦞", "!"]),
+        CallTools(ScriptedCall("read", {"p": "ü"})),
+    )
     message = message_of(*steps, Comments(times=3), shape)
     assert (message.thinking, message.text) == ("Hmm é", "Grüße 🦞!")
     assert [c.args for c in message.calls] == [{"p": "ü"}]
@@ -387,7 +404,12 @@ def test_answer_in_any_byte_split_is_read(shape: Shape) -> None:
 
 def test_answer_not_streamed_is_read() -> None:
     request = asked(params={"stream": False})
-    steps = (Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1})), Tokens(9, 3))
+    steps = (
+        Think("hm"),
+        Say(["a", "b"]),
+        CallTools(ScriptedCall("read", {"p": 1})),
+        ReportedUsage(9, 3),
+    )
     message = message_of(*steps, request=request)
     assert (message.text, message.thinking) == ("ab", "hm")
     assert [(c.name, c.args) for c in message.calls] == [("read", {"p": 1})]
@@ -414,13 +436,13 @@ def test_stream_end_is_stop_reason_or_final_event(tail: bytes) -> None:
 
 def test_stream_cut_after_end_keeps_answer() -> None:
     assert message_of(Raw(HI + END), Cut()).text == "hi"
-    assert message_of(Raw(HI + END), Hold(), idle_s=0.05).text == "hi"
+    assert message_of(Raw(HI + END), HangUntilDisconnect(), idle_s=0.05).text == "hi"
 
 
 def test_stream_first_text_yielded_before_rest_arrives() -> None:
     gate = asyncio.Event()
 
-    async def scene(provider: anthropic.Anthropic, server: ModelServer) -> list[str]:
+    async def scene(provider: anthropic.AnthropicProvider, server: ModelServer) -> list[str]:
         said = []
         async for piece in provider.stream(HELLO):
             if isinstance(piece, TextDelta):
@@ -428,7 +450,7 @@ def test_stream_first_text_yielded_before_rest_arrives() -> None:
                 gate.set()
         return said
 
-    assert served(scene, [Say("one"), Gate(gate), Say("two")]) == ["one", "two"]
+    assert served(scene, [Say("one"), WaitForTest(gate), Say("two")]) == ["one", "two"]
 
 
 # What goes wrong
@@ -437,26 +459,26 @@ def test_stream_first_text_yielded_before_rest_arrives() -> None:
 @pytest.mark.parametrize(
     ("steps", "kind"),
     [
-        ([Fail(401)], AuthFailed),
-        ([Fail(404)], BadRequest),
-        ([Fail(429)], RateLimited),
-        ([Fail(529)], Overloaded),
-        ([Overflow()], ContextOverflow),
-        ([Fail(503, body=b"<html><title>Bad gateway</title>")], Overloaded),
-        ([Say("a"), Trouble("Overloaded", "overloaded_error")], Overloaded),
-        ([Say("a"), Trouble()], Overloaded),
-        ([Say("a"), Cut()], StreamBroken),
-        ([Say("a"), Cut("reset")], StreamBroken),
-        ([Say("a"), Cut("half-close")], StreamBroken),
-        ([Say("a"), Shape(end=False)], StreamBroken),
-        ([Say("a"), Raw(b"data: {oops\n\n")], StreamBroken),
-        ([Say("a"), Raw(b"data: 7\n\n")], StreamBroken),
-        ([Replay(b"")], StreamBroken),
-        ([Replay(b"<html>"), Shape(content_type="text/html")], BadRequest),
-        ([Say("I will"), Stop("filtered")], ContentFiltered),
+        ([Fail(401)], AuthError),
+        ([Fail(404)], BadRequestError),
+        ([Fail(429)], RateLimitError),
+        ([Fail(529)], OverloadedError),
+        ([Overflow()], ContextOverflowError),
+        ([Fail(503, body=b"<html><title>Bad gateway</title>")], OverloadedError),
+        ([Say("a"), StreamFault("Overloaded", "overloaded_error")], OverloadedError),
+        ([Say("a"), StreamFault()], OverloadedError),
+        ([Say("a"), Cut()], StreamError),
+        ([Say("a"), Cut("reset")], StreamError),
+        ([Say("a"), Cut("half-close")], StreamError),
+        ([Say("a"), BodyFraming(end=False)], StreamError),
+        ([Say("a"), Raw(b"data: {oops\n\n")], StreamError),
+        ([Say("a"), Raw(b"data: 7\n\n")], StreamError),
+        ([Replay(b"")], StreamError),
+        ([Replay(b"<html>"), BodyFraming(content_type="text/html")], BadRequestError),
+        ([Say("I will"), Stop("filtered")], ContentFilterError),
     ],
 )
-def test_stream_fault_raises_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
+def test_stream_fault_raises_its_class(steps: list[ScriptStep], kind: type[ProviderError]) -> None:
     assert type(error_of(*steps)) is kind
 
 
@@ -464,13 +486,13 @@ def test_refusal_error_contains_vendor_reason() -> None:
     details = b'{"type":"refusal","category":"bio","explanation":"This could do harm."}'
     ended = b'{"type":"message_delta","delta":{"stop_reason":"refusal","stop_details":%b}}'
     error = error_of(Replay(HI + b"data: " + ended % details + b"\n\n"))
-    assert isinstance(error, ContentFiltered)
+    assert isinstance(error, ContentFilterError)
     assert "This could do harm." in error.message
 
 
 def test_full_window_without_text_raises_context_overflow() -> None:
     full = END.replace(b"end_turn", b"model_context_window_exceeded")
-    assert isinstance(error_of(Replay(full)), ContextOverflow)
+    assert isinstance(error_of(Replay(full)), ContextOverflowError)
     message = message_of(Replay(HI + full))
     assert message.origin is not None
     assert (message.text, message.origin.stop) == ("hi", "length")
@@ -478,19 +500,19 @@ def test_full_window_without_text_raises_context_overflow() -> None:
 
 def test_rate_limit_error_has_retry_after() -> None:
     error = error_of(Fail(429, retry_after="7"))
-    assert isinstance(error, RateLimited)
+    assert isinstance(error, RateLimitError)
     assert error.after_s == 7
 
 
 def test_silent_server_times_out_before_and_after_first_byte() -> None:
-    for steps in ([Hold()], [Say("a"), Hold()]):
-        assert isinstance(error_of(*steps, idle_s=0.05), ProviderTimeout)
+    for steps in ([HangUntilDisconnect()], [Say("a"), HangUntilDisconnect()]):
+        assert isinstance(error_of(*steps, idle_s=0.05), ProviderTimeoutError)
 
 
 def test_endless_line_uses_bounded_memory() -> None:
-    async def scene(provider: anthropic.Anthropic, server: ModelServer) -> int:
+    async def scene(provider: anthropic.AnthropicProvider, server: ModelServer) -> int:
         tracemalloc.start()
-        with pytest.raises(StreamBroken):
+        with pytest.raises(StreamError):
             await answer(provider)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -500,9 +522,9 @@ def test_endless_line_uses_bounded_memory() -> None:
 
 
 def test_connections_reused_after_answers_and_errors() -> None:
-    async def scene(provider: anthropic.Anthropic, server: ModelServer) -> int:
+    async def scene(provider: anthropic.AnthropicProvider, server: ModelServer) -> int:
         await answer(provider)
-        with pytest.raises(RateLimited):
+        with pytest.raises(RateLimitError):
             await answer(provider)
         await answer(provider)
         return len(server._tasks)
@@ -513,8 +535,10 @@ def test_connections_reused_after_answers_and_errors() -> None:
 def test_key_and_request_never_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     error_of(Fail(401, message=f"bad key {KEY}"))
-    message_of(Say("x"), request=asked(messages=(user("a private question"),)))
-    settings = anthropic.Settings("mock", "http://h", KEY, headers={"api-key": "hdr-secret"})
+    message_of(Say("x"), request=asked(messages=(user_message("a private question"),)))
+    settings = anthropic.ProviderConnection(
+        "mock", "http://h", KEY, headers={"api-key": "hdr-secret"}
+    )
     shown = caplog.text + repr(settings) + repr(anthropic.create(settings))
     for secret in (KEY, "hdr-secret", "a private question"):
         assert secret not in shown

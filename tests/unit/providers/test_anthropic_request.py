@@ -31,14 +31,14 @@ from homarus.core.message import (
     Text,
     Thinking,
     ToolCall,
-    ToolReturn,
-    user,
+    ToolResult,
+    user_message,
 )
 from homarus.providers import anthropic
 from homarus.providers.anthropic_blocks import BEGINNING, UNREADABLE, opens_with_thought, wire_names
-from homarus.providers.anthropic_request import Turns, tool_list, turn_json
-from homarus.providers.base import Request, ThinkLevel, ToolSpec
-from homarus.providers.catalog import Model
+from homarus.providers.anthropic_request import AnthropicMessageRenderer, tool_list, turn_json
+from homarus.providers.base import ModelRequest, ThinkLevel, ToolSpec
+from homarus.providers.catalog import ModelInfo
 from homarus.providers.conversation import GO_ON, INTERRUPTED, NO_OUTPUT, NO_TEXT, SHOWN, UNSEEN
 
 PNG = "iVBORw0KGgoAAAANSUhEUg=="
@@ -46,8 +46,8 @@ PICTURE = Image(PNG, "image/png")
 CALL = ToolCall("toolu_1", "read", {"path": "é"})
 
 
-def turns(*, sees: bool = True, unsigned: bool = False) -> Turns:
-    return Turns(provider="p", model="m", sees_images=sees, unsigned=unsigned)
+def turns(*, sees: bool = True, unsigned: bool = False) -> AnthropicMessageRenderer:
+    return AnthropicMessageRenderer(provider="p", model="m", sees_images=sees, unsigned=unsigned)
 
 
 def rendered(
@@ -63,7 +63,7 @@ def said(*parts: Part | str, stop: Any = "stop", model: str = "m") -> Message:
 
 
 def result(call_id: str, *content: Text | Image, failed: bool = False) -> Message:
-    return Message("tool", (ToolReturn(call_id, "read", content, is_error=failed),))
+    return Message("tool", (ToolResult(call_id, "read", content, is_error=failed),))
 
 
 def text(words: str) -> dict[str, str]:
@@ -81,7 +81,10 @@ def results(turn: Mapping[str, Any]) -> dict[str, Any]:
 
 def test_conversation_renders_turn_by_turn() -> None:
     assert rendered(
-        user("read it"), said("Looking.", CALL), result("toolu_1", Text("42")), said("It is 42.")
+        user_message("read it"),
+        said("Looking.", CALL),
+        result("toolu_1", Text("42")),
+        said("It is 42."),
     ) == [
         asked("read it"),
         {
@@ -101,7 +104,7 @@ def test_conversation_renders_turn_by_turn() -> None:
 
 
 def test_neighbours_of_one_role_merge_into_one_turn() -> None:
-    got = rendered(user("a"), user("b"), said("c"), said("d"), user("e"))
+    got = rendered(user_message("a"), user_message("b"), said("c"), said("d"), user_message("e"))
     assert [turn["role"] for turn in got] == ["user", "assistant", "user"]
     assert [block["text"] for turn in got for block in turn["content"]] == list("abcde")
 
@@ -114,17 +117,22 @@ def test_first_and_last_turn_are_the_users() -> None:
 
 
 def test_call_without_result_gets_interrupted_result() -> None:
-    got = rendered(user("a"), said(CALL), user("go on"))
+    got = rendered(user_message("a"), said(CALL), user_message("go on"))
     assert results(got[2]) == {"toolu_1": INTERRUPTED}
     assert got[2]["content"][1:] == [text("go on")]
-    alone = rendered(user("a"), said(CALL), said("Hm."))
+    alone = rendered(user_message("a"), said(CALL), said("Hm."))
     assert [turn["role"] for turn in alone] == ["user", "assistant", "user", "assistant", "user"]
     assert results(alone[2]) == {"toolu_1": INTERRUPTED}
 
 
 def test_late_result_comes_first_behind_its_call() -> None:
     got = rendered(
-        user("a"), said(CALL), user("hey"), said("Hm."), result("toolu_1", Text("x")), user("b")
+        user_message("a"),
+        said(CALL),
+        user_message("hey"),
+        said("Hm."),
+        result("toolu_1", Text("x")),
+        user_message("b"),
     )
     assert results(got[2]) == {"toolu_1": "x"}
     assert got[2]["content"][1] == text("hey")
@@ -132,7 +140,7 @@ def test_late_result_comes_first_behind_its_call() -> None:
 
 def test_orphan_and_second_results_are_dropped() -> None:
     got = rendered(
-        user("a"),
+        user_message("a"),
         result("toolu_1", Text("too early")),
         said(CALL),
         result("toolu_1", Text("first")),
@@ -147,14 +155,17 @@ def test_orphan_and_second_results_are_dropped() -> None:
 def test_results_follow_order_of_calls() -> None:
     other = ToolCall("toolu_2", "ls", {})
     got = rendered(
-        user("a"), said(CALL, other), result("toolu_2", Text("2")), result("toolu_1", Text("1"))
+        user_message("a"),
+        said(CALL, other),
+        result("toolu_2", Text("2")),
+        result("toolu_1", Text("1")),
     )
     assert list(results(got[2]).items()) == [("toolu_1", "1"), ("toolu_2", "2")]
 
 
 def test_repeated_id_is_numbered_with_its_result() -> None:
     got = rendered(
-        user("a"),
+        user_message("a"),
         said(CALL),
         result("toolu_1", Text("one")),
         said(CALL),
@@ -172,13 +183,15 @@ def test_repeated_id_is_numbered_with_its_result() -> None:
 
 
 def test_same_id_twice_in_one_message_is_one_call() -> None:
-    got = rendered(user("a"), said(CALL, ToolCall("toolu_1", "ls", {})))
+    got = rendered(user_message("a"), said(CALL, ToolCall("toolu_1", "ls", {})))
     assert len(got[1]["content"]) == 1
 
 
 @pytest.mark.parametrize("words", ["", " ", "\n\t "])
 def test_empty_text_is_never_sent(words: str) -> None:
-    got = rendered(user(words), said(words, CALL), result("toolu_1", Text(words)), user(words))
+    got = rendered(
+        user_message(words), said(words, CALL), result("toolu_1", Text(words)), user_message(words)
+    )
     assert got[0] == asked(NO_TEXT)
     assert [block["type"] for block in got[1]["content"]] == ["tool_use"]
     assert results(got[2]) == {"toolu_1": NO_OUTPUT}
@@ -187,24 +200,24 @@ def test_empty_text_is_never_sent(words: str) -> None:
 
 def test_empty_answers_are_dropped() -> None:
     nothing = (said(stop="error"), said(Thinking("hm", "sig")), said(" ", stop="aborted"))
-    assert rendered(user("a"), *nothing, user("b")) == [
+    assert rendered(user_message("a"), *nothing, user_message("b")) == [
         {"role": "user", "content": [text("a"), text("b")]}
     ]
-    got = rendered(user("a"), said("half an", stop="aborted"), user("b"))
+    got = rendered(user_message("a"), said("half an", stop="aborted"), user_message("b"))
     assert got[1] == {"role": "assistant", "content": [text("half an")]}
 
 
 def test_own_reasoning_is_replayed_unchanged() -> None:
     parts = (Thinking("because", "c2ln"), Thinking("", "redacted:ZGF0YQ=="), Text("So."))
     more = (Thinking("", "b21pdA=="), CALL)
-    got = rendered(user("a"), said(*parts, *more), result("toolu_1", Text("x")))
+    got = rendered(user_message("a"), said(*parts, *more), result("toolu_1", Text("x")))
     assert got[1]["content"][:4] == [
         {"type": "thinking", "thinking": "because", "signature": "c2ln"},
         {"type": "redacted_thinking", "data": "ZGF0YQ=="},
         text("So."),
         {"type": "thinking", "thinking": "", "signature": "b21pdA=="},
     ]
-    plain = rendered(user("a"), said(*parts), user("b"), reasoning=False)
+    plain = rendered(user_message("a"), said(*parts), user_message("b"), reasoning=False)
     assert plain[1]["content"] == [text("So.")]
 
 
@@ -218,13 +231,17 @@ def test_foreign_unfinished_or_unsigned_reasoning_is_dropped() -> None:
         Message("assistant", (thought, Text("Yes"))),
         Message("assistant", (thought, Text("Yes")), origin=Origin("openai-completions", "p", "m")),
     ):
-        assert rendered(user("a"), other, user("b"))[1]["content"] == [text("Yes")]
-    unsigned = rendered(user("a"), said(Thinking("hm"), "Yes"), user("b"), unsigned=True)
+        assert rendered(user_message("a"), other, user_message("b"))[1]["content"] == [text("Yes")]
+    unsigned = rendered(
+        user_message("a"), said(Thinking("hm"), "Yes"), user_message("b"), unsigned=True
+    )
     assert unsigned[1]["content"][0] == {"type": "thinking", "thinking": "hm", "signature": ""}
 
 
 def test_reasoning_is_kept_only_at_turn_start() -> None:
-    got = rendered(user("a"), said("One."), said(Thinking("hm", "c2ln"), "Two."), user("b"))
+    got = rendered(
+        user_message("a"), said("One."), said(Thinking("hm", "c2ln"), "Two."), user_message("b")
+    )
     assert got[1]["content"] == [text("One."), text("Two.")]
 
 
@@ -233,13 +250,13 @@ def test_opens_with_thought_depends_on_first_turn_of_work() -> None:
     second = ToolCall("toolu_2", "ls", {})
     one, two = result("toolu_1", Text("1")), result("toolu_2", Text("2"))
     for history, opens in (
-        ((user("a"),), True),
-        ((user("a"), said("b"), user("c")), True),
-        ((user("a"), said(thought, CALL), one), True),
-        ((user("a"), said(CALL), one), False),
-        ((user("a"), said(thought, CALL), one, said(second), two), True),
-        ((user("a"), said(CALL), one, said(thought, second), two), False),
-        ((user("a"), said(CALL), one, said("b"), user("c")), True),
+        ((user_message("a"),), True),
+        ((user_message("a"), said("b"), user_message("c")), True),
+        ((user_message("a"), said(thought, CALL), one), True),
+        ((user_message("a"), said(CALL), one), False),
+        ((user_message("a"), said(thought, CALL), one, said(second), two), True),
+        ((user_message("a"), said(CALL), one, said(thought, second), two), False),
+        ((user_message("a"), said(CALL), one, said("b"), user_message("c")), True),
         ((said(thought, CALL), one), True),
     ):
         assert opens_with_thought(turns().render(history)) is opens, history
@@ -249,7 +266,9 @@ def test_pictures_and_documents_render_in_place() -> None:
     pdf = Image("JVBERi0xLjQK", "application/octet-stream")
     notes = Image("aMOp", "text/markdown; charset=utf-8")
     got = rendered(
-        user("see", PICTURE, pdf, notes), said(CALL), result("toolu_1", Text("shot"), PICTURE)
+        user_message("see", PICTURE, pdf, notes),
+        said(CALL),
+        result("toolu_1", Text("shot"), PICTURE),
     )
     shown = {
         "type": "image",
@@ -283,7 +302,7 @@ def test_pictures_and_documents_render_in_place() -> None:
     ],
 )
 def test_picture_mime_comes_from_its_bytes(image: Image, media_type: str) -> None:
-    block = rendered(user("", image))[0]["content"][0]
+    block = rendered(user_message("", image))[0]["content"][0]
     assert block["source"]["media_type"] == media_type
 
 
@@ -299,23 +318,23 @@ def test_picture_mime_comes_from_its_bytes(image: Image, media_type: str) -> Non
     ],
 )
 def test_unsupported_file_becomes_note(image: Image) -> None:
-    assert rendered(user("", image))[0]["content"] == [text(UNREADABLE)]
+    assert rendered(user_message("", image))[0]["content"] == [text(UNREADABLE)]
 
 
 def test_blind_model_gets_note_for_picture() -> None:
-    got = rendered(user("see", PICTURE), said(CALL), result("toolu_1", PICTURE), sees=False)
+    got = rendered(user_message("see", PICTURE), said(CALL), result("toolu_1", PICTURE), sees=False)
     assert got[0]["content"][1] == text(UNSEEN)
     assert results(got[2]) == {"toolu_1": UNSEEN}
 
 
 def test_model_made_picture_becomes_note() -> None:
-    got = rendered(user("draw"), said("Here:", PICTURE), user("nice"))
+    got = rendered(user_message("draw"), said("Here:", PICTURE), user_message("nice"))
     assert got[1]["content"] == [text("Here:"), text(SHOWN)]
 
 
 def test_failed_result_flagged_unless_it_shows_picture() -> None:
     for content, flagged in (((Text("no"),), True), ((), True), ((Text("no"), PICTURE), False)):
-        got = rendered(user("a"), said(CALL), result("toolu_1", *content, failed=True))
+        got = rendered(user_message("a"), said(CALL), result("toolu_1", *content, failed=True))
         assert got[2]["content"][0].get("is_error", False) is flagged
 
 
@@ -324,12 +343,14 @@ def test_non_finite_arguments_become_empty() -> None:
         ToolCall("c", "read", {}, broken='{"pa'),
         ToolCall("c", "read", {"x": float("nan")}),
     ):
-        assert rendered(user("a"), said(call))[1]["content"][0]["input"] == {}
+        assert rendered(user_message("a"), said(call))[1]["content"][0]["input"] == {}
 
 
 @pytest.mark.parametrize("call_id", ["", "call_1|fc_" + "x" * 400, "a b", "ü", "\ud800", "x" * 65])
 def test_foreign_id_replaced_same_in_call_and_result(call_id: str) -> None:
-    got = rendered(user("a"), said(ToolCall(call_id, "read", {})), result(call_id, Text("x")))
+    got = rendered(
+        user_message("a"), said(ToolCall(call_id, "read", {})), result(call_id, Text("x"))
+    )
     wire = got[1]["content"][0]["id"]
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", wire)
     assert results(got[2]) == {wire: "x"}
@@ -337,7 +358,7 @@ def test_foreign_id_replaced_same_in_call_and_result(call_id: str) -> None:
 
 def test_tool_name_is_made_valid() -> None:
     for name, want in (("", "unknown"), ("a.b c", "a_b_c"), ("x" * 99, "x" * 64)):
-        got = rendered(user("a"), said(ToolCall("c", name, {})))
+        got = rendered(user_message("a"), said(ToolCall("c", name, {})))
         assert got[1]["content"][0]["name"] == want
 
 
@@ -492,7 +513,7 @@ messages = st.one_of(
     st.builds(Message, st.just("assistant"), parts, origin=st.none() | origins),
     st.builds(
         lambda call_id, parts, failed: Message(
-            "tool", (ToolReturn(call_id, "read", parts, is_error=failed),)
+            "tool", (ToolResult(call_id, "read", parts, is_error=failed),)
         ),
         ids,
         content,
@@ -520,7 +541,7 @@ params: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     },
 )
 requests = st.builds(
-    Request,
+    ModelRequest,
     models,
     words,
     st.lists(messages, max_size=12).map(tuple),
@@ -533,19 +554,19 @@ requests = st.builds(
 
 @given(requests, st.booleans(), st.booleans(), st.booleans())
 def test_any_history_renders_valid_request(
-    request: Request, sees: bool, known: bool, thinks: bool
+    request: ModelRequest, sees: bool, known: bool, thinks: bool
 ) -> None:
-    model = Model("p", request.model, sees_images=sees, known=known, reasoning=thinks)
-    check_request(json.loads(anthropic._Wire(model, "p").ask(request).body))
+    model = ModelInfo("p", request.model, sees_images=sees, known=known, reasoning=thinks)
+    check_request(json.loads(anthropic._AnthropicRequestBuilder(model, "p").build(request).body))
 
 
 @given(st.lists(messages, max_size=12))
 def test_earlier_turns_stay_identical_when_history_grows(history: list[Message]) -> None:
     """Turns do not change when others follow: what the vendor keeps of them stays good."""
     made = turns()
-    asking = [*history, user("q")]
+    asking = [*history, user_message("q")]
     before = [turn_json(turn) for turn in made.render(asking)]
-    after = [turn_json(turn) for turn in made.render([*asking, said("x", CALL), user("y")])]
+    after = [turn_json(turn) for turn in made.render([*asking, said("x", CALL), user_message("y")])]
     assert after[: len(before)] == before
 
 
@@ -554,7 +575,7 @@ def test_long_history_is_rendered_once() -> None:
         message
         for n in range(500)
         for message in (
-            user(f"question {n} " * 20),
+            user_message(f"question {n} " * 20),
             said(ToolCall(f"c{n}", "read", {"path": "x" * 200})),
             result(f"c{n}", Text("line\n" * 100)),
             said("answer " * 50),
@@ -564,7 +585,7 @@ def test_long_history_is_rendered_once() -> None:
     first = [turn_json(turn) for turn in made.render(history)]
     gc.collect()  # else the collection of other tests' objects may fall into the measurement
     start = time.process_time()
-    again = [turn_json(turn) for turn in made.render([*history, user("new")])]
+    again = [turn_json(turn) for turn in made.render([*history, user_message("new")])]
     spent_s = time.process_time() - start
     assert again[:-1] == first[:-1]
     assert spent_s < 0.05, "2,000 known messages cost next to nothing"

@@ -6,35 +6,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.providers.anthropic_thinking import Claude, claude_of, is_thinking, thinking_fields
+from homarus.providers.anthropic_thinking import (
+    ClaudeModel,
+    is_thinking,
+    parse_claude_model,
+    thinking_fields,
+)
 from homarus.providers.base import ThinkLevel
 
 
 @pytest.mark.parametrize(
     ("name", "claude"),
     [
-        ("claude-opus-4-6", Claude("opus", (4, 6))),
-        ("claude-haiku-4-5-20251001", Claude("haiku", (4, 5))),
-        ("claude-sonnet-4-20250514", Claude("sonnet", (4, 0))),
-        ("claude-sonnet-5", Claude("sonnet", (5, 0))),
-        ("claude-3-7-sonnet-20250219", Claude("sonnet", (3, 7))),
-        ("anthropic/claude-opus-4.6", Claude("opus", (4, 6))),
-        ("us.anthropic.claude-opus-4-6-v1:0", Claude("opus", (4, 6))),
-        ("Claude-Fable-5-1", Claude("fable", (5, 1))),
-        ("claude-mythos-preview", Claude("mythos", (5, 0))),
-        ("claude-opus-12-1", Claude("opus", (12, 1))),
+        ("claude-opus-4-6", ClaudeModel("opus", (4, 6))),
+        ("claude-haiku-4-5-20251001", ClaudeModel("haiku", (4, 5))),
+        ("claude-sonnet-4-20250514", ClaudeModel("sonnet", (4, 0))),
+        ("claude-sonnet-5", ClaudeModel("sonnet", (5, 0))),
+        ("claude-3-7-sonnet-20250219", ClaudeModel("sonnet", (3, 7))),
+        ("anthropic/claude-opus-4.6", ClaudeModel("opus", (4, 6))),
+        ("us.anthropic.claude-opus-4-6-v1:0", ClaudeModel("opus", (4, 6))),
+        ("Claude-Fable-5-1", ClaudeModel("fable", (5, 1))),
+        ("claude-mythos-preview", ClaudeModel("mythos", (5, 0))),
+        ("claude-opus-12-1", ClaudeModel("opus", (12, 1))),
         ("claude-opus-latest", None),
         ("claude-3-opus-20240229", None),
         ("MiniMax-M2", None),
         ("", None),
     ],
 )
-def test_parse_claude_model_reads_generation_from_name(name: str, claude: Claude | None) -> None:
-    assert claude_of(name) == claude
+def test_parse_claude_model_reads_generation_from_name(
+    name: str, claude: ClaudeModel | None
+) -> None:
+    assert parse_claude_model(name) == claude
 
 
 def asked(model: str, level: ThinkLevel, max_tokens: int = 64_000) -> dict[str, Any]:
-    return dict(thinking_fields(claude_of(model), level, max_tokens))
+    return dict(thinking_fields(parse_claude_model(model), level, max_tokens))
 
 
 @pytest.mark.parametrize(
@@ -92,8 +99,8 @@ def test_thinking_off_on_always_thinking_model_asks_minimum(model: str) -> None:
 def test_only_newer_claude_binds_reasoning() -> None:
     bound = ["claude-opus-5-5", "claude-sonnet-5-5", "claude-fable-5-1", "claude-mythos-5-2"]
     free = ["claude-opus-5", "claude-fable-5", "claude-mythos-preview", "claude-opus-4-8"]
-    assert all((claude := claude_of(name)) and claude.binds for name in bound)
-    assert not any((claude := claude_of(name)) and claude.binds for name in free)
+    assert all((claude := parse_claude_model(name)) and claude.binds for name in bound)
+    assert not any((claude := parse_claude_model(name)) and claude.binds for name in free)
 
 
 @given(st.integers(1, 200_000), st.sampled_from(get_args(ThinkLevel)))

@@ -19,40 +19,48 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from homarus.config.model_refs import ModelRef
 from homarus.config.paths import Paths
-from homarus.config.refs import ModelRef
 from homarus.config.schema import Config
 from homarus.core.clock import SystemClock
-from homarus.core.errors import AuthFailed, BadRequest, ProviderError, Unreachable, UserError
-from homarus.core.message import Image, Message, ToolCall, user
+from homarus.core.errors import (
+    AuthError,
+    BadRequestError,
+    ProviderError,
+    UnreachableError,
+    UserError,
+)
+from homarus.core.message import Image, Message, ToolCall, user_message
 from homarus.providers import bedrock
 from homarus.providers.aws import SIGN_IN, Signer
-from homarus.providers.base import Request, TextDelta, ToolSpec
-from homarus.providers.bedrock_reply import Reply
-from homarus.providers.catalog import VENDORS, Model, Price, lookup
-from homarus.providers.connect import lacks_account, needs_key
+from homarus.providers.base import ModelRequest, TextDelta, ToolSpec
+from homarus.providers.bedrock_stream import ConverseStreamAssembler
+from homarus.providers.catalog import VENDORS, ModelInfo, Price, lookup_model
 from homarus.providers.eventstream import FrameReader
-from homarus.providers.failures import Subject
-from homarus.providers.models import Models, Wish
+from homarus.providers.model_router import ModelRouter, ModelSelection
+from homarus.providers.provider_errors import ErrorContext
+from homarus.providers.resolution import lacks_account, needs_key
 from homarus.testing.model_server import (
-    Call,
     CallTools,
     Delay,
     Fail,
-    Hold,
+    HangUntilDisconnect,
     ModelServer,
-    Received,
+    ReceivedRequest,
+    ReportedUsage,
     Say,
-    Step,
-    Tokens,
+    ScriptedCall,
+    ScriptStep,
 )
 from homarus.testing.model_server.bedrock import event
-from tests.unit.providers.roads import first_of
+from tests.unit.providers.builders import first_of
 
 MODEL = "us.anthropic.claude-haiku-4-5-20251001-v1:0"
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "a-secret-of-forty-letters"}
-ASK = Request(MODEL, "Be brief.", (user("hé \0 🦞", Image("iVBORw0KGgo=", "image/png")),))
-NOBODY = Subject("mock", "m", "somewhere")
+ASK = ModelRequest(
+    MODEL, "Be brief.", (user_message("hé \0 🦞", Image("iVBORw0KGgo=", "image/png")),)
+)
+NOBODY = ErrorContext("mock", "m", "somewhere")
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +74,7 @@ def no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("AWS_BEARER_TOKEN_BEDROCK", raising=False)
 
 
-async def last(provider: bedrock.Bedrock, request: Request = ASK) -> Message:
+async def last(provider: bedrock.BedrockProvider, request: ModelRequest = ASK) -> Message:
     try:
         pieces = [piece async for piece in provider.stream(request)]
     finally:
@@ -76,12 +84,16 @@ async def last(provider: bedrock.Bedrock, request: Request = ASK) -> Message:
 
 
 def received(
-    *steps: Step, request: Request = ASK, env: Mapping[str, str] = KEYS, key: str = "", **told: Any
-) -> tuple[Message, Received]:
-    async def main() -> tuple[Message, Received]:
+    *steps: ScriptStep,
+    request: ModelRequest = ASK,
+    env: Mapping[str, str] = KEYS,
+    key: str = "",
+    **told: Any,
+) -> tuple[Message, ReceivedRequest]:
+    async def main() -> tuple[Message, ReceivedRequest]:
         async with asyncio.timeout(30), ModelServer() as server:
             server.script(list(steps) or [Say("ok")])
-            settings = bedrock.Settings("mock", server.url, key, **told)
+            settings = bedrock.ProviderConnection("mock", server.url, key, **told)
             return await last(bedrock.create(replace(settings, env=env)), request), server.requests[
                 0
             ]
@@ -90,7 +102,7 @@ def received(
 
 
 def failed(
-    *steps: Step, request: Request = ASK, env: Mapping[str, str] = KEYS, key: str = ""
+    *steps: ScriptStep, request: ModelRequest = ASK, env: Mapping[str, str] = KEYS, key: str = ""
 ) -> Any:
     with pytest.raises(ProviderError) as caught:
         received(*steps, request=request, env=env, key=key)
@@ -98,7 +110,11 @@ def failed(
 
 
 def signature_of(
-    got: Received, body: bytes, keys: Credentials, region: str, monkeypatch: pytest.MonkeyPatch
+    got: ReceivedRequest,
+    body: bytes,
+    keys: Credentials,
+    region: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> str:
     """What AWS would compute for the request as it arrived."""
     date = got.headers["x-amz-date"]
@@ -117,7 +133,7 @@ def test_signed_request_body_is_what_arrives(monkeypatch: pytest.MonkeyPatch) ->
     bodies: list[bytes] = []
     sign = Signer.sign
 
-    def spying(signer: Signer, fields: Any, subject: Subject) -> Any:
+    def spying(signer: Signer, fields: Any, subject: ErrorContext) -> Any:
         signed = sign(signer, fields, subject)
         bodies.append(signed.body)
         return signed
@@ -174,20 +190,20 @@ def test_aws_profile_is_resolved_like_aws_tools(tmp_path: Path) -> None:
 
 def test_missing_credentials_error_says_how_to_sign_in() -> None:
     error = failed(env={})
-    assert isinstance(error, AuthFailed)
+    assert isinstance(error, AuthError)
     assert error.fix == SIGN_IN
     assert error.message.startswith("mock/us.anthropic")
 
 
 def test_missing_profile_is_named_in_error() -> None:
     error = failed(env={"AWS_PROFILE": "nosuch"})
-    assert isinstance(error, AuthFailed)
+    assert isinstance(error, AuthError)
     assert "nosuch" in error.message
 
 
 def test_credential_process_failure_is_reported(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("[profile work]\ncredential_process = false\n")
-    assert isinstance(failed(env={"AWS_PROFILE": "work"}), AuthFailed)
+    assert isinstance(failed(env={"AWS_PROFILE": "work"}), AuthError)
 
 
 def test_role_that_cannot_be_assumed_raises_auth_error(
@@ -213,14 +229,14 @@ def test_role_that_cannot_be_assumed_raises_auth_error(
             "[profile work]\nrole_arn = arn:aws:iam::123456789012:role/r\nsource_profile = base\n"
             "region = us-east-1\n"
         )
-        settings = bedrock.Settings("mock", "http://127.0.0.1:9")
+        settings = bedrock.ProviderConnection("mock", "http://127.0.0.1:9")
         with pytest.raises(ProviderError) as caught:
             await last(bedrock.create(replace(settings, env={"AWS_PROFILE": "work"})))
         server.close()
         return caught.value
 
     error = asyncio.run(main())
-    assert isinstance(error, AuthFailed)
+    assert isinstance(error, AuthError)
     assert "not yours" in error.message
 
 
@@ -232,16 +248,16 @@ def test_refused_account_and_refused_key_get_different_fix() -> None:
 def test_secrets_never_appear_in_errors() -> None:
     error = failed(Fail(400, message="bad key ABSKexample123"), key="ABSKexample123")
     assert "ABSKexample123" not in str(error)
-    settings = bedrock.Settings("mock", "http://h", "ABSKexample123")
+    settings = bedrock.ProviderConnection("mock", "http://h", "ABSKexample123")
     assert "ABSKexample123" not in repr(settings)
 
 
 @pytest.mark.parametrize("address", ["nonsense", "http://", "http://127.0.0.1:1"])
 def test_closed_port_raises_unreachable(address: str) -> None:
     async def main() -> None:
-        await last(bedrock.create(bedrock.Settings("mock", address, env=KEYS)))
+        await last(bedrock.create(bedrock.ProviderConnection("mock", address, env=KEYS)))
 
-    with pytest.raises(Unreachable):
+    with pytest.raises(UnreachableError):
         asyncio.run(main())
 
 
@@ -252,9 +268,9 @@ def test_closed_port_raises_unreachable(address: str) -> None:
 def test_invalid_params_raise_before_anything_is_sent(params: Any) -> None:
     async def main() -> None:
         async with ModelServer() as server:
-            provider = bedrock.create(bedrock.Settings("mock", server.url, env=KEYS))
-            with pytest.raises(BadRequest, match="not one that Bedrock takes"):
-                await last(provider, Request("m", "", (user("hi"),), params=params))
+            provider = bedrock.create(bedrock.ProviderConnection("mock", server.url, env=KEYS))
+            with pytest.raises(BadRequestError, match="not one that Bedrock takes"):
+                await last(provider, ModelRequest("m", "", (user_message("hi"),), params=params))
             assert server.requests == []
 
     asyncio.run(main())
@@ -263,12 +279,14 @@ def test_invalid_params_raise_before_anything_is_sent(params: Any) -> None:
 def test_tool_names_mapped_back_and_cost_counted() -> None:
     async def main() -> Message:
         async with ModelServer() as server:
-            server.script([CallTools(Call("files_read", {"p": 1})), Tokens(1000, 100, 400)])
-            model = Model("mock", MODEL, price=Price(1, 5, 0.1, 1.25))
-            settings = bedrock.Settings("mock", server.url)
+            server.script(
+                [CallTools(ScriptedCall("files_read", {"p": 1})), ReportedUsage(1000, 100, 400)]
+            )
+            model = ModelInfo("mock", MODEL, price=Price(1, 5, 0.1, 1.25))
+            settings = bedrock.ProviderConnection("mock", server.url)
             provider = bedrock.create(replace(settings, env=KEYS), models=[model])
             tools = (ToolSpec("files.read", "Read.", {}),)
-            return await last(provider, Request(MODEL, "", (user("hi"),), tools))
+            return await last(provider, ModelRequest(MODEL, "", (user_message("hi"),), tools))
 
     message = asyncio.run(main())
     [call] = message.calls
@@ -282,13 +300,15 @@ def worker_threads() -> set[threading.Thread]:
     return {each for each in threading.enumerate() if each is not threading.main_thread()}
 
 
-@pytest.mark.parametrize("steps", [[Hold()], [Say("I was"), Hold()], [Delay(60)]])
-def test_cancel_disconnects_even_before_first_byte(steps: list[Step]) -> None:
+@pytest.mark.parametrize(
+    "steps", [[HangUntilDisconnect()], [Say("I was"), HangUntilDisconnect()], [Delay(60)]]
+)
+def test_cancel_disconnects_even_before_first_byte(steps: list[ScriptStep]) -> None:
     async def main() -> tuple[float, str]:
         async with ModelServer() as server:
-            provider = bedrock.create(bedrock.Settings("mock", server.url, env=KEYS))
+            provider = bedrock.create(bedrock.ProviderConnection("mock", server.url, env=KEYS))
             await last(provider)  # everything is loaded
-            provider = bedrock.create(bedrock.Settings("mock", server.url, env=KEYS))
+            provider = bedrock.create(bedrock.ProviderConnection("mock", server.url, env=KEYS))
             server.script(steps)
             async with asyncio.TaskGroup() as group:
                 asking = group.create_task(last(provider))
@@ -313,8 +333,8 @@ def test_concurrent_answers_use_no_thread_each() -> None:
     async def main() -> int:
         async with ModelServer() as server:
             for _ in range(60):
-                server.script([Say("a"), Hold()])
-            provider = bedrock.create(bedrock.Settings("mock", server.url, env=KEYS))
+                server.script([Say("a"), HangUntilDisconnect()])
+            provider = bedrock.create(bedrock.ProviderConnection("mock", server.url, env=KEYS))
             streams = [provider.stream(ASK) for _ in range(60)]
 
             async def begin(stream: Any) -> None:
@@ -338,7 +358,7 @@ def test_event_processing_time_is_bounded() -> None:
         event("contentBlockDelta", contentBlockIndex=0, delta={"text": f"word{n} "})
         for n in range(20_000)
     ]
-    reader, reply = FrameReader(), Reply()
+    reader, reply = FrameReader(), ConverseStreamAssembler()
     start = time.process_time()
     for data in made:
         for frame in reader.feed(data):
@@ -381,9 +401,9 @@ def providers(**entries: object) -> Config:
     return Config.model_validate({"models": {"providers": entries}})
 
 
-def opened(ref: str, config: Config, env: Mapping[str, str]) -> bedrock.Bedrock:
+def opened(ref: str, config: Config, env: Mapping[str, str]) -> bedrock.BedrockProvider:
     provider, _ = first_of(ref, config, env)
-    assert isinstance(provider, bedrock.Bedrock)
+    assert isinstance(provider, bedrock.BedrockProvider)
     return provider
 
 
@@ -417,18 +437,20 @@ def test_connect_needs_account_and_no_key() -> None:
 
 
 def test_regional_model_known_by_global_twin() -> None:
-    everywhere = lookup(Config(), ModelRef("amazon-bedrock", "global.anthropic.claude-sonnet-4-6"))
-    here = lookup(Config(), ModelRef("amazon-bedrock", "eu.anthropic.claude-sonnet-4-6"))
+    everywhere = lookup_model(
+        Config(), ModelRef("amazon-bedrock", "global.anthropic.claude-sonnet-4-6")
+    )
+    here = lookup_model(Config(), ModelRef("amazon-bedrock", "eu.anthropic.claude-sonnet-4-6"))
     assert here.known and here.reasoning and here.id == "eu.anthropic.claude-sonnet-4-6"
     assert here.price.input == pytest.approx(1.1 * everywhere.price.input)
-    other = lookup(Config(), ModelRef("amazon-bedrock", "eu.amazon.nova-pro-v1:0"))
+    other = lookup_model(Config(), ModelRef("amazon-bedrock", "eu.amazon.nova-pro-v1:0"))
     assert not other.known
     assert "refresh" not in other.note, "nobody would answer that"
 
 
 def test_model_list_is_not_fetched() -> None:
     async def main() -> None:
-        models = Models(Config(), KEYS, Paths.find({}, Path("/nowhere")), SystemClock())
+        models = ModelRouter(Config(), KEYS, Paths.find({}, Path("/nowhere")), SystemClock())
         await models.refresh("amazon-bedrock")
 
     with pytest.raises(UserError, match="is not asked for its models"):
@@ -436,12 +458,12 @@ def test_model_list_is_not_fetched() -> None:
 
 
 def test_run_uses_account_of_configured_environment() -> None:
-    async def main() -> tuple[Message, Received]:
+    async def main() -> tuple[Message, ReceivedRequest]:
         async with ModelServer() as server:
             config = providers(**{"amazon-bedrock": {"baseUrl": server.url}})
             env = {**KEYS, "AWS_REGION": "eu-west-1"}
-            models = Models(config, env, Paths.find({}, Path("/nowhere")), SystemClock())
-            provider, _ = await models.road(Wish("main", f"amazon-bedrock/{MODEL}"))
+            models = ModelRouter(config, env, Paths.find({}, Path("/nowhere")), SystemClock())
+            provider, _ = await models.connect(ModelSelection("main", f"amazon-bedrock/{MODEL}"))
             pieces = [piece async for piece in provider.stream(ASK)]
             await models.close()
             assert isinstance(pieces[-1], Message)
@@ -460,8 +482,8 @@ def test_missing_library_reported_before_run(monkeypatch: pytest.MonkeyPatch) ->
     assert caught.value.fix == "pip install 'homarus[bedrock]'"
 
     async def main() -> None:
-        models = Models(Config(), {}, Paths.find({}, Path("/nowhere")), SystemClock())
-        await models.road(Wish("main", "amazon-bedrock/m"))
+        models = ModelRouter(Config(), {}, Paths.find({}, Path("/nowhere")), SystemClock())
+        await models.connect(ModelSelection("main", "amazon-bedrock/m"))
 
     with pytest.raises(UserError, match="boto3"):
         asyncio.run(main())

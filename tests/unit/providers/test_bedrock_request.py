@@ -22,12 +22,12 @@ from homarus.core.message import (
     Text,
     Thinking,
     ToolCall,
-    ToolReturn,
-    user,
+    ToolResult,
+    user_message,
 )
 from homarus.providers import bedrock
 from homarus.providers.anthropic_blocks import BEGINNING
-from homarus.providers.base import Request, ThinkLevel, ToolSpec
+from homarus.providers.base import ModelRequest, ThinkLevel, ToolSpec
 from homarus.providers.bedrock_request import (
     MAX_DEPTH,
     MAX_DOCUMENTS,
@@ -35,11 +35,11 @@ from homarus.providers.bedrock_request import (
     OLD_FILE,
     OLD_PICTURE,
     ConverseTurnBuilder,
-    converse,
+    encode_converse,
     is_shallow,
     messages,
 )
-from homarus.providers.catalog import Model
+from homarus.providers.catalog import ModelInfo
 from homarus.providers.conversation import (
     GO_ON,
     INTERRUPTED,
@@ -62,9 +62,9 @@ def rendered(*given: Message, rich: bool = True, sees: bool = True) -> list[Any]
     return messages(turns.build(given), rich=rich)
 
 
-def asked(request: Request, **known: Any) -> dict[str, Any]:
-    model = Model("p", request.model, **{"known": False, **known})
-    return converse(bedrock._Wire(model, "p").ask(request)[0])
+def asked(request: ModelRequest, **known: Any) -> dict[str, Any]:
+    model = ModelInfo("p", request.model, **{"known": False, **known})
+    return encode_converse(bedrock._ConverseRequestBuilder(model, "p").build(request)[0])
 
 
 def said(*parts: Part | str, stop: Any = "stop", model: str = "m") -> Message:
@@ -73,12 +73,12 @@ def said(*parts: Part | str, stop: Any = "stop", model: str = "m") -> Message:
 
 
 def result(call_id: str, *content: Text | Image, failed: bool = False) -> Message:
-    return Message("tool", (ToolReturn(call_id, "read", content, is_error=failed),))
+    return Message("tool", (ToolResult(call_id, "read", content, is_error=failed),))
 
 
 def test_conversation_renders_turn_by_turn() -> None:
     assert rendered(
-        user("read it"),
+        user_message("read it"),
         said(Thinking("hm", "c2ln"), "Looking.", CALL),
         result("tooluse_1", Text("42"), failed=True),
         said("It is 42."),
@@ -110,7 +110,7 @@ def test_conversation_renders_turn_by_turn() -> None:
 
 
 def test_call_without_result_gets_one_and_orphans_are_dropped() -> None:
-    got = rendered(said(CALL), result("other", Text("x")), user("go on"))
+    got = rendered(said(CALL), result("other", Text("x")), user_message("go on"))
     assert got[0] == {"role": "user", "content": [{"text": BEGINNING}]}
     answer = got[2]["content"]
     assert answer[0]["toolResult"]["content"] == [{"text": INTERRUPTED}]
@@ -119,7 +119,7 @@ def test_call_without_result_gets_one_and_orphans_are_dropped() -> None:
 
 def test_reasoning_replayed_only_signed_and_to_its_author() -> None:
     def kept(*parts: Part | str, model: str = "m") -> list[Any]:
-        turns = rendered(user("a"), said(*parts, model=model))
+        turns = rendered(user_message("a"), said(*parts, model=model))
         return [next(iter(block)) for block in turns[1]["content"]]
 
     assert kept(Thinking("hm", "c2ln"), "x") == ["reasoningContent", "text"]
@@ -130,20 +130,20 @@ def test_reasoning_replayed_only_signed_and_to_its_author() -> None:
 
 
 def test_files_are_bytes_of_declared_format() -> None:
-    [turn] = rendered(user("", Image(PNG, "image/jpeg"), Image(PDF, "application/pdf")))
+    [turn] = rendered(user_message("", Image(PNG, "image/jpeg"), Image(PDF, "application/pdf")))
     picture, document, words = turn["content"]
     assert picture == {"image": {"format": "png", "source": {"bytes": b"\x89PNG\r\n\x1a\n"}}}
     assert document["document"]["source"] == {"bytes": b"%PDF-1.7"}
     assert words == {"text": NO_TEXT}, "a document without words is refused"
     note = base64.b64encode(b"a note").decode()
-    assert rendered(user("see", Image(note, "text/markdown")))[0]["content"][1:] == [
+    assert rendered(user_message("see", Image(note, "text/markdown")))[0]["content"][1:] == [
         {"text": "a note"}
     ]
 
 
 def test_tool_pictures_render_in_result_or_behind_all_results() -> None:
     history = (
-        user("a"),
+        user_message("a"),
         said(CALL, ToolCall("tooluse_2", "ls", {})),
         result("tooluse_1", Image(PNG, "image/png"), failed=True),
         result("tooluse_2"),
@@ -161,13 +161,15 @@ def test_tool_pictures_render_in_result_or_behind_all_results() -> None:
 
 
 def test_blind_model_gets_note_for_picture() -> None:
-    assert rendered(user("", Image(PNG, "image/png")), sees=False)[0]["content"] == [
+    assert rendered(user_message("", Image(PNG, "image/png")), sees=False)[0]["content"] == [
         {"text": UNSEEN}
     ]
 
 
 def test_only_newest_pictures_and_documents_are_sent() -> None:
-    many = [user("", Image(PNG, "image/png"), Image(PDF, "application/pdf")) for _ in range(30)]
+    many = [
+        user_message("", Image(PNG, "image/png"), Image(PDF, "application/pdf")) for _ in range(30)
+    ]
     content = rendered(*many)[0]["content"]
     assert sum("image" in block for block in content) == MAX_PICTURES
     assert sum("document" in block for block in content) == MAX_DOCUMENTS
@@ -186,9 +188,9 @@ def deep(levels: int) -> dict[str, Any]:
 def test_too_deep_values_become_empty() -> None:
     assert is_shallow(deep(MAX_DEPTH // 2 - 1))
     assert not is_shallow(deep(MAX_DEPTH))
-    history = (user("a"), said(ToolCall("c", "read", deep(200))), user("b"))
+    history = (user_message("a"), said(ToolCall("c", "read", deep(200))), user_message("b"))
     tool = ToolSpec("read", "", {"type": "object", "properties": deep(200)})
-    got = asked(Request(HAIKU, "", history, (tool,)))
+    got = asked(ModelRequest(HAIKU, "", history, (tool,)))
     assert got["messages"][1]["content"][0]["toolUse"]["input"] == {}
     spec = got["toolConfig"]["tools"][0]["toolSpec"]
     assert spec["inputSchema"] == {"json": {"type": "object"}}
@@ -197,12 +199,12 @@ def test_too_deep_values_become_empty() -> None:
 
 
 def test_removed_tools_listed_while_their_calls_remain() -> None:
-    history = (user("a"), said(CALL), result("tooluse_1", Text("x")))
-    got = asked(Request(HAIKU, "", history))
+    history = (user_message("a"), said(CALL), result("tooluse_1", Text("x")))
+    got = asked(ModelRequest(HAIKU, "", history))
     assert [t["toolSpec"]["name"] for t in got["toolConfig"]["tools"] if "toolSpec" in t] == [
         "read"
     ]
-    assert "toolConfig" not in asked(Request(HAIKU, "", (user("a"),)))
+    assert "toolConfig" not in asked(ModelRequest(HAIKU, "", (user_message("a"),)))
 
 
 def points(got: Mapping[str, Any]) -> dict[str, int]:
@@ -213,15 +215,21 @@ def points(got: Mapping[str, Any]) -> dict[str, int]:
 
 def test_cache_points_mark_stable_prefix_for_supporting_models() -> None:
     tools = (ToolSpec("read", "Read.", {}),)
-    history = (user("a"), said(CALL), result("tooluse_1", Text("x")), said("b"), user("c"))
-    ask = Request(HAIKU, "Be brief.", history, tools)
+    history = (
+        user_message("a"),
+        said(CALL),
+        result("tooluse_1", Text("x")),
+        said("b"),
+        user_message("c"),
+    )
+    ask = ModelRequest(HAIKU, "Be brief.", history, tools)
     assert points(asked(ask)) == {"messages": 2, "system": 1, "toolConfig": 1}
     assert asked(ask)["messages"][-1]["content"][-1] == {"cachePoint": {"type": "default"}}
     for model in (LLAMA, "anthropic.claude-3-5-sonnet-20241022-v2:0", "amazon.nova-pro-v1:0"):
-        assert points(asked(Request(model, "Be brief.", history, tools))) == {}
-    none = Request(HAIKU, "", history, tools, params={"cacheRetention": "none"})
+        assert points(asked(ModelRequest(model, "Be brief.", history, tools))) == {}
+    none = ModelRequest(HAIKU, "", history, tools, params={"cacheRetention": "none"})
     assert points(asked(none)) == {}
-    long = Request(HAIKU, "", (user("a"),), params={"cacheRetention": "long"})
+    long = ModelRequest(HAIKU, "", (user_message("a"),), params={"cacheRetention": "long"})
     assert asked(long)["messages"][0]["content"][-1]["cachePoint"]["ttl"] == "1h"
 
 
@@ -262,7 +270,9 @@ def test_cache_points_mark_stable_prefix_for_supporting_models() -> None:
 def test_thinking_fields_follow_claude_generation(
     model: str, level: ThinkLevel, extra: Any
 ) -> None:
-    got = asked(Request(model, "", (user("a"),), thinking=level, params={"temperature": 0.5}))
+    got = asked(
+        ModelRequest(model, "", (user_message("a"),), thinking=level, params={"temperature": 0.5})
+    )
     assert got.get("additionalModelRequestFields") == extra
     assert ("temperature" in got.get("inferenceConfig", {})) == (extra is None)
     if extra and "budget_tokens" in extra["thinking"]:
@@ -271,14 +281,14 @@ def test_thinking_fields_follow_claude_generation(
 
 def test_binding_claude_gets_no_earlier_reasoning() -> None:
     model = "anthropic.claude-opus-5-5"
-    history = (user("a"), said(Thinking("hm", "c2ln"), "x", model=model), user("b"))
-    got = asked(Request(model, "", history, thinking="low"))
+    history = (user_message("a"), said(Thinking("hm", "c2ln"), "x", model=model), user_message("b"))
+    got = asked(ModelRequest(model, "", history, thinking="low"))
     assert "reasoningContent" not in json.dumps(got["messages"])
 
 
 def test_inference_profile_recognised_by_model_name() -> None:
     arn = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc"
-    ask = Request(arn, "", (user("a"),), thinking="high")
+    ask = ModelRequest(arn, "", (user_message("a"),), thinking="high")
     assert points(asked(ask, name="Claude Sonnet 4.6")) == {"messages": 1}
     assert points(asked(ask)) == {}
 
@@ -295,7 +305,7 @@ def test_params_are_sorted_into_converse_sections() -> None:
         "messages": [],
         "serviceTier": None,
     }
-    got = asked(Request(LLAMA, "", (user("a"),), max_tokens=5, params=params))
+    got = asked(ModelRequest(LLAMA, "", (user_message("a"),), max_tokens=5, params=params))
     assert got["inferenceConfig"] == {
         "maxTokens": 99,
         "topP": 0.5,
@@ -310,10 +320,10 @@ def test_params_are_sorted_into_converse_sections() -> None:
 
 
 def test_max_tokens_capped_at_known_model_limit() -> None:
-    ask = Request(LLAMA, "", (user("a"),), max_tokens=10_000)
+    ask = ModelRequest(LLAMA, "", (user_message("a"),), max_tokens=10_000)
     assert asked(ask, known=True, max_tokens=4096)["inferenceConfig"] == {"maxTokens": 4096}
     assert asked(ask)["inferenceConfig"] == {"maxTokens": 10_000}
-    assert "inferenceConfig" not in asked(Request(LLAMA, "", (user("a"),)))
+    assert "inferenceConfig" not in asked(ModelRequest(LLAMA, "", (user_message("a"),)))
 
 
 @cache
@@ -419,7 +429,7 @@ history = st.lists(
         st.builds(Message, st.just("assistant"), parts, origin=st.none() | origins),
         st.builds(
             lambda call_id, parts, failed: Message(
-                "tool", (ToolReturn(call_id, "read", parts, is_error=failed),)
+                "tool", (ToolResult(call_id, "read", parts, is_error=failed),)
             ),
             ids,
             content,
@@ -445,7 +455,7 @@ params: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     },
 )
 requests = st.builds(
-    Request,
+    ModelRequest,
     models,
     words,
     history,
@@ -459,7 +469,7 @@ requests = st.builds(
 @settings(max_examples=300)
 @given(requests, st.booleans(), st.booleans(), st.booleans())
 def test_any_history_renders_request_botocore_accepts(
-    request: Request, sees: bool, known: bool, thinks: bool
+    request: ModelRequest, sees: bool, known: bool, thinks: bool
 ) -> None:
     got = asked(request, sees_images=sees, known=known, reasoning=thinks)
     check_request(got)

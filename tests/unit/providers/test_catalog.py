@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.config.refs import ModelRef, parse_model_ref
+from homarus.config.model_refs import ModelRef, parse_model_ref
 from homarus.config.schema import Config
 from homarus.providers import catalog
-from homarus.providers.catalog import MODELS, VENDORS, Price, known_models, lookup, vendors
+from homarus.providers.catalog import MODELS, VENDORS, Price, known_models, lookup_model, vendors
 
 
 def config(**providers: object) -> Config:
@@ -26,12 +26,12 @@ def test_vendor_with_key_has_known_default_model(vendor: catalog.Vendor) -> None
         assert (url.scheme, url.hostname, vendor.default) == ("http", "127.0.0.1", "")
     else:
         assert url.scheme == ("" if vendor.is_cloud else "https")
-        assert lookup(EMPTY, ModelRef(vendor.id, vendor.default)).known
+        assert lookup_model(EMPTY, ModelRef(vendor.id, vendor.default)).known
     assert not vendor.base_url.endswith("/")
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=str)
-def test_table_rows_are_plausible(model: catalog.Model) -> None:
+def test_table_rows_are_plausible(model: catalog.ModelInfo) -> None:
     assert model.provider in VENDORS or model.provider == catalog.LOCAL
     assert 0 < model.max_tokens < model.window
     assert model.price.cache_read <= model.price.input <= model.price.output
@@ -41,12 +41,12 @@ def test_table_rows_are_plausible(model: catalog.Model) -> None:
 
 def test_openclaw_default_models_are_listed() -> None:
     for ref in ("anthropic/claude-opus-4-6", "openai/gpt-5.2", "google/gemini-3-pro-preview"):
-        assert lookup(EMPTY, ModelRef(*ref.split("/", 1))).known
+        assert lookup_model(EMPTY, ModelRef(*ref.split("/", 1))).known
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_lookup_unknown_model_returns_guess_with_note(provider: str, model: str) -> None:
-    found = lookup(EMPTY, ModelRef(provider, model))
+    found = lookup_model(EMPTY, ModelRef(provider, model))
     assert found.provider == provider
     if (provider, model) not in MODELS:
         assert found.window == catalog.UNKNOWN_WINDOW
@@ -54,26 +54,26 @@ def test_lookup_unknown_model_returns_guess_with_note(provider: str, model: str)
 
 
 def test_lookup_local_server_model_gets_small_window() -> None:
-    assert lookup(EMPTY, ModelRef("ollama", "llama3.2")).window == catalog.OWN_SERVER_WINDOW
+    assert lookup_model(EMPTY, ModelRef("ollama", "llama3.2")).window == catalog.OWN_SERVER_WINDOW
 
 
 def test_lookup_demo_model_has_no_tools_and_a_note() -> None:
-    model = lookup(EMPTY, ModelRef("local", "demo"))
+    model = lookup_model(EMPTY, ModelRef("local", "demo"))
     assert not model.calls_tools
     assert "demo model" in model.note
     assert "homarus models set" in model.note
-    own = lookup(EMPTY, ModelRef("local", "/models/mine.gguf"))
+    own = lookup_model(EMPTY, ModelRef("local", "/models/mine.gguf"))
     assert (own.calls_tools, own.note, own.ref) == (False, "", "local//models/mine.gguf")
 
 
 def test_lookup_openrouter_auto_by_either_name() -> None:
     for name in ("auto", "openrouter/auto"):
-        assert lookup(EMPTY, ModelRef("openrouter", name)).id == "openrouter/auto"
+        assert lookup_model(EMPTY, ModelRef("openrouter", name)).id == "openrouter/auto"
 
 
 def test_lookup_configured_fields_override_table() -> None:
     told = {"id": "gpt-5.2", "contextWindow": 1000, "cost": {"input": 9}, "name": "Ours"}
-    model = lookup(config(openai={"models": [told]}), ModelRef("openai", "gpt-5.2"))
+    model = lookup_model(config(openai={"models": [told]}), ModelRef("openai", "gpt-5.2"))
     assert (model.name, model.window, model.price) == ("Ours", 1000, Price(input=9))
     assert (model.max_tokens, model.reasoning, model.sees_images) == (128_000, True, True)
 
@@ -87,7 +87,9 @@ def test_lookup_configured_model_has_headers_and_compat() -> None:
         "headers": {"X-Team": "a"},
         "compat": {"supportsStore": False, "maxTokensField": "max_tokens"},
     }
-    model = lookup(config(mine={"baseUrl": "http://x/v1", "models": [told]}), ModelRef("mine", "m"))
+    model = lookup_model(
+        config(mine={"baseUrl": "http://x/v1", "models": [told]}), ModelRef("mine", "m")
+    )
     assert model.sees_images
     assert model.reasoning
     assert model.max_tokens == 77
@@ -98,7 +100,7 @@ def test_lookup_configured_model_has_headers_and_compat() -> None:
 
 def test_provider_entry_found_by_any_spelling() -> None:
     told = config(MyServer={"models": [{"id": "m", "contextWindow": 5000}]})
-    assert lookup(told, ModelRef("myserver", "m")).window == 5000
+    assert lookup_model(told, ModelRef("myserver", "m")).window == 5000
 
 
 def test_known_models_lists_configured_first_and_once() -> None:

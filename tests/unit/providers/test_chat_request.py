@@ -21,12 +21,12 @@ from homarus.core.message import (
     Text,
     Thinking,
     ToolCall,
-    ToolReturn,
-    user,
+    ToolResult,
+    user_message,
 )
 from homarus.providers.base import ToolSpec
-from homarus.providers.chat_request import GOT_RESULTS, Turns, tool_list
-from homarus.providers.compat import Compat, compat_of
+from homarus.providers.chat_request import GOT_RESULTS, ChatMessageRenderer, tool_list
+from homarus.providers.compat import ChatCompat, resolve_compat
 from homarus.providers.conversation import (
     INTERRUPTED,
     NO_OUTPUT,
@@ -36,7 +36,7 @@ from homarus.providers.conversation import (
     UNSEEN,
     encode_json,
 )
-from homarus.providers.rendered import Beginnings
+from homarus.providers.render_cache import PrefixCache
 
 PICTURE = Image("aGk=", "image/png")
 GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai"
@@ -53,11 +53,11 @@ def exhaust(value: Any) -> None:
             exhaust(part)
 
 
-def turns(compat: Compat | None = None, *, sees: bool = True) -> Turns:
-    return Turns(compat or Compat(), provider="p", model="m", sees_images=sees)
+def turns(compat: ChatCompat | None = None, *, sees: bool = True) -> ChatMessageRenderer:
+    return ChatMessageRenderer(compat or ChatCompat(), provider="p", model="m", sees_images=sees)
 
 
-def rendered(*messages: Message, compat: Compat | None = None, sees: bool = True) -> list[Any]:
+def rendered(*messages: Message, compat: ChatCompat | None = None, sees: bool = True) -> list[Any]:
     return [json.loads(turn) for turn in turns(compat, sees=sees).render(messages)]
 
 
@@ -67,12 +67,15 @@ def said(*parts: Part | str, stop: Any = "stop", model: str = "m") -> Message:
 
 
 def result(call_id: str, *content: Text | Image, name: str = "read") -> Message:
-    return Message("tool", (ToolReturn(call_id, name, content),))
+    return Message("tool", (ToolResult(call_id, name, content),))
 
 
 def test_conversation_renders_turn_by_turn() -> None:
     assert rendered(
-        user("read it"), said("Looking.", CALL), result("call_1", Text("42")), said("It is 42.")
+        user_message("read it"),
+        said("Looking.", CALL),
+        result("call_1", Text("42")),
+        said("It is 42."),
     ) == [
         {"role": "user", "content": "read it"},
         {
@@ -92,7 +95,7 @@ def test_conversation_renders_turn_by_turn() -> None:
 
 
 def test_call_without_result_gets_interrupted_result() -> None:
-    assert rendered(said(CALL), user("go on"))[1:] == [
+    assert rendered(said(CALL), user_message("go on"))[1:] == [
         {"role": "tool", "tool_call_id": "call_1", "content": INTERRUPTED},
         {"role": "user", "content": "go on"},
     ]
@@ -101,21 +104,30 @@ def test_call_without_result_gets_interrupted_result() -> None:
 def test_neighbours_of_one_role_merge_into_one_turn() -> None:
     thought = Thinking("because", "reasoning_content")
     got = rendered(
-        user("one"), user('t"wo'), said(thought, "a"), said("b"), said("c", CALL), user("three")
+        user_message("one"),
+        user_message('t"wo'),
+        said(thought, "a"),
+        said("b"),
+        said("c", CALL),
+        user_message("three"),
     )
     assert [t["role"] for t in got] == ["user", "assistant", "tool", "user"]
     assert got[0]["content"] == 'one\n\nt"wo'
     assert got[1]["content"] == "a\n\nb\n\nc"
     assert got[1]["tool_calls"][0]["id"] == "call_1"
     assert "reasoning_content" not in got[1], "it led to other words than these"
-    pictured = rendered(user("one"), user("", PICTURE), user("two"))[0]["content"]
+    pictured = rendered(user_message("one"), user_message("", PICTURE), user_message("two"))[0][
+        "content"
+    ]
     assert [block["type"] for block in pictured] == ["text", "image_url", "text"]
 
 
 def test_late_result_follows_its_call() -> None:
-    roles = [t["role"] for t in rendered(said(CALL), user("hey"), result("call_1", Text("x")))]
+    roles = [
+        t["role"] for t in rendered(said(CALL), user_message("hey"), result("call_1", Text("x")))
+    ]
     assert roles == ["assistant", "tool", "user"]
-    later = rendered(said(CALL), user("hey"), said("Hm."), result("call_1", Text("x")))
+    later = rendered(said(CALL), user_message("hey"), said("Hm."), result("call_1", Text("x")))
     assert [t["role"] for t in later] == ["assistant", "tool", "user", "assistant"]
     assert later[1]["content"] == "x"
 
@@ -146,18 +158,18 @@ def test_empty_answers_are_dropped() -> None:
 
 
 def test_empty_text_is_never_sent() -> None:
-    got = rendered(user(""), said(CALL), result("call_1"))
+    got = rendered(user_message(""), said(CALL), result("call_1"))
     assert got[0]["content"] == NO_TEXT
     assert got[2]["content"] == NO_OUTPUT
 
 
 def test_pictures_render_with_user_or_behind_results() -> None:
     got = rendered(
-        user("see", PICTURE),
+        user_message("see", PICTURE),
         said(CALL, ToolCall("call_2", "ls", {})),
         result("call_2", Text("list")),
         result("call_1", Text("shot"), PICTURE),
-        user("well?"),
+        user_message("well?"),
     )
     shown = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
     assert got[0]["content"] == [{"type": "text", "text": "see"}, shown]
@@ -169,7 +181,7 @@ def test_pictures_render_with_user_or_behind_results() -> None:
 
 
 def test_blind_model_gets_note_for_picture() -> None:
-    got = rendered(user("see", PICTURE), said(CALL), result("call_1", PICTURE), sees=False)
+    got = rendered(user_message("see", PICTURE), said(CALL), result("call_1", PICTURE), sees=False)
     assert got[0]["content"] == f"see\n{UNSEEN}"
     assert got[2]["content"] == UNSEEN
     assert len(got) == 3
@@ -188,7 +200,7 @@ def test_reasoning_replayed_only_to_its_author() -> None:
         said(thought, "Yes", stop="aborted"),
     ):
         assert rendered(other) == [{"role": "assistant", "content": "Yes"}]
-    as_text = rendered(said(thought, "Yes"), compat=Compat(thinking_as_text=True))
+    as_text = rendered(said(thought, "Yes"), compat=ChatCompat(thinking_as_text=True))
     assert as_text == [{"role": "assistant", "content": "because\n\nYes"}]
 
 
@@ -200,8 +212,8 @@ def test_broken_arguments_are_not_replayed() -> None:
 @pytest.mark.parametrize("call_id", ["", "call_1|fc_" + "x" * 400, "a b", "ü", "\ud800"])
 def test_foreign_id_replaced_same_in_call_and_result(call_id: str) -> None:
     for compat, pattern in (
-        (Compat(), r"[A-Za-z0-9_-]{1,40}"),
-        (Compat(mistral_tool_ids=True), r"[A-Za-z0-9]{9}"),
+        (ChatCompat(), r"[A-Za-z0-9_-]{1,40}"),
+        (ChatCompat(mistral_tool_ids=True), r"[A-Za-z0-9]{9}"),
     ):
         call = ToolCall(call_id, "read", {})
         got = rendered(said(call), result(call_id, Text("x")), compat=compat)
@@ -220,19 +232,19 @@ def test_tool_name_is_made_valid() -> None:
 
 
 def test_compat_result_name_and_bridge_turn_are_added() -> None:
-    compat = Compat(tool_result_name=True, assistant_after_tool_result=True)
-    got = rendered(said(CALL), result("call_1", PICTURE), user("and?"), compat=compat)
+    compat = ChatCompat(tool_result_name=True, assistant_after_tool_result=True)
+    got = rendered(said(CALL), result("call_1", PICTURE), user_message("and?"), compat=compat)
     assert got[1]["name"] == "read"
     assert [t["role"] for t in got] == ["assistant", "tool", "assistant", "user"]
     assert got[2]["content"] == GOT_RESULTS
 
 
 def test_compat_interrupted_result_names_its_tool() -> None:
-    assert rendered(said(CALL), compat=Compat(tool_result_name=True))[1]["name"] == "read"
+    assert rendered(said(CALL), compat=ChatCompat(tool_result_name=True))[1]["name"] == "read"
 
 
 def test_compat_unsigned_calls_get_google_waiver() -> None:
-    call = rendered(said(CALL), compat=compat_of(GOOGLE))[0]["tool_calls"][0]
+    call = rendered(said(CALL), compat=resolve_compat(GOOGLE))[0]["tool_calls"][0]
     assert call["extra_content"]["google"]["thought_signature"]
     assert "extra_content" not in rendered(said(CALL))[0]["tool_calls"][0]
 
@@ -287,12 +299,12 @@ messages = st.one_of(
     st.builds(Message, st.just("user"), content),
     st.builds(Message, st.just("assistant"), parts, origin=st.none() | origins),
     st.builds(
-        lambda call_id, parts: Message("tool", (ToolReturn(call_id, "read", parts),)), ids, content
+        lambda call_id, parts: Message("tool", (ToolResult(call_id, "read", parts),)), ids, content
     ),
     st.just(Message("tool", ())),
 )
 compats = st.builds(
-    Compat,
+    ChatCompat,
     tool_result_name=st.booleans(),
     assistant_after_tool_result=st.booleans(),
     thinking_as_text=st.booleans(),
@@ -302,7 +314,7 @@ compats = st.builds(
 
 @given(st.lists(messages, max_size=12), compats, st.booleans())
 def test_any_history_renders_turns_vendor_accepts(
-    history: list[Message], compat: Compat, sees: bool
+    history: list[Message], compat: ChatCompat, sees: bool
 ) -> None:
     got = rendered(*history, compat=compat, sees=sees)
     exhaust(VALID.validate_python(got))
@@ -326,7 +338,7 @@ def test_long_history_is_rendered_once() -> None:
         message
         for n in range(500)
         for message in (
-            user(f"question {n} " * 20),
+            user_message(f"question {n} " * 20),
             said(ToolCall(f"c{n}", "read", {"path": "x" * 200})),
             result(f"c{n}", Text("line\n" * 100)),
             said("answer " * 50),
@@ -338,18 +350,18 @@ def test_long_history_is_rendered_once() -> None:
     for _ in range(5):
         gc.collect()  # else the collection of other tests' objects may fall into the measurement
         start = time.process_time()
-        again = made.render([*history, user("new")])
+        again = made.render([*history, user_message("new")])
         spent_s.append(time.process_time() - start)
-        assert b",".join(again) == b",".join([*first, *turns().render([user("new")])])
+        assert b",".join(again) == b",".join([*first, *turns().render([user_message("new")])])
     assert min(spent_s) < 0.02, "2,000 known messages cost next to nothing"
 
 
 @given(st.lists(messages, max_size=16), st.lists(messages, max_size=16), compats)
 def test_cached_prefix_changes_no_bytes(
-    one: list[Message], two: list[Message], compat: Compat
+    one: list[Message], two: list[Message], compat: ChatCompat
 ) -> None:
     made = turns(compat)
-    made._begun = Beginnings(least=2)
+    made._begun = PrefixCache(least=2)
     for size in range(17):  # two conversations by turns, each a little longer every time
         for history in (one[:size], two[:size]):
             fresh = turns(compat).render(history)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from homarus.core.message import Message, Origin, Text, Thinking, ToolCall, ToolReturn, user
+from homarus.core.message import Message, Origin, Text, Thinking, ToolCall, ToolResult, user_message
 from homarus.providers.conversation import (
     Author,
     CallIds,
@@ -21,7 +21,7 @@ def said(*calls: str, stop: str = "stop", model: str = "m", at_ms: int = 0) -> M
 
 
 def result(call_id: str, text: str = "42") -> Message:
-    return Message("tool", (ToolReturn(call_id, "read", (Text(text),)),))
+    return Message("tool", (ToolResult(call_id, "read", (Text(text),)),))
 
 
 def describe(message: MessageBlocks) -> str:
@@ -33,7 +33,13 @@ def builder(ids: CallIds | None = None) -> ConversationBuilder[str]:
 
 
 def test_builder_pairs_each_result_with_its_call() -> None:
-    history = [user("q"), said("a", "b"), result("b", "two"), result("a", "one"), result("a", "x")]
+    history = [
+        user_message("q"),
+        said("a", "b"),
+        result("b", "two"),
+        result("a", "one"),
+        result("a", "x"),
+    ]
     entries, _ = builder().place([result("a"), *history])
     assert [entry.role for entry in entries] == ["user", "assistant"]
     assert [(call.id, call.result) for call in entries[1].calls] == [("a", "one"), ("b", "two")]
@@ -51,7 +57,14 @@ def test_builder_repeated_id_in_message_follows_id_rules(keeps: bool, count: int
 
 
 def test_builder_settled_prefix_ends_before_last_answered_question() -> None:
-    history = [user("q"), said("a"), result("a"), user("r"), said("b"), user("s")]
+    history = [
+        user_message("q"),
+        said("a"),
+        result("a"),
+        user_message("r"),
+        said("b"),
+        user_message("s"),
+    ]
     _, settled = builder().place(history)
     assert settled is not None
     assert (settled.messages, settled.entries) == (3, 2)
@@ -96,7 +109,7 @@ def test_author_wrote_only_own_completed_messages(
 
 
 def test_alternate_merges_roles_and_starts_and_ends_with_user() -> None:
-    entries, _ = builder().place([said(), said("a"), user("q"), user("r"), said()])
+    entries, _ = builder().place([said(), said("a"), user_message("q"), user_message("r"), said()])
     turns = alternate(entries, opening="start", closing="end", empty="none")
     assert [turn.role for turn in turns] == ["user", "assistant", "user", "assistant", "user"]
     assert [len(turn.entries) for turn in turns] == [1, 2, 2, 1, 1]

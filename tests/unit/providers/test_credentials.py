@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from homarus.config.check import check
+from homarus.config.check import check_config
 from homarus.config.paths import Paths
 from homarus.core.errors import (
-    AuthFailed,
-    BadRequest,
-    BillingFailed,
-    ContentFiltered,
-    ContextOverflow,
-    ImageTooLarge,
+    AuthError,
+    BadRequestError,
+    BillingError,
+    ContentFilterError,
+    ContextOverflowError,
+    ImageTooLargeError,
     ProviderError,
-    RateLimited,
-    UnknownName,
+    RateLimitError,
+    UnknownNameError,
 )
-from homarus.providers.credentials import Candidate, Credentials, open_credentials
+from homarus.providers.credentials import CredentialCandidate, Credentials, open_credentials
 from homarus.providers.profile_file import FILE
 from homarus.providers.rotation import HOUR_MS, MINUTE_MS
 from homarus.testing.clock import FakeClock
@@ -53,7 +53,7 @@ class Home:
         return json.loads(self.file(agent).read_text())
 
     def open(self, agent: str = "main") -> Credentials:
-        config = check(self.config).config
+        config = check_config(self.config).config
         assert config
         return open_credentials(config, self.env, self.paths, agent, self.clock)
 
@@ -71,11 +71,11 @@ def offered(credentials: Credentials, provider: str = "openai", **how: Any) -> l
     return [each.profile_id for each in credentials.candidates(provider, **how)]
 
 
-def secret(candidate: Candidate) -> str:
+def secret(candidate: CredentialCandidate) -> str:
     return asyncio.run(candidate.secret())
 
 
-def pick(credentials: Credentials, id_: str, model: str = "") -> Candidate:
+def pick(credentials: Credentials, id_: str, model: str = "") -> CredentialCandidate:
     found = credentials.candidates("openai", model=model)
     return next(each for each in found if each.profile_id == id_)
 
@@ -83,7 +83,7 @@ def pick(credentials: Credentials, id_: str, model: str = "") -> Candidate:
 def test_no_credentials_offers_none_and_error_says_fix(home: Home) -> None:
     credentials = home.open()
     assert credentials.candidates("openai") == ()
-    error = credentials.none_for("openai")
+    error = credentials.missing_credential_error("openai")
     assert "OPENAI_API_KEY" in error.fix and "homarus models auth add openai" in error.fix
     assert not home.paths.state.exists(), "looking makes no file"
 
@@ -145,8 +145,8 @@ def test_candidate_in_cooldown_comes_last_with_time(home: Home) -> None:
     home.keys("a", "b", "c", usageStats=usage, order={"openai": ["a", "b", "c"]})
     found = home.open().candidates("openai")
     assert [each.profile_id for each in found] == ["c", "b", "a"]
-    assert [each.rests_until_ms - now for each in found[1:]] == [5000, 9000]
-    assert found[0].rests_until_ms == 0
+    assert [each.cooldown_until_ms - now for each in found[1:]] == [5000, 9000]
+    assert found[0].cooldown_until_ms == 0
 
 
 def test_pinned_profile_is_the_only_candidate(home: Home) -> None:
@@ -155,7 +155,7 @@ def test_pinned_profile_is_the_only_candidate(home: Home) -> None:
     assert offered(credentials, locked="b") == ["b"]
     assert offered(credentials, preferred="a") == ["a", "b"]
     assert offered(credentials, preferred="b") == ["a", "b"], "a preference waits its turn"
-    with pytest.raises(UnknownName, match="auth profile"):
+    with pytest.raises(UnknownNameError, match="auth profile"):
         credentials.candidates("openai", locked="zzz")
 
 
@@ -168,7 +168,7 @@ def test_pin_of_other_provider_is_ignored(home: Home) -> None:
 def test_pinned_unusable_profile_error_says_why(home: Home) -> None:
     home.put(profiles={"a": key("sk"), "t": {"type": "token", "provider": "openai"}})
     (only,) = home.open().candidates("openai", locked="t")
-    with pytest.raises(AuthFailed, match="t cannot be used: it holds no key"):
+    with pytest.raises(AuthError, match="t cannot be used: it holds no key"):
         secret(only)
 
 
@@ -197,7 +197,7 @@ def test_unusable_profiles_are_explained_not_offered(home: Home) -> None:
     assert offered(credentials) == ["fine"]
     problems = {e.profile.id: e.problem for e in credentials.entries("openai") if e.problem}
     assert set(problems) == {"empty", "late", "out", "unset", "exec", "elsewhere", "mode"}
-    told = credentials.none_for("openai").message
+    told = credentials.missing_credential_error("openai").message
     for id_, problem in problems.items():
         assert f"{id_}: {problem}" in told
 
@@ -217,8 +217,8 @@ def test_usage_is_saved_where_profile_came_from(home: Home) -> None:
     home.keys("shared")
     home.keys("own", agent="ops")
     credentials = home.open("ops")
-    credentials.mark_good(pick(credentials, "shared"))
-    credentials.mark_failed(pick(credentials, "own"), "timeout")
+    credentials.record_success(pick(credentials, "shared"))
+    credentials.record_failure(pick(credentials, "own"), "timeout")
     assert home.stored()["usageStats"]["shared"]["lastUsed"] == home.clock.now_ms()
     assert home.stored()["lastGood"] == {"openai": "shared"}
     assert (
@@ -231,7 +231,7 @@ def test_usage_is_saved_where_profile_came_from(home: Home) -> None:
 def test_agent_without_file_gets_none_from_main_usage(home: Home) -> None:
     home.keys("shared")
     credentials = home.open("ops")
-    credentials.mark(pick(credentials, "shared"))
+    credentials.record_result(pick(credentials, "shared"))
     asyncio.run(credentials.close())
     assert not home.file("ops").exists()
 
@@ -242,15 +242,17 @@ def test_four_failures_cool_down_1_5_25_60_minutes(home: Home) -> None:
     rests = []
     for _ in range(5):
         candidate = pick(credentials, "a")
-        credentials.mark(candidate, RateLimited("x"))
-        until_ms = pick(credentials, "a").rests_until_ms
+        credentials.record_result(candidate, RateLimitError("x"))
+        until_ms = pick(credentials, "a").cooldown_until_ms
         rests.append((until_ms - home.clock.now_ms()) // MINUTE_MS)
         asyncio.run(home.clock.advance(rests[-1] * 60))
     assert rests == [1, 5, 25, 60, 60]
     assert home.stored()["usageStats"]["a"]["failureCounts"] == {"rate_limit": 5}
 
 
-@pytest.mark.parametrize("error", [BadRequest, ContextOverflow, ContentFiltered, ImageTooLarge])
+@pytest.mark.parametrize(
+    "error", [BadRequestError, ContextOverflowError, ContentFilterError, ImageTooLargeError]
+)
 def test_bad_request_never_cools_down_credential(home: Home, error: type[ProviderError]) -> None:
     home.keys("a")
     home.env["OPENAI_API_KEY"] = "sk-env"
@@ -258,10 +260,10 @@ def test_bad_request_never_cools_down_credential(home: Home, error: type[Provide
     before = home.file().read_bytes()
     for candidate in credentials.candidates("openai", model="gpt"):
         for _ in range(50):
-            credentials.mark(candidate, error("bad", status=400))
-            credentials.mark_failed(candidate, "format")
+            credentials.record_result(candidate, error("bad", status=400))
+            credentials.record_failure(candidate, "format")
     asyncio.run(credentials.close())
-    assert all(not each.rests_until_ms for each in credentials.candidates("openai", model="gpt"))
+    assert all(not each.cooldown_until_ms for each in credentials.candidates("openai", model="gpt"))
     assert home.file().read_bytes() == before
 
 
@@ -278,9 +280,9 @@ def test_billing_cooldown_hours_come_from_config(home: Home) -> None:
     rests = []
     for provider in ("openai", "groq", "openai"):
         (candidate,) = credentials.candidates(provider)
-        credentials.mark(candidate, BillingFailed("empty"))
+        credentials.record_result(candidate, BillingError("empty"))
         (resting,) = credentials.candidates(provider)
-        rests.append((resting.rests_until_ms - home.clock.now_ms()) / HOUR_MS)
+        rests.append((resting.cooldown_until_ms - home.clock.now_ms()) / HOUR_MS)
     assert rests == [2, 0.5, 3]
     assert home.stored()["usageStats"]["a"]["disabledReason"] == "billing"
 
@@ -288,22 +290,22 @@ def test_billing_cooldown_hours_come_from_config(home: Home) -> None:
 def test_model_rate_limit_leaves_credential_to_other_models(home: Home) -> None:
     home.keys("a")
     credentials = home.open()
-    credentials.mark(pick(credentials, "a", "big"), RateLimited("x", after_s=90))
-    assert pick(credentials, "a", "big").rests_until_ms == home.clock.now_ms() + 90_000
-    assert pick(credentials, "a", "small").rests_until_ms == 0
-    assert pick(home.open(), "a", "big").rests_until_ms, "another process knows it too"
-    credentials.mark(pick(credentials, "a", "small"), AuthFailed("x"))
-    assert pick(credentials, "a", "third").rests_until_ms
+    credentials.record_result(pick(credentials, "a", "big"), RateLimitError("x", after_s=90))
+    assert pick(credentials, "a", "big").cooldown_until_ms == home.clock.now_ms() + 90_000
+    assert pick(credentials, "a", "small").cooldown_until_ms == 0
+    assert pick(home.open(), "a", "big").cooldown_until_ms, "another process knows it too"
+    credentials.record_result(pick(credentials, "a", "small"), AuthError("x"))
+    assert pick(credentials, "a", "third").cooldown_until_ms
 
 
 def test_environment_key_cooldown_stays_in_process(home: Home) -> None:
     home.env["OPENAI_API_KEY"] = "sk-env"
     credentials = home.open()
     (candidate,) = credentials.candidates("openai")
-    credentials.mark(candidate, AuthFailed("x"))
-    assert credentials.candidates("openai")[0].rests_until_ms
-    credentials.mark(candidate)
-    assert not credentials.candidates("openai")[0].rests_until_ms
+    credentials.record_result(candidate, AuthError("x"))
+    assert credentials.candidates("openai")[0].cooldown_until_ms
+    credentials.record_result(candidate)
+    assert not credentials.candidates("openai")[0].cooldown_until_ms
     asyncio.run(credentials.close())
     assert not home.paths.state.exists()
 
@@ -315,7 +317,7 @@ def test_thousand_concurrent_failures_are_one_failure_and_write(home: Home) -> N
     asyncio.run(home.clock.advance(2))
     writes = set()
     for candidate in asked:
-        credentials.mark(candidate, RateLimited("x"))
+        credentials.record_result(candidate, RateLimitError("x"))
         writes.add(home.file().stat().st_ino)
     assert home.stored()["usageStats"]["a"]["errorCount"] == 1
     assert len(writes) == 1
@@ -326,7 +328,7 @@ def test_success_writes_at_most_once_a_minute(home: Home) -> None:
     credentials = home.open()
     inodes = []
     for _ in range(180):
-        credentials.mark(pick(credentials, "a"))
+        credentials.record_result(pick(credentials, "a"))
         inodes.append(home.file().stat().st_ino)
         asyncio.run(home.clock.advance(1))
     changes = sum(one != other for one, other in itertools.pairwise(inodes))
@@ -340,10 +342,10 @@ def test_success_writes_at_most_once_a_minute(home: Home) -> None:
 def test_recovery_is_written_at_once(home: Home) -> None:
     home.keys("a", lastGood={"openai": "a"})
     credentials = home.open()
-    credentials.mark(pick(credentials, "a"))
-    credentials.mark(pick(credentials, "a"), RateLimited("x"))
+    credentials.record_result(pick(credentials, "a"))
+    credentials.record_result(pick(credentials, "a"), RateLimitError("x"))
     assert home.stored()["usageStats"]["a"]["errorCount"] == 1
-    credentials.mark(pick(credentials, "a"))
+    credentials.record_result(pick(credentials, "a"))
     assert home.stored()["usageStats"]["a"] == {"lastUsed": home.clock.now_ms(), "errorCount": 0}
 
 
@@ -353,8 +355,8 @@ def test_results_inside_loop_are_written_behind(home: Home) -> None:
     async def main() -> None:
         credentials = home.open()
         for id_ in ("a", "b"):
-            credentials.mark(pick(credentials, id_), AuthFailed("x"))
-            assert pick(credentials, id_).rests_until_ms
+            credentials.record_result(pick(credentials, id_), AuthError("x"))
+            assert pick(credentials, id_).cooldown_until_ms
         await credentials.close()
 
     asyncio.run(main())
@@ -373,9 +375,9 @@ def test_results_that_cannot_be_written_apply_and_are_retried(
     content = home.file().read_text()
     home.put(profiles={"a": key("sk-a")}, version=2)
     with caplog.at_level(logging.WARNING):
-        credentials.mark(candidate, RateLimited("x"))
+        credentials.record_result(candidate, RateLimitError("x"))
     assert "not saved" in caplog.text
-    assert pick(credentials, "a").rests_until_ms
+    assert pick(credentials, "a").cooldown_until_ms
     home.file().write_text(content)
     asyncio.run(credentials.flush())
     assert home.stored()["usageStats"]["a"]["errorCount"] == 1
@@ -386,10 +388,10 @@ def test_profile_removed_meanwhile_stays_removed(home: Home) -> None:
     credentials = home.open()
     candidate = pick(credentials, "a")
     home.keys("b")
-    credentials.mark(candidate, RateLimited("x"))
+    credentials.record_result(candidate, RateLimitError("x"))
     asyncio.run(credentials.close())
     assert home.stored() == {"version": 1, "profiles": {"b": key("sk-b")}}
-    with pytest.raises(AuthFailed, match="gone"):
+    with pytest.raises(AuthError, match="gone"):
         secret(candidate)
 
 
@@ -408,7 +410,7 @@ def test_key_in_file_is_read_each_time(home: Home) -> None:
     credentials = home.open()
     assert secret(pick(credentials, "a")) == "sk-file"
     (home.paths.home / "k").unlink()
-    with pytest.raises(AuthFailed, match=r"a cannot be used: .* cannot be read"):
+    with pytest.raises(AuthError, match=r"a cannot be used: .* cannot be read"):
         secret(pick(credentials, "a"))
 
 
@@ -430,7 +432,7 @@ def test_configured_command_result_is_cached(home: Home) -> None:
         await home.clock.advance(301)
         await candidate.secret()
         assert log.read_text() == "xx"
-        credentials.mark(candidate, AuthFailed("x"))
+        credentials.record_result(candidate, AuthError("x"))
         await candidate.secret()
         assert log.read_text() == "xxx", "a key that was refused is asked for again"
 
@@ -462,5 +464,5 @@ def test_file_problems_are_reported(home: Home) -> None:
 
 
 def test_candidate_built_directly_has_no_secret() -> None:
-    with pytest.raises(AuthFailed, match="nobody's"):
-        secret(Candidate("x", "openai", "api_key"))
+    with pytest.raises(AuthError, match="nobody's"):
+        secret(CredentialCandidate("x", "openai", "api_key"))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.core.errors import Conflict, StoreError
+from homarus.core.errors import ConflictError, StoreError
 from homarus.providers.profile_file import FILE, ProfileFile
 from homarus.providers.profiles import (
     Raw,
@@ -22,7 +22,7 @@ from homarus.providers.profiles import (
     put_profile,
     put_usage,
 )
-from homarus.providers.rotation import Usage
+from homarus.providers.rotation import CredentialUsage
 
 ORIGINAL: Raw = {
     "version": 1,
@@ -100,7 +100,9 @@ def test_profile_file_reads_every_openclaw_field() -> None:
     assert read.order == {"openai": ("openai:default",), "zai": ("zai:default",)}
     assert read.last_good == {"openai": "openai:default"}
     counts = {"billing": 9, "format": 1}
-    assert read.usage == {("openai:default", ""): Usage(5, 6, 7, "billing", 8, counts, 10)}
+    assert read.usage == {
+        ("openai:default", ""): CredentialUsage(5, 6, 7, "billing", 8, counts, 10)
+    }
 
 
 def test_profile_repr_contains_no_secret() -> None:
@@ -111,7 +113,7 @@ def test_profile_repr_contains_no_secret() -> None:
 
 def test_profile_update_keeps_unknown_fields(file: ProfileFile) -> None:
     put(file, ORIGINAL)
-    usage = Usage(last_used_ms=50)
+    usage = CredentialUsage(last_used_ms=50)
 
     def change(raw: Raw) -> None:
         put_usage(raw, ("openai:default", ""), usage)
@@ -137,17 +139,17 @@ def test_profile_keeps_other_fields_until_type_changes() -> None:
 
 def test_model_usage_stored_under_credential_and_removed_when_empty() -> None:
     raw = json.loads(json.dumps(ORIGINAL))
-    put_usage(raw, ("openai:default", "gpt"), Usage(error_count=1, cooldown_until_ms=99))
+    put_usage(raw, ("openai:default", "gpt"), CredentialUsage(error_count=1, cooldown_until_ms=99))
     read = parse(raw).usage
     assert read["openai:default", "gpt"].cooldown_until_ms == 99
     assert read["openai:default", ""].error_count == 8
-    put_usage(raw, ("openai:default", "gpt"), Usage())
+    put_usage(raw, ("openai:default", "gpt"), CredentialUsage())
     assert ("openai:default", "gpt") not in parse(raw).usage
 
 
 def test_usage_of_removed_profile_is_not_written() -> None:
     raw: Raw = {"version": 1, "profiles": {}}
-    put_usage(raw, ("gone", ""), Usage(error_count=1))
+    put_usage(raw, ("gone", ""), CredentialUsage(error_count=1))
     put_last_good(raw, "openai", "gone")
     assert raw == {"version": 1, "profiles": {}}
 
@@ -210,8 +212,8 @@ hostile = st.dictionaries(
 @given(hostile)
 def test_any_file_content_never_fails_reading_or_recording(raw: Raw) -> None:
     parse(raw)
-    put_usage(raw, ("a", ""), Usage(error_count=1))
-    put_usage(raw, ("a", "m"), Usage(error_count=1))
+    put_usage(raw, ("a", ""), CredentialUsage(error_count=1))
+    put_usage(raw, ("a", "m"), CredentialUsage(error_count=1))
     put_last_good(raw, "x", "a")
     put_order(raw, "x", ["a"])
     put_order(raw, "x", None)
@@ -227,7 +229,7 @@ def test_damaged_file_is_reported_and_archived_only_on_write(file: ProfileFile, 
     put(file, text)
     assert file.read().profiles == {}
     assert "is not a JSON object" in file.read().warnings[0]
-    file.update(lambda raw: put_usage(raw, ("x", ""), Usage(error_count=1)))
+    file.update(lambda raw: put_usage(raw, ("x", ""), CredentialUsage(error_count=1)))
     assert file.path.read_text() == text, "a mark writes nothing in its place"
     file.update(add("openai:default"))
     assert list(file.read().profiles) == ["openai:default"]
@@ -386,7 +388,7 @@ def test_legacy_files_read_until_new_file_exists(tmp_path: Path) -> None:
         "zai:default": "api_key",
         "anthropic:default": "oauth",
     }
-    file.update(lambda raw: put_usage(raw, ("openai:default", ""), Usage(last_used_ms=3)))
+    file.update(lambda raw: put_usage(raw, ("openai:default", ""), CredentialUsage(last_used_ms=3)))
     assert stored(file)["profiles"]["anthropic:default"] == {
         **login,
         "type": "oauth",
@@ -421,7 +423,7 @@ def test_leftover_temporary_file_is_no_obstacle(file: ProfileFile) -> None:
 def test_lock_timeout_is_reported(file: ProfileFile) -> None:
     with (
         file.locked(),
-        pytest.raises(Conflict, match="locked"),
+        pytest.raises(ConflictError, match="locked"),
         ProfileFile(file.path).locked(wait_s=0.01),
     ):
         pass

@@ -5,9 +5,9 @@ import json
 import multiprocessing
 from pathlib import Path
 
-from homarus.config.check import check
+from homarus.config.check import check_config
 from homarus.config.paths import Paths
-from homarus.core.errors import AuthFailed, RateLimited
+from homarus.core.errors import AuthError, RateLimitError
 from homarus.providers.credentials import open_credentials
 from homarus.providers.profile_file import FILE
 from homarus.testing.clock import START_MS, FakeClock
@@ -16,7 +16,7 @@ ROUNDS = 15
 
 
 def _mark_many(home: Path, own: str) -> None:
-    config = check({}).config
+    config = check_config({}).config
     assert config
     settings = config
 
@@ -24,10 +24,10 @@ def _mark_many(home: Path, own: str) -> None:
         credentials = open_credentials(settings, {}, Paths.find({}, home), "main", FakeClock())
         found = {each.profile_id: each for each in credentials.candidates("openai")}
         for _ in range(ROUNDS):
-            credentials.mark(found["all"], AuthFailed("x"))
-            credentials.mark(found[own], RateLimited("x"))
+            credentials.record_result(found["all"], AuthError("x"))
+            credentials.record_result(found[own], RateLimitError("x"))
             await asyncio.sleep(0)
-        credentials.mark(found[f"good-{own}"])
+        credentials.record_result(found[f"good-{own}"])
         await credentials.close()
 
     asyncio.run(main())

@@ -7,39 +7,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.errors import (
-    AllFailed,
-    AuthFailed,
-    BadRequest,
-    BillingFailed,
-    ContentFiltered,
-    ContextOverflow,
-    ImageTooLarge,
-    Overloaded,
+    AllAttemptsFailedError,
+    AuthError,
+    BadRequestError,
+    BillingError,
+    ContentFilterError,
+    ContextOverflowError,
+    ImageTooLargeError,
+    OverloadedError,
     ProviderError,
-    ProviderTimeout,
-    RateLimited,
-    StreamBroken,
-    ThinkingRefused,
-    Unreachable,
+    ProviderTimeoutError,
+    RateLimitError,
+    StreamError,
+    ThinkingUnsupportedError,
+    UnreachableError,
 )
 from homarus.providers.rotation import (
     HOUR_MS,
     KINDS,
     MINUTE_MS,
     UNUSED,
-    Kind,
-    Limits,
-    Mark,
-    Reason,
+    CooldownLimits,
+    CredentialKind,
+    CredentialRank,
+    CredentialResult,
+    CredentialUsage,
+    FailureReason,
     Slot,
-    Standing,
-    Usage,
+    apply_result,
     billing_ms,
     cooldown_ms,
-    in_order,
+    cooldown_until_ms,
+    order_credentials,
     reason_of,
-    rests_until_ms,
-    settle,
 )
 
 NOW = 1_800_000_000_000
@@ -47,16 +47,18 @@ WHOLE: Slot = ("p", "")
 
 
 def marked(
-    reason: Reason | None, at_ms: int = NOW, begun_ms: int | None = None, model: str = ""
-) -> Mark:
-    return Mark("p", "x", model, reason, at_ms if begun_ms is None else begun_ms, at_ms)
+    reason: FailureReason | None, at_ms: int = NOW, begun_ms: int | None = None, model: str = ""
+) -> CredentialResult:
+    return CredentialResult("p", "x", model, reason, at_ms if begun_ms is None else begun_ms, at_ms)
 
 
-def after(usage: Usage, *marks: Mark, limits: Limits | None = None) -> Usage:
+def after(
+    usage: CredentialUsage, *marks: CredentialResult, limits: CooldownLimits | None = None
+) -> CredentialUsage:
     """What becomes of a credential."""
     slots = {WHOLE: usage}
     for mark in marks:
-        slots |= settle(slots, mark, limits or Limits())
+        slots |= apply_result(slots, mark, limits or CooldownLimits())
     return slots[WHOLE]
 
 
@@ -71,8 +73,14 @@ def test_cooldown_follows_openclaw_formula(failures: int) -> None:
 
 
 def test_billing_cooldown_doubles_from_five_hours_to_a_day() -> None:
-    assert [billing_ms(n, Limits()) // HOUR_MS for n in (1, 2, 3, 4, 500)] == [5, 10, 20, 24, 24]
-    own = Limits(billing_backoff_ms=HOUR_MS, billing_max_ms=3 * HOUR_MS)
+    assert [billing_ms(n, CooldownLimits()) // HOUR_MS for n in (1, 2, 3, 4, 500)] == [
+        5,
+        10,
+        20,
+        24,
+        24,
+    ]
+    own = CooldownLimits(billing_backoff_ms=HOUR_MS, billing_max_ms=3 * HOUR_MS)
     assert [billing_ms(n, own) // HOUR_MS for n in (1, 2, 3)] == [1, 2, 3]
 
 
@@ -109,10 +117,10 @@ def test_failures_reset_after_a_day() -> None:
 @given(
     st.lists(st.sampled_from(["auth", "rate_limit", "billing", "timeout", "unknown"]), max_size=9)
 )
-def test_success_clears_failures(reasons: list[Reason]) -> None:
+def test_success_clears_failures(reasons: list[FailureReason]) -> None:
     failed = after(UNUSED, *(marked(reason, NOW + at) for at, reason in enumerate(reasons)))
     usage = after(failed, marked(None, NOW + 100))
-    assert usage == Usage(last_used_ms=NOW + 100)
+    assert usage == CredentialUsage(last_used_ms=NOW + 100)
     assert usage.is_clean
 
 
@@ -134,7 +142,7 @@ def test_success_started_before_failure_changes_nothing() -> None:
     st.integers(1, 10**6),
     st.sampled_from(["auth", "billing", "timeout"]),
 )
-def test_result_applied_twice_counts_once(begun: int, took: int, reason: Reason) -> None:
+def test_result_applied_twice_counts_once(begun: int, took: int, reason: FailureReason) -> None:
     mark = marked(reason, NOW + begun + took, begun_ms=NOW + begun)
     assert after(UNUSED, mark, mark) == after(UNUSED, mark)
 
@@ -158,49 +166,49 @@ def test_later_failure_of_burst_may_extend_cooldown() -> None:
 
 
 def test_model_limit_cools_model_and_refusal_cools_credential() -> None:
-    slots = settle({}, marked("rate_limit", model="big"), Limits())
+    slots = apply_result({}, marked("rate_limit", model="big"), CooldownLimits())
     assert set(slots) == {("p", "big")}
-    slots |= settle(slots, marked("auth", model="big"), Limits())
+    slots |= apply_result(slots, marked("auth", model="big"), CooldownLimits())
     assert set(slots) == {("p", "big"), WHOLE}
-    slots |= settle(slots, marked(None, NOW + 1, model="small"), Limits())
+    slots |= apply_result(slots, marked(None, NOW + 1, model="small"), CooldownLimits())
     assert slots[WHOLE].is_clean
     assert slots["p", "big"].error_count == 1
-    slots |= settle(slots, marked(None, NOW + 2, model="big"), Limits())
+    slots |= apply_result(slots, marked(None, NOW + 2, model="big"), CooldownLimits())
     assert slots["p", "big"].is_clean
 
 
-ERRORS: list[tuple[ProviderError, Reason | None]] = [
-    (AuthFailed("x"), "auth"),
-    (BillingFailed("x"), "billing"),
-    (RateLimited("x"), "rate_limit"),
-    (ProviderTimeout("x"), "timeout"),
+ERRORS: list[tuple[ProviderError, FailureReason | None]] = [
+    (AuthError("x"), "auth"),
+    (BillingError("x"), "billing"),
+    (RateLimitError("x"), "rate_limit"),
+    (ProviderTimeoutError("x"), "timeout"),
     (ProviderError("x"), "unknown"),
-    (BadRequest("x", status=400), None),
-    (ThinkingRefused("x", status=400), None),
-    (ContextOverflow("x", status=400), None),
-    (ContentFiltered("x", status=400), None),
-    (ImageTooLarge("x", status=400), None),
-    (Overloaded("x"), None),
-    (Unreachable("x"), None),
-    (StreamBroken("x"), None),
-    (AllFailed((AuthFailed("x"),)), None),
+    (BadRequestError("x", status=400), None),
+    (ThinkingUnsupportedError("x", status=400), None),
+    (ContextOverflowError("x", status=400), None),
+    (ContentFilterError("x", status=400), None),
+    (ImageTooLargeError("x", status=400), None),
+    (OverloadedError("x"), None),
+    (UnreachableError("x"), None),
+    (StreamError("x"), None),
+    (AllAttemptsFailedError((AuthError("x"),)), None),
 ]
 
 
 @pytest.mark.parametrize(("error", "reason"), ERRORS, ids=lambda value: type(value).__name__)
-def test_unrelated_errors_do_not_count(error: ProviderError, reason: Reason | None) -> None:
+def test_unrelated_errors_do_not_count(error: ProviderError, reason: FailureReason | None) -> None:
     assert reason_of(error) == reason
 
 
 def test_bad_request_changes_nothing() -> None:
-    usage = Usage(error_count=2, last_failure_ms=NOW - 1, cooldown_until_ms=NOW + 1)
+    usage = CredentialUsage(error_count=2, last_failure_ms=NOW - 1, cooldown_until_ms=NOW + 1)
     assert after(usage, marked("format")) == usage
 
 
 @given(st.integers(0, 2**53), st.integers(0, 2**53))
 def test_invalid_timestamps_never_cool_down_forever(until_ms: int, failed_ms: int) -> None:
-    usage = Usage(cooldown_until_ms=until_ms, last_failure_ms=failed_ms)
-    assert rests_until_ms(usage, NOW) <= NOW + 31 * 24 * HOUR_MS
+    usage = CredentialUsage(cooldown_until_ms=until_ms, last_failure_ms=failed_ms)
+    assert cooldown_until_ms(usage, NOW) <= NOW + 31 * 24 * HOUR_MS
     failed = after(usage, marked("auth"))
     assert failed.error_count == (0 if NOW < failed_ms <= NOW + MINUTE_MS else 1)
     soon = NOW + 2 * MINUTE_MS
@@ -210,7 +218,7 @@ def test_invalid_timestamps_never_cool_down_forever(until_ms: int, failed_ms: in
 IDS = [f"p{n}" for n in range(6)]
 standings = st.lists(
     st.builds(
-        Standing,
+        CredentialRank,
         id=st.sampled_from(IDS),
         kind=st.sampled_from(KINDS),
         last_used_ms=st.integers(0, 5),
@@ -224,9 +232,9 @@ standings = st.lists(
 
 @given(standings, st.none() | st.lists(st.sampled_from([*IDS, "gone"])), st.sampled_from(IDS))
 def test_order_cooling_credentials_last_without_repeats(
-    given_: list[Standing], listed: list[str] | None, preferred: str
+    given_: list[CredentialRank], listed: list[str] | None, preferred: str
 ) -> None:
-    ordered = in_order(given_, listed, preferred)
+    ordered = order_credentials(given_, listed, preferred)
     resting = [bool(each.rests_until_ms) for each in ordered]
     assert resting == sorted(resting)
     wakes = [each.rests_until_ms for each in ordered if each.rests_until_ms]
@@ -241,9 +249,9 @@ def test_order_cooling_credentials_last_without_repeats(
 
 @given(standings)
 def test_order_without_list_uses_kind_last_good_and_age(
-    given_: list[Standing],
+    given_: list[CredentialRank],
 ) -> None:
-    ready = [each for each in in_order(given_, None) if not each.rests_until_ms]
+    ready = [each for each in order_credentials(given_, None) if not each.rests_until_ms]
     own = [each for each in ready if not each.is_implicit]
     assert ready[: len(own)] == own, "keys from the environment come after the file's"
     places = [(KINDS.index(e.kind), not e.is_last_good, e.last_used_ms) for e in own]
@@ -251,17 +259,17 @@ def test_order_without_list_uses_kind_last_good_and_age(
 
 
 @given(standings, st.lists(st.sampled_from(IDS), unique=True))
-def test_order_list_is_respected(given_: list[Standing], listed: list[str]) -> None:
-    ready = [each.id for each in in_order(given_, listed) if not each.rests_until_ms]
+def test_order_list_is_respected(given_: list[CredentialRank], listed: list[str]) -> None:
+    ready = [each.id for each in order_credentials(given_, listed) if not each.rests_until_ms]
     assert ready == [id_ for id_ in listed if id_ in ready]
 
 
 def test_order_rotates_through_all_of_a_kind() -> None:
-    kind: Kind = "api_key"
+    kind: CredentialKind = "api_key"
     used = dict.fromkeys(IDS[:3], 0)
     turns = []
     for turn in range(1, 7):
-        rows = [Standing(id_, kind, last_used_ms=ms) for id_, ms in used.items()]
-        turns.append(in_order(rows, None)[0].id)
+        rows = [CredentialRank(id_, kind, last_used_ms=ms) for id_, ms in used.items()]
+        turns.append(order_credentials(rows, None)[0].id)
         used[turns[-1]] = turn
     assert turns == [*IDS[:3], *IDS[:3]]

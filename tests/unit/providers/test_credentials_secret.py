@@ -8,54 +8,60 @@ from pathlib import Path
 
 import pytest
 
-from homarus.core.errors import AuthFailed
-from homarus.providers.secret import Source, fetch, kept_elsewhere, mask, written
+from homarus.core.errors import AuthError
+from homarus.providers.secret import (
+    SecretRef,
+    fetch_secret,
+    mask,
+    parse_secret,
+    secret_from_profile,
+)
 
 SECRET = "sk-0123456789abcdef"
 
 
-def got(source: Source, home: Path, **env: str) -> str:
-    return asyncio.run(fetch(source, {"PATH": os.environ["PATH"], **env}, home))
+def got(source: SecretRef, home: Path, **env: str) -> str:
+    return asyncio.run(fetch_secret(source, {"PATH": os.environ["PATH"], **env}, home))
 
 
-def refused(source: Source, home: Path, **env: str) -> AuthFailed:
-    with pytest.raises(AuthFailed) as caught:
+def refused(source: SecretRef, home: Path, **env: str) -> AuthError:
+    with pytest.raises(AuthError) as caught:
         got(source, home, **env)
     assert SECRET not in str(caught.value)
     assert caught.value.fix
     return caught.value
 
 
-def command(code: str, *words: str, timeout_s: float = 30.0) -> Source:
-    return Source("exec", "", (sys.executable, "-I", "-S", "-c", code, *words), timeout_s)
+def command(code: str, *words: str, timeout_s: float = 30.0) -> SecretRef:
+    return SecretRef("exec", "", (sys.executable, "-I", "-S", "-c", code, *words), timeout_s)
 
 
 def test_parse_secret_plain_key_or_variable_reference(tmp_path: Path) -> None:
-    assert got(written(f"  {SECRET}\n"), tmp_path) == SECRET
-    assert written("${OPENAI_API_KEY}") == Source("env", "OPENAI_API_KEY")
-    assert got(written("${K}"), tmp_path, K=f"{SECRET}\n") == SECRET
-    assert written("x${K}").place == "plain"
-    assert "K" in refused(written("${K}"), tmp_path).message
+    assert got(parse_secret(f"  {SECRET}\n"), tmp_path) == SECRET
+    assert parse_secret("${OPENAI_API_KEY}") == SecretRef("env", "OPENAI_API_KEY")
+    assert got(parse_secret("${K}"), tmp_path, K=f"{SECRET}\n") == SECRET
+    assert parse_secret("x${K}").place == "plain"
+    assert "K" in refused(parse_secret("${K}"), tmp_path).message
 
 
 def test_file_secret_is_its_first_line(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(f"\n{SECRET}  \nlogin: me\n")
-    assert got(Source("file", "~/key"), tmp_path) == SECRET
-    assert got(Source("file", str(tmp_path / "key")), tmp_path) == SECRET
+    assert got(SecretRef("file", "~/key"), tmp_path) == SECRET
+    assert got(SecretRef("file", str(tmp_path / "key")), tmp_path) == SECRET
 
 
 @pytest.mark.parametrize("content", ["", " \n\n", "two words", "k\u00e9y", "a\x00b", "k\x1b[2Jy"])
 def test_invalid_key_is_not_sent(tmp_path: Path, content: str) -> None:
     (tmp_path / "key").write_text(content)
-    refused(Source("file", "~/key"), tmp_path)
+    refused(SecretRef("file", "~/key"), tmp_path)
 
 
 def test_unreadable_secret_file_is_reported(tmp_path: Path) -> None:
-    assert "No such file" in refused(Source("file", "~/nothing"), tmp_path).message
-    assert "cannot be read" in refused(Source("file", "~"), tmp_path).message
-    refused(Source("file", "a\0b"), tmp_path)
+    assert "No such file" in refused(SecretRef("file", "~/nothing"), tmp_path).message
+    assert "cannot be read" in refused(SecretRef("file", "~"), tmp_path).message
+    refused(SecretRef("file", "a\0b"), tmp_path)
     os.mkfifo(tmp_path / "pipe")
-    assert "regular" in refused(Source("file", "~/pipe"), tmp_path).message
+    assert "regular" in refused(SecretRef("file", "~/pipe"), tmp_path).message
 
 
 def test_command_secret_runs_without_shell(tmp_path: Path) -> None:
@@ -75,7 +81,7 @@ def test_command_secret_ignores_other_output(tmp_path: Path) -> None:
 def test_command_failure_gives_no_key_and_hides_output(tmp_path: Path) -> None:
     told = refused(command(f"print('{SECRET}'); raise SystemExit(3)"), tmp_path)
     assert "status 3" in told.message
-    assert "could not be started" in refused(Source("exec", "", ("/no/such",)), tmp_path).message
+    assert "could not be started" in refused(SecretRef("exec", "", ("/no/such",)), tmp_path).message
     assert "no key" in refused(command("pass"), tmp_path).message
 
 
@@ -107,8 +113,8 @@ def test_command_endless_output_is_bounded(tmp_path: Path) -> None:
 
 
 def test_profile_may_name_variable_or_file_but_no_command() -> None:
-    assert kept_elsewhere({"source": "env", "name": "K"}) == Source("env", "K")
-    assert kept_elsewhere({"source": "file", "path": "~/k"}) == Source("file", "~/k")
+    assert secret_from_profile({"source": "env", "name": "K"}) == SecretRef("env", "K")
+    assert secret_from_profile({"source": "file", "path": "~/k"}) == SecretRef("file", "~/k")
     for entry in (
         {"source": "exec", "command": ["touch", "pwned"]},
         {"source": "env"},
@@ -116,15 +122,15 @@ def test_profile_may_name_variable_or_file_but_no_command() -> None:
         {"source": "file", "path": ["x"]},
         {},
     ):
-        assert kept_elsewhere(entry) is None
+        assert secret_from_profile(entry) is None
 
 
 def test_secret_ref_repr_never_shows_secret() -> None:
     assert mask(SECRET) == "sk-…cdef"
     assert mask("short") == "…"
     assert mask("") == ""
-    assert Source("plain", SECRET).shown == "sk-…cdef"
-    assert Source("env", "K").shown == "${K}"
-    assert Source("file", "~/k").shown == "file ~/k"
-    assert Source("exec", "", ("pass", "show", SECRET)).shown == "command pass"
-    assert SECRET not in repr(Source("plain", SECRET)) + repr(Source("exec", "", (SECRET,)))
+    assert SecretRef("plain", SECRET).masked == "sk-…cdef"
+    assert SecretRef("env", "K").masked == "${K}"
+    assert SecretRef("file", "~/k").masked == "file ~/k"
+    assert SecretRef("exec", "", ("pass", "show", SECRET)).masked == "command pass"
+    assert SECRET not in repr(SecretRef("plain", SECRET)) + repr(SecretRef("exec", "", (SECRET,)))

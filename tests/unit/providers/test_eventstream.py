@@ -10,7 +10,7 @@ from botocore.eventstream import EventStreamBuffer, ParserError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.providers.eventstream import MAX_FRAME_BYTES, BadFrame, Frame, FrameReader
+from homarus.providers.eventstream import MAX_FRAME_BYTES, EventStreamFrame, FrameError, FrameReader
 from homarus.testing.model_server.bedrock import event, frame
 
 names = st.text(st.characters(codec="ascii", exclude_characters="\0"), min_size=1, max_size=9)
@@ -18,13 +18,13 @@ values = st.text(st.characters(codec="utf-8"), max_size=9)
 frames = st.builds(frame, st.dictionaries(names, values, max_size=3), st.binary(max_size=40))
 
 
-def as_botocore_reads(data: bytes) -> list[Frame]:
+def as_botocore_reads(data: bytes) -> list[EventStreamFrame]:
     buffer = EventStreamBuffer()
     buffer.add_data(data)
-    return [Frame(dict(each.headers), each.payload) for each in buffer]
+    return [EventStreamFrame(dict(each.headers), each.payload) for each in buffer]
 
 
-def read(data: bytes, cuts: list[int]) -> list[Frame]:
+def read(data: bytes, cuts: list[int]) -> list[EventStreamFrame]:
     reader = FrameReader()
     edges = [0, *sorted({cut % (len(data) + 1) for cut in cuts}), len(data)]
     return [one for start, end in pairwise(edges) for one in reader.feed(data[start:end])]
@@ -48,7 +48,7 @@ def test_flipped_bit_raises_frame_error(data: bytes, place: int, bits: int) -> N
     spoiled[place % len(data)] ^= bits
     try:
         got = read(bytes(spoiled), [])
-    except BadFrame:
+    except FrameError:
         return
     assert got == [], "what claims to be longer than it is never comes to its end"
 
@@ -56,11 +56,11 @@ def test_flipped_bit_raises_frame_error(data: bytes, place: int, bits: int) -> N
 @given(st.binary(max_size=100))
 def test_any_bytes_are_frames_or_frame_error(data: bytes) -> None:
     try:
-        ours: list[Frame] | None = read(data, [])
-    except BadFrame:
+        ours: list[EventStreamFrame] | None = read(data, [])
+    except FrameError:
         ours = None
     try:
-        theirs: list[Frame] | None = as_botocore_reads(data)
+        theirs: list[EventStreamFrame] | None = as_botocore_reads(data)
     except ParserError:
         theirs = None
     assert ours == theirs
@@ -88,7 +88,7 @@ def test_header_types_are_skipped_and_text_kept() -> None:
             (ord("j"), 9, b"1234567812345678"),
         ]
     )
-    assert FrameReader().feed(framed(raw)) == [Frame({"h": "hi"}, b"{}")]
+    assert FrameReader().feed(framed(raw)) == [EventStreamFrame({"h": "hi"}, b"{}")]
     assert as_botocore_reads(framed(raw))[0].headers["h"] == "hi"
 
 
@@ -97,14 +97,14 @@ def test_header_types_are_skipped_and_text_kept() -> None:
     [b"\x05ab", b"\x01a", b"\x01a\x07\0", b"\x01a\x07\0\x05hi", b"\x01a\x63", b"\x01\xff\x00"],
 )
 def test_unreadable_headers_raise_frame_error(raw: bytes) -> None:
-    with pytest.raises(BadFrame):
+    with pytest.raises(FrameError):
         FrameReader().feed(framed(raw))
 
 
 @pytest.mark.parametrize("size", [0, 15, MAX_FRAME_BYTES + 1, 2**32 - 1])
 def test_impossible_frame_size_is_refused_before_buffering(size: int) -> None:
     lengths = struct.pack("!II", size, 0)
-    with pytest.raises(BadFrame):
+    with pytest.raises(FrameError):
         FrameReader().feed(lengths + struct.pack("!I", crc32(lengths)))
 
 

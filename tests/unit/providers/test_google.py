@@ -13,56 +13,56 @@ import pytest
 
 from homarus.config.schema import Config
 from homarus.core.errors import (
-    AuthFailed,
-    BadRequest,
-    ContentFiltered,
-    ContextOverflow,
-    Overloaded,
+    AuthError,
+    BadRequestError,
+    ContentFilterError,
+    ContextOverflowError,
+    OverloadedError,
     ProviderError,
-    ProviderTimeout,
-    RateLimited,
-    StreamBroken,
-    Unreachable,
+    ProviderTimeoutError,
+    RateLimitError,
+    StreamError,
+    UnreachableError,
 )
-from homarus.core.message import Message, Text, ToolReturn, Usage, user
+from homarus.core.message import Message, Text, ToolResult, Usage, user_message
 from homarus.providers import google, openai
-from homarus.providers.base import Provider, Request, TextDelta, ToolSpec
-from homarus.providers.catalog import VENDORS, Model, Price
+from homarus.providers.base import ModelRequest, Provider, TextDelta, ToolSpec
+from homarus.providers.catalog import VENDORS, ModelInfo, Price
 from homarus.providers.google_request import wire_name
 from homarus.testing.clock import FakeClock
 from homarus.testing.model_server import (
-    Call,
+    BodyFraming,
     CallTools,
     Comments,
     Cut,
     Fail,
-    Gate,
-    Hold,
+    HangUntilDisconnect,
     LongLine,
     ModelServer,
     Overflow,
     Raw,
+    ReportedUsage,
     Say,
-    Shape,
-    Step,
+    ScriptedCall,
+    ScriptStep,
     Stop,
+    StreamFault,
     Think,
-    Tokens,
-    Trouble,
+    WaitForTest,
 )
 from homarus.testing.model_server.google import SIGNATURE
-from tests.unit.providers.roads import first_of
+from tests.unit.providers.builders import first_of
 
 KEY = "AIza-test-0123456789"
-HELLO = Request("m", "Be brief.", (user("hi"),))
+HELLO = ModelRequest("m", "Be brief.", (user_message("hi"),))
 READ = ToolSpec("read", "Read.", {"properties": {"path": {"type": "string"}}})
 
 
-def asked(**fields: Any) -> Request:
-    return Request(**{"model": "m", "system": "", "messages": (user("hi"),), **fields})
+def asked(**fields: Any) -> ModelRequest:
+    return ModelRequest(**{"model": "m", "system": "", "messages": (user_message("hi"),), **fields})
 
 
-async def answer(provider: Provider, request: Request = HELLO) -> Message:
+async def answer(provider: Provider, request: ModelRequest = HELLO) -> Message:
     async for piece in provider.stream(request):
         if isinstance(piece, Message):
             return piece
@@ -70,15 +70,15 @@ async def answer(provider: Provider, request: Request = HELLO) -> Message:
 
 
 def served(
-    scene: Callable[[google.Google, ModelServer], Awaitable[Any]],
-    *answers: list[Step],
-    models: tuple[Model, ...] = (),
+    scene: Callable[[google.GoogleProvider, ModelServer], Awaitable[Any]],
+    *answers: list[ScriptStep],
+    models: tuple[ModelInfo, ...] = (),
     **settings: Any,
 ) -> Any:
     async def main() -> Any:
         async with asyncio.timeout(60), ModelServer() as server:
             server.script(*answers)
-            made = google.Settings("mock", server.url, KEY)
+            made = google.ProviderConnection("mock", server.url, KEY)
             made = replace(made, **settings)
             provider = google.create(made, models=models, clock=FakeClock())
             try:
@@ -89,15 +89,15 @@ def served(
     return asyncio.run(main())
 
 
-def message_of(*steps: Step, request: Request = HELLO, **settings: Any) -> Message:
-    async def scene(provider: google.Google, server: ModelServer) -> Message:
+def message_of(*steps: ScriptStep, request: ModelRequest = HELLO, **settings: Any) -> Message:
+    async def scene(provider: google.GoogleProvider, server: ModelServer) -> Message:
         return await answer(provider, request)
 
     message: Message = served(scene, list(steps), **settings)
     return message
 
 
-def error_of(*steps: Step, **settings: Any) -> ProviderError:
+def error_of(*steps: ScriptStep, **settings: Any) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
         message_of(*steps, **settings)
     error = caught.value
@@ -107,15 +107,15 @@ def error_of(*steps: Step, **settings: Any) -> ProviderError:
     return error
 
 
-def received(request: Request, *models: Model, **settings: Any) -> Any:
-    async def scene(provider: google.Google, server: ModelServer) -> Any:
+def received(request: ModelRequest, *models: ModelInfo, **settings: Any) -> Any:
+    async def scene(provider: google.GoogleProvider, server: ModelServer) -> Any:
         await answer(provider, request)
         return server.requests[0]
 
     return served(scene, models=models, **settings)
 
 
-def body_of(request: Request, *models: Model, **settings: Any) -> dict[str, Any]:
+def body_of(request: ModelRequest, *models: ModelInfo, **settings: Any) -> dict[str, Any]:
     body: dict[str, Any] = received(request, *models, **settings).body
     return body
 
@@ -168,7 +168,9 @@ def test_request_auth_header_setting_places_key() -> None:
     bearer = received(HELLO, auth_header=True).headers
     assert bearer["authorization"] == f"Bearer {KEY}"
     assert "x-goog-api-key" not in bearer
-    own = received(HELLO, Model("mock", "m", headers={"X-Model": "yes"}), auth_header=False).headers
+    own = received(
+        HELLO, ModelInfo("mock", "m", headers={"X-Model": "yes"}), auth_header=False
+    ).headers
     assert not {"authorization", "x-goog-api-key"} & set(own)
     assert own["x-model"] == "yes"
 
@@ -176,7 +178,7 @@ def test_request_auth_header_setting_places_key() -> None:
 def test_request_query_in_base_url_is_kept() -> None:
     async def main() -> str:
         async with ModelServer() as server:
-            provider = google.create(google.Settings("mock", f"{server.url}/?tenant=a"))
+            provider = google.create(google.ProviderConnection("mock", f"{server.url}/?tenant=a"))
             await answer(provider)
             await provider.close()
             return server.requests[0].path
@@ -187,24 +189,24 @@ def test_request_query_in_base_url_is_kept() -> None:
 @pytest.mark.parametrize(
     ("model", "thinking", "sent"),
     [
-        (Model("mock", "gemini-3-flash", reasoning=True), "off", {"thinkingLevel": "minimal"}),
+        (ModelInfo("mock", "gemini-3-flash", reasoning=True), "off", {"thinkingLevel": "minimal"}),
         (
-            Model("mock", "gemini-3-flash", reasoning=True),
+            ModelInfo("mock", "gemini-3-flash", reasoning=True),
             "high",
             {"thinkingLevel": "high", "includeThoughts": True},
         ),
         (
-            Model("mock", "gemini-2.5-flash", known=False),
+            ModelInfo("mock", "gemini-2.5-flash", known=False),
             "low",
             {"thinkingBudget": 2048, "includeThoughts": True},
         ),
-        (Model("mock", "gemini-2.5-flash", reasoning=False), "low", None),
-        (Model("mock", "gemini-2.0-flash", known=False), "high", None),
-        (Model("mock", "mine", reasoning=True), "off", None),
+        (ModelInfo("mock", "gemini-2.5-flash", reasoning=False), "low", None),
+        (ModelInfo("mock", "gemini-2.0-flash", known=False), "high", None),
+        (ModelInfo("mock", "mine", reasoning=True), "off", None),
     ],
 )
 def test_request_thinking_for_reasoning_model(
-    model: Model, thinking: Any, sent: dict[str, Any] | None
+    model: ModelInfo, thinking: Any, sent: dict[str, Any] | None
 ) -> None:
     body = body_of(asked(model=model.id, thinking=thinking), model)
     assert body.get("generationConfig", {}).get("thinkingConfig") == sent
@@ -222,7 +224,7 @@ def test_request_params_override_fields_and_null_removes_them() -> None:
         "cacheRetention": "long",
         "systemInstruction": None,
     }
-    model = Model("mock", "gemini-3-flash", reasoning=True)
+    model = ModelInfo("mock", "gemini-3-flash", reasoning=True)
     body = body_of(asked(model=model.id, system="S", max_tokens=50, params=params), model)
     assert body == {
         "generationConfig": {"maxOutputTokens": 7, "temperature": 0.2, "topP": 0.9, "seed": 5},
@@ -235,12 +237,12 @@ def test_request_own_tools_param_replaces_tools() -> None:
     search: list[Any] = [{"googleSearch": {}}]
     assert body_of(asked(tools=(READ,), params={"tools": search}))["tools"] == search
     assert "tools" not in body_of(asked(tools=(READ,), params={"tools": None}))
-    assert "tools" not in body_of(asked(tools=(READ,)), Model("mock", "m", calls_tools=False))
+    assert "tools" not in body_of(asked(tools=(READ,)), ModelInfo("mock", "m", calls_tools=False))
 
 
 def test_large_request_arrives_complete() -> None:
     text = "🦞 " * 500_000
-    body = body_of(asked(messages=(user(text),)))
+    body = body_of(asked(messages=(user_message(text),)))
     assert body["contents"][0]["parts"][0]["text"] == text
 
 
@@ -250,7 +252,7 @@ def test_large_request_arrives_complete() -> None:
 def test_answer_usage_and_cost_are_counted() -> None:
     price = Price(input=1.0, output=2.0, cache_read=0.5)
     message = message_of(
-        Say("x"), Tokens(1000, 100, 600, 40), models=(Model("mock", "m", price=price),)
+        Say("x"), ReportedUsage(1000, 100, 600, 40), models=(ModelInfo("mock", "m", price=price),)
     )
     assert message.origin is not None
     usage = message.origin.usage
@@ -268,19 +270,19 @@ def test_answer_stop_reason_is_mapped(reason: Any) -> None:
 
 def test_signed_call_and_result_are_replayed() -> None:
     spec = ToolSpec("my files:read", "Read.", {"properties": {"path": {"type": "string"}}})
-    request = Request("gemini-3-flash", "", (user("go"),), (spec,))
+    request = ModelRequest("gemini-3-flash", "", (user_message("go"),), (spec,))
 
-    async def scene(provider: google.Google, server: ModelServer) -> Any:
+    async def scene(provider: google.GoogleProvider, server: ModelServer) -> Any:
         name = wire_name(spec.name)
-        calls = (Call(name, {"path": "a"}, id="g1"), Call(name, {"path": "b"}))
+        calls = (ScriptedCall(name, {"path": "a"}, id="g1"), ScriptedCall(name, {"path": "b"}))
         server.script([Think("hm"), CallTools(*calls)], [Say("done")])
         asking = await answer(provider, request)
         assert [call.name for call in asking.calls] == ["my files:read"] * 2
         results = [
-            Message("tool", (ToolReturn(call.id, call.name, (Text(call.args["path"]),)),))
+            Message("tool", (ToolResult(call.id, call.name, (Text(call.args["path"]),)),))
             for call in reversed(asking.calls)
         ]
-        await answer(provider, replace(request, messages=(user("go"), asking, *results)))
+        await answer(provider, replace(request, messages=(user_message("go"), asking, *results)))
         return [request.body for request in server.requests]
 
     first, second = served(scene)
@@ -309,16 +311,20 @@ def test_signed_call_and_result_are_replayed() -> None:
 @pytest.mark.parametrize(
     "shape",
     [
-        Shape(piece_bytes=1),
-        Shape(newline=b"\r\n"),
-        Shape(newline=b"\r\n", piece_bytes=3, bom=True),
-        Shape(framing="close"),
-        Shape(content_type="application/json"),
-        Shape(content_type=""),
+        BodyFraming(piece_bytes=1),
+        BodyFraming(newline=b"\r\n"),
+        BodyFraming(newline=b"\r\n", piece_bytes=3, bom=True),
+        BodyFraming(framing="close"),
+        BodyFraming(content_type="application/json"),
+        BodyFraming(content_type=""),
     ],
 )
-def test_answer_in_any_byte_split_is_read(shape: Shape) -> None:
-    steps = (Think("Hmm é"), Say(["Grüße ", "🦞", "!"]), CallTools(Call("read", {"p": "ü"})))
+def test_answer_in_any_byte_split_is_read(shape: BodyFraming) -> None:
+    steps = (
+        Think("Hmm é"),
+        Say(["Grüße ", "🦞", "!"]),
+        CallTools(ScriptedCall("read", {"p": "ü"})),
+    )
     message = message_of(*steps, Comments(times=3), shape)
     assert (message.thinking, message.text) == ("Hmm é", "Grüße 🦞!")
     assert [c.args for c in message.calls] == [{"p": "ü"}]
@@ -329,7 +335,7 @@ def test_stream_cut_after_end_keeps_answer() -> None:
         b'data: {"candidates":[{"content":{"parts":[{"text":"hi"}]},"finishReason":"STOP"}]}\n\n'
     )
     assert message_of(Raw(chunk), Cut()).text == "hi"
-    assert message_of(Raw(chunk), Hold(), idle_s=0.05).text == "hi"
+    assert message_of(Raw(chunk), HangUntilDisconnect(), idle_s=0.05).text == "hi"
 
 
 def test_empty_answer_is_returned() -> None:
@@ -340,9 +346,9 @@ def test_empty_answer_is_returned() -> None:
 
 
 def test_stream_first_text_yielded_before_rest_arrives() -> None:
-    async def scene(provider: google.Google, server: ModelServer) -> None:
+    async def scene(provider: google.GoogleProvider, server: ModelServer) -> None:
         gate = asyncio.Event()
-        server.script([Say("first"), Gate(gate), Say(" second")])
+        server.script([Say("first"), WaitForTest(gate), Say(" second")])
         said = []
         async for piece in provider.stream(HELLO):
             if isinstance(piece, TextDelta):
@@ -359,54 +365,61 @@ def test_stream_first_text_yielded_before_rest_arrives() -> None:
 @pytest.mark.parametrize(
     ("steps", "kind"),
     [
-        ([Fail(401)], AuthFailed),
-        ([Fail(403)], AuthFailed),
-        ([Overflow()], ContextOverflow),
-        ([Fail(500)], Overloaded),
-        ([Fail(503)], Overloaded),
-        ([Fail(504)], ProviderTimeout),
-        ([Fail(404)], BadRequest),
-        ([Fail(400)], BadRequest),
-        ([Fail(302, headers={"Location": "http://127.0.0.1:1/"})], BadRequest),
-        ([Fail(500, body=b"\xff\x00<html>")], Overloaded),
-        ([Say("a"), Trouble()], Overloaded),
-        ([Say("a"), Trouble("slow down", "rate_limit_exceeded")], RateLimited),
-        ([Say("a"), Trouble("The input token count exceeds the maximum", "x")], ContextOverflow),
-        ([Say("a"), Stop("filtered")], ContentFiltered),
-        ([Say("a"), Raw(b"data: {oops\n\n")], StreamBroken),
-        ([Raw(b"data: [1]\n\n")], StreamBroken),
-        ([Raw(b"data: null\n\n")], StreamBroken),
-        ([Raw(b"data: " + b"[" * 200_000 + b"\n\n")], StreamBroken),
-        ([Raw(b'data: {"candidates":5}\n\n')], StreamBroken),
-        ([Say("a"), Cut()], StreamBroken),
-        ([Say("a"), Cut("reset")], StreamBroken),
-        ([Say("a"), Cut("half-close")], StreamBroken),
-        ([Say("a"), Shape(end=False)], StreamBroken),
-        ([Shape(end=False, framing="close")], StreamBroken),
-        ([Say("abc"), Shape(cut_at_byte=100)], StreamBroken),
-        ([Shape(cut_at_byte=0)], StreamBroken),
-        ([LongLine(20 * 1024 * 1024)], StreamBroken),
-        ([Say("a"), Shape(content_type="text/html")], BadRequest),
+        ([Fail(401)], AuthError),
+        ([Fail(403)], AuthError),
+        ([Overflow()], ContextOverflowError),
+        ([Fail(500)], OverloadedError),
+        ([Fail(503)], OverloadedError),
+        ([Fail(504)], ProviderTimeoutError),
+        ([Fail(404)], BadRequestError),
+        ([Fail(400)], BadRequestError),
+        ([Fail(302, headers={"Location": "http://127.0.0.1:1/"})], BadRequestError),
+        ([Fail(500, body=b"\xff\x00<html>")], OverloadedError),
+        ([Say("a"), StreamFault()], OverloadedError),
+        ([Say("a"), StreamFault("slow down", "rate_limit_exceeded")], RateLimitError),
+        (
+            [Say("a"), StreamFault("The input token count exceeds the maximum", "x")],
+            ContextOverflowError,
+        ),
+        ([Say("a"), Stop("filtered")], ContentFilterError),
+        ([Say("a"), Raw(b"data: {oops\n\n")], StreamError),
+        ([Raw(b"data: [1]\n\n")], StreamError),
+        ([Raw(b"data: null\n\n")], StreamError),
+        ([Raw(b"data: " + b"[" * 200_000 + b"\n\n")], StreamError),
+        ([Raw(b'data: {"candidates":5}\n\n')], StreamError),
+        ([Say("a"), Cut()], StreamError),
+        ([Say("a"), Cut("reset")], StreamError),
+        ([Say("a"), Cut("half-close")], StreamError),
+        ([Say("a"), BodyFraming(end=False)], StreamError),
+        ([BodyFraming(end=False, framing="close")], StreamError),
+        ([Say("abc"), BodyFraming(cut_at_byte=100)], StreamError),
+        ([BodyFraming(cut_at_byte=0)], StreamError),
+        ([LongLine(20 * 1024 * 1024)], StreamError),
+        ([Say("a"), BodyFraming(content_type="text/html")], BadRequestError),
     ],
 )
-def test_stream_fault_raises_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
+def test_stream_fault_raises_its_class(steps: list[ScriptStep], kind: type[ProviderError]) -> None:
     assert type(error_of(*steps)) is kind
 
 
 def test_rate_limit_error_has_retry_after() -> None:
     error = error_of(Fail(429, retry_after="2.5"))
-    assert isinstance(error, RateLimited)
+    assert isinstance(error, RateLimitError)
     assert error.after_s == 2.5
 
 
 def test_silent_server_times_out_before_and_after_first_byte() -> None:
-    for steps in ([Hold()], [Say("a"), Hold()], [Comments(times=3), Hold()]):
+    for steps in (
+        [HangUntilDisconnect()],
+        [Say("a"), HangUntilDisconnect()],
+        [Comments(times=3), HangUntilDisconnect()],
+    ):
         error = error_of(*steps, idle_s=0.05)
-        assert type(error) is ProviderTimeout
+        assert type(error) is ProviderTimeoutError
 
 
 def test_keep_alives_extend_idle_limit_not_deadline() -> None:
-    async def scene(provider: google.Google, server: ModelServer) -> None:
+    async def scene(provider: google.GoogleProvider, server: ModelServer) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await answer(provider)
@@ -417,11 +430,11 @@ def test_keep_alives_extend_idle_limit_not_deadline() -> None:
 
 
 def test_endless_line_uses_bounded_memory() -> None:
-    async def scene(provider: google.Google, server: ModelServer) -> int:
+    async def scene(provider: google.GoogleProvider, server: ModelServer) -> int:
         await answer(provider)  # everything is imported and connected
         server.script([LongLine(50 * 1024 * 1024)])
         tracemalloc.start()
-        with pytest.raises(StreamBroken):
+        with pytest.raises(StreamError):
             await answer(provider)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -432,16 +445,16 @@ def test_endless_line_uses_bounded_memory() -> None:
 
 @pytest.mark.parametrize("url", ["not a url", "", "http://[::1", "http://127.0.0.1:1/v1beta"])
 def test_invalid_address_raises_unreachable(url: str) -> None:
-    with pytest.raises(Unreachable) as caught:
-        asyncio.run(answer(google.create(google.Settings("mock", url, connect_s=5))))
+    with pytest.raises(UnreachableError) as caught:
+        asyncio.run(answer(google.create(google.ProviderConnection("mock", url, connect_s=5))))
     assert caught.value.fix
 
 
 def test_key_and_request_never_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     error_of(Fail(400, message=f"bad key {KEY}"))
-    message_of(Say("x"), request=asked(messages=(user("a private question"),)))
-    settings = google.Settings("mock", "http://h", KEY)
+    message_of(Say("x"), request=asked(messages=(user_message("a private question"),)))
+    settings = google.ProviderConnection("mock", "http://h", KEY)
     shown = caplog.text + repr(settings) + repr(google.create(settings))
     for secret in (KEY, "a private question"):
         assert secret not in shown
@@ -469,24 +482,24 @@ def connected(config: dict[str, Any], model: str = "google/gemini-3-flash-previe
 
 def test_google_vendor_uses_own_api_and_address() -> None:
     provider = connected({})
-    assert isinstance(provider, google.Google)
+    assert isinstance(provider, google.GoogleProvider)
     assert provider._settings.base_url == "https://generativelanguage.googleapis.com/v1beta"
     assert provider._settings.api_key == KEY
     assert VENDORS["google"].api == google.API
     bare = connected({"google": {"baseUrl": "https://generativelanguage.googleapis.com/"}})
-    assert isinstance(bare, google.Google)
+    assert isinstance(bare, google.GoogleProvider)
     assert bare._settings.base_url == "https://generativelanguage.googleapis.com/v1beta"
 
 
 def test_google_openai_address_uses_chat_api() -> None:
     url = "https://generativelanguage.googleapis.com/v1beta/openai/"
-    assert isinstance(connected({"google": {"baseUrl": url}}), openai.OpenAI)
+    assert isinstance(connected({"google": {"baseUrl": url}}), openai.OpenAIProvider)
     told = {"google": {"baseUrl": url, "api": "google-generative-ai"}}
-    assert isinstance(connected(told), google.Google)
+    assert isinstance(connected(told), google.GoogleProvider)
 
 
 def test_any_provider_may_declare_gemini_api() -> None:
     entry = {"baseUrl": "http://10.0.0.1/v1beta", "api": "google-generative-ai"}
     provider = connected({"mine": {**entry, "models": [{"id": "x"}]}}, "mine/x")
-    assert isinstance(provider, google.Google)
+    assert isinstance(provider, google.GoogleProvider)
     assert provider._settings.base_url == "http://10.0.0.1/v1beta"

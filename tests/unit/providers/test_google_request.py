@@ -19,11 +19,11 @@ from homarus.core.message import (
     Text,
     Thinking,
     ToolCall,
-    ToolReturn,
-    user,
+    ToolResult,
+    user_message,
 )
-from homarus.providers.base import Request, ThinkLevel, ToolSpec
-from homarus.providers.catalog import Model
+from homarus.providers.base import ModelRequest, ThinkLevel, ToolSpec
+from homarus.providers.catalog import ModelInfo
 from homarus.providers.conversation import (
     GO_ON,
     INTERRUPTED,
@@ -33,14 +33,14 @@ from homarus.providers.conversation import (
     SHOWN,
     UNSEEN,
 )
-from homarus.providers.google import _Wire
+from homarus.providers.google import _GeminiRequestBuilder
 from homarus.providers.google_request import (
     API,
     BEGAN,
     LEFT_OUT,
     PICTURES_BELOW,
     UNSIGNED,
-    Turns,
+    GeminiMessageRenderer,
     tool_list,
     wire_name,
 )
@@ -51,8 +51,10 @@ CALL = ToolCall("fc-1", "read", {"path": "é"}, signature="c2ln")
 SIGNED = {"name": "read", "args": {"path": "é"}, "id": "fc-1"}
 
 
-def turns(*, sees: bool = True, draws: bool = False, signs: bool = True) -> Turns:
-    return Turns(provider="p", model="m", sees_images=sees, draws=draws, signs=signs)
+def turns(*, sees: bool = True, draws: bool = False, signs: bool = True) -> GeminiMessageRenderer:
+    return GeminiMessageRenderer(
+        provider="p", model="m", sees_images=sees, draws=draws, signs=signs
+    )
 
 
 def rendered(*messages: Message, **how: bool) -> list[Any]:
@@ -65,7 +67,7 @@ def said(*parts: Part | str, stop: Any = "stop", model: str = "m", api: str = AP
 
 
 def result(call_id: str, *content: Text | Image, name: str = "read", bad: bool = False) -> Message:
-    return Message("tool", (ToolReturn(call_id, name, content, is_error=bad),))
+    return Message("tool", (ToolResult(call_id, name, content, is_error=bad),))
 
 
 def texts(contents: list[Any]) -> list[tuple[str, list[str]]]:
@@ -74,11 +76,11 @@ def texts(contents: list[Any]) -> list[tuple[str, list[str]]]:
 
 def test_conversation_renders_turn_by_turn() -> None:
     assert rendered(
-        user("read it"),
+        user_message("read it"),
         said("Looking.", CALL),
         result("fc-1", Text("42")),
         said("It is 42."),
-        user("thanks"),
+        user_message("thanks"),
     ) == [
         {"role": "user", "parts": [{"text": "read it"}]},
         {
@@ -99,12 +101,12 @@ def test_conversation_renders_turn_by_turn() -> None:
 def test_results_follow_call_order_and_later_text() -> None:
     calls = [ToolCall(i, f"t{i}", {}) for i in "abc"]
     got = rendered(
-        user("go"),
+        user_message("go"),
         said(*calls),
-        user("hurry"),
+        user_message("hurry"),
         result("c", Text("C"), bad=True),
         result("a", Text("A"), name="wrong"),
-        user("up"),
+        user_message("up"),
     )
     assert [turn["role"] for turn in got] == ["user", "model", "user"]
     answers = [part.get("functionResponse") for part in got[2]["parts"][:3]]
@@ -119,7 +121,7 @@ def test_results_follow_call_order_and_later_text() -> None:
 def test_orphan_and_second_results_are_dropped() -> None:
     got = rendered(
         result("fc-1", Text("too early")),
-        user("hi"),
+        user_message("hi"),
         said(CALL),
         result("fc-1", Text("first")),
         result("fc-1", Text("second")),
@@ -141,7 +143,9 @@ def test_repeated_id_result_belongs_to_nearest_call() -> None:
 
 
 def test_turns_alternate_and_user_is_first_and_last() -> None:
-    assert texts(rendered(said("a"), said("b"), user("c"), user("d"), said("e"))) == [
+    assert texts(
+        rendered(said("a"), said("b"), user_message("c"), user_message("d"), said("e"))
+    ) == [
         ("user", [BEGAN]),
         ("model", ["a", "b"]),
         ("user", ["c", "d"]),
@@ -153,47 +157,47 @@ def test_turns_alternate_and_user_is_first_and_last() -> None:
 
 def test_empty_answers_are_dropped() -> None:
     nothing = (said(stop="error"), said(Thinking("hm", "c2ln")), said("", Text("", "c2ln")))
-    assert texts(rendered(user("a"), *nothing, user("b"))) == [("user", ["a", "b"])]
-    half = rendered(user("a"), said("half an", stop="aborted"), user("b"))
+    assert texts(rendered(user_message("a"), *nothing, user_message("b"))) == [("user", ["a", "b"])]
+    half = rendered(user_message("a"), said("half an", stop="aborted"), user_message("b"))
     assert texts(half)[1] == ("model", ["half an"])
 
 
 def test_empty_text_is_never_sent() -> None:
-    got = rendered(user(""), said(CALL), result("fc-1"))
+    got = rendered(user_message(""), said(CALL), result("fc-1"))
     assert got[0]["parts"] == [{"text": NO_TEXT}]
     assert got[2]["parts"][0]["functionResponse"]["response"] == {"output": NO_OUTPUT}
 
 
 def test_signatures_replayed_in_parts_to_their_author() -> None:
     parts = (Thinking("why", "dGg="), Thinking("unsigned"), Text("So", "dHg="), CALL)
-    (_, model, _) = rendered(user("x"), said(*parts))
+    (_, model, _) = rendered(user_message("x"), said(*parts))
     assert model["parts"] == [
         {"text": "why", "thought": True, "thoughtSignature": "dGg="},
         {"text": "So", "thoughtSignature": "dHg="},
         {"functionCall": SIGNED, "thoughtSignature": "c2ln"},
     ]
     for other in (said(*parts, model="other"), said(*parts, stop="aborted")):
-        (_, model, _) = rendered(user("x"), other)
+        (_, model, _) = rendered(user_message("x"), other)
         assert model["parts"] == [
             {"text": "So"},
             {"functionCall": SIGNED, "thoughtSignature": UNSIGNED},
         ]
-        (_, model, _) = rendered(user("x"), other, signs=False)
+        (_, model, _) = rendered(user_message("x"), other, signs=False)
         assert model["parts"][1] == {"functionCall": SIGNED}
 
 
 def test_parallel_calls_only_first_is_signed() -> None:
     more = ToolCall("fc-2", "ls", {})
-    (_, model, _) = rendered(user("x"), said(more, ToolCall("fc-3", "ls", {})))
+    (_, model, _) = rendered(user_message("x"), said(more, ToolCall("fc-3", "ls", {})))
     assert [part.get("thoughtSignature") for part in model["parts"]] == [UNSIGNED, None]
-    (_, model, _) = rendered(user("x"), said(CALL, more))
+    (_, model, _) = rendered(user_message("x"), said(CALL, more))
     assert [part.get("thoughtSignature") for part in model["parts"]] == ["c2ln", None]
 
 
 @pytest.mark.parametrize("signature", ["not base64!", "reasoning_content", "a", "é", "c2ln\n", "="])
 def test_invalid_signature_is_not_sent(signature: str) -> None:
     parts = (Thinking("t", signature), Text("x", signature), ToolCall("a", "b", {}, "", signature))
-    (_, model, _) = rendered(user("x"), said(*parts))
+    (_, model, _) = rendered(user_message("x"), said(*parts))
     assert model["parts"] == [
         {"text": "x"},
         {"functionCall": {"name": "b", "args": {}, "id": "a"}, "thoughtSignature": UNSIGNED},
@@ -202,24 +206,26 @@ def test_invalid_signature_is_not_sent(signature: str) -> None:
 
 def test_only_google_ids_are_replayed() -> None:
     for message in (said(ToolCall("call_0123", "ls", {})), said(CALL, api="anthropic-messages")):
-        got = rendered(user("x"), message, result(message.calls[0].id, Text("y")))
+        got = rendered(user_message("x"), message, result(message.calls[0].id, Text("y")))
         assert "id" not in got[1]["parts"][0]["functionCall"]
         assert "id" not in got[2]["parts"][0]["functionResponse"]
         assert got[2]["parts"][0]["functionResponse"]["response"] == {"output": "y"}
 
 
 def test_repeated_call_is_made_once() -> None:
-    got = rendered(user("x"), said(CALL, ToolCall("fc-1", "ls", {})), result("fc-1", Text("y")))
+    got = rendered(
+        user_message("x"), said(CALL, ToolCall("fc-1", "ls", {})), result("fc-1", Text("y"))
+    )
     assert [len(turn["parts"]) for turn in got] == [1, 1, 1]
 
 
 def test_pictures_render_with_user_or_behind_results() -> None:
     got = rendered(
-        user("see", PICTURE),
+        user_message("see", PICTURE),
         said(CALL, ToolCall("b", "ls", {})),
         result("b", PICTURE),
         result("fc-1", Text("shot"), PICTURE),
-        user("well?"),
+        user_message("well?"),
     )
     assert got[0]["parts"] == [{"text": "see"}, SHOWN_PICTURE]
     responses = [part["functionResponse"]["response"] for part in got[2]["parts"][:2]]
@@ -233,7 +239,7 @@ def test_pictures_render_with_user_or_behind_results() -> None:
 
 
 def test_blind_model_gets_note_for_picture() -> None:
-    got = rendered(user("see", PICTURE), said(CALL), result("fc-1", PICTURE), sees=False)
+    got = rendered(user_message("see", PICTURE), said(CALL), result("fc-1", PICTURE), sees=False)
     assert got[0]["parts"] == [{"text": "see"}, {"text": UNSEEN}]
     assert got[2]["parts"][0]["functionResponse"]["response"] == {"output": UNSEEN}
     assert len(got[2]["parts"]) == 1
@@ -264,11 +270,11 @@ def test_documents_render_like_pictures_or_as_note(image: Image, mime: str | Non
 
 
 def test_drawn_pictures_replayed_to_drawing_model() -> None:
-    (_, model, _) = rendered(user("x"), said("Here:", PICTURE))
+    (_, model, _) = rendered(user_message("x"), said("Here:", PICTURE))
     assert model["parts"] == [{"text": "Here:"}, {"text": SHOWN}]
-    (_, model, _) = rendered(user("x"), said(PICTURE), draws=True)
+    (_, model, _) = rendered(user_message("x"), said(PICTURE), draws=True)
     assert model["parts"] == [{**SHOWN_PICTURE, "thoughtSignature": UNSIGNED}]
-    (_, model, _) = rendered(user("x"), said(PICTURE), draws=True, signs=False)
+    (_, model, _) = rendered(user_message("x"), said(PICTURE), draws=True, signs=False)
     assert model["parts"] == [SHOWN_PICTURE]
 
 
@@ -280,7 +286,7 @@ def test_invalid_tool_names_get_unique_valid_ones(name: str) -> None:
     assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", made)
     assert made == wire_name(name)
     assert made != wire_name(name + "x")
-    got = rendered(user("x"), said(ToolCall("a", name, {})), result("a", name=name))
+    got = rendered(user_message("x"), said(ToolCall("a", name, {})), result("a", name=name))
     assert got[1]["parts"][0]["functionCall"]["name"] == made
     assert got[2]["parts"][0]["functionResponse"]["name"] == made
 
@@ -314,7 +320,7 @@ def test_tools_declared_once_with_schemas() -> None:
 
 def test_non_finite_arguments_become_null() -> None:
     args = {"n": float("nan"), "deep": [{"i": float("inf"), "ok": 1.5}], "s": "\ud800"}
-    (_, model, _) = rendered(user("x"), said(ToolCall("a", "t", args)))
+    (_, model, _) = rendered(user_message("x"), said(ToolCall("a", "t", args)))
     assert model["parts"][0]["functionCall"]["args"] == {
         "n": None,
         "deep": [{"i": None, "ok": 1.5}],
@@ -353,7 +359,7 @@ messages = st.one_of(
     st.builds(Message, st.just("user"), content),
     st.builds(Message, st.just("assistant"), parts.map(tuple), origin=st.none() | origins),
     st.builds(
-        lambda call_id, name, parts, bad: Message("tool", (ToolReturn(call_id, name, parts, bad),)),
+        lambda call_id, name, parts, bad: Message("tool", (ToolResult(call_id, name, parts, bad),)),
         ids,
         names,
         content,
@@ -410,7 +416,7 @@ tools = st.lists(
     max_size=4,
 ).map(tuple)
 requests = st.builds(
-    Request,
+    ModelRequest,
     st.sampled_from(["gemini-3-flash", "gemini-2.5-pro", "models/x", "m", "gemini-3-image"]),
     some_text,
     st.lists(messages, max_size=5).map(tuple),
@@ -422,9 +428,11 @@ requests = st.builds(
 
 
 @given(requests, st.booleans(), st.booleans())
-def test_any_request_is_accepted_by_vendor(request: Request, thinks: bool, known: bool) -> None:
-    model = Model("p", request.model, reasoning=thinks, sees_images=True, known=known)
-    body = json.loads(_Wire(model, "p").body(request))
+def test_any_request_is_accepted_by_vendor(
+    request: ModelRequest, thinks: bool, known: bool
+) -> None:
+    model = ModelInfo("p", request.model, reasoning=thinks, sees_images=True, known=known)
+    body = json.loads(_GeminiRequestBuilder(model, "p").body(request))
     for content in body.pop("contents"):
         types.Content.model_validate(content)
     for tool in body.pop("tools", ()):
@@ -440,7 +448,7 @@ def test_long_history_is_rendered_once() -> None:
         message
         for n in range(500)
         for message in (
-            user(f"question {n} " * 20),
+            user_message(f"question {n} " * 20),
             said(ToolCall(f"c{n}", "read", {"path": "x" * 200}, signature="c2ln" * 100)),
             result(f"c{n}", Text("line\n" * 100)),
             said("answer " * 50),
@@ -450,7 +458,7 @@ def test_long_history_is_rendered_once() -> None:
     first = made.render(history)
     gc.collect()  # else the collection of other tests' objects may fall into the measurement
     start = time.process_time()
-    again = made.render([*history, user("new")])
+    again = made.render([*history, user_message("new")])
     spent_s = time.process_time() - start
     assert again[:-1] == first[:-1]
     assert spent_s < 0.1, "2,000 known messages cost next to nothing"

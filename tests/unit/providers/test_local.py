@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.errors import (
-    BadRequest,
-    ContextOverflow,
+    BadRequestError,
+    ContextOverflowError,
     ProviderError,
-    StreamBroken,
+    StreamError,
     UserError,
 )
 from homarus.core.message import (
@@ -27,14 +27,21 @@ from homarus.core.message import (
     Text,
     Thinking,
     ToolCall,
-    ToolReturn,
+    ToolResult,
     Usage,
-    user,
+    user_message,
 )
 from homarus.providers import local
-from homarus.providers.base import Delta, Request, TextDelta, ThinkingDelta
+from homarus.providers.base import Delta, ModelRequest, TextDelta, ThinkingDelta
 from homarus.providers.catalog import LOCAL_MAX_TOKENS
-from homarus.providers.local import Chunk, Local, See, Settings, fit, render
+from homarus.providers.local import (
+    Chunk,
+    LocalModelSettings,
+    LocalProvider,
+    See,
+    fit_turns,
+    render_turns,
+)
 from homarus.testing.clock import FakeClock
 
 Answer = Callable[[Chunk, See], None]
@@ -71,12 +78,14 @@ def plays(*chunks: Chunk) -> Answer:
     return answer
 
 
-def provider(engine: Engine, **settings: int) -> Local:
-    return Local(Settings(Path("model.gguf"), **settings), lambda _: engine, FakeClock())
+def provider(engine: Engine, **settings: int) -> LocalProvider:
+    return LocalProvider(
+        LocalModelSettings(Path("model.gguf"), **settings), lambda _: engine, FakeClock()
+    )
 
 
-def ask(text: str = "Hello?", *, max_tokens: int | None = None) -> Request:
-    return Request("demo", "Be brief.", (user(text),), max_tokens=max_tokens)
+def ask(text: str = "Hello?", *, max_tokens: int | None = None) -> ModelRequest:
+    return ModelRequest("demo", "Be brief.", (user_message(text),), max_tokens=max_tokens)
 
 
 async def heard(stream: AsyncIterator[Delta | Message]) -> tuple[list[Delta], Message]:
@@ -87,7 +96,9 @@ async def heard(stream: AsyncIterator[Delta | Message]) -> tuple[list[Delta], Me
     return [item for item in items if not isinstance(item, Message)], last
 
 
-def answer_of(engine: Engine, request: Request, **settings: int) -> tuple[list[Delta], Message]:
+def answer_of(
+    engine: Engine, request: ModelRequest, **settings: int
+) -> tuple[list[Delta], Message]:
     async def main() -> tuple[list[Delta], Message]:
         model = provider(engine, **settings)
         try:
@@ -127,10 +138,10 @@ def test_local_reasoning_separated_from_text() -> None:
 
 def test_local_engine_gets_expected_request() -> None:
     engine = Engine(plays(*says("Yes.")))
-    request = Request(
+    request = ModelRequest(
         "demo",
         "Be brief.",
-        (user("Hello?"),),
+        (user_message("Hello?"),),
         max_tokens=9999,
         params={"temperature": 0.9, "grammar": "root ::= evil", "messages": []},
     )
@@ -267,13 +278,16 @@ def refuses_over(max_tokens: int, chars_per_token: float) -> Answer:
 def long_talk(turns: int) -> tuple[Message, ...]:
     talk: list[Message] = []
     for n in range(turns):
-        talk += [user(f"question {n} " + "x" * 200), Message("assistant", (Text("y" * 200),))]
-    return (*talk, user("the last question"))
+        talk += [
+            user_message(f"question {n} " + "x" * 200),
+            Message("assistant", (Text("y" * 200),)),
+        ]
+    return (*talk, user_message("the last question"))
 
 
 def test_local_long_history_trimmed_oldest_first() -> None:
     engine = Engine(refuses_over(900, local.CHARS_PER_TOKEN))
-    request = Request("demo", "Be brief.", long_talk(40))
+    request = ModelRequest("demo", "Be brief.", long_talk(40))
     _, message = answer_of(engine, request, window=1000, max_tokens=100)
     assert message.text == "Fine."
     (body,) = engine.bodies
@@ -286,7 +300,7 @@ def test_local_long_history_trimmed_oldest_first() -> None:
 
 def test_local_underestimated_text_trimmed_harder_and_retried() -> None:
     engine = Engine(refuses_over(900, 1.5))  # far fewer characters per token than in English
-    request = Request("demo", "Be brief.", long_talk(40))
+    request = ModelRequest("demo", "Be brief.", long_talk(40))
     _, message = answer_of(engine, request, window=1000, max_tokens=100)
     assert message.text == "Fine."
     sizes = [len(body["messages"]) for body in engine.bodies]
@@ -296,16 +310,16 @@ def test_local_underestimated_text_trimmed_harder_and_retried() -> None:
 
 def test_local_message_too_long_raises_context_overflow() -> None:
     engine = Engine(refuses_over(900, local.CHARS_PER_TOKEN))
-    with pytest.raises(ContextOverflow, match="1000 tokens"):
+    with pytest.raises(ContextOverflowError, match="1000 tokens"):
         answer_of(engine, ask("x" * 100_000), window=1000)
 
 
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        ({"code": 400, "message": "bad", "type": "invalid_request_error"}, BadRequest),
+        ({"code": 400, "message": "bad", "type": "invalid_request_error"}, BadRequestError),
         ({"code": 500, "message": "oops", "type": "server_error"}, ProviderError),
-        ({}, StreamBroken),
+        ({}, StreamError),
     ],
 )
 def test_local_engine_refusal_raises_provider_error(
@@ -325,32 +339,32 @@ def test_local_engine_exception_raises_provider_error() -> None:
 
 
 def test_local_invalid_engine_output_raises_stream_error() -> None:
-    with pytest.raises(StreamBroken):
+    with pytest.raises(StreamError):
         answer_of(Engine(plays({"choices": ["?"]})), ask())
 
 
 def test_local_answer_without_end_raises_stream_error() -> None:
-    with pytest.raises(StreamBroken):
+    with pytest.raises(StreamError):
         answer_of(Engine(plays(WORD, WORD)), ask())
 
 
 def test_local_empty_request_is_refused() -> None:
-    with pytest.raises(BadRequest):
-        answer_of(Engine(plays(*says("?"))), Request("demo", "Be brief.", ()))
+    with pytest.raises(BadRequestError):
+        answer_of(Engine(plays(*says("?"))), ModelRequest("demo", "Be brief.", ()))
 
 
 def test_local_failed_load_is_retried_at_next_request() -> None:
     engine = Engine(plays(*says("Now.")))
     attempts: Iterator[Engine | None] = iter([None, engine])
 
-    def load(_: Settings) -> Engine:
+    def load(_: LocalModelSettings) -> Engine:
         loaded = next(attempts)
         if loaded is None:
             raise OSError(12, "Cannot allocate memory")
         return loaded
 
     async def main() -> None:
-        model = Local(Settings(Path("model.gguf")), load, FakeClock())
+        model = LocalProvider(LocalModelSettings(Path("model.gguf")), load, FakeClock())
         with pytest.raises(ProviderError, match="allocate memory"):
             await heard(model.stream(ask()))
         _, message = await heard(model.stream(ask()))
@@ -369,7 +383,7 @@ def test_local_close_ends_answer_and_is_idempotent() -> None:
         assert await anext(stream) == TextDelta("la ")
         await model.close()
         assert stopped.is_set()
-        with pytest.raises(StreamBroken):
+        with pytest.raises(StreamError):
             await heard(stream)
         await model.close()
         with pytest.raises(ProviderError, match="closed"):
@@ -380,19 +394,19 @@ def test_local_close_ends_answer_and_is_idempotent() -> None:
 
 def test_local_turns_omit_tools_and_alternate() -> None:
     call = ToolCall("1", "read", {"path": "x"})
-    request = Request(
+    request = ModelRequest(
         "demo",
         " Be brief. ",
         (
-            user("Look.", Image("AAAA", "image/png")),
+            user_message("Look.", Image("AAAA", "image/png")),
             Message("assistant", (Thinking("Hm."), Text("I read."), call)),
-            Message("tool", (ToolReturn("1", "read", (Text("a lot"),)),)),
+            Message("tool", (ToolResult("1", "read", (Text("a lot"),)),)),
             Message("assistant", (Text("Done."),)),
             Message("assistant", ()),
-            user("Thanks \ud83d."),
+            user_message("Thanks \ud83d."),
         ),
     )
-    assert render(request) == (
+    assert render_turns(request) == (
         "Be brief.",
         (
             ("user", "Look.\n[image]"),
@@ -413,7 +427,7 @@ talks = st.lists(
 def test_local_fit_keeps_the_end_that_fits(
     talk: list[tuple[str, str]], room: int, chars_per_token: float
 ) -> None:
-    kept = fit("system", talk, room, chars_per_token)
+    kept = fit_turns("system", talk, room, chars_per_token)
     assert kept
     assert list(kept) == talk[-len(kept) :]
     if len(kept) > 1:
@@ -427,7 +441,7 @@ def test_local_growing_history_keeps_prefix_for_many_turns() -> None:
     beginnings: list[str] = []
     for n in range(200):
         talk += [("user", f"{n} " + "x" * 50), ("assistant", "y" * 50)]
-        beginnings.append(fit("system", talk, 1000, 3.3)[0][1])
+        beginnings.append(fit_turns("system", talk, 1000, 3.3)[0][1])
     changes = sum(a != b for a, b in itertools.pairwise(beginnings))
     assert 0 < changes <= 20
 
@@ -437,7 +451,7 @@ def test_local_missing_package_error_names_command(
 ) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(UserError) as caught:
-        local.create(Settings(tmp_path / "model.gguf"))
+        local.create(LocalModelSettings(tmp_path / "model.gguf"))
     assert "homarus[local]" in caught.value.fix
 
 
@@ -446,14 +460,14 @@ def test_local_wrong_file_kind_is_refused(tmp_path: Path, content: bytes) -> Non
     path = tmp_path / "model.gguf"
     path.write_bytes(content)
     with pytest.raises(UserError, match="not a GGUF model"):
-        local.create(Settings(path))
+        local.create(LocalModelSettings(path))
 
 
 def test_local_missing_file_and_directory_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no model file"):
-        local.create(Settings(tmp_path / "none.gguf"))
+        local.create(LocalModelSettings(tmp_path / "none.gguf"))
     with pytest.raises(UserError, match="cannot read"):
-        local.create(Settings(tmp_path))
+        local.create(LocalModelSettings(tmp_path))
 
 
 @pytest.mark.parametrize("rest", [b"", b"\x03\0\0\0" + b"\xff" * 500, bytes(range(256)) * 40])
@@ -464,8 +478,8 @@ def test_local_damaged_model_is_an_error_without_output(
     path.write_bytes(b"GGUF" + rest)
 
     async def main() -> None:
-        model = local.create(Settings(path))
-        with pytest.raises(BadRequest, match="cannot load"):
+        model = local.create(LocalModelSettings(path))
+        with pytest.raises(BadRequestError, match="cannot load"):
             await heard(model.stream(ask()))
         await model.close()
 
@@ -481,7 +495,7 @@ def test_demo_model_answers_without_other_output(
     demo_weights: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async def main() -> None:
-        model = local.create(Settings(demo_weights, max_tokens=16))
+        model = local.create(LocalModelSettings(demo_weights, max_tokens=16))
         deltas, message = await heard(model.stream(ask("What is the capital of France?")))
         assert message.text
         assert message.text == "".join(d.text for d in deltas if isinstance(d, TextDelta))
@@ -501,7 +515,7 @@ def test_demo_model_answers_without_other_output(
 @pytest.mark.model
 def test_demo_model_stops_while_writing_and_reading(demo_weights: Path) -> None:
     async def main() -> None:
-        model = local.create(Settings(demo_weights))
+        model = local.create(LocalModelSettings(demo_weights))
         stream = model.stream(ask("Tell me a very long story."))
         await anext(stream)
         await stream.aclose()
@@ -519,14 +533,14 @@ def test_demo_model_stops_while_writing_and_reading(demo_weights: Path) -> None:
 
 @pytest.mark.model
 def test_demo_model_counts_tokens_and_history_fits(demo_weights: Path) -> None:
-    request = Request("demo", "Be brief.", long_talk(60), max_tokens=4)
+    request = ModelRequest("demo", "Be brief.", long_talk(60), max_tokens=4)
 
     async def main() -> None:
-        model = local.create(Settings(demo_weights, window=512, max_tokens=8))
+        model = local.create(LocalModelSettings(demo_weights, window=512, max_tokens=8))
         _, message = await heard(model.stream(request))
         assert message.origin is not None
         assert message.origin.usage.prompt < 512
-        with pytest.raises(ContextOverflow):
+        with pytest.raises(ContextOverflowError):
             await heard(model.stream(ask("many words " * 2000)))
         await model.close()
 
@@ -538,7 +552,7 @@ def test_demo_model_counts_tokens_and_history_fits(demo_weights: Path) -> None:
 def test_local_engine_is_not_reachable_from_outside(demo_weights: Path) -> None:
     async def main() -> tuple[set[str], set[str]]:
         before = listening()
-        model = local.create(Settings(demo_weights, max_tokens=2))
+        model = local.create(LocalModelSettings(demo_weights, max_tokens=2))
         await heard(model.stream(ask("Hi")))
         during = listening()
         await model.close()

@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import (
-    AuthFailed,
+    AuthError,
     HomarusError,
-    Overloaded,
+    OverloadedError,
     ProviderError,
-    ProviderTimeout,
-    RateLimited,
-    StreamBroken,
-    Unreachable,
+    ProviderTimeoutError,
+    RateLimitError,
+    StreamError,
+    UnreachableError,
     UserError,
 )
 from homarus.providers import oauth
-from homarus.providers.oauth import DeviceCode, OAuthClient, Tokens, log_in_by_device, refresh
+from homarus.providers.oauth import DeviceCode, OAuthClient, OAuthTokens, log_in_by_device, refresh
 from homarus.testing.clock import START_MS, FakeClock
 
 SECRET = "refresh-token-0123456789"
@@ -88,9 +88,11 @@ def endpoint() -> Iterator[Endpoint]:
 
 def test_tokens_parsed_as_services_send_them(endpoint: Endpoint) -> None:
     endpoint.will({"access_token": " a ", "expires_in": "60"})
-    assert refresh(endpoint.client, SECRET, START_MS) == Tokens("a", SECRET, START_MS + 60_000)
+    assert refresh(endpoint.client, SECRET, START_MS) == OAuthTokens("a", SECRET, START_MS + 60_000)
     endpoint.will({"access_token": "a", "refresh_token": "new"})
-    assert refresh(endpoint.client, SECRET, START_MS) == Tokens("a", "new", START_MS + 3_600_000)
+    assert refresh(endpoint.client, SECRET, START_MS) == OAuthTokens(
+        "a", "new", START_MS + 3_600_000
+    )
     strange: Any
     for strange in (-5, 0, "soon", None, [], True, 1e400):
         endpoint.will({"access_token": "a", "expires_in": strange})
@@ -102,7 +104,7 @@ def test_tokens_parsed_as_services_send_them(endpoint: Endpoint) -> None:
 def test_client_secret_is_sent_and_never_shown(endpoint: Endpoint) -> None:
     endpoint.will({"error": "invalid_client", "error_description": "no: s:e&cret!!"}, 401)
     client = OAuthClient("acme", "c l", f"{endpoint.url}/token", client_secret="s:e&cret!!")
-    with pytest.raises(AuthFailed) as caught:
+    with pytest.raises(AuthError) as caught:
         refresh(client, SECRET, START_MS)
     assert "s:e&cret!!" not in str(caught.value) + repr(client) + endpoint.forms[0]
     pair = base64.b64encode(b"c+l:s%3Ae%26cret%21%21").decode()
@@ -112,23 +114,23 @@ def test_client_secret_is_sent_and_never_shown(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize(
     ("status", "content", "kind"),
     [
-        (400, {"error": "invalid_grant", "error_description": f"{SECRET} is old"}, AuthFailed),
-        (401, {"error": "invalid_client"}, AuthFailed),
-        (400, {"error": {"message": "odd"}}, StreamBroken),
-        (404, b"<html>no</html>", StreamBroken),
-        (400, b"", StreamBroken),
-        (200, b"not json", StreamBroken),
-        (200, [], StreamBroken),
-        (200, {"access_token": 5}, StreamBroken),
-        (200, {"access_token": ""}, StreamBroken),
-        (200, b"[" * 100_000, StreamBroken),
-        (200, b"x" * 300_000, StreamBroken),
-        (302, {"access_token": "a"}, StreamBroken),
-        (429, {"error": "slow"}, RateLimited),
-        (500, b"oops", Overloaded),
-        (503, {"error": "server_error"}, Overloaded),
-        (400, {"error": "authorization_pending"}, AuthFailed),
-        (400, {"error": "x\x1b[31m" * 500}, AuthFailed),
+        (400, {"error": "invalid_grant", "error_description": f"{SECRET} is old"}, AuthError),
+        (401, {"error": "invalid_client"}, AuthError),
+        (400, {"error": {"message": "odd"}}, StreamError),
+        (404, b"<html>no</html>", StreamError),
+        (400, b"", StreamError),
+        (200, b"not json", StreamError),
+        (200, [], StreamError),
+        (200, {"access_token": 5}, StreamError),
+        (200, {"access_token": ""}, StreamError),
+        (200, b"[" * 100_000, StreamError),
+        (200, b"x" * 300_000, StreamError),
+        (302, {"access_token": "a"}, StreamError),
+        (429, {"error": "slow"}, RateLimitError),
+        (500, b"oops", OverloadedError),
+        (503, {"error": "server_error"}, OverloadedError),
+        (400, {"error": "authorization_pending"}, AuthError),
+        (400, {"error": "x\x1b[31m" * 500}, AuthError),
     ],
 )
 def test_token_error_response_raises_its_class(
@@ -138,7 +140,7 @@ def test_token_error_response_raises_its_class(
     error = endpoint.refused()
     assert type(error) is kind
     assert "\x1b" not in error.message
-    if isinstance(error, RateLimited):
+    if isinstance(error, RateLimitError):
         assert error.after_s == 7.0
 
 
@@ -146,7 +148,7 @@ def test_slow_token_endpoint_times_out(endpoint: Endpoint, monkeypatch: pytest.M
     monkeypatch.setattr(oauth, "REQUEST_S", -1.0)
     monkeypatch.setattr("httpx2.Client", _unhurried(__import__("httpx2").Client))
     endpoint.will({"access_token": "a"})
-    assert type(endpoint.refused()) is ProviderTimeout
+    assert type(endpoint.refused()) is ProviderTimeoutError
 
 
 def _unhurried(kind: Any) -> Callable[..., Any]:
@@ -155,7 +157,7 @@ def _unhurried(kind: Any) -> Callable[..., Any]:
 
 def test_closed_port_raises_unreachable(endpoint: Endpoint) -> None:
     client = OAuthClient("acme", "cli", "http://127.0.0.1:1/token")
-    with pytest.raises(Unreachable):
+    with pytest.raises(UnreachableError):
         refresh(client, SECRET, START_MS)
 
 
@@ -204,7 +206,7 @@ BEGUN = {
 }
 
 
-def by_device(endpoint: Endpoint, clock: FakeClock) -> tuple[Tokens, DeviceCode]:
+def by_device(endpoint: Endpoint, clock: FakeClock) -> tuple[OAuthTokens, DeviceCode]:
     shown: list[DeviceCode] = []
     tokens = asyncio.run(log_in_by_device(endpoint.client, clock, shown.append))
     return tokens, shown[0]
@@ -254,7 +256,7 @@ def test_device_start_response_is_read_leniently(
 )
 def test_device_start_response_invalid_is_refused(endpoint: Endpoint, changes: Any) -> None:
     endpoint.will({**BEGUN, **changes})
-    with pytest.raises(StreamBroken):
+    with pytest.raises(StreamError):
         by_device(endpoint, FakeClock(patient=False))
 
 
@@ -270,7 +272,7 @@ def test_device_code_expiry_ends_login_without_showing_code(endpoint: Endpoint) 
     endpoint.will(BEGUN)
     told = {"error": "expired_token", "error_description": "dev-code-0123456789"}
     endpoint.will(told, 400)
-    with pytest.raises(AuthFailed, match="expired_token") as caught:
+    with pytest.raises(AuthError, match="expired_token") as caught:
         by_device(endpoint, FakeClock(patient=False))
     assert "dev-code" not in str(caught.value)
 
@@ -307,5 +309,5 @@ def test_login_without_redirect_times_out(endpoint: Endpoint) -> None:
 
     client = OAuthClient("acme", "cli", f"{endpoint.url}/token", f"{endpoint.url}/authorize")
     login = oauth.log_in_by_browser(client, FakeClock(), lambda url: None, paste, timeout_s=0.01)
-    with pytest.raises(AuthFailed, match="nobody logged in"):
+    with pytest.raises(AuthError, match="nobody logged in"):
         asyncio.run(login)

@@ -6,13 +6,18 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from homarus.core.errors import UserError
-from homarus.providers import loopback
-from homarus.providers.loopback import Answer, Redirect, listening, read_redirect
+from homarus.providers import oauth_redirect
+from homarus.providers.oauth_redirect import (
+    RedirectResult,
+    RedirectServer,
+    open_redirect_server,
+    parse_redirect,
+)
 
 STATE = "the-state-0123456789"
 
 
-async def request(redirect: Redirect, data: bytes) -> bytes:
+async def request(redirect: RedirectServer, data: bytes) -> bytes:
     """Send bytes to the server and take all it answers."""
     port = int(redirect.url.split(":")[2].split("/")[0])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -28,9 +33,9 @@ def get(target: str, host: str = "127.0.0.1:1") -> bytes:
     return f"GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode("latin-1")
 
 
-def meet(steps: Callable[[Redirect], Awaitable[None]], url: str = "") -> None:
+def meet(steps: Callable[[RedirectServer], Awaitable[None]], url: str = "") -> None:
     async def main() -> None:
-        async with listening(url, STATE) as redirect:
+        async with open_redirect_server(url, STATE) as redirect:
             await steps(redirect)
 
     asyncio.run(main())
@@ -40,12 +45,12 @@ GOOD = f"/callback?code=c-1&state={STATE}"
 
 
 def test_redirect_valid_request_returns_code_and_page() -> None:
-    async def steps(redirect: Redirect) -> None:
+    async def steps(redirect: RedirectServer) -> None:
         page = await request(redirect, get(GOOD))
         assert page.startswith(b"HTTP/1.1 200 OK\r\n")
         assert b"c-1" not in page and STATE.encode() not in page
         assert b"no-store" in page and b"default-src 'none'" in page
-        assert await redirect.arrived() == Answer("c-1")
+        assert await redirect.wait() == RedirectResult("c-1")
 
     meet(steps)
 
@@ -70,18 +75,18 @@ STRAY = [
 
 @pytest.mark.parametrize(("data", "status"), STRAY, ids=range(len(STRAY)))
 def test_redirect_stray_request_is_ignored(data: bytes, status: bytes) -> None:
-    async def steps(redirect: Redirect) -> None:
+    async def steps(redirect: RedirectServer) -> None:
         page = await request(redirect, data)
         assert page.split(b" ")[1] == status
         assert b"evil" not in page
         assert (await request(redirect, get(GOOD))).startswith(b"HTTP/1.1 200")
-        assert await redirect.arrived() == Answer("c-1")
+        assert await redirect.wait() == RedirectResult("c-1")
 
     meet(steps)
 
 
 def test_redirect_endless_head_is_cut_off() -> None:
-    async def steps(redirect: Redirect) -> None:
+    async def steps(redirect: RedirectServer) -> None:
         assert await request(redirect, b"GET / HTTP/1.1\r\n" + b"x" * 100_000) == b""
 
     meet(steps)
@@ -90,40 +95,40 @@ def test_redirect_endless_head_is_cut_off() -> None:
 def test_redirect_silent_client_does_not_block(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def steps(redirect: Redirect) -> None:
+    async def steps(redirect: RedirectServer) -> None:
         port = int(redirect.url.split(":")[2].split("/")[0])
         _, silent = await asyncio.open_connection("127.0.0.1", port)
         await request(redirect, get(GOOD))
-        assert await redirect.arrived() == Answer("c-1")
+        assert await redirect.wait() == RedirectResult("c-1")
         silent.close()
 
     meet(steps)
 
 
 def test_redirect_only_first_answer_counts() -> None:
-    async def steps(redirect: Redirect) -> None:
+    async def steps(redirect: RedirectServer) -> None:
         await request(redirect, get(GOOD))
         await request(redirect, get(f"/callback?code=c-2&state={STATE}"))
-        assert (await redirect.arrived()).code == "c-1"
+        assert (await redirect.wait()).code == "c-1"
 
     meet(steps)
 
 
 def test_redirect_error_is_returned() -> None:
-    async def steps(redirect: Redirect) -> None:
+    async def steps(redirect: RedirectServer) -> None:
         page = await request(redirect, get(f"/callback?error=access_denied&state={STATE}"))
         assert b"not granted" in page
-        assert await redirect.arrived() == Answer("", "access_denied")
+        assert await redirect.wait() == RedirectResult("", "access_denied")
 
     meet(steps)
 
 
 def test_redirect_host_and_path_are_configurable() -> None:
-    async def steps(redirect: Redirect) -> None:
+    async def steps(redirect: RedirectServer) -> None:
         assert redirect.url.startswith("http://localhost:")
         assert redirect.url.endswith("/auth/callback")
         await request(redirect, get(f"/auth{GOOD}", host="localhost:99"))
-        assert (await redirect.arrived()).code == "c-1"
+        assert (await redirect.wait()).code == "c-1"
 
     meet(steps, "http://localhost/auth/callback")
 
@@ -137,13 +142,13 @@ def test_redirect_foreign_address_is_refused(url: str) -> None:
         meet(_nothing, url)
 
 
-async def _nothing(redirect: Redirect) -> None:
+async def _nothing(redirect: RedirectServer) -> None:
     """Nothing to do."""
 
 
 def test_redirect_port_in_use_is_reported() -> None:
     async def main() -> None:
-        async with listening("", STATE) as first, listening(first.url, STATE):
+        async with open_redirect_server("", STATE) as first, open_redirect_server(first.url, STATE):
             pass
 
     with pytest.raises(UserError, match="cannot listen on port"):
@@ -151,16 +156,16 @@ def test_redirect_port_in_use_is_reported() -> None:
 
 
 def test_redirect_server_listens_on_loopback_only() -> None:
-    assert loopback.HOST == "127.0.0.1"
+    assert oauth_redirect.HOST == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
     ("pasted", "answer"),
     [
-        (f"http://127.0.0.1:1/callback?code=a%2Fb&state={STATE}", Answer("a/b")),
-        (f" http://h/?state={STATE}&code=c \n", Answer("c")),
-        (f"c#{STATE}", Answer("c")),
-        (f"http://h/?error=denied&state={STATE}", Answer("", "denied")),
+        (f"http://127.0.0.1:1/callback?code=a%2Fb&state={STATE}", RedirectResult("a/b")),
+        (f" http://h/?state={STATE}&code=c \n", RedirectResult("c")),
+        (f"c#{STATE}", RedirectResult("c")),
+        (f"http://h/?error=denied&state={STATE}", RedirectResult("", "denied")),
         (f"c#{STATE}x", None),
         (f"#{STATE}", None),
         ("c", None),
@@ -168,5 +173,7 @@ def test_redirect_server_listens_on_loopback_only() -> None:
         ("\ud800#\ud800", None),
     ],
 )
-def test_redirect_url_is_parsed_and_state_compared(pasted: str, answer: Answer | None) -> None:
-    assert read_redirect(pasted, STATE) == answer
+def test_redirect_url_is_parsed_and_state_compared(
+    pasted: str, answer: RedirectResult | None
+) -> None:
+    assert parse_redirect(pasted, STATE) == answer

@@ -18,15 +18,15 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
-from homarus.config.check import check
+from homarus.config.check import check_config
 from homarus.config.paths import Paths
 from homarus.core.clock import SystemClock
-from homarus.core.errors import AuthFailed
+from homarus.core.errors import AuthError
 from homarus.providers.credentials import open_credentials
 from homarus.providers.oauth import (
     DeviceCode,
     OAuthClient,
-    Tokens,
+    OAuthTokens,
     log_in_by_browser,
     log_in_by_device,
     refresh,
@@ -74,7 +74,7 @@ async def nobody_pastes() -> str:
     return await never
 
 
-def browse(client: OAuthClient, walk: Callable[[httpx2.Client, str], Any]) -> Tokens:
+def browse(client: OAuthClient, walk: Callable[[httpx2.Client, str], Any]) -> OAuthTokens:
     """Log in with a browser that `walk`s from the address shown to wherever it leads."""
     walks: list[threading.Thread] = []
     pages: list[str] = []
@@ -140,7 +140,7 @@ def test_browser_login_denied_is_reported(oidc: str) -> None:
         # It leaves out the state, which the standard requires it to repeat.
         return browser.get(f"{done.headers['location']}&state={state}")
 
-    with pytest.raises(AuthFailed, match="access_denied"):
+    with pytest.raises(AuthError, match="access_denied"):
         browse(oidc_client(oidc), deny)
 
 
@@ -197,7 +197,7 @@ def test_used_refresh_token_is_refused_without_showing_it(authlib: str) -> None:
     tokens = browse(client, lambda browser, url: browser.get(url))
     renewed = refresh(client, tokens.refresh, START_MS)
     assert renewed.refresh != tokens.refresh
-    with pytest.raises(AuthFailed) as caught:
+    with pytest.raises(AuthError) as caught:
         refresh(client, tokens.refresh, START_MS)
     assert "invalid_grant" in caught.value.message
     assert tokens.refresh not in str(caught.value)
@@ -233,13 +233,13 @@ def test_device_code_login_returns_tokens(authlib: str) -> None:
 
 def test_device_code_denied_ends_login(authlib: str) -> None:
     person = Person(authlib, "no")
-    with pytest.raises(AuthFailed, match="access_denied"):
+    with pytest.raises(AuthError, match="access_denied"):
         asyncio.run(log_in_by_device(authlib_client(authlib), person, person.read))
 
 
 def test_device_code_unused_expires(authlib: str) -> None:
     person = Person(authlib, "")
-    with pytest.raises(AuthFailed, match="ran out"):
+    with pytest.raises(AuthError, match="ran out"):
         asyncio.run(log_in_by_device(authlib_client(authlib), person, person.read))
     assert sum(person.slept) <= 60
 
@@ -247,7 +247,7 @@ def test_device_code_unused_expires(authlib: str) -> None:
 # Renewing
 
 
-def put_login(path: Path, url: str, tokens: Tokens, **more: Any) -> Paths:
+def put_login(path: Path, url: str, tokens: OAuthTokens, **more: Any) -> Paths:
     """A state directory whose login has run out."""
     paths = Paths.find({}, path)
     file = paths.agent_dir("main") / FILE
@@ -262,7 +262,7 @@ def put_login(path: Path, url: str, tokens: Tokens, **more: Any) -> Paths:
 
 def renew(path: Path, agent: str = "main", **auth: Any) -> list[str]:
     """Five at once ask for the secret of the one login there is."""
-    checked = check({"auth": auth, "agents": {"list": [{"id": "main"}, {"id": "ops"}]}})
+    checked = check_config({"auth": auth, "agents": {"list": [{"id": "main"}, {"id": "ops"}]}})
     assert checked.config
     config = checked.config
 
@@ -271,7 +271,7 @@ def renew(path: Path, agent: str = "main", **auth: Any) -> list[str]:
         (candidate,) = credentials.candidates("acme")
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(candidate.secret()) for _ in range(5)]
-        credentials.mark(candidate)
+        credentials.record_result(candidate)
         await credentials.close()
         return [task.result() for task in asked]
 
@@ -331,7 +331,7 @@ def test_oauth_client_may_come_from_config(authlib: str, tmp_path: Path) -> None
     with pytest.raises(ExceptionGroup) as caught:
         renew(tmp_path)
     (first, *_) = caught.value.exceptions
-    assert isinstance(first, AuthFailed)
+    assert isinstance(first, AuthError)
     assert "no client is known" in first.message and "auth.clients.acme" in first.fix
     client = {"clientId": "cli", "tokenUrl": f"{authlib}/token"}
     assert "old" not in renew(tmp_path, clients={"Acme": client})
@@ -340,7 +340,7 @@ def test_oauth_client_may_come_from_config(authlib: str, tmp_path: Path) -> None
 def test_cancelled_caller_does_not_lose_new_refresh_token(authlib: str, tmp_path: Path) -> None:
     tokens = browse(authlib_client(authlib), lambda browser, url: browser.get(url))
     paths = put_login(tmp_path, authlib, tokens)
-    config = check({}).config
+    config = check_config({}).config
     assert config
 
     async def main() -> None:
@@ -362,7 +362,7 @@ def test_unsaved_tokens_are_used_and_saved_later(authlib: str, tmp_path: Path) -
     file = paths.agent_dir("main") / FILE
     entry = stored(paths)["profiles"]["acme:default"]
     file.write_text(json.dumps({"version": 9, "profiles": {"acme:default": entry}}))
-    config = check({}).config
+    config = check_config({}).config
     assert config
     clock = FakeClock()
 
@@ -386,14 +386,14 @@ def test_refused_token_is_refreshed_before_expiry(authlib: str, tmp_path: Path) 
     tokens = browse(authlib_client(authlib), lambda browser, url: browser.get(url))
     far = SystemClock().now_ms() + 3_600_000
     paths = put_login(tmp_path, authlib, tokens, expires=far)
-    config = check({}).config
+    config = check_config({}).config
     assert config
 
     async def main() -> None:
         credentials = open_credentials(config, {}, paths, "main", SystemClock())
         (candidate,) = credentials.candidates("acme")
         assert await candidate.secret() == "old"
-        credentials.mark(candidate, AuthFailed("x"))
+        credentials.record_result(candidate, AuthError("x"))
         newer = await candidate.secret()
         assert newer != "old"
         assert await candidate.secret() == newer

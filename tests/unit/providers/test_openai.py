@@ -13,53 +13,53 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import (
-    AuthFailed,
-    BadRequest,
-    ContentFiltered,
-    ContextOverflow,
-    Overloaded,
+    AuthError,
+    BadRequestError,
+    ContentFilterError,
+    ContextOverflowError,
+    OverloadedError,
     ProviderError,
-    ProviderTimeout,
-    RateLimited,
-    StreamBroken,
-    Unreachable,
+    ProviderTimeoutError,
+    RateLimitError,
+    StreamError,
+    UnreachableError,
 )
-from homarus.core.message import Message, Usage, user
+from homarus.core.message import Message, Usage, user_message
 from homarus.providers import openai
-from homarus.providers.base import Request, TextDelta, ToolSpec
-from homarus.providers.catalog import Model, Price
+from homarus.providers.base import ModelRequest, TextDelta, ToolSpec
+from homarus.providers.catalog import ModelInfo, Price
 from homarus.testing.clock import FakeClock
 from homarus.testing.model_server import (
-    Call,
+    BodyFraming,
     CallTools,
     Comments,
     Cut,
     Fail,
-    Gate,
-    Hold,
+    HangUntilDisconnect,
     LongLine,
     ModelServer,
     Overflow,
     Raw,
     Replay,
+    ReportedUsage,
     Say,
-    Shape,
-    Step,
+    ScriptedCall,
+    ScriptStep,
     Stop,
+    StreamFault,
     Think,
-    Tokens,
-    Trouble,
+    WaitForTest,
 )
 
 KEY = "sk-test-0123456789"
-HELLO = Request("m", "Be brief.", (user("hi"),))
+HELLO = ModelRequest("m", "Be brief.", (user_message("hi"),))
 
 
-def asked(**fields: Any) -> Request:
-    return Request(**{"model": "m", "system": "", "messages": (user("hi"),), **fields})
+def asked(**fields: Any) -> ModelRequest:
+    return ModelRequest(**{"model": "m", "system": "", "messages": (user_message("hi"),), **fields})
 
 
-async def answer(provider: openai.OpenAI, request: Request = HELLO) -> Message:
+async def answer(provider: openai.OpenAIProvider, request: ModelRequest = HELLO) -> Message:
     async for piece in provider.stream(request):
         if isinstance(piece, Message):
             return piece
@@ -67,15 +67,15 @@ async def answer(provider: openai.OpenAI, request: Request = HELLO) -> Message:
 
 
 def served(
-    scene: Callable[[openai.OpenAI, ModelServer], Awaitable[Any]],
-    *answers: list[Step],
-    models: tuple[Model, ...] = (),
+    scene: Callable[[openai.OpenAIProvider, ModelServer], Awaitable[Any]],
+    *answers: list[ScriptStep],
+    models: tuple[ModelInfo, ...] = (),
     **settings: Any,
 ) -> Any:
     async def main() -> Any:
         async with asyncio.timeout(60), ModelServer() as server:
             server.script(*answers)
-            made = openai.Settings("mock", server.url, KEY, **settings)
+            made = openai.ProviderConnection("mock", server.url, KEY, **settings)
             provider = openai.create(made, models=models, clock=FakeClock())
             try:
                 return await scene(provider, server)
@@ -85,15 +85,15 @@ def served(
     return asyncio.run(main())
 
 
-def message_of(*steps: Step, request: Request = HELLO, **settings: Any) -> Message:
-    async def scene(provider: openai.OpenAI, server: ModelServer) -> Message:
+def message_of(*steps: ScriptStep, request: ModelRequest = HELLO, **settings: Any) -> Message:
+    async def scene(provider: openai.OpenAIProvider, server: ModelServer) -> Message:
         return await answer(provider, request)
 
     message: Message = served(scene, list(steps), **settings)
     return message
 
 
-def error_of(*steps: Step, **settings: Any) -> ProviderError:
+def error_of(*steps: ScriptStep, **settings: Any) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
         message_of(*steps, **settings)
     error = caught.value
@@ -103,8 +103,8 @@ def error_of(*steps: Step, **settings: Any) -> ProviderError:
     return error
 
 
-def body_of(request: Request, *models: Model, **settings: Any) -> dict[str, Any]:
-    async def scene(provider: openai.OpenAI, server: ModelServer) -> Any:
+def body_of(request: ModelRequest, *models: ModelInfo, **settings: Any) -> dict[str, Any]:
+    async def scene(provider: openai.OpenAIProvider, server: ModelServer) -> Any:
         await answer(provider, request)
         return server.requests[0].body
 
@@ -141,7 +141,9 @@ def test_request_body_has_system_messages_tools_and_usage_option() -> None:
 
 
 def test_compat_flags_change_role_limit_and_options() -> None:
-    model = Model("mock", "m", reasoning=True, compat={"maxTokensField": "max_completion_tokens"})
+    model = ModelInfo(
+        "mock", "m", reasoning=True, compat={"maxTokensField": "max_completion_tokens"}
+    )
     flags = {
         "supportsDeveloperRole": True,
         "supportsStore": True,
@@ -171,13 +173,15 @@ def test_compat_flags_change_role_limit_and_options() -> None:
 def test_request_thinking_follows_compat_format(
     compat: dict[str, Any], thinking: Any, sent: dict[str, Any]
 ) -> None:
-    model = Model("mock", "m", reasoning=True, compat=compat)
+    model = ModelInfo("mock", "m", reasoning=True, compat=compat)
     body = body_of(asked(thinking=thinking), model)
     asked_for = {
         k: body[k] for k in ("reasoning_effort", "thinking", "enable_thinking") if k in body
     }
     assert asked_for == sent
-    plain = body_of(asked(thinking=thinking), Model("mock", "m", reasoning=False, compat=compat))
+    plain = body_of(
+        asked(thinking=thinking), ModelInfo("mock", "m", reasoning=False, compat=compat)
+    )
     assert not {"reasoning_effort", "thinking", "enable_thinking"} & set(plain)
 
 
@@ -191,15 +195,15 @@ def test_request_params_override_fields_and_null_removes_them() -> None:
 
 def test_request_tools_omitted_for_model_without_tools() -> None:
     spec = ToolSpec("read", "Read.", {"type": "object"})
-    assert "tools" not in body_of(asked(tools=(spec,)), Model("mock", "m", calls_tools=False))
+    assert "tools" not in body_of(asked(tools=(spec,)), ModelInfo("mock", "m", calls_tools=False))
 
 
 def test_request_headers_have_key_and_configured_ones() -> None:
-    async def scene(provider: openai.OpenAI, server: ModelServer) -> Any:
+    async def scene(provider: openai.OpenAIProvider, server: ModelServer) -> Any:
         await answer(provider)
         return server.requests[0].headers
 
-    model = Model("mock", "m", headers={"X-Model": "yes"})
+    model = ModelInfo("mock", "m", headers={"X-Model": "yes"})
     headers = served(scene, models=(model,), headers={"X-Team": "a", "user-agent": "mine"})
     assert headers["authorization"] == f"Bearer {KEY}"
     assert (headers["x-team"], headers["x-model"], headers["user-agent"]) == ("a", "yes", "mine")
@@ -211,7 +215,7 @@ def test_request_headers_have_key_and_configured_ones() -> None:
 def test_request_query_in_base_url_is_kept() -> None:
     async def main() -> str:
         async with ModelServer() as server:
-            settings = openai.Settings("mock", f"{server.url}/?api-version=2026-01-01")
+            settings = openai.ProviderConnection("mock", f"{server.url}/?api-version=2026-01-01")
             provider = openai.create(settings)
             await answer(provider)
             await provider.close()
@@ -222,7 +226,7 @@ def test_request_query_in_base_url_is_kept() -> None:
 
 def test_large_request_arrives_complete() -> None:
     text = "🦞 " * 500_000
-    body = body_of(asked(messages=(user(text),)))
+    body = body_of(asked(messages=(user_message(text),)))
     assert body["messages"][0]["content"] == text
 
 
@@ -232,7 +236,7 @@ def test_large_request_arrives_complete() -> None:
 def test_answer_usage_and_cost_are_counted() -> None:
     price = Price(input=1.0, output=2.0, cache_read=0.5)
     message = message_of(
-        Say("x"), Tokens(1000, 100, 600, 40), models=(Model("mock", "m", price=price),)
+        Say("x"), ReportedUsage(1000, 100, 600, 40), models=(ModelInfo("mock", "m", price=price),)
     )
     assert message.origin is not None
     cost = (400 * 1.0 + 100 * 2.0 + 600 * 0.5) / 1e6
@@ -250,7 +254,9 @@ def test_answer_stop_reason_is_mapped(reason: Any) -> None:
 
 
 def test_answer_invalid_arguments_kept_as_broken() -> None:
-    message = message_of(CallTools(Call("read", '{"path": "a'), Call("ls", {"a": "é" * 50})))
+    message = message_of(
+        CallTools(ScriptedCall("read", '{"path": "a'), ScriptedCall("ls", {"a": "é" * 50}))
+    )
     assert [(c.name, c.args, c.broken) for c in message.calls] == [
         ("read", {}, '{"path": "a'),
         ("ls", {"a": "é" * 50}, ""),
@@ -260,20 +266,24 @@ def test_answer_invalid_arguments_kept_as_broken() -> None:
 @pytest.mark.parametrize(
     "shape",
     [
-        Shape(piece_bytes=1),
-        Shape(piece_bytes=3),
-        Shape(newline=b"\r\n"),
-        Shape(newline=b"\r"),
-        Shape(newline=b"\r\n", piece_bytes=1, bom=True),
-        Shape(framing="close"),
-        Shape(content_type="text/event-stream; charset=utf-8"),
-        Shape(content_type="application/json"),
-        Shape(content_type="text/plain"),
-        Shape(content_type=""),
+        BodyFraming(piece_bytes=1),
+        BodyFraming(piece_bytes=3),
+        BodyFraming(newline=b"\r\n"),
+        BodyFraming(newline=b"\r"),
+        BodyFraming(newline=b"\r\n", piece_bytes=1, bom=True),
+        BodyFraming(framing="close"),
+        BodyFraming(content_type="text/event-stream; charset=utf-8"),
+        BodyFraming(content_type="application/json"),
+        BodyFraming(content_type="text/plain"),
+        BodyFraming(content_type=""),
     ],
 )
-def test_answer_in_any_byte_split_is_read(shape: Shape) -> None:
-    steps = (Think("Hmm é"), Say(["Grüße ", "🦞", "!"]), CallTools(Call("read", {"p": "ü"})))
+def test_answer_in_any_byte_split_is_read(shape: BodyFraming) -> None:
+    steps = (
+        Think("Hmm é"),
+        Say(["Grüße ", "🦞", "!"]),
+        CallTools(ScriptedCall("read", {"p": "ü"})),
+    )
     message = message_of(*steps, Comments(times=3), shape)
     assert (message.thinking, message.text) == ("Hmm é", "Grüße 🦞!")
     assert [c.args for c in message.calls] == [{"p": "ü"}]
@@ -281,7 +291,12 @@ def test_answer_in_any_byte_split_is_read(shape: Shape) -> None:
 
 def test_answer_not_streamed_is_read() -> None:
     request = asked(params={"stream": False})
-    steps = (Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1})), Tokens(9, 3))
+    steps = (
+        Think("hm"),
+        Say(["a", "b"]),
+        CallTools(ScriptedCall("read", {"p": 1})),
+        ReportedUsage(9, 3),
+    )
     message = message_of(*steps, request=request)
     assert (message.text, message.thinking) == ("ab", "hm")
     assert [(c.name, c.args) for c in message.calls] == [("read", {"p": 1})]
@@ -311,7 +326,7 @@ def test_stream_end_is_finish_reason_or_done(tail: bytes) -> None:
 def test_stream_cut_after_end_keeps_answer() -> None:
     chunk = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\n'
     assert message_of(Raw(chunk), Cut()).text == "hi"
-    assert message_of(Raw(chunk), Hold(), idle_s=0.05).text == "hi"
+    assert message_of(Raw(chunk), HangUntilDisconnect(), idle_s=0.05).text == "hi"
 
 
 def test_empty_answer_is_returned() -> None:
@@ -327,53 +342,60 @@ def test_empty_answer_is_returned() -> None:
 @pytest.mark.parametrize(
     ("steps", "kind"),
     [
-        ([Fail(401)], AuthFailed),
-        ([Overflow()], ContextOverflow),
-        ([Fail(500)], Overloaded),
-        ([Fail(529)], Overloaded),
-        ([Fail(404)], BadRequest),
-        ([Fail(302, headers={"Location": "http://127.0.0.1:1/"})], BadRequest),
-        ([Fail(500, body=b"\xff\x00<html>")], Overloaded),
-        ([Say("a"), Trouble()], Overloaded),
-        ([Say("a"), Trouble("slow down", "rate_limit_exceeded")], RateLimited),
-        ([Say("a"), Trouble("This model's maximum context length is 5", "x")], ContextOverflow),
-        ([Say("a"), Raw(b'error: {"code":500,"message":"x"}\n\n')], Overloaded),
-        ([Say("a"), Stop("filtered")], ContentFiltered),
-        ([Say("a"), Raw(b"data: {oops\n\n")], StreamBroken),
-        ([Raw(b"data: [1]\n\n")], StreamBroken),
-        ([Raw(b"data: " + b"[" * 200_000 + b"\n\n")], StreamBroken),
-        ([Raw(b'data: {"choices":5}\n\n')], StreamBroken),
-        ([Say("a"), Cut()], StreamBroken),
-        ([Say("a"), Cut("reset")], StreamBroken),
-        ([Say("a"), Cut("half-close")], StreamBroken),
-        ([Cut("half-close")], StreamBroken),
-        ([Say("a"), Shape(end=False)], StreamBroken),
-        ([Shape(end=False, framing="close")], StreamBroken),
-        ([Say("abc"), Shape(cut_at_byte=300)], StreamBroken),
-        ([Shape(cut_at_byte=0)], StreamBroken),
-        ([LongLine(20 * 1024 * 1024)], StreamBroken),
-        ([Say("a"), Shape(content_type="text/html")], BadRequest),
+        ([Fail(401)], AuthError),
+        ([Overflow()], ContextOverflowError),
+        ([Fail(500)], OverloadedError),
+        ([Fail(529)], OverloadedError),
+        ([Fail(404)], BadRequestError),
+        ([Fail(302, headers={"Location": "http://127.0.0.1:1/"})], BadRequestError),
+        ([Fail(500, body=b"\xff\x00<html>")], OverloadedError),
+        ([Say("a"), StreamFault()], OverloadedError),
+        ([Say("a"), StreamFault("slow down", "rate_limit_exceeded")], RateLimitError),
+        (
+            [Say("a"), StreamFault("This model's maximum context length is 5", "x")],
+            ContextOverflowError,
+        ),
+        ([Say("a"), Raw(b'error: {"code":500,"message":"x"}\n\n')], OverloadedError),
+        ([Say("a"), Stop("filtered")], ContentFilterError),
+        ([Say("a"), Raw(b"data: {oops\n\n")], StreamError),
+        ([Raw(b"data: [1]\n\n")], StreamError),
+        ([Raw(b"data: " + b"[" * 200_000 + b"\n\n")], StreamError),
+        ([Raw(b'data: {"choices":5}\n\n')], StreamError),
+        ([Say("a"), Cut()], StreamError),
+        ([Say("a"), Cut("reset")], StreamError),
+        ([Say("a"), Cut("half-close")], StreamError),
+        ([Cut("half-close")], StreamError),
+        ([Say("a"), BodyFraming(end=False)], StreamError),
+        ([BodyFraming(end=False, framing="close")], StreamError),
+        ([Say("abc"), BodyFraming(cut_at_byte=300)], StreamError),
+        ([BodyFraming(cut_at_byte=0)], StreamError),
+        ([LongLine(20 * 1024 * 1024)], StreamError),
+        ([Say("a"), BodyFraming(content_type="text/html")], BadRequestError),
     ],
 )
-def test_stream_fault_raises_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
+def test_stream_fault_raises_its_class(steps: list[ScriptStep], kind: type[ProviderError]) -> None:
     assert type(error_of(*steps)) is kind
 
 
 def test_rate_limit_error_has_retry_after() -> None:
     error = error_of(Fail(429, retry_after="2.5"))
-    assert isinstance(error, RateLimited)
+    assert isinstance(error, RateLimitError)
     assert error.after_s == 2.5
 
 
 def test_silent_server_times_out_before_and_after_first_byte() -> None:
-    for steps in ([Hold()], [Say("a"), Hold()], [Comments(times=3), Hold()]):
+    for steps in (
+        [HangUntilDisconnect()],
+        [Say("a"), HangUntilDisconnect()],
+        [Comments(times=3), HangUntilDisconnect()],
+    ):
         error = error_of(*steps, idle_s=0.05)
-        assert type(error) is ProviderTimeout
+        assert type(error) is ProviderTimeoutError
         assert "0.05 s" in error.message
 
 
 def test_keep_alives_extend_idle_limit_not_deadline() -> None:
-    async def scene(provider: openai.OpenAI, server: ModelServer) -> None:
+    async def scene(provider: openai.OpenAIProvider, server: ModelServer) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await answer(provider)
@@ -384,9 +406,9 @@ def test_keep_alives_extend_idle_limit_not_deadline() -> None:
 
 
 def test_stream_first_text_yielded_before_rest_arrives() -> None:
-    async def scene(provider: openai.OpenAI, server: ModelServer) -> None:
+    async def scene(provider: openai.OpenAIProvider, server: ModelServer) -> None:
         gate = asyncio.Event()
-        server.script([Say("first"), Gate(gate), Say(" second")])
+        server.script([Say("first"), WaitForTest(gate), Say(" second")])
         said = []
         async for piece in provider.stream(HELLO):
             if isinstance(piece, TextDelta):
@@ -398,11 +420,11 @@ def test_stream_first_text_yielded_before_rest_arrives() -> None:
 
 
 def test_endless_line_uses_bounded_memory() -> None:
-    async def scene(provider: openai.OpenAI, server: ModelServer) -> int:
+    async def scene(provider: openai.OpenAIProvider, server: ModelServer) -> int:
         await answer(provider)  # everything is imported and connected
         server.script([LongLine(50 * 1024 * 1024)])
         tracemalloc.start()
-        with pytest.raises(StreamBroken):
+        with pytest.raises(StreamError):
             await answer(provider)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -412,9 +434,9 @@ def test_endless_line_uses_bounded_memory() -> None:
 
 
 def test_connections_reused_after_answers_and_errors() -> None:
-    async def scene(provider: openai.OpenAI, server: ModelServer) -> int:
+    async def scene(provider: openai.OpenAIProvider, server: ModelServer) -> int:
         await answer(provider)
-        with pytest.raises(RateLimited):
+        with pytest.raises(RateLimitError):
             await answer(provider)
         await answer(provider)
         return len(server._tasks)
@@ -439,8 +461,8 @@ def test_connections_reused_after_answers_and_errors() -> None:
     ],
 )
 def test_invalid_address_raises_unreachable(url: str) -> None:
-    provider = openai.create(openai.Settings("mock", url, connect_s=5))
-    with pytest.raises(Unreachable) as caught:
+    provider = openai.create(openai.ProviderConnection("mock", url, connect_s=5))
+    with pytest.raises(UnreachableError) as caught:
         asyncio.run(answer(provider))
     assert caught.value.fix
 
@@ -449,8 +471,8 @@ def test_closed_port_raises_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     url = f"http://user:hunter2secret@127.0.0.1:{port}/v1?key=topsecret"
-    with pytest.raises(Unreachable, match=f"127.0.0.1:{port}/v1 running") as caught:
-        asyncio.run(answer(openai.create(openai.Settings("mock", url))))
+    with pytest.raises(UnreachableError, match=f"127.0.0.1:{port}/v1 running") as caught:
+        asyncio.run(answer(openai.create(openai.ProviderConnection("mock", url))))
     assert "secret" not in str(caught.value)
 
 
@@ -461,8 +483,8 @@ def test_immediate_disconnect_raises_unreachable() -> None:
 
         server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        provider = openai.create(openai.Settings("mock", f"http://127.0.0.1:{port}"))
-        with pytest.raises(Unreachable):
+        provider = openai.create(openai.ProviderConnection("mock", f"http://127.0.0.1:{port}"))
+        with pytest.raises(UnreachableError):
             await answer(provider)
         await provider.close()
         server.close()
@@ -472,23 +494,25 @@ def test_immediate_disconnect_raises_unreachable() -> None:
 
 @pytest.mark.parametrize("key", ["sk-\u2026cut", "sk-a\nX-Evil: 1", "sk-\x00"])
 def test_unsendable_key_is_refused(key: str) -> None:
-    provider = openai.create(openai.Settings("mock", "http://127.0.0.1:1/v1", key))
-    with pytest.raises(AuthFailed) as caught:
+    provider = openai.create(openai.ProviderConnection("mock", "http://127.0.0.1:1/v1", key))
+    with pytest.raises(AuthError) as caught:
         asyncio.run(answer(provider))
     assert key not in str(caught.value)
 
 
 def test_unsendable_header_is_named() -> None:
-    settings = openai.Settings("mock", "http://127.0.0.1:1/v1", headers={"X-Bad": "a\r\nb"})
-    with pytest.raises(BadRequest, match="X-Bad"):
+    settings = openai.ProviderConnection(
+        "mock", "http://127.0.0.1:1/v1", headers={"X-Bad": "a\r\nb"}
+    )
+    with pytest.raises(BadRequestError, match="X-Bad"):
         asyncio.run(answer(openai.create(settings)))
 
 
 def test_key_and_request_never_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     error_of(Fail(401, message=f"bad key {KEY}"))
-    message_of(Say("x"), request=asked(messages=(user("a private question"),)))
-    settings = openai.Settings("mock", "http://h", KEY, headers={"api-key": "hdr-secret"})
+    message_of(Say("x"), request=asked(messages=(user_message("a private question"),)))
+    settings = openai.ProviderConnection("mock", "http://h", KEY, headers={"api-key": "hdr-secret"})
     shown = caplog.text + repr(settings) + repr(openai.create(settings))
     for secret in (KEY, "hdr-secret", "a private question"):
         assert secret not in shown

@@ -9,11 +9,11 @@ from types import ModuleType
 
 import pytest
 
-from homarus.config.refs import ModelRef
+from homarus.config.model_refs import ModelRef
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
-from homarus.providers import connect, openai, registry
-from homarus.providers.catalog import Model
+from homarus.providers import openai, registry, resolution
+from homarus.providers.catalog import ModelInfo
 
 ADAPTER = """
 from homarus.providers.openai import create
@@ -53,8 +53,10 @@ def test_provider_added_as_one_file_is_served(
     registry._modules.cache_clear()
     try:
         assert "smoke-signals" in registry.api_names()
-        connect.check(own_config("smoke-signals"), ModelRef("mine", "m"))
-        provider = connect.open_remote(own_config("smoke-signals"), Model("mine", "m"), "key")
+        resolution.check_reachable(own_config("smoke-signals"), ModelRef("mine", "m"))
+        provider = resolution.open_remote(
+            own_config("smoke-signals"), ModelInfo("mine", "m"), "key"
+        )
         assert provider.name == "mine"
     finally:
         registry._modules.cache_clear()
@@ -68,14 +70,14 @@ def test_provider_added_by_entry_point_is_served(monkeypatch: pytest.MonkeyPatch
     entry = EntryPoint("smoke-signals", "smoke_package", "homarus.providers")
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: (entry,))
     config = own_config("smoke-signals")
-    connect.check(config, ModelRef("mine", "m"))
-    assert connect.open_remote(config, Model("mine", "m"), "key").name == "mine"
+    resolution.check_reachable(config, ModelRef("mine", "m"))
+    assert resolution.open_remote(config, ModelInfo("mine", "m"), "key").name == "mine"
     assert "smoke-signals" in registry.api_names()
 
 
 def test_unknown_api_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UserError, match="the wire format smoke of mine is not built yet") as caught:
-        connect.check(own_config("smoke"), ModelRef("mine", "m"))
+        resolution.check_reachable(own_config("smoke"), ModelRef("mine", "m"))
     assert "anthropic-messages or " in caught.value.fix
 
 

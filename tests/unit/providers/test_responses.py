@@ -13,56 +13,56 @@ from openai.types.responses.response_create_params import ResponseCreateParamsSt
 from pydantic import TypeAdapter
 
 from homarus.core.errors import (
-    AuthFailed,
-    BadRequest,
-    ContentFiltered,
-    ContextOverflow,
-    ImageTooLarge,
-    Overloaded,
+    AuthError,
+    BadRequestError,
+    ContentFilterError,
+    ContextOverflowError,
+    ImageTooLargeError,
+    OverloadedError,
     ProviderError,
-    ProviderTimeout,
-    RateLimited,
-    StreamBroken,
-    ThinkingRefused,
+    ProviderTimeoutError,
+    RateLimitError,
+    StreamError,
+    ThinkingUnsupportedError,
 )
-from homarus.core.message import Message, Text, Thinking, ToolReturn, Usage, user
+from homarus.core.message import Message, Text, Thinking, ToolResult, Usage, user_message
 from homarus.providers import responses
-from homarus.providers.base import Request, TextDelta, ToolSpec
-from homarus.providers.catalog import Model, Price
+from homarus.providers.base import ModelRequest, TextDelta, ToolSpec
+from homarus.providers.catalog import ModelInfo, Price
 from homarus.testing.clock import FakeClock
 from homarus.testing.model_server import (
-    Call,
+    BodyFraming,
     CallTools,
     Comments,
     Cut,
     Fail,
-    Gate,
-    Hold,
+    HangUntilDisconnect,
     LongLine,
     ModelServer,
     Overflow,
     Raw,
     Replay,
+    ReportedUsage,
     Say,
-    Shape,
-    Step,
+    ScriptedCall,
+    ScriptStep,
     Stop,
+    StreamFault,
     Think,
-    Tokens,
-    Trouble,
+    WaitForTest,
 )
 
 KEY = "sk-test-0123456789"
-HELLO = Request("m", "Be brief.", (user("hi"),))
-THINKER = Model("mock", "m", reasoning=True)
+HELLO = ModelRequest("m", "Be brief.", (user_message("hi"),))
+THINKER = ModelInfo("mock", "m", reasoning=True)
 BODY = TypeAdapter(ResponseCreateParamsStreaming)
 
 
-def asked(**fields: Any) -> Request:
-    return Request(**{"model": "m", "system": "", "messages": (user("hi"),), **fields})
+def asked(**fields: Any) -> ModelRequest:
+    return ModelRequest(**{"model": "m", "system": "", "messages": (user_message("hi"),), **fields})
 
 
-async def answer(provider: responses.Responses, request: Request = HELLO) -> Message:
+async def answer(provider: responses.ResponsesProvider, request: ModelRequest = HELLO) -> Message:
     async for piece in provider.stream(request):
         if isinstance(piece, Message):
             return piece
@@ -70,15 +70,15 @@ async def answer(provider: responses.Responses, request: Request = HELLO) -> Mes
 
 
 def served(
-    scene: Callable[[responses.Responses, ModelServer], Awaitable[Any]],
-    *answers: list[Step],
-    models: tuple[Model, ...] = (),
+    scene: Callable[[responses.ResponsesProvider, ModelServer], Awaitable[Any]],
+    *answers: list[ScriptStep],
+    models: tuple[ModelInfo, ...] = (),
     **settings: Any,
 ) -> Any:
     async def main() -> Any:
         async with asyncio.timeout(60), ModelServer() as server:
             server.script(*answers)
-            made = responses.Settings("mock", server.url, KEY, **settings)
+            made = responses.ProviderConnection("mock", server.url, KEY, **settings)
             provider = responses.create(made, models=models, clock=FakeClock())
             try:
                 return await scene(provider, server)
@@ -88,15 +88,15 @@ def served(
     return asyncio.run(main())
 
 
-def message_of(*steps: Step, request: Request = HELLO, **settings: Any) -> Message:
-    async def scene(provider: responses.Responses, server: ModelServer) -> Message:
+def message_of(*steps: ScriptStep, request: ModelRequest = HELLO, **settings: Any) -> Message:
+    async def scene(provider: responses.ResponsesProvider, server: ModelServer) -> Message:
         return await answer(provider, request)
 
     message: Message = served(scene, list(steps), **settings)
     return message
 
 
-def error_of(*steps: Step, **settings: Any) -> ProviderError:
+def error_of(*steps: ScriptStep, **settings: Any) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
         message_of(*steps, **settings)
     error = caught.value
@@ -106,8 +106,8 @@ def error_of(*steps: Step, **settings: Any) -> ProviderError:
     return error
 
 
-def body_of(request: Request, *models: Model, **settings: Any) -> dict[str, Any]:
-    async def scene(provider: responses.Responses, server: ModelServer) -> Any:
+def body_of(request: ModelRequest, *models: ModelInfo, **settings: Any) -> dict[str, Any]:
+    async def scene(provider: responses.ResponsesProvider, server: ModelServer) -> Any:
         await answer(provider, request)
         return server.requests[0].body
 
@@ -152,7 +152,7 @@ def test_request_thinking_asks_for_summary(thinking: Any) -> None:
     body = body_of(asked(thinking=thinking), THINKER)
     assert body["reasoning"] == {"effort": thinking, "summary": "auto"}
     assert body["include"] == ["reasoning.encrypted_content"]
-    plain = body_of(asked(thinking=thinking), Model("mock", "m"))
+    plain = body_of(asked(thinking=thinking), ModelInfo("mock", "m"))
     assert not {"reasoning", "include"} & set(plain), "a model that does not think refuses both"
 
 
@@ -160,7 +160,7 @@ def test_request_reasoning_model_includes_encrypted_content() -> None:
     body = body_of(asked(), THINKER)
     assert "reasoning" not in body
     assert body["include"] == ["reasoning.encrypted_content"]
-    quirky = Model("mock", "m", reasoning=True, compat={"supportsReasoningEffort": False})
+    quirky = ModelInfo("mock", "m", reasoning=True, compat={"supportsReasoningEffort": False})
     assert "reasoning" not in body_of(asked(thinking="high"), quirky)
 
 
@@ -181,16 +181,16 @@ def test_request_params_override_fields_and_null_removes_them() -> None:
 
 def test_request_tools_omitted_for_model_without_tools() -> None:
     spec = ToolSpec("read", "Read.", {"type": "object"})
-    assert "tools" not in body_of(asked(tools=(spec,)), Model("mock", "m", calls_tools=False))
+    assert "tools" not in body_of(asked(tools=(spec,)), ModelInfo("mock", "m", calls_tools=False))
 
 
 def test_request_strict_tools_follow_compat() -> None:
     closed = {"type": "object", "properties": {}, "additionalProperties": False}
     request = asked(tools=(ToolSpec("read", "Read.", closed),))
     for said, sent in ((True, True), (False, None)):
-        model = Model("mock", "m", compat={"supportsStrictMode": said})
+        model = ModelInfo("mock", "m", compat={"supportsStrictMode": said})
 
-        async def scene(provider: responses.Responses, server: ModelServer) -> Any:
+        async def scene(provider: responses.ResponsesProvider, server: ModelServer) -> Any:
             await answer(provider, request)
             return server.requests[0].body["tools"][0].get("strict")
 
@@ -198,12 +198,14 @@ def test_request_strict_tools_follow_compat() -> None:
 
 
 def test_reasoning_replayed_with_results_of_its_calls() -> None:
-    async def scene(provider: responses.Responses, server: ModelServer) -> Any:
-        server.script([Think("Look first."), CallTools(Call("read", {"p": 1}, id="call_9"))])
+    async def scene(provider: responses.ResponsesProvider, server: ModelServer) -> Any:
+        server.script(
+            [Think("Look first."), CallTools(ScriptedCall("read", {"p": 1}, id="call_9"))]
+        )
         server.script([Say("Done.")])
         said = await answer(provider, HELLO)
-        result = Message("tool", (ToolReturn("call_9", "read", (Text("42"),)),))
-        await answer(provider, asked(messages=(user("hi"), said, result)))
+        result = Message("tool", (ToolResult("call_9", "read", (Text("42"),)),))
+        await answer(provider, asked(messages=(user_message("hi"), said, result)))
         return said, server.requests[1].body["input"]
 
     said, sent = served(scene, models=(THINKER,))
@@ -235,15 +237,15 @@ FOREIGN = (
     ],
 )
 def test_refused_reasoning_is_omitted_afterwards(words: str) -> None:
-    async def scene(provider: responses.Responses, server: ModelServer) -> Any:
+    async def scene(provider: responses.ResponsesProvider, server: ModelServer) -> Any:
         server.script([Think("hm"), Say("a")], [Fail(400, words)], [Think("so"), Say("b")], [])
         first = await answer(provider)
-        request = asked(messages=(user("hi"), first, user("go")))
-        with pytest.raises(StreamBroken, match="without now"):  # whose policy is to try again
+        request = asked(messages=(user_message("hi"), first, user_message("go")))
+        with pytest.raises(StreamError, match="without now"):  # whose policy is to try again
             await answer(provider, request)
         second = await answer(provider, request)
         later = replace(second, at_ms=second.at_ms + 1)
-        await answer(provider, asked(messages=(*request.messages, later, user("on"))))
+        await answer(provider, asked(messages=(*request.messages, later, user_message("on"))))
         sent = [[i["type"] for i in r.body["input"]] for r in server.requests[1:]]
         return [kinds.count("reasoning") for kinds in sent]
 
@@ -251,7 +253,7 @@ def test_refused_reasoning_is_omitted_afterwards(words: str) -> None:
 
 
 def test_refusal_unrelated_to_reasoning_is_raised() -> None:
-    assert type(error_of(Fail(400, FOREIGN))) is BadRequest
+    assert type(error_of(Fail(400, FOREIGN))) is BadRequestError
 
 
 def test_refused_thinking_level_raises_its_class() -> None:
@@ -261,15 +263,15 @@ def test_refused_thinking_level_raises_its_class() -> None:
     ):
         told = {"message": words, "code": "unsupported_value", "param": param, "type": "x"}
         step = Fail(400, body=json.dumps({"error": told}).encode())
-        assert type(error_of(step)) is ThinkingRefused
+        assert type(error_of(step)) is ThinkingUnsupportedError
 
 
 def test_request_headers_have_key_and_path_is_method() -> None:
-    async def scene(provider: responses.Responses, server: ModelServer) -> Any:
+    async def scene(provider: responses.ResponsesProvider, server: ModelServer) -> Any:
         await answer(provider)
         return server.requests[0]
 
-    received = served(scene, models=(Model("mock", "m", headers={"X-Model": "yes"}),))
+    received = served(scene, models=(ModelInfo("mock", "m", headers={"X-Model": "yes"}),))
     assert received.headers["authorization"] == f"Bearer {KEY}"
     assert received.headers["x-model"] == "yes"
     assert received.path == "/v1/responses"
@@ -281,7 +283,7 @@ def test_request_headers_have_key_and_path_is_method() -> None:
 def test_answer_usage_and_cost_are_counted() -> None:
     price = Price(input=1.0, output=2.0, cache_read=0.5)
     message = message_of(
-        Say("x"), Tokens(1000, 100, 600, 40), models=(Model("mock", "m", price=price),)
+        Say("x"), ReportedUsage(1000, 100, 600, 40), models=(ModelInfo("mock", "m", price=price),)
     )
     assert message.origin is not None
     usage = message.origin.usage
@@ -298,7 +300,9 @@ def test_answer_stop_reason_is_mapped(reason: Any) -> None:
 
 
 def test_answer_invalid_arguments_kept_as_broken() -> None:
-    message = message_of(CallTools(Call("read", '{"path": "a'), Call("ls", {"a": "é" * 50})))
+    message = message_of(
+        CallTools(ScriptedCall("read", '{"path": "a'), ScriptedCall("ls", {"a": "é" * 50}))
+    )
     assert [(c.name, c.args, c.broken) for c in message.calls] == [
         ("read", {}, '{"path": "a'),
         ("ls", {"a": "é" * 50}, ""),
@@ -308,16 +312,20 @@ def test_answer_invalid_arguments_kept_as_broken() -> None:
 @pytest.mark.parametrize(
     "shape",
     [
-        Shape(piece_bytes=1),
-        Shape(newline=b"\r"),
-        Shape(newline=b"\r\n", piece_bytes=1, bom=True),
-        Shape(framing="close"),
-        Shape(content_type="application/json"),
-        Shape(content_type=""),
+        BodyFraming(piece_bytes=1),
+        BodyFraming(newline=b"\r"),
+        BodyFraming(newline=b"\r\n", piece_bytes=1, bom=True),
+        BodyFraming(framing="close"),
+        BodyFraming(content_type="application/json"),
+        BodyFraming(content_type=""),
     ],
 )
-def test_answer_in_any_byte_split_is_read(shape: Shape) -> None:
-    steps = (Think("Hmm é"), Say(["Grüße ", "🦞", "!"]), CallTools(Call("read", {"p": "ü"})))
+def test_answer_in_any_byte_split_is_read(shape: BodyFraming) -> None:
+    steps = (
+        Think("Hmm é"),
+        Say(["Grüße ", "🦞", "!"]),
+        CallTools(ScriptedCall("read", {"p": "ü"})),
+    )
     message = message_of(*steps, Comments(times=3), shape)
     assert (message.thinking, message.text) == ("Hmm é", "Grüße 🦞!")
     assert [c.args for c in message.calls] == [{"p": "ü"}]
@@ -325,7 +333,12 @@ def test_answer_in_any_byte_split_is_read(shape: Shape) -> None:
 
 def test_answer_not_streamed_is_read() -> None:
     request = asked(params={"stream": False})
-    steps = (Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1})), Tokens(9, 3))
+    steps = (
+        Think("hm"),
+        Say(["a", "b"]),
+        CallTools(ScriptedCall("read", {"p": 1})),
+        ReportedUsage(9, 3),
+    )
     message = message_of(*steps, request=request)
     assert (message.text, message.thinking) == ("ab", "hm")
     assert [(c.name, c.args) for c in message.calls] == [("read", {"p": 1})]
@@ -344,7 +357,7 @@ def test_stream_end_is_full_response_or_done(tail: bytes) -> None:
 
 def test_stream_cut_after_end_keeps_answer() -> None:
     assert message_of(Raw(DELTA), Raw(END), Cut()).text == "hi"
-    assert message_of(Raw(DELTA), Raw(END), Hold(), idle_s=0.05).text == "hi"
+    assert message_of(Raw(DELTA), Raw(END), HangUntilDisconnect(), idle_s=0.05).text == "hi"
 
 
 def test_empty_answer_is_returned() -> None:
@@ -365,64 +378,68 @@ def failed(code: str, message: str = "It broke.") -> Raw:
 @pytest.mark.parametrize(
     ("steps", "kind"),
     [
-        ([Fail(401)], AuthFailed),
-        ([Overflow()], ContextOverflow),
-        ([Fail(500)], Overloaded),
-        ([Fail(404)], BadRequest),
-        ([Say("a"), Trouble()], Overloaded),
-        ([Say("a"), Trouble("slow down", "rate_limit_exceeded")], RateLimited),
-        ([event("error", error={"code": "context_length_exceeded"})], ContextOverflow),
-        ([event("error", message="who knows", code=None)], StreamBroken),
-        ([failed("server_error")], Overloaded),
-        ([failed("rate_limit_exceeded")], RateLimited),
-        ([failed("context_length_exceeded")], ContextOverflow),
-        ([failed("invalid_prompt")], BadRequest),
-        ([failed("invalid_prompt", "flagged as violating our usage policy")], ContentFiltered),
-        ([failed("bio_policy")], ContentFiltered),
-        ([failed("image_content_policy_violation")], ContentFiltered),
-        ([failed("image_file_too_large")], ImageTooLarge),
-        ([failed("image_too_large")], ImageTooLarge),
-        ([failed("image_parse_error")], BadRequest),
-        ([failed("failed_to_download_image")], BadRequest),
-        ([failed("vector_store_timeout")], ProviderTimeout),
-        ([event("response.failed", response=None)], StreamBroken),
-        ([event("response.cancelled", response={"status": "cancelled"})], StreamBroken),
-        ([Say("a"), Stop("filtered")], ContentFiltered),
-        ([Say("a"), Raw(b"data: {oops\n\n")], StreamBroken),
-        ([Raw(b"data: [1]\n\n")], StreamBroken),
-        ([Raw(b"data: " + b"[" * 200_000 + b"\n\n")], StreamBroken),
-        ([Raw(b'data: {"choices":[]}\n\n')], StreamBroken),
-        ([event("response.output_item.added", item=5)], StreamBroken),
-        ([Replay(b'{"output":[],"status":"queued"}'), Shape(content_type="application/json")],
-         StreamBroken),
-        ([Say("a"), Cut()], StreamBroken),
-        ([Say("a"), Cut("reset")], StreamBroken),
-        ([Say("a"), Shape(end=False)], StreamBroken),
-        ([Shape(end=False, framing="close")], StreamBroken),
-        ([Say("abc"), Shape(cut_at_byte=3000)], StreamBroken),
-        ([LongLine(20 * 1024 * 1024)], StreamBroken),
-        ([Say("a"), Shape(content_type="text/html")], BadRequest),
+        ([Fail(401)], AuthError),
+        ([Overflow()], ContextOverflowError),
+        ([Fail(500)], OverloadedError),
+        ([Fail(404)], BadRequestError),
+        ([Say("a"), StreamFault()], OverloadedError),
+        ([Say("a"), StreamFault("slow down", "rate_limit_exceeded")], RateLimitError),
+        ([event("error", error={"code": "context_length_exceeded"})], ContextOverflowError),
+        ([event("error", message="who knows", code=None)], StreamError),
+        ([failed("server_error")], OverloadedError),
+        ([failed("rate_limit_exceeded")], RateLimitError),
+        ([failed("context_length_exceeded")], ContextOverflowError),
+        ([failed("invalid_prompt")], BadRequestError),
+        ([failed("invalid_prompt", "flagged as violating our usage policy")], ContentFilterError),
+        ([failed("bio_policy")], ContentFilterError),
+        ([failed("image_content_policy_violation")], ContentFilterError),
+        ([failed("image_file_too_large")], ImageTooLargeError),
+        ([failed("image_too_large")], ImageTooLargeError),
+        ([failed("image_parse_error")], BadRequestError),
+        ([failed("failed_to_download_image")], BadRequestError),
+        ([failed("vector_store_timeout")], ProviderTimeoutError),
+        ([event("response.failed", response=None)], StreamError),
+        ([event("response.cancelled", response={"status": "cancelled"})], StreamError),
+        ([Say("a"), Stop("filtered")], ContentFilterError),
+        ([Say("a"), Raw(b"data: {oops\n\n")], StreamError),
+        ([Raw(b"data: [1]\n\n")], StreamError),
+        ([Raw(b"data: " + b"[" * 200_000 + b"\n\n")], StreamError),
+        ([Raw(b'data: {"choices":[]}\n\n')], StreamError),
+        ([event("response.output_item.added", item=5)], StreamError),
+        ([Replay(b'{"output":[],"status":"queued"}'), BodyFraming(content_type="application/json")],
+         StreamError),
+        ([Say("a"), Cut()], StreamError),
+        ([Say("a"), Cut("reset")], StreamError),
+        ([Say("a"), BodyFraming(end=False)], StreamError),
+        ([BodyFraming(end=False, framing="close")], StreamError),
+        ([Say("abc"), BodyFraming(cut_at_byte=3000)], StreamError),
+        ([LongLine(20 * 1024 * 1024)], StreamError),
+        ([Say("a"), BodyFraming(content_type="text/html")], BadRequestError),
     ],
 )  # fmt: skip
-def test_stream_fault_raises_its_class(steps: list[Step], kind: type[ProviderError]) -> None:
+def test_stream_fault_raises_its_class(steps: list[ScriptStep], kind: type[ProviderError]) -> None:
     assert type(error_of(*steps)) is kind
 
 
 def test_rate_limit_error_has_retry_after() -> None:
     error = error_of(Fail(429, retry_after="2.5"))
-    assert isinstance(error, RateLimited)
+    assert isinstance(error, RateLimitError)
     assert error.after_s == 2.5
 
 
 def test_silent_server_times_out_before_and_after_first_byte() -> None:
-    for steps in ([Hold()], [Say("a"), Hold()], [Comments(times=3), Hold()]):
-        assert type(error_of(*steps, idle_s=0.05)) is ProviderTimeout
+    for steps in (
+        [HangUntilDisconnect()],
+        [Say("a"), HangUntilDisconnect()],
+        [Comments(times=3), HangUntilDisconnect()],
+    ):
+        assert type(error_of(*steps, idle_s=0.05)) is ProviderTimeoutError
 
 
 def test_stream_first_text_yielded_before_rest_arrives() -> None:
-    async def scene(provider: responses.Responses, server: ModelServer) -> None:
+    async def scene(provider: responses.ResponsesProvider, server: ModelServer) -> None:
         gate = asyncio.Event()
-        server.script([Say("first"), Gate(gate), Say(" second")])
+        server.script([Say("first"), WaitForTest(gate), Say(" second")])
         said = []
         async for piece in provider.stream(HELLO):
             if isinstance(piece, TextDelta):
@@ -434,9 +451,9 @@ def test_stream_first_text_yielded_before_rest_arrives() -> None:
 
 
 def test_connections_reused_after_answers_and_errors() -> None:
-    async def scene(provider: responses.Responses, server: ModelServer) -> int:
+    async def scene(provider: responses.ResponsesProvider, server: ModelServer) -> int:
         await answer(provider)
-        with pytest.raises(RateLimited):
+        with pytest.raises(RateLimitError):
             await answer(provider)
         await answer(provider)
         return len(server._tasks)

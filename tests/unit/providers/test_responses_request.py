@@ -29,12 +29,12 @@ from homarus.core.message import (
     Text,
     Thinking,
     ToolCall,
-    ToolReturn,
-    user,
+    ToolResult,
+    user_message,
 )
 from homarus.providers.base import ToolSpec
 from homarus.providers.conversation import INTERRUPTED, NO_OUTPUT, NO_TEXT, SHOWN, UNSEEN
-from homarus.providers.responses_request import Items, tool_list
+from homarus.providers.responses_request import ResponsesItemRenderer, tool_list
 
 PICTURE = Image("aGk=", "image/png")
 SHOWN_PICTURE = {
@@ -51,7 +51,7 @@ def signed(item_id: str = "rs_1", **fields: Any) -> Thinking:
 
 
 def rendered(*messages: Message, sees: bool = True) -> list[Any]:
-    items = Items(provider="p", model="m", sees_images=sees)
+    items = ResponsesItemRenderer(provider="p", model="m", sees_images=sees)
     return [json.loads(item) for item in items.render(messages)]
 
 
@@ -61,7 +61,7 @@ def said(*parts: Part | str, stop: Any = "stop", model: str = "m") -> Message:
 
 
 def result(call_id: str, *content: Text | Image) -> Message:
-    return Message("tool", (ToolReturn(call_id, "read", content),))
+    return Message("tool", (ToolResult(call_id, "read", content),))
 
 
 def kinds(items: Iterable[Any]) -> list[str]:
@@ -70,7 +70,7 @@ def kinds(items: Iterable[Any]) -> list[str]:
 
 def test_conversation_renders_item_by_item() -> None:
     assert rendered(
-        user("read it"),
+        user_message("read it"),
         said(signed(), "Looking.", CALL),
         result("call_1", Text("4"), Text("2")),
         said("It is 42."),
@@ -94,13 +94,13 @@ def test_conversation_renders_item_by_item() -> None:
 
 
 def test_call_without_result_gets_interrupted_result() -> None:
-    got = rendered(said(CALL), user("go on"))
+    got = rendered(said(CALL), user_message("go on"))
     assert kinds(got) == ["function_call", "function_call_output", "user"]
     assert got[1]["output"] == INTERRUPTED
 
 
 def test_late_result_follows_its_call() -> None:
-    got = rendered(said(CALL), user("hey"), said("Hm."), result("call_1", Text("x")))
+    got = rendered(said(CALL), user_message("hey"), said("Hm."), result("call_1", Text("x")))
     assert kinds(got) == ["function_call", "function_call_output", "user", "assistant"]
     assert got[1]["output"] == "x"
 
@@ -131,11 +131,11 @@ def test_repeated_id_is_another_call() -> None:
 
 
 def test_same_history_renders_same_bytes() -> None:
-    history = [said(CALL), said(CALL), result("call_1", Text("x")), user("go")]
-    items = Items(provider="p", model="m", sees_images=True)
+    history = [said(CALL), said(CALL), result("call_1", Text("x")), user_message("go")]
+    items = ResponsesItemRenderer(provider="p", model="m", sees_images=True)
     first = items.render(history)
     assert items.render(history) == first
-    assert items.render([*history, user("more")])[:-1] == first
+    assert items.render([*history, user_message("more")])[:-1] == first
 
 
 @pytest.mark.parametrize(
@@ -155,19 +155,23 @@ def test_foreign_id_replaced_same_in_call_and_result(call_id: str) -> None:
 
 def test_empty_text_is_never_sent() -> None:
     assert rendered()[0]["content"] == [{"type": "input_text", "text": NO_TEXT}]
-    got = rendered(user(""), said("", stop="aborted"), said(Thinking("hm")), said(stop="error"))
+    got = rendered(
+        user_message(""), said("", stop="aborted"), said(Thinking("hm")), said(stop="error")
+    )
     assert [item["content"] for item in got] == [[{"type": "input_text", "text": NO_TEXT}]]
     assert rendered(said(CALL), result("call_1"))[1]["output"] == NO_OUTPUT
 
 
 def test_pictures_render_in_messages_and_results() -> None:
-    got = rendered(user("see", PICTURE), said(CALL), result("call_1", Text("shot"), PICTURE))
+    got = rendered(
+        user_message("see", PICTURE), said(CALL), result("call_1", Text("shot"), PICTURE)
+    )
     assert got[0]["content"] == [{"type": "input_text", "text": "see"}, SHOWN_PICTURE]
     assert got[2]["output"] == [{"type": "input_text", "text": "shot"}, SHOWN_PICTURE]
 
 
 def test_blind_model_gets_note_for_picture() -> None:
-    got = rendered(user("", PICTURE), said(CALL), result("call_1", PICTURE), sees=False)
+    got = rendered(user_message("", PICTURE), said(CALL), result("call_1", PICTURE), sees=False)
     assert got[0]["content"] == [{"type": "input_text", "text": UNSEEN}]
     assert got[2]["output"] == UNSEEN
 
@@ -341,7 +345,7 @@ parts = st.lists(
     | calls
     | st.builds(Thinking, texts, signatures)
     | st.just(PICTURE)
-    | st.builds(lambda call_id: ToolReturn(call_id, "read", ()), ids),
+    | st.builds(lambda call_id: ToolResult(call_id, "read", ()), ids),
     max_size=5,
 ).map(tuple)
 origins = st.builds(
@@ -355,7 +359,7 @@ messages = st.one_of(
     st.builds(Message, st.just("user"), content | parts),
     st.builds(Message, st.just("assistant"), parts, origin=st.none() | origins),
     st.builds(
-        lambda call_id, parts: Message("tool", (ToolReturn(call_id, "read", parts),)), ids, content
+        lambda call_id, parts: Message("tool", (ToolResult(call_id, "read", parts),)), ids, content
     ),
     st.builds(Message, st.just("tool"), parts),
 )
@@ -399,19 +403,19 @@ def test_long_history_is_rendered_once() -> None:
         message
         for n in range(500)
         for message in (
-            user(f"question {n} " * 20),
+            user_message(f"question {n} " * 20),
             said(signed(f"rs_{n}"), ToolCall(f"c{n}", "read", {"path": "x" * 200})),
             result(f"c{n}", Text("line\n" * 100)),
             said("answer " * 50),
         )
     ]
-    items = Items(provider="p", model="m", sees_images=True)
+    items = ResponsesItemRenderer(provider="p", model="m", sees_images=True)
     first = items.render(history)
     spent_s = []
     for _ in range(5):
         gc.collect()  # else the collection of other tests' objects may fall into the measurement
         start = time.process_time()
-        again = items.render([*history, user("new")])
+        again = items.render([*history, user_message("new")])
         spent_s.append(time.process_time() - start)
         assert again[:-1] == first
     assert min(spent_s) < 0.02, "2,000 known messages cost next to nothing"

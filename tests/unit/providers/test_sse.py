@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai._streaming import SSEDecoder
 
-from homarus.providers.sse import EventReader, EventTooLong
+from homarus.providers.sse import EventReader, EventTooLongError
 
 
 def events(*pieces: bytes) -> list[str]:
@@ -99,7 +99,7 @@ def test_bare_json_error_over_lines_is_read_as_event(end: bytes) -> None:
 @pytest.mark.parametrize("piece", [b"x" * 7, b"data: xxxx\n"])
 def test_endless_event_is_refused_and_released(piece: bytes) -> None:
     reader = EventReader(max_bytes=1000)
-    with pytest.raises(EventTooLong, match="1000 bytes"):
+    with pytest.raises(EventTooLongError, match="1000 bytes"):
         deque(map(reader.feed, repeat(piece, 1000)))
     assert len(reader._rest) == 0
     assert reader._data == []

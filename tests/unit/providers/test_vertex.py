@@ -19,15 +19,15 @@ from google import genai
 from google.oauth2.credentials import Credentials
 
 from homarus.config.schema import Config
-from homarus.core.errors import AuthFailed, ProviderError, Unreachable, UserError
-from homarus.core.message import Message, Origin, Text, Thinking, user
+from homarus.core.errors import AuthError, ProviderError, UnreachableError, UserError
+from homarus.core.message import Message, Origin, Text, Thinking, user_message
 from homarus.providers import vertex
-from homarus.providers.base import Request, ToolSpec
-from homarus.providers.catalog import VENDORS, Model
-from homarus.providers.connect import needs_key
-from homarus.providers.failures import Subject
-from homarus.testing.model_server import Fail, ModelServer, Received, Say, Step, Think
-from tests.unit.providers.roads import first_of
+from homarus.providers.base import ModelRequest, ToolSpec
+from homarus.providers.catalog import VENDORS, ModelInfo
+from homarus.providers.provider_errors import ErrorContext
+from homarus.providers.resolution import needs_key
+from homarus.testing.model_server import Fail, ModelServer, ReceivedRequest, Say, ScriptStep, Think
+from tests.unit.providers.builders import first_of
 
 GEMINI = "gemini-3-flash-preview"
 CLAUDE = "claude-haiku-4-5@20251001"
@@ -37,7 +37,7 @@ PEM = KEY.private_bytes(
     serialization.PrivateFormat.PKCS8,
     serialization.NoEncryption(),
 ).decode()
-SUBJECT = Subject("v", "m", "somewhere")
+SUBJECT = ErrorContext("v", "m", "somewhere")
 
 
 @dataclass
@@ -126,18 +126,18 @@ def no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @dataclass
 class Scene:
     message: Message
-    requests: list[Received]
+    requests: list[ReceivedRequest]
     claims: list[dict[str, Any]]
 
 
-def ask(model: str = GEMINI) -> Request:
-    return Request(model, "Be brief.", (user("hé"),), (ToolSpec("read", "Read.", {}),))
+def ask(model: str = GEMINI) -> ModelRequest:
+    return ModelRequest(model, "Be brief.", (user_message("hé"),), (ToolSpec("read", "Read.", {}),))
 
 
 def played(
     folder: Path,
-    *steps: Step,
-    request: Request | None = None,
+    *steps: ScriptStep,
+    request: ModelRequest | None = None,
     env: Mapping[str, str] | None = None,
     key: str = "",
     times: int = 1,
@@ -150,7 +150,7 @@ def played(
         async with asyncio.timeout(30), token_service() as tokens, ModelServer() as server:
             tokens.lasts_s, tokens.refuse = lasts_s, refuse
             account = account_file(folder, tokens.url, **file)
-            settings = vertex.Settings("v", server.url + path, key)
+            settings = vertex.ProviderConnection("v", server.url + path, key)
             request_ = request or ask()
             provider = vertex.create(
                 replace(settings, model_id=request_.model, env={**account, **(env or {})})
@@ -167,7 +167,7 @@ def played(
     return asyncio.run(main())
 
 
-def failed(folder: Path, *steps: Step, **told: Any) -> ProviderError:
+def failed(folder: Path, *steps: ScriptStep, **told: Any) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
         played(folder, *steps, **told)
     return caught.value
@@ -217,7 +217,7 @@ def test_base_url_may_name_project(tmp_path: Path) -> None:
     ],
 )
 def test_location_decides_host(location: str, url: str) -> None:
-    assert vertex.Account("", {"GOOGLE_CLOUD_LOCATION": location}).base_url == url
+    assert vertex.GoogleCloudAccount("", {"GOOGLE_CLOUD_LOCATION": location}).base_url == url
 
 
 def test_quota_project_header_is_sent(tmp_path: Path) -> None:
@@ -253,8 +253,8 @@ def test_claude_request_uses_messages_api(tmp_path: Path) -> None:
 def test_claude_reasoning_is_replayed(tmp_path: Path) -> None:
     thought = (Thinking("hm", "c2ln"), Text("x"))
     origin = Origin("anthropic-messages", "v", CLAUDE)
-    history = (user("a"), Message("assistant", thought, origin=origin), user("b"))
-    got = played(tmp_path, request=Request(CLAUDE, "", history)).requests[0]
+    history = (user_message("a"), Message("assistant", thought, origin=origin), user_message("b"))
+    got = played(tmp_path, request=ModelRequest(CLAUDE, "", history)).requests[0]
     assert got.body["messages"][1]["content"][0]["type"] == "thinking"
 
 
@@ -263,7 +263,7 @@ def test_google_client_calls_same_address(tmp_path: Path) -> None:
 
     token: Any = Credentials
 
-    async def main() -> Received:
+    async def main() -> ReceivedRequest:
         async with ModelServer() as server:
             base = server.url.removesuffix("/v1")
             client = genai.Client(
@@ -284,7 +284,7 @@ def test_google_client_calls_same_address(tmp_path: Path) -> None:
 def test_anthropic_client_calls_same_address(tmp_path: Path) -> None:
     ours = played(tmp_path, request=ask(CLAUDE)).requests[0]
 
-    async def main() -> Received:
+    async def main() -> ReceivedRequest:
         async with ModelServer() as server:
             client = anthropic_sdk.AsyncAnthropicVertex(
                 region="global",
@@ -312,21 +312,21 @@ def test_anthropic_client_calls_same_address(tmp_path: Path) -> None:
 def test_refused_account_error_says_how_to_sign_in(tmp_path: Path) -> None:
     refusal = b'{"error":"invalid_grant","error_description":"Invalid JWT Signature."}'
     error = failed(tmp_path, refuse=refusal)
-    assert isinstance(error, AuthFailed)
+    assert isinstance(error, AuthError)
     assert "Invalid JWT Signature" in error.message
     assert "gcloud auth application-default login" in error.fix
 
 
 def test_missing_account_error_says_how_to_get_one() -> None:
     async def main() -> None:
-        provider = vertex.create(vertex.Settings("v", "", model_id=GEMINI, env={}))
+        provider = vertex.create(vertex.ProviderConnection("v", "", model_id=GEMINI, env={}))
         try:
             async for _ in provider.stream(ask()):
                 pass
         finally:
             await provider.close()
 
-    with pytest.raises(AuthFailed) as caught:
+    with pytest.raises(AuthError) as caught:
         asyncio.run(main())
     assert "GOOGLE_APPLICATION_CREDENTIALS" in caught.value.fix
 
@@ -337,7 +337,7 @@ def test_missing_account_error_says_how_to_get_one() -> None:
 )
 def test_spoiled_credentials_file_raises_auth_error(tmp_path: Path, changes: Any) -> None:
     error = failed(tmp_path, **changes)
-    assert isinstance(error, AuthFailed)
+    assert isinstance(error, AuthError)
     assert PEM[30:60] not in error.message
 
 
@@ -347,24 +347,24 @@ def test_missing_or_invalid_credentials_file_is_named(tmp_path: Path) -> None:
         if content:
             file.write_text(content)
         error = failed(tmp_path, env={"GOOGLE_APPLICATION_CREDENTIALS": str(file)})
-        assert isinstance(error, AuthFailed)
+        assert isinstance(error, AuthError)
         assert "other.json" in error.message
 
 
 def test_unavailable_token_service_raises_unreachable(tmp_path: Path) -> None:
     error = failed(tmp_path, token_uri="http://127.0.0.1:1/token")
-    assert isinstance(error, Unreachable)
+    assert isinstance(error, UnreachableError)
 
 
 def test_account_without_project_error_asks_for_one(tmp_path: Path) -> None:
     error = failed(tmp_path, project_id=None)
-    assert isinstance(error, AuthFailed)
+    assert isinstance(error, AuthError)
     assert error.fix == "set GOOGLE_CLOUD_PROJECT"
 
 
 def test_service_refusal_raises_its_class(tmp_path: Path) -> None:
-    assert type(failed(tmp_path, Fail(401))) is AuthFailed
-    assert type(failed(tmp_path, Fail(401), request=ask(CLAUDE))) is AuthFailed
+    assert type(failed(tmp_path, Fail(401))) is AuthError
+    assert type(failed(tmp_path, Fail(401), request=ask(CLAUDE))) is AuthError
 
 
 def test_silent_token_service_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,7 +378,7 @@ def test_silent_token_service_times_out(tmp_path: Path, monkeypatch: pytest.Monk
         service = await asyncio.start_server(silent, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{service.sockets[0].getsockname()[1]}/token"
         account = account_file(tmp_path, url)
-        provider = vertex.create(vertex.Settings("v", "", model_id=GEMINI, env=account))
+        provider = vertex.create(vertex.ProviderConnection("v", "", model_id=GEMINI, env=account))
         try:
             async for _ in provider.stream(ask()):
                 pass
@@ -386,14 +386,14 @@ def test_silent_token_service_times_out(tmp_path: Path, monkeypatch: pytest.Monk
             service.close()
             await provider.close()
 
-    with pytest.raises(Unreachable):
+    with pytest.raises(UnreachableError):
         asyncio.run(main())
 
 
 def test_concurrent_requests_sign_in_once(tmp_path: Path) -> None:
     async def main() -> int:
         async with token_service() as tokens:
-            account = vertex.Account("", account_file(tmp_path, tokens.url))
+            account = vertex.GoogleCloudAccount("", account_file(tmp_path, tokens.url))
             async with asyncio.TaskGroup() as group:
                 for _ in range(20):
                     group.create_task(account.signed_in(SUBJECT))
@@ -404,22 +404,24 @@ def test_concurrent_requests_sign_in_once(tmp_path: Path) -> None:
 
 def test_connect_selects_vertex_by_name() -> None:
     provider, model = first_of("google-vertex/gemini-3-flash-preview")
-    assert isinstance(provider, vertex.Gemini)
+    assert isinstance(provider, vertex.VertexGeminiProvider)
     assert model.known
     provider, _ = first_of("google-vertex/claude-sonnet-4-6")
-    assert isinstance(provider, vertex.Claude)
+    assert isinstance(provider, vertex.VertexClaudeProvider)
     assert VENDORS["google-vertex"].api == vertex.API
     assert not needs_key(Config(), "google-vertex")
     env = {"GOOGLE_CLOUD_API_KEY": "AQ.express"}
     provider, _ = first_of("google-vertex/gemini-3-flash-preview", env=env)
-    assert isinstance(provider, vertex.Gemini)
+    assert isinstance(provider, vertex.VertexGeminiProvider)
     assert provider._keyed
 
 
 def test_missing_library_error_names_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google.auth", None)
     with pytest.raises(UserError) as caught:
-        vertex.create(vertex.Settings("v", "", model_id=GEMINI))
+        vertex.create(vertex.ProviderConnection("v", "", model_id=GEMINI))
     assert caught.value.fix == "pip install 'homarus[vertex]'"
-    keyed = vertex.Settings("v", "", "AQ.express")
-    assert vertex.create(replace(keyed, model_id=GEMINI), models=[Model("v", GEMINI)]).name == "v"
+    keyed = vertex.ProviderConnection("v", "", "AQ.express")
+    assert (
+        vertex.create(replace(keyed, model_id=GEMINI), models=[ModelInfo("v", GEMINI)]).name == "v"
+    )

@@ -9,13 +9,13 @@ import pytest
 
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
-from homarus.core.errors import DiskFull, Unavailable, UnknownName
+from homarus.core.errors import DiskFullError, UnavailableError, UnknownNameError
 from homarus.core.lanes import Lanes
-from homarus.core.message import Address, Inbound, user
+from homarus.core.message import Address, Inbound, user_message
 from homarus.core.tasks import task_group
-from homarus.plugins.caller import Hooks
-from homarus.plugins.values import Where
-from homarus.providers.models import Models
+from homarus.plugins.hook_runner import Hooks
+from homarus.plugins.values import HookContext
+from homarus.providers.model_router import ModelRouter
 from homarus.sessions import control
 from homarus.sessions.control import (
     ABORTED,
@@ -25,8 +25,8 @@ from homarus.sessions.control import (
     SessionServices,
     as_plain_message,
 )
-from homarus.sessions.session import Sessions
-from homarus.store.journal import Accepted, Lease, Parcel
+from homarus.sessions.session import SessionRepository
+from homarus.store.journal import InboxRecord, Lease, OutboxRecord
 from homarus.testing.clock import FakeClock
 from homarus.testing.memory_store import MemoryStore
 
@@ -62,7 +62,7 @@ class Harness:
         paths = Paths.find({"HOME": "/nowhere"})
         self.control: SessionControl[str] = SessionControl(
             SessionServices(
-                repository=Sessions(self.store, self.clock),
+                repository=SessionRepository(self.store, self.clock),
                 store=self.store,
                 paths=paths,
                 clock=self.clock,
@@ -70,7 +70,7 @@ class Harness:
                 lanes=self.lanes,
                 hooks=Hooks(),
                 get_config=lambda: self.config,
-                get_models=lambda: Models(self.config, {}, paths, self.clock),
+                get_models=lambda: ModelRouter(self.config, {}, paths, self.clock),
                 get_agent=lambda _agent: FakeAgent(paths.state),
                 start_run=self.start,
                 stop_run=self.stop,
@@ -79,7 +79,7 @@ class Harness:
                     run for at, run in self.active.items() if key in (None, at)
                 ),
                 build_reply=lambda to, run, text: [
-                    Parcel(f"{run}:0", run, to.address, text, 0, 10)
+                    OutboxRecord(f"{run}:0", run, to.address, text, 0, 10)
                 ],
                 on_enqueued=self.wake,
                 interpret=self.interpret if commands else as_plain_message,
@@ -102,11 +102,11 @@ class Harness:
         self.go.set()
         return (active,)
 
-    def interpret(self, _key: str, row: Accepted) -> InterpretedMessage[str]:
+    def interpret(self, _key: str, row: InboxRecord) -> InterpretedMessage[str]:
         """Answer `obey` at once, leave `then` for a run, raise a bug for `break`."""
         begun = replace(row, run=row.id, attempts=1)
 
-        async def obey() -> str | Accepted:
+        async def obey() -> str | InboxRecord:
             if row.id == "break":
                 raise ZeroDivisionError
             return begun if row.id == "then" else f"obeyed {row.id}"
@@ -117,7 +117,7 @@ class Harness:
     def wake(self) -> None:
         self.wakes += 1
 
-    async def start(self, key: str, rows: Sequence[Accepted], _text: str) -> str:
+    async def start(self, key: str, rows: Sequence[InboxRecord], _text: str) -> str:
         self.started.append([row.id for row in rows])
         self.active[key] = rows[0].id
         async with self.lanes.enter(f"session:{key}"):
@@ -150,9 +150,9 @@ def test_submit_over_cap_is_reported_to_its_sender() -> None:
         await it.submit("b")
         refused = await it.submit("c")
         await asyncio.wait([refused])
-        found = await it.store.journal.accepted("c")
+        found = await it.store.journal.inbox_record("c")
         assert found and found.state == "reported" and "queue cap 1" in found.why
-        (parcel,) = await it.store.journal.parcels()
+        (parcel,) = await it.store.journal.outbox_records()
         assert "text of c" in parcel.text and it.wakes
         it.control.close()
         it.go.set()
@@ -167,9 +167,9 @@ def test_submit_over_cap_in_muted_chat_sends_no_report() -> None:
         await it.submit("a")
         await it.submit("b")
         await asyncio.wait([await it.submit("c")])
-        found = await it.store.journal.accepted("c")
+        found = await it.store.journal.inbox_record("c")
         assert found and found.state == "reported" and "queue cap 1" in found.why
-        assert await it.store.journal.parcels() == []
+        assert await it.store.journal.outbox_records() == []
         it.control.close()
         it.go.set()
 
@@ -183,9 +183,9 @@ def test_stop_queued_message_settles_it_without_a_reply() -> None:
         assert it.control.stop_now(KEY, "b") == ("b",)
         await asyncio.wait([waiting])
         await settle()
-        found = await it.store.journal.accepted("b")
+        found = await it.store.journal.inbox_record("b")
         assert found and (found.state, found.why) == ("reported", ABORTED)
-        assert await it.store.journal.parcels() == []
+        assert await it.store.journal.outbox_records() == []
         it.go.set()
 
     run(body, mode="followup")
@@ -197,13 +197,13 @@ def test_stop_retried_message_in_queue_settles_it() -> None:
         journal = it.store.journal
         parked = await journal.accept(KEY, replace(message("a"), text="other words"), at_ms=1)
         assert parked.kind == "conflict" and await journal.retry(parked.row.id, at_ms=2)
-        again = await journal.accepted(parked.row.id)
+        again = await journal.inbox_record(parked.row.id)
         assert again
         waiting = it.control.submit(KEY, again)
         assert it.control.stop_now(KEY, again.id) == (again.id,)
         await asyncio.wait([waiting])
         await settle()
-        found = await journal.accepted(again.id)
+        found = await journal.inbox_record(again.id)
         assert found and (found.state, found.why) == ("reported", ABORTED)
         it.go.set()
 
@@ -219,7 +219,7 @@ def test_stop_started_message_does_not_wait_for_session_lease() -> None:
             assert it.control.stop_now(KEY, "then") == ("then",)
             await asyncio.wait([rest])
             await settle()
-            assert [row.id for row in await journal.rows("reported")] == ["then"]
+            assert [row.id for row in await journal.inbox_records("reported")] == ["then"]
         it.go.set()
         assert await first == "done"
 
@@ -234,15 +234,15 @@ def test_stop_when_journal_fails_leaves_message_open(
         waiting = await it.submit("b")
 
         def refuse() -> object:
-            raise DiskFull("no room")
+            raise DiskFullError("no room")
 
-        monkeypatch.setattr(it.store.journal, "commit", refuse)
+        monkeypatch.setattr(it.store.journal, "transaction", refuse)
         assert it.control.stop_now(KEY, "b") == ("b",)
         await asyncio.wait([waiting])
         await settle()
         it.go.set()
         assert await first == "done"
-        found = await it.store.journal.accepted("b")
+        found = await it.store.journal.inbox_record("b")
         assert found and found.state == "accepted", "the next start takes it up"
 
     run(body, mode="followup")
@@ -297,7 +297,7 @@ def test_command_after_close_stays_in_the_journal() -> None:
     async def body(it: Harness) -> None:
         it.control.close()
         assert (await it.submit("obey")).cancelled()
-        (row,) = await it.store.journal.rows("accepted")
+        (row,) = await it.store.journal.inbox_records("accepted")
         assert row.id == "obey"
 
     run(body, commands=True)
@@ -308,9 +308,9 @@ def test_recover_started_run_is_not_executed_as_command() -> None:
         journal = it.store.journal
         for name in ("obey", "then"):
             row = (await it.control.accept(KEY, message(name))).row
-            async with journal.lease(f"session:{KEY}") as lease, journal.commit() as unit:
+            async with journal.lease(f"session:{KEY}") as lease, journal.transaction() as unit:
                 entry = "e1" if name == "then" else ""
-                unit.start([row.id], lease, run=row.id, session_id="s", entry=entry)
+                unit.mark_running([row.id], lease, run=row.id, session_id="s", entry=entry)
         it.go.set()
         found = await it.control.recover()
         assert [await promise for _, promise in found] == ["done", "obeyed obey"]
@@ -323,7 +323,7 @@ def test_retry_unsettled_after_delay_resumes_open_messages() -> None:
     async def body(it: Harness) -> None:
         row = (await it.control.accept(KEY, message("a"))).row
         settled = (await it.control.accept(KEY, message("b"))).row
-        async with it.store.journal.commit() as unit:
+        async with it.store.journal.transaction() as unit:
             unit.settle([settled.id], Lease("", 0), "silent", at_ms=1)
         it.control.retry_unsettled([row.id, settled.id, "nobody"])
         await settle()
@@ -355,13 +355,13 @@ def test_reset_of_used_session_stops_run_and_starts_transcript() -> None:
     async def body(it: Harness) -> None:
         it.can_stop = True
         session = await it.control.load(KEY)
-        await session.append(user("hi"))
+        await session.append(user_message("hi"))
         before = session.session_id
         outcome = await it.submit("a")
         await settle()
-        reset = await it.control.reset(KEY, Where(session_key=KEY), by="rpc", only_used=True)
+        reset = await it.control.reset(KEY, HookContext(session_key=KEY), by="rpc", only_used=True)
         assert outcome.done() and reset.session_id != before and reset.messages == []
-        again = await it.control.reset(KEY, Where(session_key=KEY), only_used=True)
+        again = await it.control.reset(KEY, HookContext(session_key=KEY), only_used=True)
         assert again.session_id == reset.session_id, "there was nothing to reset"
 
     run(body)
@@ -372,14 +372,14 @@ def test_reset_while_run_does_not_stop_is_unavailable(monkeypatch: pytest.Monkey
 
     async def body(it: Harness) -> None:
         session = await it.control.load(KEY)
-        await session.append(user("hi"))
+        await session.append(user_message("hi"))
         await it.submit("a")
         await settle()
-        with pytest.raises(Unavailable, match="did not stop yet"):
-            await it.control.reset(KEY, Where(session_key=KEY))
+        with pytest.raises(UnavailableError, match="did not stop yet"):
+            await it.control.reset(KEY, HookContext(session_key=KEY))
         async with it.lanes.enter(f"session:{OTHER}"):
-            with pytest.raises(Unavailable, match="did not stop yet"):
-                await it.control.reset(OTHER, Where(session_key=OTHER))
+            with pytest.raises(UnavailableError, match="did not stop yet"):
+                await it.control.reset(OTHER, HookContext(session_key=OTHER))
         assert (await it.control.load(KEY)).session_id == session.session_id
         it.go.set()
 
@@ -407,7 +407,7 @@ def test_resolve_key_defaults_to_main_session_of_agent() -> None:
     async def body(it: Harness) -> None:
         assert it.control.resolve_key() == KEY
         assert it.control.resolve_key("Notes") == "agent:main:notes"
-        with pytest.raises(UnknownName):
+        with pytest.raises(UnknownNameError):
             it.control.resolve_key(agent="nobody")
 
     run(body)

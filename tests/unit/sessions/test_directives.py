@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from homarus.agent.commands.catalog import is_command_name
 from homarus.sessions.directives import (
     Directives,
-    ExecSetting,
-    ModelSetting,
-    QueueSetting,
-    Setting,
+    DirectiveValue,
+    ExecDirective,
+    ModelDirective,
+    QueueDirective,
     extract_exec,
     extract_model,
     extract_queue,
@@ -44,16 +44,16 @@ def test_directives_removed_from_lines_keep_line_breaks() -> None:
         "look at this:\n\ndef f():\n    return 1\n\n/think high\n\nis it right?"
     )
     assert found.text == "look at this:\n\ndef f():\n    return 1\n\nis it right?"
-    assert found.think == Setting("high", "high")
+    assert found.think == DirectiveValue("high", "high")
 
 
 def test_directive_with_unknown_level_leaves_word_in_text() -> None:
-    assert extract_think("/think about it") == ("about it", Setting(None, "about"))
+    assert extract_think("/think about it") == ("about it", DirectiveValue(None, "about"))
     assert extract_think("please /verbose") == ("please /verbose", None)
 
 
 def test_directive_alone_with_unknown_level_keeps_raw_word() -> None:
-    assert extract_think("/think hgih") == ("", Setting(None, "hgih"))
+    assert extract_think("/think hgih") == ("", DirectiveValue(None, "hgih"))
 
 
 def test_directive_inside_code_fence_is_ignored() -> None:
@@ -66,34 +66,36 @@ def test_model_alias_named_like_a_command_is_no_directive() -> None:
     assert extract_model("/status x", ["status", "Opus"], is_command_name) == ("/status x", None)
     assert extract_model("/opus: x", ["status", "Opus"], is_command_name) == (
         "x",
-        ModelSetting("opus"),
+        ModelDirective("opus"),
     )
 
 
 def test_model_alias_with_regex_characters_matches_literally() -> None:
     assert extract_model("/anything", [".*", "", " "]) == ("/anything", None)
-    assert extract_model("/.* x", [".*"]) == ("x", ModelSetting(".*"))
+    assert extract_model("/.* x", [".*"]) == ("x", ModelDirective(".*"))
 
 
 def test_exec_directive_ends_at_first_other_word() -> None:
     text, setting = extract_exec("/exec: HOST=Gateway node= ls ask=off")
     assert text == "ls ask=off"
-    assert setting == ExecSetting(host=Setting("gateway", "Gateway"), node=Setting(None, ""))
+    assert setting == ExecDirective(
+        host=DirectiveValue("gateway", "Gateway"), node=DirectiveValue(None, "")
+    )
 
 
 def test_queue_directive_takes_only_one_mode() -> None:
     text, setting = extract_queue("/queue collect interrupt me")
     assert text == "interrupt me"
-    assert setting == QueueSetting(mode=Setting("collect", "collect"))
+    assert setting == QueueDirective(mode=DirectiveValue("collect", "collect"))
 
 
 @pytest.mark.parametrize("word", ["debounce:soon", "debounce:" + "9" * 400, "cap:-1", "cap:1e9"])
 def test_queue_directive_with_invalid_option_has_no_value(word: str) -> None:
     text, setting = extract_queue(f"/queue {word} drop=new x")
     assert text == "x"
-    assert setting and setting.drop == Setting("new", "new")
+    assert setting and setting.drop == DirectiveValue("new", "new")
     option = setting.debounce_ms or setting.cap
-    assert option == Setting(None, word.partition(":")[2])
+    assert option == DirectiveValue(None, word.partition(":")[2])
 
 
 def test_directives_not_allowed_stay_in_the_text() -> None:

@@ -9,11 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.channels.roster import find_traits
-from homarus.core.message import Address, Inbound, Media, Occasion
-from homarus.core.wrapping import BEFORE, CURRENT, strip
-from homarus.sessions.envelope import Rules, elapsed, guard, stamp, with_notes
-from homarus.sessions.envelope import envelope as format_envelope
+from homarus.channels.registry import find_traits
+from homarus.core.envelope import BEFORE, CURRENT, strip_envelope
+from homarus.core.message import Address, Inbound, InboundMetadata, Media
+from homarus.sessions.envelope import (
+    EnvelopeOptions,
+    elapsed,
+    escape_header_lines,
+    format_envelope,
+    prepend_notes,
+    with_timestamp,
+)
 
 envelope = partial(format_envelope, find_traits=find_traits)
 AT_MS = int(datetime(2026, 1, 29, 1, 30, tzinfo=UTC).timestamp() * 1000)
@@ -22,21 +28,21 @@ FACTS = 'Conversation info (untrusted metadata):\n```json\n{\n  "sender": "cli"\
 
 def test_timestamp_prefix_has_weekday_date_time_and_zone() -> None:
     zone = ZoneInfo("America/New_York")
-    said = stamp("Is it the weekend?", AT_MS, zone)
+    said = with_timestamp("Is it the weekend?", AT_MS, zone)
     assert said == "[Wed 2026-01-28 20:30 EST] Is it the weekend?"
-    assert stamp("[note] hello", AT_MS, UTC) == "[Thu 2026-01-29 01:30 UTC] [note] hello"
+    assert with_timestamp("[note] hello", AT_MS, UTC) == "[Thu 2026-01-29 01:30 UTC] [note] hello"
 
 
 def test_timestamp_prefix_without_zone_uses_local_time() -> None:
     here = datetime.fromtimestamp(AT_MS / 1000).astimezone()
-    assert stamp("hi", AT_MS).startswith(f"[{here:%a %Y-%m-%d %H:%M}")
+    assert with_timestamp("hi", AT_MS).startswith(f"[{here:%a %Y-%m-%d %H:%M}")
 
 
 @pytest.mark.parametrize(
     "text", ["x\nCurrent time: 1", "[Wed 2026-01-28 20:30 EST] again", "", "   "]
 )
 def test_timestamp_prefix_of_empty_or_dated_text_is_omitted(text: str) -> None:
-    assert stamp(text, AT_MS, UTC) == text
+    assert with_timestamp(text, AT_MS, UTC) == text
 
 
 @pytest.mark.parametrize(
@@ -53,19 +59,19 @@ def test_timestamp_prefix_of_empty_or_dated_text_is_omitted(text: str) -> None:
     ],
 )
 def test_strip_envelope_removes_only_the_header(text: str, told: str) -> None:
-    assert strip(text) == told
+    assert strip_envelope(text) == told
 
 
 @given(st.text(max_size=300).filter(lambda text: "[message_id:" not in text))
 def test_strip_envelope_reverts_timestamp_prefix(text: str) -> None:
-    stamped = stamp(text, AT_MS, UTC)
-    assert strip(stamped) == text or stamped == text
+    stamped = with_timestamp(text, AT_MS, UTC)
+    assert strip_envelope(stamped) == text or stamped == text
 
 
 def test_strip_envelope_of_untrusted_header_is_linear() -> None:
     hostile = "[" * 200_000 + "2026-01-01 00:00" + " " * 200_000
-    assert strip(hostile) == hostile
-    assert strip("[Slack " + "x" * 400_000) == "[Slack " + "x" * 400_000
+    assert strip_envelope(hostile) == hostile
+    assert strip_envelope("[Slack " + "x" * 400_000) == "[Slack " + "x" * 400_000
 
 
 # --- the line of a channel's message -------------------------------------------------------------
@@ -78,21 +84,24 @@ def message(text: str = "hello", channel: str = "telegram", sender: str = "ann")
 
 
 def test_envelope_has_channel_sender_and_time() -> None:
-    rules = Rules(zone=ZoneInfo("Europe/Berlin"))
+    rules = EnvelopeOptions(zone=ZoneInfo("Europe/Berlin"))
     assert envelope(message(), rules) == "[Telegram ann Tue 2026-02-17 13:34 CET] hello"
     assert envelope(message(), rules, previous_ms=SENT_MS - 7_200_000) == (
         "[Telegram ann +2h Tue 2026-02-17 13:34 CET] hello"
     )
-    assert envelope(message(channel="imessage"), Rules(timestamp=False)) == "[iMessage ann] hello"
+    assert (
+        envelope(message(channel="imessage"), EnvelopeOptions(timestamp=False))
+        == "[iMessage ann] hello"
+    )
 
 
 def test_envelope_in_group_prefixes_text_with_sender() -> None:
-    said = envelope(message(), Rules(zone=UTC), group=True)
+    said = envelope(message(), EnvelopeOptions(zone=UTC), group=True)
     assert said == "[Telegram chat-9 Tue 2026-02-17T12:34Z] ann: hello"
 
 
 def test_envelope_of_terminal_and_gateway_has_no_header() -> None:
-    rules = Rules(zone=UTC, own_zone=ZoneInfo("Asia/Tokyo"))
+    rules = EnvelopeOptions(zone=UTC, own_zone=ZoneInfo("Asia/Tokyo"))
     assert envelope(message(channel="cli"), rules) == "hello"
     for channel in ("webchat", "agent"):
         assert envelope(message(channel=channel), rules) == "[Tue 2026-02-17 21:34 JST] hello"
@@ -108,31 +117,31 @@ def test_elapsed_time_is_shown_in_one_unit(span_ms: int, shown: str) -> None:
 
 
 def test_envelope_of_older_message_omits_elapsed_time() -> None:
-    assert "+" not in envelope(message(), Rules(zone=UTC), previous_ms=SENT_MS + 1)
+    assert "+" not in envelope(message(), EnvelopeOptions(zone=UTC), previous_ms=SENT_MS + 1)
 
 
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=200))
 def test_envelope_escapes_forged_header_lines(sender: str, chat: str, text: str) -> None:
     inbound = Inbound("1", Address("telegram", chat), sender, text, at_ms=SENT_MS)
     for group in (False, True):
-        said = envelope(inbound, Rules(zone=UTC), group=group)
+        said = envelope(inbound, EnvelopeOptions(zone=UTC), group=group)
         line = said[: said.index("]") + 1]
         assert "\n" not in line and line.count("[") == 1
         assert line.endswith("Tue 2026-02-17T12:34Z]")
     plain = text if "[message_id: " not in text else None
-    assert plain is None or strip(envelope(inbound, Rules(zone=UTC))) == plain
+    assert plain is None or strip_envelope(envelope(inbound, EnvelopeOptions(zone=UTC))) == plain
 
 
 # --- names, groups, quotes, files ----------------------------------------------------------------
 
-UTC_RULES = Rules(zone=UTC)
+UTC_RULES = EnvelopeOptions(zone=UTC)
 AT = "Tue 2026-02-17T12:34Z"
 
 
 def told(text: str = "hello", *, group: bool = False, **fields: Any) -> str:
-    occasion = Occasion(**fields.pop("occasion", {}))
+    occasion = InboundMetadata(**fields.pop("occasion", {}))
     address = fields.pop("address", Address("telegram", "-100"))
-    inbound = Inbound("1", address, "42", text, at_ms=SENT_MS, occasion=occasion, **fields)
+    inbound = Inbound("1", address, "42", text, at_ms=SENT_MS, metadata=occasion, **fields)
     return envelope(inbound, UTC_RULES, group=group)
 
 
@@ -182,7 +191,7 @@ def test_envelope_puts_group_history_before_message() -> None:
     assert shown == (
         f"{BEFORE}\nAnn (1): one\nBob (2): two\n\n{CURRENT}\n[Telegram -100 {AT}] Ann (42): go"
     )
-    assert strip(with_notes(shown, "notes")) == "Ann (42): go"
+    assert strip_envelope(prepend_notes(shown, "notes")) == "Ann (42): go"
 
 
 @pytest.mark.parametrize(
@@ -197,8 +206,8 @@ def test_escaped_header_line_is_restored(line: str, gap: str) -> None:
     shown = told(text)
     assert f"{gap}{line}" not in shown and "\\" in shown
     if "message_id" not in line:
-        assert strip(shown) == text
-    assert guard("a [Replying to x] in a line") == "a [Replying to x] in a line"
+        assert strip_envelope(shown) == text
+    assert escape_header_lines("a [Replying to x] in a line") == "a [Replying to x] in a line"
 
 
 _HOSTILE = st.text(max_size=60) | st.sampled_from(
@@ -215,10 +224,10 @@ def test_strip_envelope_restores_any_text(
     shown = told(text, group=group, before=f"Ann: {quoted}", occasion=about, media=media)
     if "[message_id:" in text + name + quoted + file:
         return
-    back = strip(shown)
+    back = strip_envelope(shown)
     assert back == text if not group else back.endswith(f"42): {text}") or back == f"42: {text}"
 
 
 def test_strip_envelope_of_untrusted_text_is_linear() -> None:
     for text in ("[" * 300_000, "[ " * 200_000, "\n[" * 200_000, "\\" * 300_000, "\n" * 300_000):
-        assert strip(told(text)) == text
+        assert strip_envelope(told(text)) == text

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from homarus.core.message import Address
-from homarus.sessions.last_route import last_chat, route_fields
+from homarus.sessions.last_route import last_address, route_fields
 
 SAMPLE = Path(__file__).parents[2] / "data" / "samples" / "sessions.json"
 WEB = Address("webchat", "agent:main:main")
@@ -60,7 +60,7 @@ def test_route_fields_of_damaged_record_are_valid(origin: object) -> None:
 
 def test_last_address_is_read_from_record() -> None:
     entry = {"lastChannel": "irc", "lastTo": "#room", "lastThreadId": 5}
-    assert last_chat(entry) == Address("irc", "#room")
+    assert last_address(entry) == Address("irc", "#room")
     written = route_fields({}, Address("telegram", "42", "work", "7"))
-    assert last_chat(written) == Address("telegram", "42", "work", "7")
-    assert last_chat({}) == Address("", "")
+    assert last_address(written) == Address("telegram", "42", "work", "7")
+    assert last_address({}) == Address("", "")

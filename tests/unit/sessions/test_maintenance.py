@@ -11,25 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.config.load import load
+from homarus.config.load import load_config
 from homarus.config.paths import Paths
-from homarus.config.schema import Maintenance
+from homarus.config.schema import MaintenanceConfig
 from homarus.core.clock import Clock
 from homarus.core.lanes import Lanes
-from homarus.core.message import Address, Inbound, user
+from homarus.core.message import Address, Inbound, user_message
 from homarus.sessions.maintenance import (
     BACKUPS,
     EVERY_S,
     FIRST_S,
     KEPT_MS,
     MaintenanceServices,
-    Rules,
-    Upkeep,
+    RetentionRules,
+    SessionMaintenance,
     over_budget,
-    plan,
-    rules_of,
+    plan_pruning,
+    retention_rules,
 )
-from homarus.sessions.session import Session, Sessions
+from homarus.sessions.session import Session, SessionRepository
 from homarus.store.base import SessionRecord, Store
 from homarus.store.sqlite import SqliteStore, open_store
 from homarus.testing.clock import START_MS, FakeClock
@@ -53,8 +53,8 @@ def never(_record: SessionRecord) -> bool:
 def test_pruning_plan_keeps_recent_sessions_within_maximum(
     found: list[SessionRecord], most: int
 ) -> None:
-    rules, now_ms = Rules(max_entries=most), 100 * DAY_MS
-    made = plan(found, now_ms, rules, never)
+    rules, now_ms = RetentionRules(max_entries=most), 100 * DAY_MS
+    made = plan_pruning(found, now_ms, rules, never)
     gone = {record.key for record in (*made.old, *made.over)}
     left = [record for record in found if record.key not in gone]
     assert len(gone) == len(made.old) + len(made.over)
@@ -68,7 +68,10 @@ def test_pruning_plan_keeps_recent_sessions_within_maximum(
 
 @given(records)
 def test_pruning_plan_keeps_protected_sessions(found: list[SessionRecord]) -> None:
-    assert plan(found, 200 * DAY_MS, Rules(max_entries=1), lambda _one: True).old == ()
+    assert (
+        plan_pruning(found, 200 * DAY_MS, RetentionRules(max_entries=1), lambda _one: True).old
+        == ()
+    )
 
 
 @given(st.lists(st.tuples(st.text(), st.integers(0, 100), st.floats(0, 10))), st.integers(0, 500))
@@ -84,11 +87,19 @@ def test_over_budget_removes_oldest_files_only(
 
 
 def test_retention_rules_parse_every_config_form() -> None:
-    assert rules_of(Maintenance()) == Rules()
+    assert retention_rules(MaintenanceConfig()) == RetentionRules()
     given = {"mode": "enforce", "pruneAfter": 7, "maxEntries": 3, "rotateBytes": "1kb"}
-    assert rules_of(Maintenance.model_validate(given)) == Rules("enforce", 7 * DAY_MS, 3, 1024)
-    assert rules_of(Maintenance.model_validate({"pruneDays": 2})).prune_after_ms == 2 * DAY_MS
-    assert rules_of(Maintenance.model_validate({"pruneAfter": "36h"})).prune_after_ms == 129_600_000
+    assert retention_rules(MaintenanceConfig.model_validate(given)) == RetentionRules(
+        "enforce", 7 * DAY_MS, 3, 1024
+    )
+    assert (
+        retention_rules(MaintenanceConfig.model_validate({"pruneDays": 2})).prune_after_ms
+        == 2 * DAY_MS
+    )
+    assert (
+        retention_rules(MaintenanceConfig.model_validate({"pruneAfter": "36h"})).prune_after_ms
+        == 129_600_000
+    )
 
 
 class Program:
@@ -99,11 +110,11 @@ class Program:
         config = {"session": {"maintenance": rules}}
         (folder / "openclaw.json").write_text(json.dumps(config), encoding="utf-8")
         self.paths = Paths.find(env)
-        self.loaded = load(self.paths, env)
+        self.loaded = load_config(self.paths, env)
         self.files, self.time = store, FakeClock()
         self.store: Store = store
         self.clock: Clock = self.time
-        self.lanes, self.sessions = Lanes(), Sessions(store, self.time)
+        self.lanes, self.sessions = Lanes(), SessionRepository(store, self.time)
         self.busy = set[str]()
 
     def services(self) -> MaintenanceServices:
@@ -121,7 +132,7 @@ class Program:
         """Store a session with a message, last used so many days ago."""
         at_ms = START_MS - days * DAY_MS
         session = await Session.load(self.store, FakeClock(at_ms), f"agent:main:{name}", "main")
-        await session.append(user("hello", at_ms=at_ms))
+        await session.append(user_message("hello", at_ms=at_ms))
 
     async def names(self) -> set[str]:
         return {record.key.split(":")[-1] for record in await self.store.sessions()}
@@ -141,7 +152,7 @@ def test_maintenance_in_warn_mode_only_logs(
     async def body(program: Program) -> None:
         await program.put("old", 40)
         with caplog.at_level(logging.WARNING):
-            await Upkeep(program.services()).once()
+            await SessionMaintenance(program.services()).run_once()
         assert await program.names() == {"old"}
         assert "1 sessions unused for long" in caplog.text and "enforce" in caplog.text
 
@@ -155,7 +166,7 @@ def test_maintenance_enforced_prunes_and_keeps_transcripts(tmp_path: Path) -> No
         program.busy = {"agent:main:busy"}
         old = await program.store.session("agent:main:old")
         assert old is not None
-        await Upkeep(program.services()).once()
+        await SessionMaintenance(program.services()).run_once()
         assert await program.names() == {"main", "busy", "new"}
         assert len(await program.store.entries(old.session_id)) == 1
         await program.files.flush()
@@ -169,7 +180,7 @@ def test_maintenance_over_maximum_keeps_newest(tmp_path: Path) -> None:
     async def body(program: Program) -> None:
         for number in range(6):
             await program.put(f"s{number}", number)
-        await Upkeep(program.services()).once()
+        await SessionMaintenance(program.services()).run_once()
         assert await program.names() == {"s0", "s1"}
 
     played(tmp_path, body, mode="enforce", maxEntries=2)
@@ -181,7 +192,7 @@ def test_maintenance_keeps_session_used_meanwhile(tmp_path: Path) -> None:
     async def body(program: Program) -> None:
         await program.put("old", 40)
         async with asyncio.timeout(60), asyncio.TaskGroup() as group, program.lanes.enter(lane):
-            group.create_task(Upkeep(program.services()).once())
+            group.create_task(SessionMaintenance(program.services()).run_once())
             while not program.lanes.depth(lane):  # noqa: ASYNC110 - nobody rings
                 await asyncio.sleep(0.001)
             session = await program.sessions.load("agent:main:old", "main")
@@ -200,7 +211,7 @@ def test_maintenance_removes_archived_files_over_budget(tmp_path: Path) -> None:
             (folder / name).write_bytes(b"x" * 100)
             os.utime(folder / name, (1_000 + age, 1_000 + age))
         (folder / "live.jsonl").write_bytes(b"x" * 1_000)
-        await Upkeep(program.services(), archive_bytes=200).once()
+        await SessionMaintenance(program.services(), archive_bytes=200).run_once()
         assert sorted(file.name for file in folder.glob("*.jsonl*")) == [*names[1:], "live.jsonl"]
 
     played(tmp_path, body, mode="enforce")
@@ -214,7 +225,7 @@ def test_maintenance_rotates_large_index(tmp_path: Path) -> None:
         text = index.read_text()
         for _ in range(BACKUPS + 2):
             await program.time.advance(1)
-            await Upkeep(program.services()).once()
+            await SessionMaintenance(program.services()).run_once()
         copies = list(index.parent.glob("sessions.json.bak.*"))
         assert len(copies) == BACKUPS and all(copy.read_text() == text for copy in copies)
         assert await program.names() == {"a"} and index.read_text() == text
@@ -225,7 +236,7 @@ def test_maintenance_rotates_large_index(tmp_path: Path) -> None:
 def test_maintenance_runs_after_start_then_daily(tmp_path: Path) -> None:
     async def body(program: Program) -> None:
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(Upkeep(program.services()).run())
+            running = group.create_task(SessionMaintenance(program.services()).run())
             await asyncio.sleep(0)
             assert program.time.slept == [FIRST_S]
             await program.time.advance(FIRST_S)
@@ -244,10 +255,10 @@ def test_maintenance_prunes_old_settled_messages_only(tmp_path: Path) -> None:
         for name, at_ms in (("old", now_ms - KEPT_MS - 1), ("new", now_ms)):
             inbound = Inbound(name, Address("test", "1"), "ann", "hi", run_id=name)
             await journal.accept("agent:main:main", inbound, at_ms=0)
-            async with journal.lease("x") as lease, journal.commit() as unit:
+            async with journal.lease("x") as lease, journal.transaction() as unit:
                 unit.settle([name], lease, "answered", at_ms=at_ms)
-        await Upkeep(program.services()).once()
-        assert await journal.accepted("old") is None
-        assert await journal.accepted("new") is not None
+        await SessionMaintenance(program.services()).run_once()
+        assert await journal.inbox_record("old") is None
+        assert await journal.inbox_record("new") is not None
 
     played(tmp_path, body)

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.config.schema import Session
+from homarus.config.schema import SessionConfig
 from homarus.sessions.reset import (
     ResetPolicy,
-    after_trigger,
-    day_began_ms,
     freshness,
     is_fresh,
     is_stale,
-    policy_of,
+    last_daily_reset_ms,
     reset_type,
+    resolve_reset_policy,
+    text_after_trigger,
 )
 from homarus.store.base import SessionRecord
 
@@ -42,7 +42,7 @@ def at(text: str) -> int:
 @given(times_ms, st.integers(0, 23), st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kolkata"]))
 def test_last_daily_reset_is_at_hour_within_last_day(now_ms: int, hour: int, name: str) -> None:
     zone = ZoneInfo(name)
-    began_ms = day_began_ms(now_ms, hour, zone)
+    began_ms = last_daily_reset_ms(now_ms, hour, zone)
     assert 0 <= now_ms - began_ms <= DAY_MS + 3_600_000  # a day of 25 hours is one, too
     began = datetime.fromtimestamp(began_ms / 1000, zone)
     skipped = began.replace(tzinfo=None) + timedelta(hours=-1)
@@ -85,7 +85,7 @@ def test_staleness_of_new_cron_and_subagent_is_false() -> None:
 def test_reset_policy_channel_overrides_kind_and_general(
     key: str, data: dict[str, Any], channel: str, minutes: int
 ) -> None:
-    config = Session.model_validate(
+    config = SessionConfig.model_validate(
         {
             "reset": {"mode": "idle", "idleMinutes": 99},
             "resetByType": {
@@ -96,13 +96,13 @@ def test_reset_policy_channel_overrides_kind_and_general(
             "resetByChannel": {"telegram": {"mode": "idle", "idleMinutes": 50}},
         }
     )
-    assert policy_of(config, record(key, **data), channel).idle_minutes == minutes
+    assert resolve_reset_policy(config, record(key, **data), channel).idle_minutes == minutes
 
 
 def test_reset_policy_default_is_daily_at_four() -> None:
-    assert policy_of(Session(), record()) == ResetPolicy("daily", 4, None)
-    legacy = Session.model_validate({"idleMinutes": 5})
-    assert policy_of(legacy, record()) == ResetPolicy("idle", 4, 5)
+    assert resolve_reset_policy(SessionConfig(), record()) == ResetPolicy("daily", 4, None)
+    legacy = SessionConfig.model_validate({"idleMinutes": 5})
+    assert resolve_reset_policy(legacy, record()) == ResetPolicy("idle", 4, 5)
     assert is_fresh(legacy, record(at_ms=1_000), "webchat", 301_000)
     assert not is_fresh(legacy, record(at_ms=1_000), "webchat", 301_001)
 
@@ -122,7 +122,7 @@ def test_reset_policy_default_is_daily_at_four() -> None:
     ],
 )
 def test_text_after_trigger_is_returned(text: str, rest: str | None) -> None:
-    assert after_trigger(text, ["", "  ", "/new", "start over"]) == rest
+    assert text_after_trigger(text, ["", "  ", "/new", "start over"]) == rest
 
 
 def test_reset_type_is_derived_from_key() -> None:

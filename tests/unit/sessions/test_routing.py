@@ -8,41 +8,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.channels.roster import find_traits
+from homarus.channels.registry import find_traits
 from homarus.config.schema import Config
-from homarus.core.keys import check_key
-from homarus.core.message import Address, Inbound, Occasion
-from homarus.core.text import reveal
+from homarus.core.message import Address, Inbound, InboundMetadata
+from homarus.core.session_keys import check_key
+from homarus.core.text import escape_invisible
 from homarus.sessions import routing
-from homarus.sessions.routing import Asked, Known, Route
+from homarus.sessions.routing import FindSessionEntry, Route, RouteQuery
 
 
 def routes_of(
-    asked: Config, message: Inbound, known: Known = lambda _key: None
+    asked: Config, message: Inbound, known: FindSessionEntry = lambda _key: None
 ) -> tuple[Route, ...]:
     traits = find_traits(message.address.channel)
-    return routing.routes_of(asked, message, traits, known)
+    return routing.resolve_routes(asked, message, traits, known)
 
 
-def of_service(asked: Asked) -> Asked:
+def of_service(asked: RouteQuery) -> RouteQuery:
     return replace(asked, traits=find_traits(asked.channel))
 
 
-def resolve_route(config: Config, asked: Asked) -> Route:
+def resolve_route(config: Config, asked: RouteQuery) -> Route:
     return routing.resolve_route(config, of_service(asked))
 
 
-def find_routes(config: Config, asked: Asked) -> tuple[Route, ...]:
+def find_routes(config: Config, asked: RouteQuery) -> tuple[Route, ...]:
     return routing.find_routes(config, of_service(asked))
 
 
-def explain(config: Config, asked: Asked) -> tuple[str, ...]:
-    return routing.explain(config, of_service(asked))
+def explain(config: Config, asked: RouteQuery) -> tuple[str, ...]:
+    return routing.explain_route(config, of_service(asked))
 
 
 AGENTS = {"list": [{"id": "main", "default": True}, {"id": "home"}, {"id": "work"}, {"id": "ops"}]}
 # One message that every kind of binding could be for.
-EVERYTHING = Asked(
+EVERYTHING = RouteQuery(
     "discord",
     "biz",
     "channel",
@@ -84,7 +84,7 @@ def inbound(
 ) -> Inbound:
     occasion.setdefault("kind", "group")
     address = Address(channel, chat, thread=thread)
-    return Inbound("m1", address, sender, "hi", occasion=Occasion(**occasion))
+    return Inbound("m1", address, sender, "hi", metadata=InboundMetadata(**occasion))
 
 
 def one(routes: Sequence[Route]) -> Route:
@@ -134,9 +134,9 @@ def test_binding_with_roles_needs_one_of_them() -> None:
 
 def test_binding_without_peer_id_matches_all_direct_chats() -> None:
     asked = config(binding("home", peer={"kind": "dm"}))
-    assert resolve_route(asked, Asked("discord", "", "direct", "7")).agent == "home"
-    assert resolve_route(asked, Asked("discord", "", "group", "7")).agent == "main"
-    assert resolve_route(asked, Asked("discord")).agent == "main"
+    assert resolve_route(asked, RouteQuery("discord", "", "direct", "7")).agent == "home"
+    assert resolve_route(asked, RouteQuery("discord", "", "group", "7")).agent == "main"
+    assert resolve_route(asked, RouteQuery("discord")).agent == "main"
 
 
 @pytest.mark.parametrize(
@@ -160,19 +160,19 @@ def test_binding_compares_ids_as_the_service_does(
             "match": {"channel": channel, "peer": {"kind": "group", "id": bound}},
         }
     ]
-    found = resolve_route(config(*bindings), Asked(channel, "", "group", asked))
+    found = resolve_route(config(*bindings), RouteQuery(channel, "", "group", asked))
     assert (found.agent == "home") is same
 
 
 @pytest.mark.parametrize("kind", ["direct", "channel"])
 def test_binding_of_other_chat_kind_does_not_match(kind: Any) -> None:
     asked = config(binding("home", peer={"kind": "group", "id": "1"}))
-    assert resolve_route(asked, Asked("discord", "", kind, "1")).agent == "main"
+    assert resolve_route(asked, RouteQuery("discord", "", kind, "1")).agent == "main"
 
 
 def test_route_of_unknown_agent_uses_default_agent() -> None:
     unlisted = Config.model_validate({"bindings": [binding("ghost")]})
-    asked = Asked("discord", "", "channel", "c1")
+    asked = RouteQuery("discord", "", "channel", "c1")
     assert resolve_route(unlisted, asked).agent == "ghost"  # as the original answers
     found = one(find_routes(unlisted, asked))
     assert (found.agent, found.key) == ("main", "agent:main:discord:channel:c1")
@@ -206,7 +206,7 @@ def test_route_of_unknown_agent_uses_default_agent() -> None:
 )
 def test_route_gives_every_chat_and_thread_a_key(message: Inbound, key: str) -> None:
     found = one(routes_of(config(session={"dmScope": "per-channel-peer"}), message))
-    assert (found.key, found.older) == (key, "")
+    assert (found.key, found.legacy_key) == (key, "")
 
 
 def test_route_default_direct_chats_share_main_session() -> None:
@@ -256,9 +256,9 @@ def test_route_of_any_sender_id_does_not_raise(
         found = one(routes_of(asked, message))
         assert found.key.startswith("agent:main:") and check_key(found.key)
         assert all(
-            line == reveal(line)
+            line == escape_invisible(line)
             for line in explain(
-                asked, routing.asked_of(message, find_traits(message.address.channel))
+                asked, routing.route_query_for(message, find_traits(message.address.channel))
             )
         )
 
@@ -280,7 +280,7 @@ OLDER = "agent:main:matrix:group:!abc:hs"
 def test_route_continues_openclaw_session() -> None:
     message = inbound("matrix", ROOM)
     new = one(routes_of(config(), message))
-    assert new.key.startswith(f"{OLDER}~") and new.older == OLDER
+    assert new.key.startswith(f"{OLDER}~") and new.legacy_key == OLDER
     for entry in (
         {"lastTo": f"room:{ROOM}"},
         {"groupId": ROOM},
@@ -288,7 +288,7 @@ def test_route_continues_openclaw_session() -> None:
         {"origin": {"from": f"matrix:channel:{ROOM}"}},
     ):
         found = one(routes_of(config(), message, {OLDER: entry}.get))
-        assert (found.key, found.older) == (OLDER, "")
+        assert (found.key, found.legacy_key) == (OLDER, "")
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_route_prefers_our_own_session() -> None:
 def test_route_finds_openclaw_thread_by_its_key() -> None:
     message = inbound("matrix", ROOM, thread="$EvT")
     older = f"{OLDER}:thread:$evt"
-    assert one(routes_of(config(), message)).older == older
+    assert one(routes_of(config(), message)).legacy_key == older
     mine = {"lastTo": f"room:{ROOM}", "lastThreadId": "$EvT"}
     assert one(routes_of(config(), message, {older: mine}.get)).key == older
     other = {**mine, "lastThreadId": "$eVt"}
@@ -411,14 +411,14 @@ def test_explain_route_gives_reason_of_mismatch() -> None:
 
 def test_explain_route_mentions_broadcast_and_legacy_keys() -> None:
     asked = config(broadcast={ROOM: ["work", "ghost"]})
-    lines = explain(asked, Asked("matrix", "", "group", ROOM, thread="7"))
+    lines = explain(asked, RouteQuery("matrix", "", "group", ROOM, thread="7"))
     assert "broadcast gives this chat to work; bindings are not asked" in lines
     assert "broadcast names ghost, and there is no such agent" in lines
     assert lines[-1].startswith("  or in agent:work:matrix:group:!abc:hs:thread:7, ")
 
 
 def test_explain_route_without_config_is_default_agent() -> None:
-    lines = explain(Config(), Asked("telegram"))
+    lines = explain(Config(), RouteQuery("telegram"))
     assert lines[0] == "telegram (default), no chat"
     assert f"{'default':<22} main: taken" in lines
     assert lines[-1] == "→ main answers (default), in agent:main:main"

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from homarus.config.schema import SendPolicy
+from homarus.config.schema import SendPolicyConfig
 from homarus.sessions.send_policy import send_policy
 
 GROUP = "agent:main:telegram:group:1"
 
 
-def rules(*given: dict[str, Any], default: str = "allow") -> SendPolicy:
-    return SendPolicy.model_validate({"default": default, "rules": list(given)})
+def rules(*given: dict[str, Any], default: str = "allow") -> SendPolicyConfig:
+    return SendPolicyConfig.model_validate({"default": default, "rules": list(given)})
 
 
 def deny(**match: str) -> dict[str, Any]:

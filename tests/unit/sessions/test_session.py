@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from homarus.core.errors import Conflict, DiskFull, UserError
+from homarus.core.errors import ConflictError, DiskFullError, UserError
 from homarus.core.message import (
     Message,
     Origin,
@@ -18,14 +18,14 @@ from homarus.core.message import (
     StopReason,
     Text,
     ToolCall,
-    ToolReturn,
+    ToolResult,
     Usage,
-    user,
+    user_message,
 )
 from homarus.sessions import transcript
-from homarus.sessions.session import Session, Sessions, parse_session_label
-from homarus.sessions.transcript import Draft
-from homarus.store.base import Entry, Store, Unit
+from homarus.sessions.session import Session, SessionRepository, parse_session_label
+from homarus.sessions.transcript import NewEntry
+from homarus.store.base import Store, Transaction, TranscriptEntry
 from homarus.store.sqlite import SqliteStore, open_store
 from homarus.testing.clock import START_MS, FakeClock
 from homarus.testing.memory_store import MemoryStore
@@ -43,11 +43,13 @@ def answer(
 
 
 def result(call_id: str) -> Message:
-    return Message("tool", (ToolReturn(call_id, "read", (Text("done"),)),), 9)
+    return Message("tool", (ToolResult(call_id, "read", (Text("done"),)),), 9)
 
 
 async def ask(session: Session, text: str, *, model: str = "mock-1", thinking: str = "off") -> None:
-    await session.begin(user(text, at_ms=8), provider="mock", model=model, thinking=thinking)
+    await session.start_turn(
+        user_message(text, at_ms=8), provider="mock", model=model, thinking=thinking
+    )
 
 
 def run(body: Callable[[Store, FakeClock], Awaitable[None]]) -> None:
@@ -68,7 +70,7 @@ async def kinds(store: Store, session: Session) -> list[str]:
 
 def test_new_session_is_stored_with_first_message() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
-        session = await Sessions(store, clock).load(KEY, "main", cwd="/w")
+        session = await SessionRepository(store, clock).load(KEY, "main", cwd="/w")
         assert (session.key, session.messages, session.model, session.thinking) == (
             KEY, [], None, None,
         )  # fmt: skip
@@ -92,14 +94,14 @@ def test_turn_takes_two_transactions() -> None:
         commits = 0
 
         @asynccontextmanager
-        async def commit(self) -> AsyncIterator[Unit]:
+        async def transaction(self) -> AsyncIterator[Transaction]:
             self.commits += 1
-            async with super().commit() as unit:
+            async with super().transaction() as unit:
                 yield unit
 
     async def main() -> None:
         store = Counted()
-        session = await Sessions(store, FakeClock()).load(KEY, "main")
+        session = await SessionRepository(store, FakeClock()).load(KEY, "main")
         await ask(session, "one")
         await session.append(answer("two"))
         assert store.commits == 2
@@ -110,7 +112,7 @@ def test_turn_takes_two_transactions() -> None:
 def test_answer_updates_usage_in_record() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, KEY, "main")
-        await session.begin(user("hi"), provider="mock", model="mock-1", window=1000)
+        await session.start_turn(user_message("hi"), provider="mock", model="mock-1", window=1000)
         await session.append(answer("", usage=Usage(100, 1, cache_read=50), calls="1"))
         await session.append(result("1"))
         await clock.advance(5)
@@ -169,7 +171,9 @@ def test_start_turn_records_model_and_thinking_changes() -> None:
 def test_start_turn_with_api_records_model_snapshot() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, KEY, "main")
-        await session.begin(user("hi"), provider="p", model="m", api="openai-completions")
+        await session.start_turn(
+            user_message("hi"), provider="p", model="m", api="openai-completions"
+        )
         entries = await store.entries(session.session_id)
         assert entries[2].data["customType"] == "model-snapshot"
         assert entries[2].data["data"]["modelApi"] == "openai-completions"
@@ -179,7 +183,7 @@ def test_start_turn_with_api_records_model_snapshot() -> None:
 
 def test_repository_reuses_session_until_external_write() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
-        sessions = Sessions(store, clock)
+        sessions = SessionRepository(store, clock)
         session = await sessions.load(KEY, "main")
         assert await sessions.load(KEY, "main") is session
         await ask(session, "one")
@@ -189,8 +193,10 @@ def test_repository_reuses_session_until_external_write() -> None:
         await other.update(label="x")
         reloaded = await sessions.load(KEY, "main")
         assert reloaded is not session and reloaded.label == "x"
-        async with store.commit() as unit:  # another writer, and no new version
-            unit.append(session.session_id, Entry("ffffffff", reloaded.leaf, "custom", 5, {}))
+        async with store.transaction() as unit:  # another writer, and no new version
+            unit.append(
+                session.session_id, TranscriptEntry("ffffffff", reloaded.leaf, "custom", 5, {})
+            )
         again = await sessions.load(KEY, "main")
         assert again is not reloaded and again.leaf == "ffffffff"
         assert spoken(again) == ["one", "two"]
@@ -200,7 +206,7 @@ def test_repository_reuses_session_until_external_write() -> None:
 
 def test_repository_evicts_least_recently_used() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
-        sessions = Sessions(store, clock, kept=2)
+        sessions = SessionRepository(store, clock, kept=2)
         first = await sessions.load("agent:main:a", "main")
         await ask(first, "hi")
         for name in ("b", "c"):
@@ -256,7 +262,7 @@ def test_load_adds_results_to_unpaired_calls() -> None:
 
 def test_session_overrides_are_set_and_removed() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
-        session = await Sessions(store, clock).load(KEY, "main")
+        session = await SessionRepository(store, clock).load(KEY, "main")
         await session.set_model("openai", "gpt-5")
         await session.update(thinkingLevel="high")
         await session.set_label("  My chat ")
@@ -276,7 +282,7 @@ def test_session_overrides_are_set_and_removed() -> None:
 
 def test_reset_starts_new_transcript_and_keeps_settings() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
-        sessions = Sessions(store, clock)
+        sessions = SessionRepository(store, clock)
         session = await sessions.load(KEY, "main")
         await session.set_model("openai", "gpt-5")
         await ask(session, "one")
@@ -300,12 +306,12 @@ def test_reset_starts_new_transcript_and_keeps_settings() -> None:
 
 def test_save_after_external_write_keeps_both() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
-        sessions = Sessions(store, clock)
+        sessions = SessionRepository(store, clock)
         session = await sessions.load(KEY, "main")
         await ask(session, "one")
         other = await Session.load(store, clock, KEY, "main")
         await other.update(label="theirs")
-        await other.append(Draft("custom_message", {"customType": "x", "content": "psst"}))
+        await other.append(NewEntry("custom_message", {"customType": "x", "content": "psst"}))
         await session.append(answer("two"))
         record = await store.session(KEY)
         assert record is not None
@@ -321,7 +327,7 @@ def test_save_after_external_reset_raises_conflict() -> None:
         session = await Session.load(store, clock, KEY, "main")
         await ask(session, "one")
         await (await Session.load(store, clock, KEY, "main")).reset()
-        with pytest.raises(Conflict):
+        with pytest.raises(ConflictError):
             await session.append(answer("two"))
 
     run(body)
@@ -332,10 +338,10 @@ def test_failed_save_leaves_memory_unchanged() -> None:
         full = False
 
         @asynccontextmanager
-        async def commit(self) -> AsyncIterator[Unit]:
+        async def transaction(self) -> AsyncIterator[Transaction]:
             if self.full:
-                raise DiskFull("no room")
-            async with super().commit() as unit:
+                raise DiskFullError("no room")
+            async with super().transaction() as unit:
                 yield unit
 
     async def main() -> None:
@@ -344,7 +350,7 @@ def test_failed_save_leaves_memory_unchanged() -> None:
         await ask(session, "one")
         store.full = True
         for _ in range(2):
-            with pytest.raises(DiskFull):
+            with pytest.raises(DiskFullError):
                 await ask(session, "two")
         assert spoken(session) == ["one"]
         store.full = False
@@ -387,10 +393,12 @@ def test_label_is_stripped_and_bounded() -> None:
 # --- with files --------------------------------------------------------------------------------
 
 
-def with_files(state: Path, body: Callable[[SqliteStore, Sessions], Awaitable[None]]) -> None:
+def with_files(
+    state: Path, body: Callable[[SqliteStore, SessionRepository], Awaitable[None]]
+) -> None:
     async def main() -> None:
         async with open_store(state) as store:
-            await body(store, Sessions(store, FakeClock()))
+            await body(store, SessionRepository(store, FakeClock()))
 
     asyncio.run(main())
 
@@ -406,7 +414,7 @@ def test_openclaw_session_is_continued_in_its_format(tmp_path: Path) -> None:
     shutil.copy(SAMPLES / "transcript-tool.jsonl", file)
     before = file.read_bytes()
 
-    async def body(store: SqliteStore, sessions: Sessions) -> None:
+    async def body(store: SqliteStore, sessions: SessionRepository) -> None:
         session = await sessions.load("agent:main:cap-tool", "main")
         assert len(session.messages) == 8 and session.context_tokens == 13061
         await ask(session, "go on")
@@ -445,7 +453,7 @@ def shape(value: object) -> object:
 
 
 def test_file_edit_is_seen_at_next_load(tmp_path: Path) -> None:
-    async def body(store: SqliteStore, sessions: Sessions) -> None:
+    async def body(store: SqliteStore, sessions: SessionRepository) -> None:
         session = await sessions.load(KEY, "main")
         await ask(session, "one")
         await session.append(answer("two"))
@@ -460,7 +468,7 @@ def test_file_edit_is_seen_at_next_load(tmp_path: Path) -> None:
 
 
 def test_reset_archives_old_file(tmp_path: Path) -> None:
-    async def body(store: SqliteStore, sessions: Sessions) -> None:
+    async def body(store: SqliteStore, sessions: SessionRepository) -> None:
         session = await sessions.load(KEY, "main")
         await ask(session, "one")
         old = session.session_id
@@ -485,7 +493,7 @@ def test_damaged_index_entry_gets_new_transcript(tmp_path: Path) -> None:
         json.dumps({KEY: {"sessionId": "../../x", "updatedAt": 5, "label": "kept"}})
     )
 
-    async def body(store: SqliteStore, sessions: Sessions) -> None:
+    async def body(store: SqliteStore, sessions: SessionRepository) -> None:
         session = await sessions.load(KEY, "main")
         assert session.label == "kept" and session.messages == []
         await ask(session, "hello")
@@ -496,7 +504,7 @@ def test_damaged_index_entry_gets_new_transcript(tmp_path: Path) -> None:
 
 
 def test_turn_cancelled_during_save_is_saved_once(tmp_path: Path) -> None:
-    async def body(store: SqliteStore, sessions: Sessions) -> None:
+    async def body(store: SqliteStore, sessions: SessionRepository) -> None:
         session = await sessions.load(KEY, "main")
         async with asyncio.TaskGroup() as group:
             task = group.create_task(ask(session, "one"))

@@ -3,7 +3,7 @@
 import pytest
 
 from homarus.core.errors import UserError
-from homarus.sessions.settings import check_thinking, to_field
+from homarus.sessions.session_settings import check_thinking, to_stored_value
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,13 @@ from homarus.sessions.settings import check_thinking, to_field
     ],
 )
 def test_setting_word_maps_to_stored_value(name: str, word: str, stored: str | None) -> None:
-    assert to_field(name, word) == stored
+    assert to_stored_value(name, word) == stored
 
 
 @pytest.mark.parametrize("name", ["thinkingLevel", "responseUsage", "execAsk", "groupActivation"])
 def test_setting_unknown_word_raises_with_valid_words(name: str) -> None:
     with pytest.raises(UserError, match=f"invalid {name}") as caught:
-        to_field(name, "moon")
+        to_stored_value(name, "moon")
     assert caught.value.fix.startswith("use ")
 
 

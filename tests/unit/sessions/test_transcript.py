@@ -16,35 +16,35 @@ from homarus.core.message import (
     Text,
     Thinking,
     ToolCall,
-    ToolReturn,
+    ToolResult,
     Usage,
-    user,
+    user_message,
 )
 from homarus.sessions.transcript import (
-    Orphan,
-    Settings,
-    Tree,
+    EntryTree,
+    OrphanedMessage,
+    TranscriptModelState,
     compaction,
+    decode_message,
+    encode_message,
     message_draft,
     messages_of,
     model_change,
     model_snapshot,
+    model_state_of,
     new_id,
     orphan_of,
     pair_calls,
-    read_message,
-    settings_of,
     thinking_level_change,
-    write_message,
 )
-from homarus.store.base import Entry
-from homarus.store.line import entry_line, load, read_entry
-from homarus.store.scan import scan
+from homarus.store.base import TranscriptEntry
+from homarus.store.transcript_codec import decode_entry, encode_entry, load_json
+from homarus.store.transcript_scan import scan_transcript
 
 
-def linearise(entries: list[Entry], leaf: str | None) -> list[Message]:
+def linearise(entries: list[TranscriptEntry], leaf: str | None) -> list[Message]:
     """Return the messages from the root to `leaf`."""
-    return messages_of(Tree(entries, leaf).path())
+    return messages_of(EntryTree(entries, leaf).path())
 
 
 def unpaired_calls(messages: list[Message]) -> tuple[ToolCall, ...]:
@@ -54,7 +54,7 @@ def unpaired_calls(messages: list[Message]) -> tuple[ToolCall, ...]:
         for part in message.parts:
             if isinstance(part, ToolCall):
                 waiting[part.id] = part
-            elif isinstance(part, ToolReturn):
+            elif isinstance(part, ToolResult):
                 waiting.pop(part.call_id, None)
     return tuple(waiting.values())
 
@@ -95,7 +95,7 @@ messages = st.one_of(
     st.builds(
         Message,
         st.just("tool"),
-        st.tuples(st.builds(ToolReturn, names, words, shown, st.booleans(), st.none() | objects)),
+        st.tuples(st.builds(ToolResult, names, words, shown, st.booleans(), st.none() | objects)),
         times,
     ),
 )
@@ -104,11 +104,11 @@ messages = st.one_of(
 @given(messages)
 def test_message_round_trips_through_its_line(message: Message) -> None:
     entry = message_draft(message, 5).at("ab12cd34", "p", 5)
-    line = entry_line(entry)
+    line = encode_entry(entry)
     row = (line, 0, entry.id, entry.parent, entry.type, entry.at_ms)
-    again = read_entry(row)
-    assert again == Entry("ab12cd34", "p", "message", 5, load(line_data(line)))
-    assert read_message(again) == message
+    again = decode_entry(row)
+    assert again == TranscriptEntry("ab12cd34", "p", "message", 5, load_json(line_data(line)))
+    assert decode_message(again) == message
 
 
 def line_data(line: str) -> str:
@@ -116,9 +116,9 @@ def line_data(line: str) -> str:
     return json.dumps({"message": data["message"]})
 
 
-def sample(name: str) -> list[Entry]:
+def sample(name: str) -> list[TranscriptEntry]:
     with (SAMPLES / f"transcript-{name}.jsonl").open("rb") as file:
-        return [found.entry for found in scan(file).found]
+        return [found.entry for found in scan_transcript(file).found]
 
 
 @pytest.mark.parametrize("name", ["agent", "chat", "tool"])
@@ -126,9 +126,9 @@ def test_openclaw_messages_are_encoded_unchanged(name: str) -> None:
     for entry in sample(name):
         if entry.type != "message":
             continue
-        message = read_message(entry)
+        message = decode_message(entry)
         assert message is not None
-        again = write_message(message)
+        again = encode_message(message)
         assert again == entry.data["message"]
         if entry.data["message"].get("model") != "gateway-injected":
             assert list(again) == list(entry.data["message"])
@@ -136,7 +136,7 @@ def test_openclaw_messages_are_encoded_unchanged(name: str) -> None:
 
 def test_signatures_are_encoded_where_openclaw_puts_them() -> None:
     parts = (Thinking("hm", "t"), Text("so", "x"), ToolCall("c", "ls", {}, signature="s"))
-    written = write_message(Message("assistant", parts, 5))["content"]
+    written = encode_message(Message("assistant", parts, 5))["content"]
     assert written == [
         {"type": "thinking", "thinking": "hm", "thinkingSignature": "t"},
         {"type": "text", "text": "so", "textSignature": "x"},
@@ -150,7 +150,7 @@ def test_openclaw_tool_call_is_decoded() -> None:
         "user", "assistant", "tool", "assistant", "user", "assistant", "tool", "assistant",
     ]  # fmt: skip
     assert found[1].calls == (ToolCall("call_e4680cf5", "exec", {"command": "echo bench-ok"}),)
-    assert isinstance(found[2].parts[0], ToolReturn)
+    assert isinstance(found[2].parts[0], ToolResult)
     assert found[2].parts[0].details is not None
     assert found[1].origin == Origin(
         "openai-completions", "mock", "mock-1", "toolUse", Usage(12815, 1)
@@ -159,7 +159,7 @@ def test_openclaw_tool_call_is_decoded() -> None:
 
 
 def test_injected_message_has_openclaw_origin() -> None:
-    written = write_message(Message("assistant", (Text("note"),), 5))
+    written = encode_message(Message("assistant", (Text("note"),), 5))
     assert (written["api"], written["provider"], written["model"]) == (
         "openai-responses", "openclaw", "gateway-injected",
     )  # fmt: skip
@@ -167,13 +167,15 @@ def test_injected_message_has_openclaw_origin() -> None:
 
 
 def test_message_without_time_gets_that_of_entry() -> None:
-    assert write_message(user("hi"), 77)["timestamp"] == 77
-    entry = Entry("a", None, "message", 77, {"message": {"role": "user", "content": "hi"}})
-    assert read_message(entry) == user("hi", at_ms=77)
+    assert encode_message(user_message("hi"), 77)["timestamp"] == 77
+    entry = TranscriptEntry(
+        "a", None, "message", 77, {"message": {"role": "user", "content": "hi"}}
+    )
+    assert decode_message(entry) == user_message("hi", at_ms=77)
 
 
 def message_of(value: Json) -> Message | None:
-    return read_message(Entry("a", None, "message", 5, {"message": value}))
+    return decode_message(TranscriptEntry("a", None, "message", 5, {"message": value}))
 
 
 @pytest.mark.parametrize(
@@ -256,10 +258,10 @@ json_values = st.recursive(
 @given(json_values, st.sampled_from(["message", "custom_message", "branch_summary", "compaction"]))
 def test_decode_of_any_json_never_raises(value: Json, kind: str) -> None:
     data = value if isinstance(value, dict) else {}
-    read_message(Entry("a", None, kind, 5, data))
+    decode_message(TranscriptEntry("a", None, kind, 5, data))
     message = message_of(value)
     if message is not None and message.at_ms < 2**53:
-        entry_line(message_draft(message, 5).at("a", None, 5))
+        encode_entry(message_draft(message, 5).at("a", None, 5))
 
 
 # --- drafts ------------------------------------------------------------------------------------
@@ -289,8 +291,8 @@ def test_new_id_is_eight_unused_hex_digits() -> None:
 # --- the tree ----------------------------------------------------------------------------------
 
 
-def said(entry_id: str, parent: str | None, role: str = "user") -> Entry:
-    message = user(entry_id) if role == "user" else Message("assistant", (Text(entry_id),))
+def said(entry_id: str, parent: str | None, role: str = "user") -> TranscriptEntry:
+    message = user_message(entry_id) if role == "user" else Message("assistant", (Text(entry_id),))
     return message_draft(message, 5).at(entry_id, parent, 5)
 
 
@@ -299,8 +301,8 @@ def spoken(path: list[Message]) -> list[str]:
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> list[Entry]:
-    entries: list[Entry] = []
+def trees(draw: st.DrawFn) -> list[TranscriptEntry]:
+    entries: list[TranscriptEntry] = []
     for number in range(draw(st.integers(0, 12))):
         above = [entry.id for entry in entries]
         parent = draw(st.none() | st.sampled_from(above)) if above else None
@@ -309,12 +311,12 @@ def trees(draw: st.DrawFn) -> list[Entry]:
 
 
 @given(trees(), st.data())
-def test_path_leads_from_root_to_leaf(entries: list[Entry], data: st.DataObject) -> None:
+def test_path_leads_from_root_to_leaf(entries: list[TranscriptEntry], data: st.DataObject) -> None:
     if not entries:
         assert linearise(entries, None) == []
         return
     leaf = data.draw(st.sampled_from(entries))
-    path = Tree(entries, leaf.id).path()
+    path = EntryTree(entries, leaf.id).path()
     assert path[0].parent is None and path[-1] == leaf
     assert all(child.parent == parent.id for parent, child in itertools.pairwise(path))
     assert spoken(linearise(entries, leaf.id)) == [entry.id for entry in path]
@@ -324,7 +326,7 @@ def test_path_leads_from_root_to_leaf(entries: list[Entry], data: st.DataObject)
 def test_path_ends_at_cycle_or_missing_parent(pairs: list[tuple[str, str]]) -> None:
     entries = [said(entry_id, parent) for entry_id, parent in pairs]
     for leaf in "abcdefgh":
-        path = Tree(entries, leaf).path()
+        path = EntryTree(entries, leaf).path()
         assert len({entry.id for entry in path}) == len(path)
 
 
@@ -352,12 +354,12 @@ def test_compaction_with_unknown_first_entry_keeps_none_before() -> None:
 
 def test_branch_summaries_are_in_context_and_notes_are_not() -> None:
     path = [
-        Entry("a", None, "branch_summary", 5, {"fromId": "x", "summary": "we tried"}),
-        Entry("b", "a", "custom_message", 5, {"customType": "x", "content": "seen"}),
-        Entry("c", "b", "custom", 5, {"customType": "x", "data": {"text": "unseen"}}),
-        Entry("d", "c", "label", 5, {"targetId": "a", "label": "unseen"}),
-        Entry("e", "d", "session_info", 5, {"name": "unseen"}),
-        Entry("f", "e", "something_new", 5, {"content": "unseen"}),
+        TranscriptEntry("a", None, "branch_summary", 5, {"fromId": "x", "summary": "we tried"}),
+        TranscriptEntry("b", "a", "custom_message", 5, {"customType": "x", "content": "seen"}),
+        TranscriptEntry("c", "b", "custom", 5, {"customType": "x", "data": {"text": "unseen"}}),
+        TranscriptEntry("d", "c", "label", 5, {"targetId": "a", "label": "unseen"}),
+        TranscriptEntry("e", "d", "session_info", 5, {"name": "unseen"}),
+        TranscriptEntry("f", "e", "something_new", 5, {"content": "unseen"}),
     ]
     found = spoken(linearise(path, "f"))
     assert len(found) == 2 and "we tried" in found[0] and found[1] == "seen"
@@ -369,16 +371,16 @@ def test_model_state_is_the_last_recorded() -> None:
         thinking_level_change("low").at("b", "a", 5),
         model_change("b", "2").at("c", "b", 5),
     ]
-    assert settings_of(path) == Settings("b", "2", "low")
-    assert settings_of(sample("chat")) == Settings("mock", "mock-1", "off")
+    assert model_state_of(path) == TranscriptModelState("b", "2", "low")
+    assert model_state_of(sample("chat")) == TranscriptModelState("mock", "mock-1", "off")
 
 
 def test_orphan_is_found_with_its_parent() -> None:
     answered = [said("a", None), said("b", "a", "assistant")]
     assert orphan_of(answered) is None
-    assert orphan_of(answered[:1]) == Orphan("a", None)
+    assert orphan_of(answered[:1]) == OrphanedMessage("a", None)
     asked = [*answered, said("c", "b"), model_change("x", "y").at("d", "c", 5)]
-    assert orphan_of(asked) == Orphan("c", "b")
+    assert orphan_of(asked) == OrphanedMessage("c", "b")
     assert orphan_of([]) is None
 
 
@@ -387,23 +389,30 @@ def call(*ids: str) -> Message:
 
 
 def result(call_id: str) -> Message:
-    return Message("tool", (ToolReturn(call_id, "t", (Text("done"),)),), 9)
+    return Message("tool", (ToolResult(call_id, "t", (Text("done"),)),), 9)
 
 
 def test_pair_calls_puts_results_right_after_calls() -> None:
-    talk = [user("go"), call("1", "2"), result("2"), user("x"), result("1"), call("3")]
+    talk = [
+        user_message("go"),
+        call("1", "2"),
+        result("2"),
+        user_message("x"),
+        result("1"),
+        call("3"),
+    ]
     paired = pair_calls(talk)
     assert unpaired_calls(paired) == ()
     assert [message.role for message in paired] == [
         "user", "assistant", "tool", "tool", "user", "assistant", "tool",
     ]  # fmt: skip
     made = paired[3].parts[0]
-    assert isinstance(made, ToolReturn) and made.is_error and "interrupted" in made.text
+    assert isinstance(made, ToolResult) and made.is_error and "interrupted" in made.text
     assert pair_calls(paired) == paired
 
 
 @given(st.lists(st.one_of(
-    st.just(user("u")),
+    st.just(user_message("u")),
     st.lists(st.sampled_from("123"), max_size=3, unique=True).map(lambda ids: call(*ids)),
     st.sampled_from("123").map(result),
 ), max_size=10))  # fmt: skip

@@ -45,7 +45,7 @@ def theirs(state: Path, value: Json, agent: str = "main") -> None:
 
 async def put(store: SqliteStore, key: str, at_ms: int = 5, **data: Json) -> None:
     agent = key.split(":")[1]
-    async with store.commit() as unit:
+    async with store.transaction() as unit:
         unit.put_session(SessionRecord(key, agent, f"id-{key.split(':')[2]}", at_ms, data))
 
 
@@ -92,7 +92,7 @@ def test_index_file_of_openclaw_is_imported_and_keeps_every_field(
         assert {key: dict(record.data) for key, record in found.items()} == before
         chat = found["agent:main:cap-chat"]
         assert chat.updated_ms == 1794724647390
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.put_session(SessionRecord(chat.key, "main", chat.session_id, 1794724647999,
                                            {**chat.data, "label": "new"}))  # fmt: skip
 
@@ -204,7 +204,7 @@ def test_index_file_deleted_session_is_removed_and_stays_away(tmp_path: Path) ->
         await put(store, "agent:main:a")
         await put(store, "agent:main:b")
         await store.flush()
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.delete_session("agent:main:a")
         old = read(tmp_path)
         theirs(tmp_path, {**old, "agent:main:c": {"sessionId": "c", "updatedAt": 1}})
@@ -230,7 +230,7 @@ def test_index_file_unwritten_after_crash_is_written_at_start(tmp_path: Path) ->
     async def unwritten() -> None:  # commits that no file was told of
         async with open_store(tmp_path, mirror=False) as store:
             await put(store, "agent:main:c")
-            async with store.commit() as unit:
+            async with store.transaction() as unit:
                 unit.delete_session("agent:main:a")
 
     asyncio.run(unwritten())
@@ -358,7 +358,7 @@ def test_index_file_hundred_sessions_are_written_once(
         for n in range(100):
             await put(store, f"agent:main:k{n}")
 
-    monkeypatch.setattr("homarus.store.mirror.INDEX_DELAY_S", 600.0)
+    monkeypatch.setattr("homarus.store.file_mirror.INDEX_DELAY_S", 600.0)
     monkeypatch.setattr(Path, "replace", counted)
     with_store(tmp_path, body)
     assert writes == 1

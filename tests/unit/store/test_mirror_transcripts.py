@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from homarus.core.message import Json
-from homarus.store.base import Entry, Header, SessionRecord
+from homarus.store.base import SessionRecord, TranscriptEntry, TranscriptHeader
 from homarus.store.sqlite import SqliteStore, open_store
 
 SAMPLES = Path(__file__).parents[2] / "data/samples"
@@ -34,14 +34,14 @@ def home(state: Path) -> Path:
     return state / "agents/main/sessions"
 
 
-def entry(entry_id: str, parent: str | None = None, text: str = "hi") -> Entry:
+def entry(entry_id: str, parent: str | None = None, text: str = "hi") -> TranscriptEntry:
     message = {"role": "user", "content": text, "timestamp": 7}
-    return Entry(entry_id, parent, "message", 1794724639496, {"message": message})
+    return TranscriptEntry(entry_id, parent, "message", 1794724639496, {"message": message})
 
 
-async def write(store: SqliteStore, *entries: Entry, session_id: str = "s1") -> None:
-    async with store.commit() as unit:
-        unit.open_transcript(Header(session_id, "main", 1794724639000, "/w"))
+async def write(store: SqliteStore, *entries: TranscriptEntry, session_id: str = "s1") -> None:
+    async with store.transaction() as unit:
+        unit.open_transcript(TranscriptHeader(session_id, "main", 1794724639000, "/w"))
         unit.put_session(SessionRecord("agent:main:main", "main", session_id, 5))
         unit.append(session_id, *entries)
     await store.flush()
@@ -84,7 +84,7 @@ def test_transcript_file_entries_are_appended_as_added_and_at_close(tmp_path: Pa
     async def body(store: SqliteStore) -> None:
         await write(store, entry("a"))
         await write(store, entry("b", "a"))
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.append("s1", entry("c", "b"))
 
     with_store(tmp_path, body)
@@ -106,7 +106,7 @@ def test_transcript_of_openclaw_is_continued_and_keeps_first_bytes(tmp_path: Pat
         assert leaf == found[-1].id == "0d0682d1"
         header = await store.header(SAMPLE_ID)
         assert header is not None and header.cwd == "/home/user/.openclaw/workspace"
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.append(SAMPLE_ID, entry("99999999", leaf))
 
     with_store(tmp_path, body)
@@ -161,7 +161,7 @@ def test_transcript_file_own_unwritten_entries_follow_foreign_ones(tmp_path: Pat
         await write(store, entry("a"))
         with (home(tmp_path) / "s1.jsonl").open("a") as file:
             file.write(foreign("x", "a"))
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.append("s1", entry("b", "a"))
         assert await ids(store) == ["a", "b", "x"]
         assert await store.leaf("s1") == "b"
@@ -240,7 +240,7 @@ def test_transcript_file_cut_in_last_three_lines_opens(tmp_path: Path, lost: int
         assert await ids(store, SAMPLE_ID) == kept
         assert sum(repair.bad for repair in store.repairs) == bool(torn)
         assert file.read_bytes() == data  # reading changes nothing
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.append(SAMPLE_ID, entry("99999999", kept[-1]))
 
     with_store(tmp_path, body)
@@ -346,7 +346,7 @@ def test_transcript_file_own_half_line_after_crash_is_completed(tmp_path: Path) 
     whole = (home(tmp_path / "copy") / "s1.jsonl").read_bytes()
 
     async def crash(store: SqliteStore) -> None:
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.append("s1", entry("b", "a"), entry("c", "b"))
         file.write_bytes(whole[: len(first) + 40])  # what a killed process left there
         assert await ids(store) == ["a", "b", "c"]
@@ -416,7 +416,7 @@ def test_transcript_file_of_topic_is_continued_under_its_name(tmp_path: Path) ->
     async def body(store: SqliteStore) -> None:
         record = await store.session("agent:main:main")
         assert record is not None and await ids(store) == ["a"]
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.put_session(record)
             unit.append("s1", entry("b", "a"))
 
@@ -430,7 +430,7 @@ def test_transcript_file_of_topic_is_continued_under_its_name(tmp_path: Path) ->
 def test_transcript_archived_file_is_renamed_with_all_entries(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         await write(store, entry("a"))
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.append("s1", entry("b", "a"))
             unit.archive("s1", "reset", 1794724639496)
         await store.flush()
@@ -464,7 +464,7 @@ def test_transcript_file_bare_role_rows_are_read_and_continued(tmp_path: Path) -
         assert record.data["displayName"] == "refactor"
         found = await store.entries("abc123")
         assert [one.data["message"]["role"] for one in found] == ["user", "assistant"]
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.append("abc123", entry("b", found[-1].id))
 
     with_store(tmp_path, body)
@@ -479,8 +479,8 @@ def test_transcript_of_other_principal_has_no_files(tmp_path: Path) -> None:
     from homarus.core.principal import Principal
 
     async def body(store: SqliteStore) -> None:
-        async with store.scoped(Principal("acme", "ann")).commit() as unit:
-            unit.open_transcript(Header("s1", "main", 5))
+        async with store.scoped(Principal("acme", "ann")).transaction() as unit:
+            unit.open_transcript(TranscriptHeader("s1", "main", 5))
             unit.put_session(SessionRecord("agent:main:main", "main", "s1", 5))
             unit.append("s1", entry("a"))
         await store.flush()
@@ -498,8 +498,8 @@ def test_transcript_file_known_state_can_be_dropped(
         parents: dict[str, str | None] = {"s1": None, "s2": None, "s3": None}
         for number in range(4):
             for name, parent in parents.items():
-                async with store.commit() as unit:
-                    unit.open_transcript(Header(name, "main", 1794724639000, "/w"))
+                async with store.transaction() as unit:
+                    unit.open_transcript(TranscriptHeader(name, "main", 1794724639000, "/w"))
                     unit.put_session(SessionRecord(f"agent:main:{name}", "main", name, 5))
                     unit.append(name, entry(f"{name}-{number}", parent))
                 parents[name] = f"{name}-{number}"

@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from homarus.core import faults
-from homarus.core.errors import DiskFull, InUse, StoreError
+from homarus.core.errors import DiskFullError, StateInUseError, StoreError
 from homarus.core.message import Address, Inbound
 from homarus.core.principal import OWNER
 from homarus.store import schema
@@ -38,7 +38,7 @@ def downgrade(state: Path) -> None:
 
 def test_journal_database_without_tables_is_migrated(tmp_path: Path) -> None:
     async def first(store: SqliteStore) -> None:
-        async with store.commit() as unit:
+        async with store.transaction() as unit:
             unit.put_record("job", "1", {"a": 1})
 
     async def later(store: SqliteStore) -> None:
@@ -62,10 +62,10 @@ def test_read_only_open_migrates_older_database_unless_in_use(
     tmp_path: Path,
 ) -> None:
     async def nothing(store: SqliteStore) -> None:
-        assert list(await store.journal.rows()) == []
+        assert list(await store.journal.inbox_records()) == []
 
     async def look(store: SqliteStore) -> None:
-        with pytest.raises(InUse):
+        with pytest.raises(StateInUseError):
             open_store(tmp_path, read_only=True)
 
     with_store(tmp_path, nothing)
@@ -85,7 +85,7 @@ def test_read_only_open_sees_accepted_messages_and_cannot_write(tmp_path: Path) 
     async def body(store: SqliteStore) -> None:
         async with open_store(tmp_path, read_only=True) as looking:
             row = (await store.journal.accept("s", says("hi"), at_ms=1)).row
-            assert list(await looking.journal.rows(*OPEN)) == [row]
+            assert list(await looking.journal.inbox_records(*OPEN)) == [row]
             with pytest.raises(StoreError, match="reading only"):
                 await looking.journal.accept("s", says("ho", "m2"), at_ms=1)
             with pytest.raises(StoreError, match="reading only"):
@@ -99,7 +99,7 @@ def test_journal_unreadable_body_hides_no_other_record(tmp_path: Path) -> None:
         for n in range(3):
             await store.journal.accept("s", says(str(n), f"m{n}"), at_ms=n)
         change(tmp_path, "UPDATE accepted SET body = '{\"id' WHERE message_id = 'm1'")
-        found = await store.journal.rows(*OPEN)
+        found = await store.journal.inbox_records(*OPEN)
         assert [row.inbound and row.inbound.text for row in found] == ["0", None, "2"]
 
     with_store(tmp_path, body)
@@ -140,9 +140,9 @@ def test_journal_full_disk_refuses_message_until_there_is_room(
 ) -> None:
     async def body(store: SqliteStore) -> None:
         monkeypatch.setattr(faults, "_faults", faults.parse_faults("store.commit:enospc"))
-        with pytest.raises(DiskFull):
+        with pytest.raises(DiskFullError):
             await store.journal.accept("s", says("hi"), at_ms=1)
-        assert list(await store.journal.rows()) == []
+        assert list(await store.journal.inbox_records()) == []
         assert (await store.journal.accept("s", says("hi"), at_ms=2)).kind == "new"
 
     with_store(tmp_path, body)
@@ -154,18 +154,18 @@ def test_journal_disk_failure_stops_accepting_and_restart_knows_rest(
     async def first(store: SqliteStore) -> None:
         monkeypatch.setattr(faults, "_faults", faults.parse_faults("store.sync:eio"))
         async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-            broken = group.create_task(store.until_broken())
+            broken = group.create_task(store.wait_for_disk_failure())
             await asyncio.sleep(0)
             assert not broken.done()
             with pytest.raises(StoreError, match="not written any more"):
                 await store.journal.accept("s", says("hi"), at_ms=1)
         assert "start homarus again" in broken.result().fix
-        assert (await store.until_broken()).fix
+        assert (await store.wait_for_disk_failure()).fix
         with pytest.raises(StoreError, match="not written any more"):
             await store.journal.accept("s", says("ho", "m2"), at_ms=1)
         async with asyncio.timeout(30):
             with pytest.raises(StoreError, match="not written any more"):
-                async with store.commit() as unit:
+                async with store.transaction() as unit:
                     unit.put_record("job", "1", {})
 
     async def later(store: SqliteStore) -> None:
@@ -174,7 +174,7 @@ def test_journal_disk_failure_stops_accepting_and_restart_knows_rest(
         waiting = asyncio.timeout(0)
         with pytest.raises(TimeoutError):
             async with waiting:
-                await store.until_broken()
+                await store.wait_for_disk_failure()
 
     with_store(tmp_path, first)
     with_store(tmp_path, later)

@@ -8,9 +8,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from homarus.core.errors import Corrupt, DiskFull, InUse, StoreError
+from homarus.core.errors import CorruptDataError, DiskFullError, StateInUseError, StoreError
 from homarus.store import schema
-from homarus.store.base import Entry, Header, SessionRecord
+from homarus.store.base import SessionRecord, TranscriptEntry, TranscriptHeader
 from homarus.store.sqlite import check_database, open_store
 
 
@@ -20,7 +20,7 @@ def record(key: str = "agent:main:main", **data: object) -> SessionRecord:
 
 def fill(state: Path) -> None:
     async def main() -> None:
-        async with open_store(state) as store, store.commit() as unit:
+        async with open_store(state) as store, store.transaction() as unit:
             unit.put_session(record(label="kept"))
 
     asyncio.run(main())
@@ -51,7 +51,7 @@ def test_store_files_are_private(tmp_path: Path) -> None:
 def test_store_second_open_raises_with_holder(tmp_path: Path) -> None:
     async def main() -> None:
         async with open_store(tmp_path):
-            with pytest.raises(InUse, match=f"process {os.getpid()} uses") as caught:
+            with pytest.raises(StateInUseError, match=f"process {os.getpid()} uses") as caught:
                 open_store(tmp_path)
             assert "OPENCLAW_STATE_DIR" in caught.value.fix
         async with open_store(tmp_path):
@@ -69,7 +69,7 @@ def test_store_lock_is_released_when_process_dies(tmp_path: Path) -> None:
         [sys.executable, "-c", hold, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout is not None and child.stdout.readline() == "held\n"
-        with pytest.raises(InUse, match=f"process {child.pid} uses"):
+        with pytest.raises(StateInUseError, match=f"process {child.pid} uses"):
             open_store(tmp_path)
         child.kill()
     fill(tmp_path)
@@ -126,20 +126,20 @@ def test_store_link_as_database_or_lock_is_not_followed(tmp_path: Path) -> None:
 def test_store_damaged_database_raises_and_releases_lock(tmp_path: Path) -> None:
     (tmp_path / "state.sqlite").write_bytes(b"this is not a database" * 500)
     for _ in range(2):
-        with pytest.raises(Corrupt, match=r"state\.sqlite is damaged") as caught:
+        with pytest.raises(CorruptDataError, match=r"state\.sqlite is damaged") as caught:
             open_store(tmp_path)
         assert "homarus doctor" in caught.value.fix
-    with pytest.raises(Corrupt):
+    with pytest.raises(CorruptDataError):
         open_store(tmp_path, read_only=True)
-    with pytest.raises(Corrupt):
+    with pytest.raises(CorruptDataError):
         check_database(tmp_path / "state.sqlite")
 
 
 def test_store_damaged_page_is_found_by_check_and_by_read(tmp_path: Path) -> None:
     async def many() -> None:
-        async with open_store(tmp_path, mirror=False) as store, store.commit() as unit:
-            unit.open_transcript(Header("s1", "main", 5))
-            unit.append("s1", *(Entry(f"{n:08x}", None, "m", 5, {"x": "y" * 500})
+        async with open_store(tmp_path, mirror=False) as store, store.transaction() as unit:
+            unit.open_transcript(TranscriptHeader("s1", "main", 5))
+            unit.append("s1", *(TranscriptEntry(f"{n:08x}", None, "m", 5, {"x": "y" * 500})
                                 for n in range(400)))  # fmt: skip
 
     asyncio.run(many())
@@ -148,12 +148,12 @@ def test_store_damaged_page_is_found_by_check_and_by_read(tmp_path: Path) -> Non
     data = bytearray(path.read_bytes())
     data[20_000:60_000] = b"\xaa" * 40_000
     path.write_bytes(data)
-    with pytest.raises(Corrupt, match="damaged"):
+    with pytest.raises(CorruptDataError, match="damaged"):
         check_database(path)
 
     async def read() -> None:
         async with open_store(tmp_path, mirror=False) as store:
-            with pytest.raises(Corrupt, match="damaged"):
+            with pytest.raises(CorruptDataError, match="damaged"):
                 await store.entries("s1")
 
     asyncio.run(read())
@@ -191,12 +191,12 @@ def test_store_read_only_takes_no_lock_and_creates_nothing(tmp_path: Path) -> No
             assert await empty.session("agent:main:main") is None
         assert not state.exists()
         async with open_store(state) as store:
-            async with store.commit() as unit:
+            async with store.transaction() as unit:
                 unit.put_session(record(label="live"))
             async with open_store(state, read_only=True) as beside:
                 assert [found.data["label"] for found in await beside.sessions()] == ["live"]
                 with pytest.raises(StoreError, match="reading only"):
-                    async with beside.commit() as unit:
+                    async with beside.transaction() as unit:
                         unit.put_record("job", "1", {})
 
     asyncio.run(main())
@@ -226,7 +226,7 @@ def test_store_closed_raises(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="closed"):
             await store.record("a", "b")
         with pytest.raises(StoreError, match="closed"):
-            async with store.commit() as unit:
+            async with store.transaction() as unit:
                 unit.put_record("a", "b", {})
         with pytest.raises(StoreError, match="closed"):
             await store.entries("s1")
@@ -237,16 +237,16 @@ def test_store_closed_raises(tmp_path: Path) -> None:
 def test_store_full_disk_refuses_writes_and_keeps_data(tmp_path: Path) -> None:
     async def main() -> None:
         async with open_store(tmp_path, mirror=False) as store:
-            async with store.commit() as unit:
+            async with store.transaction() as unit:
                 unit.put_record("a", "1", {"kept": True})
             writer = store._engine.writer
             assert writer is not None
             await writer.run(lambda db: db.execute("PRAGMA max_page_count = 20").fetchall())
-            with pytest.raises(DiskFull):
-                async with store.commit() as unit:
+            with pytest.raises(DiskFullError):
+                async with store.transaction() as unit:
                     unit.put_record("a", "2", {"x": "y" * 1_000_000})
             await writer.run(lambda db: db.execute("PRAGMA max_page_count = 999999").fetchall())
-            async with store.commit() as unit:
+            async with store.transaction() as unit:
                 unit.put_record("a", "2", {"x": "y" * 1_000_000})
             assert sorted(await store.records("a")) == ["1", "2"]
 
@@ -261,11 +261,11 @@ def test_store_invalid_ids_are_refused_before_writing(tmp_path: Path) -> None:
                 SessionRecord("k", "main", "../s1", 5),
             ):
                 with pytest.raises(StoreError, match="not a"):
-                    async with store.commit() as unit:
+                    async with store.transaction() as unit:
                         unit.put_session(bad)
             with pytest.raises(StoreError, match="not a"):
-                async with store.commit() as unit:
-                    unit.open_transcript(Header("../x", "main", 5))
+                async with store.transaction() as unit:
+                    unit.open_transcript(TranscriptHeader("../x", "main", 5))
 
     asyncio.run(main())
 

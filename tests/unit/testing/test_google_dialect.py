@@ -10,24 +10,24 @@ from google import genai
 from google.genai import errors, types
 
 from homarus.testing.model_server import (
-    Answer,
-    Call,
+    BodyFraming,
     CallTools,
     Fail,
     ModelServer,
     Overflow,
+    ReportedUsage,
     Say,
-    Shape,
-    Step,
+    ScriptedAnswer,
+    ScriptedCall,
+    ScriptStep,
     Stop,
+    StreamFault,
     Think,
-    Tokens,
-    Trouble,
 )
 from homarus.testing.model_server.google import MODEL, SIGNATURE
 
 
-def played(scene: Callable[[Any, ModelServer], Awaitable[Any]], *answers: Answer) -> Any:
+def played(scene: Callable[[Any, ModelServer], Awaitable[Any]], *answers: ScriptedAnswer) -> Any:
     async def main() -> Any:
         async with asyncio.timeout(60), ModelServer() as server:
             server.script(*answers)
@@ -55,7 +55,7 @@ def finish_of(chunk: types.GenerateContentResponse) -> str:
 
 
 def test_google_sdk_reads_streamed_text_reasoning_and_usage() -> None:
-    steps: list[Step] = [Think("Hm"), Say(["Hé", "llo ", "🦞"]), Tokens(20, 3, 5, 1)]
+    steps: list[ScriptStep] = [Think("Hm"), Say(["Hé", "llo ", "🦞"]), ReportedUsage(20, 3, 5, 1)]
     chunks = played(lambda models, _: stream(models), steps)
     parts = parts_of(chunks)
     assert "".join(p.text or "" for p in parts if not p.thought) == "Héllo 🦞"
@@ -68,7 +68,9 @@ def test_google_sdk_reads_streamed_text_reasoning_and_usage() -> None:
 
 
 def test_google_sdk_reads_calls_with_ids_and_signatures() -> None:
-    steps = [CallTools(Call("read", {"path": "é"}, id="c1"), Call("ls", '{"all": true}'))]
+    steps = [
+        CallTools(ScriptedCall("read", {"path": "é"}, id="c1"), ScriptedCall("ls", '{"all": true}'))
+    ]
     chunks = played(lambda models, _: stream(models), steps)
     calls = [part for part in parts_of(chunks) if part.function_call]
     made = [part.function_call for part in calls if part.function_call]
@@ -84,10 +86,10 @@ def test_google_sdk_reads_complete_answer() -> None:
     async def scene(models: Any, server: ModelServer) -> Any:
         return await models.generate_content(model="m", contents="hi"), server.requests[0]
 
-    steps: list[Step] = [
+    steps: list[ScriptStep] = [
         Think("hm"),
         Say(["a", "b"]),
-        CallTools(Call("read", {"p": 1})),
+        CallTools(ScriptedCall("read", {"p": 1})),
         Stop("length"),
     ]
     whole, request = played(scene, steps)
@@ -116,8 +118,8 @@ def test_google_sdk_reads_errors(
     assert (caught.value.code, caught.value.status) == (code, status)
 
 
-@pytest.mark.parametrize("shape", [Shape(), Shape(newline=b"\r\n")])
-def test_google_sdk_reads_error_midway(shape: Shape) -> None:
+@pytest.mark.parametrize("shape", [BodyFraming(), BodyFraming(newline=b"\r\n")])
+def test_google_sdk_reads_error_midway(shape: BodyFraming) -> None:
     async def scene(models: Any, _server: ModelServer) -> None:
         chunks = await models.generate_content_stream(model="m", contents="hi")
         assert (await anext(chunks)).text == "so far"
@@ -125,7 +127,7 @@ def test_google_sdk_reads_error_midway(shape: Shape) -> None:
             await anext(chunks)
         assert caught.value.message == "oops"
 
-    played(scene, [Say("so far"), Trouble("oops"), shape])
+    played(scene, [Say("so far"), StreamFault("oops"), shape])
 
 
 def test_google_markers_find_question_among_results() -> None:

@@ -12,32 +12,32 @@ import openai
 import pytest
 
 from homarus.testing.model_server import (
-    Answer,
-    Call,
+    BodyFraming,
     CallTools,
     Comments,
     Cut,
     Delay,
     Fail,
-    Gate,
-    Hold,
+    HangUntilDisconnect,
     ModelServer,
     Overflow,
     Raw,
+    ReportedUsage,
     Say,
-    Shape,
+    ScriptedAnswer,
+    ScriptedCall,
     Stop,
+    StreamFault,
     Think,
-    Tokens,
-    Trouble,
+    WaitForTest,
 )
-from homarus.testing.model_server.dialect import Ask, Said
+from homarus.testing.model_server.dialect import ServerMessage, ServerRequest
 from homarus.testing.model_server.markers import Markers
 from homarus.testing.model_server.openai import embedding
 
 
 def played(
-    scene: Callable[[openai.AsyncOpenAI, ModelServer], Awaitable[Any]], *answers: Answer
+    scene: Callable[[openai.AsyncOpenAI, ModelServer], Awaitable[Any]], *answers: ScriptedAnswer
 ) -> Any:
     async def main() -> Any:
         async with (
@@ -79,7 +79,7 @@ def asked(*messages: tuple[str, str]) -> list[Any]:
 
 def test_openai_sdk_reads_streamed_text_and_usage() -> None:
     chunks = played(
-        lambda client, _: stream(client), [Say(["Hé", "llo ", "🦞"]), Tokens(20, 3, 5, 1)]
+        lambda client, _: stream(client), [Say(["Hé", "llo ", "🦞"]), ReportedUsage(20, 3, 5, 1)]
     )
     assert text_of(chunks) == "Héllo 🦞"
     assert finish_of(chunks) == "stop"
@@ -90,7 +90,11 @@ def test_openai_sdk_reads_streamed_text_and_usage() -> None:
 
 
 def test_openai_sdk_reads_interleaved_tool_calls() -> None:
-    steps = [CallTools(Call("read", {"path": "a" * 30}, id="c1"), Call("ls", {"all": True}))]
+    steps = [
+        CallTools(
+            ScriptedCall("read", {"path": "a" * 30}, id="c1"), ScriptedCall("ls", {"all": True})
+        )
+    ]
     chunks = played(lambda client, _: stream(client), steps)
     names: dict[int, str] = {}
     arguments: dict[int, str] = {}
@@ -110,7 +114,7 @@ def test_openai_sdk_reads_complete_answer() -> None:
     async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
         return await client.chat.completions.create(model="m", messages=asked(("user", "hi")))
 
-    whole = played(scene, [Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1}))])
+    whole = played(scene, [Think("hm"), Say(["a", "b"]), CallTools(ScriptedCall("read", {"p": 1}))])
     message = whole.choices[0].message
     assert message.content == "ab"
     assert json.loads(message.tool_calls[0].function.arguments) == {"p": 1}
@@ -148,14 +152,14 @@ def test_openai_sdk_raises_matching_error(step: Any, error: type[openai.APIStatu
 @pytest.mark.parametrize(
     ("steps", "error"),
     [
-        ([Say("a"), Trouble()], openai.APIError),
+        ([Say("a"), StreamFault()], openai.APIError),
         ([Say("a"), Cut()], openai.APIConnectionError),
         ([Say("a"), Cut("reset")], openai.APIConnectionError),
         ([Say("a"), Cut("half-close")], openai.APIConnectionError),
         ([Raw(b"data: {oops\n\n")], json.JSONDecodeError),
     ],
 )
-def test_openai_sdk_notices_faults_midway(steps: Answer, error: type[Exception]) -> None:
+def test_openai_sdk_notices_faults_midway(steps: ScriptedAnswer, error: type[Exception]) -> None:
     async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> None:
         with pytest.raises(error):
             await stream(client)
@@ -165,9 +169,14 @@ def test_openai_sdk_notices_faults_midway(steps: Answer, error: type[Exception])
 
 @pytest.mark.parametrize(
     "shape",
-    [Shape(piece_bytes=1), Shape(newline=b"\r\n"), Shape(framing="close"), Shape(piece_bytes=5)],
+    [
+        BodyFraming(piece_bytes=1),
+        BodyFraming(newline=b"\r\n"),
+        BodyFraming(framing="close"),
+        BodyFraming(piece_bytes=5),
+    ],
 )
-def test_openai_sdk_reads_every_framing(shape: Shape) -> None:
+def test_openai_sdk_reads_every_framing(shape: BodyFraming) -> None:
     chunks = played(lambda client, _: stream(client), [Say(["é🦞", "x"]), Comments(times=2), shape])
     assert text_of(chunks) == "é🦞x"
 
@@ -216,7 +225,7 @@ def test_server_records_headers_body_and_times() -> None:
 def test_server_counts_peak_of_concurrent_requests() -> None:
     async def scene(client: openai.AsyncOpenAI, server: ModelServer) -> int:
         gate = asyncio.Event()
-        answer: Answer = [Gate(gate), Say("x")]
+        answer: ScriptedAnswer = [WaitForTest(gate), Say("x")]
         server.script(*[answer] * 5)
         async with asyncio.TaskGroup() as group:
             for _ in range(5):
@@ -231,7 +240,7 @@ def test_server_counts_peak_of_concurrent_requests() -> None:
 
 def test_server_notices_client_disconnect() -> None:
     async def scene(client: openai.AsyncOpenAI, server: ModelServer) -> list[str]:
-        server.script([Say("a"), Hold()], [Say(["word "] * 100_000)], [Comments()])
+        server.script([Say("a"), HangUntilDisconnect()], [Say(["word "] * 100_000)], [Comments()])
         for _ in range(3):
             chunks = await client.chat.completions.create(
                 model="m", messages=asked(("user", "hi")), stream=True
@@ -257,7 +266,7 @@ def test_server_passes_test_failure_unchanged() -> None:
 def test_server_exit_ends_waiting_connections() -> None:
     async def main() -> None:
         async with asyncio.timeout(10), ModelServer() as server:
-            server.script([Hold()])
+            server.script([HangUntilDisconnect()])
             port = int(server.url.split(":")[2].partition("/")[0])
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             body = b'{"stream":true}'
@@ -424,7 +433,9 @@ def test_server_process_serves_and_reports_statistics() -> None:
 
 def test_markers_delay_with_times_delays_only_first_requests() -> None:
     markers = Markers()
-    ask = Ask("m", True, [Said("user", "MOCK:delay:5000:1 MOCK:short")], 0, 1, {})
+    ask = ServerRequest(
+        "m", True, [ServerMessage("user", "MOCK:delay:5000:1 MOCK:short")], 0, 1, {}
+    )
     first, second = markers.steps(ask), markers.steps(ask)
     assert [type(step) for step in first] == [Delay, Say]
     assert [type(step) for step in second] == [Say]

@@ -10,25 +10,26 @@ import httpx2
 import pytest
 
 from homarus.testing.model_server import (
-    Answer,
-    Call,
     CallTools,
     Cut,
     Fail,
     ModelServer,
     Overflow,
     Raw,
+    ReportedUsage,
     Say,
+    ScriptedAnswer,
+    ScriptedCall,
     Stop,
+    StreamFault,
     Think,
-    Tokens,
-    Trouble,
 )
 from homarus.testing.model_server.anthropic import SIGNATURE
 
 
 def played(
-    scene: Callable[[anthropic.AsyncAnthropic, ModelServer], Awaitable[Any]], *answers: Answer
+    scene: Callable[[anthropic.AsyncAnthropic, ModelServer], Awaitable[Any]],
+    *answers: ScriptedAnswer,
 ) -> Any:
     async def main() -> Any:
         async with asyncio.timeout(60), ModelServer() as server:
@@ -58,7 +59,7 @@ def content(message: anthropic.types.Message) -> list[Any]:
 
 
 def test_anthropic_sdk_reads_streamed_text_and_usage() -> None:
-    steps: Answer = [Say(["Hé", "llo ", "🦞"]), Tokens(20, 3, 5, 1)]
+    steps: ScriptedAnswer = [Say(["Hé", "llo ", "🦞"]), ReportedUsage(20, 3, 5, 1)]
     message = played(lambda client, _: stream(client), steps)
     assert content(message) == [{"type": "text", "text": "Héllo 🦞"}]
     assert (message.model, message.stop_reason) == ("m", "end_turn")
@@ -69,7 +70,7 @@ def test_anthropic_sdk_reads_streamed_text_and_usage() -> None:
 
 
 def test_anthropic_sdk_reads_reasoning_text_and_calls_in_order() -> None:
-    calls = CallTools(Call("read", {"path": "a" * 30}, id="c1"), Call("ls", {}))
+    calls = CallTools(ScriptedCall("read", {"path": "a" * 30}, id="c1"), ScriptedCall("ls", {}))
     message = played(
         lambda client, _: stream(client), [Think(["Hm", "m"]), Say("a"), Say("b"), calls]
     )
@@ -112,7 +113,7 @@ def test_anthropic_sdk_reads_complete_answer_and_token_count() -> None:
         assert counted.input_tokens > 0
         return await client.messages.create(model="m", max_tokens=9, messages=messages)
 
-    whole = played(scene, [Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1}))])
+    whole = played(scene, [Think("hm"), Say(["a", "b"]), CallTools(ScriptedCall("read", {"p": 1}))])
     assert [block.type for block in whole.content] == ["thinking", "text", "tool_use"]
     assert whole.content[2].input == {"p": 1}
     assert whole.stop_reason == "tool_use"
@@ -158,14 +159,14 @@ def test_anthropic_sdk_raises_matching_error(
 @pytest.mark.parametrize(
     ("steps", "error"),
     [
-        ([Say("a"), Trouble("Overloaded", "overloaded_error")], anthropic.APIStatusError),
+        ([Say("a"), StreamFault("Overloaded", "overloaded_error")], anthropic.APIStatusError),
         ([Say("a"), Cut()], httpx2.RemoteProtocolError),
         ([Say("a"), Cut("half-close")], httpx2.RemoteProtocolError),
         ([Say("a"), Cut("reset")], httpx2.ReadError),
         ([Say("a"), Raw(b"event: message_delta\ndata: {oops\n\n")], json.JSONDecodeError),
     ],
 )
-def test_anthropic_sdk_notices_faults_midway(steps: Answer, error: type[Exception]) -> None:
+def test_anthropic_sdk_notices_faults_midway(steps: ScriptedAnswer, error: type[Exception]) -> None:
     async def scene(client: anthropic.AsyncAnthropic, _server: ModelServer) -> None:
         with pytest.raises(error):
             await stream(client)

@@ -12,19 +12,19 @@ from botocore.exceptions import ClientError, EventStreamError
 from urllib3.exceptions import ProtocolError
 
 from homarus.testing.model_server import (
-    Answer,
-    Call,
+    BodyFraming,
     CallTools,
     Cut,
     Fail,
     ModelServer,
     Overflow,
+    ReportedUsage,
     Say,
-    Shape,
+    ScriptedAnswer,
+    ScriptedCall,
     Stop,
+    StreamFault,
     Think,
-    Tokens,
-    Trouble,
 )
 from homarus.testing.model_server.bedrock import SIGNATURE
 
@@ -48,7 +48,7 @@ def streamed(url: str, messages: list[Any], **fields: Any) -> list[Any]:
             return list(stream)
 
 
-def played(steps: Answer, messages: list[Any] | None = None, **fields: Any) -> list[Any]:
+def played(steps: ScriptedAnswer, messages: list[Any] | None = None, **fields: Any) -> list[Any]:
     """The events of one streamed answer, as boto3 reads them."""
 
     async def main() -> list[Any]:
@@ -60,7 +60,7 @@ def played(steps: Answer, messages: list[Any] | None = None, **fields: Any) -> l
 
 
 def test_boto3_reads_streamed_text_and_usage() -> None:
-    events = played([Say(["Hé", "llo ", "🦞"]), Tokens(20, 3, 5)])
+    events = played([Say(["Hé", "llo ", "🦞"]), ReportedUsage(20, 3, 5)])
     assert [next(iter(event)) for event in events] == [
         "messageStart",
         *["contentBlockDelta"] * 3,
@@ -81,7 +81,7 @@ def test_boto3_reads_streamed_text_and_usage() -> None:
 
 
 def test_boto3_reads_reasoning_text_and_calls_in_order() -> None:
-    calls = CallTools(Call("read", {"path": "a" * 30}, id="c1"), Call("ls", {}))
+    calls = CallTools(ScriptedCall("read", {"path": "a" * 30}, id="c1"), ScriptedCall("ls", {}))
     events = played([Think(["Hm", "m"]), Say("a"), Say("b"), calls])
     starts = [event["contentBlockStart"] for event in events if "contentBlockStart" in event]
     assert [start["contentBlockIndex"] for start in starts] == [2, 3]
@@ -103,7 +103,7 @@ def test_boto3_reads_reasoning_text_and_calls_in_order() -> None:
 def test_boto3_reads_complete_answer() -> None:
     async def main() -> Any:
         async with ModelServer() as server:
-            server.script([Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1}))])
+            server.script([Think("hm"), Say(["a", "b"]), CallTools(ScriptedCall("read", {"p": 1}))])
             with client(server.url) as asked:
                 return await asyncio.to_thread(asked.converse, modelId=MODEL, messages=HI)
 
@@ -142,7 +142,7 @@ def test_boto3_reads_overflow_and_length_stop() -> None:
 
 def test_boto3_raises_exception_inside_stream() -> None:
     with pytest.raises(EventStreamError, match=r"throttlingException.*slow down"):
-        played([Say("a"), Trouble("slow down", "throttlingException")])
+        played([Say("a"), StreamFault("slow down", "throttlingException")])
 
 
 def test_boto3_notices_cut() -> None:
@@ -151,7 +151,7 @@ def test_boto3_notices_cut() -> None:
 
 
 def test_boto3_reads_one_byte_at_a_time() -> None:
-    assert len(played([Say("a"), Shape(piece_bytes=1)])) == 5
+    assert len(played([Say("a"), BodyFraming(piece_bytes=1)])) == 5
 
 
 def test_bedrock_markers_count_results_as_tool_messages() -> None:

@@ -10,25 +10,25 @@ import pytest
 from openai.types.responses import Response
 
 from homarus.testing.model_server import (
-    Answer,
-    Call,
+    BodyFraming,
     CallTools,
     Cut,
     Fail,
     ModelServer,
     Overflow,
     Raw,
+    ReportedUsage,
     Say,
-    Shape,
+    ScriptedAnswer,
+    ScriptedCall,
     Stop,
+    StreamFault,
     Think,
-    Tokens,
-    Trouble,
 )
 
 
 def played(
-    scene: Callable[[openai.AsyncOpenAI, ModelServer], Awaitable[Any]], *answers: Answer
+    scene: Callable[[openai.AsyncOpenAI, ModelServer], Awaitable[Any]], *answers: ScriptedAnswer
 ) -> Any:
     async def main() -> Any:
         async with (
@@ -57,8 +57,8 @@ def streamed(*steps: Any) -> list[Any]:
 STEPS = (
     Think(["Let me ", "see."]),
     Say(["Hé", "llo ", "🦞"]),
-    CallTools(Call("read", {"path": "a" * 30}, id="c1"), Call("ls", {"all": True})),
-    Tokens(20, 3, 5, 1),
+    CallTools(ScriptedCall("read", {"path": "a" * 30}, id="c1"), ScriptedCall("ls", {"all": True})),
+    ReportedUsage(20, 3, 5, 1),
 )
 
 
@@ -115,7 +115,7 @@ def test_responses_sdk_reads_complete_answer() -> None:
     async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
         return await client.responses.create(model="m", input="hi")
 
-    whole = played(scene, [Think("hm"), Say(["a", "b"]), CallTools(Call("read", {"p": 1}))])
+    whole = played(scene, [Think("hm"), Say(["a", "b"]), CallTools(ScriptedCall("read", {"p": 1}))])
     assert whole.output_text == "ab"
     assert json.loads(whole.output[-1].arguments) == {"p": 1}
     assert whole.usage.total_tokens > 0
@@ -146,18 +146,21 @@ def test_responses_sdk_raises_matching_error(step: Any, error: type[openai.APISt
 
 
 def test_responses_error_midway_is_own_event() -> None:
-    trouble = next(event for event in streamed(Say("a"), Trouble()) if event.type == "error")
+    trouble = next(event for event in streamed(Say("a"), StreamFault()) if event.type == "error")
     assert trouble.code == "server_error"
 
 
 @pytest.mark.parametrize("steps", [[Say("a"), Cut()], [Raw(b"data: {oops\n\n")]])
-def test_responses_sdk_notices_broken_stream(steps: Answer) -> None:
+def test_responses_sdk_notices_broken_stream(steps: ScriptedAnswer) -> None:
     with pytest.raises((openai.APIConnectionError, json.JSONDecodeError)):
         streamed(*steps)
 
 
 def test_responses_any_framing_is_read() -> None:
-    assert streamed(*STEPS, Shape(piece_bytes=1, newline=b"\r\n"))[-1].type == "response.completed"
+    assert (
+        streamed(*STEPS, BodyFraming(piece_bytes=1, newline=b"\r\n"))[-1].type
+        == "response.completed"
+    )
 
 
 def test_responses_markers_count_calls_of_one_turn_once() -> None:

@@ -13,21 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.channels.http import Answer, Api, File
+from homarus.channels.service_client import ServiceClient, ServiceResponse, UploadFile
 from homarus.core.message import Json
 from homarus.core.text import utf16_len
 from homarus.testing.telegram_server import ADA, GROUP, TelegramServer
-from homarus.testing.telegram_server.html import BadMarkup, parse, trimmed
+from homarus.testing.telegram_server.telegram_html import BadMarkupError, parse, trimmed
 
-Ask = Callable[..., Awaitable[Answer]]
+Ask = Callable[..., Awaitable[ServiceResponse]]
 
 
 def play(script: Callable[[TelegramServer, Ask], Awaitable[None]], **made: Any) -> None:
     async def main() -> None:
         async with TelegramServer(**made) as telegram:
-            api = Api("Telegram", telegram.url)
+            api = ServiceClient("Telegram", telegram.url)
 
-            async def ask(method: str, **params: Json) -> Answer:
+            async def ask(method: str, **params: Json) -> ServiceResponse:
                 return await api.send_json("POST", f"/bot{telegram.token}/{method}", params)
 
             try:
@@ -88,7 +88,7 @@ def test_html_is_parsed_as_telegram_does(
     ],
 )
 def test_html_invalid_is_refused_with_telegrams_text(source: str, words: str) -> None:
-    with pytest.raises(BadMarkup) as caught:
+    with pytest.raises(BadMarkupError) as caught:
         parse(source)
     assert str(caught.value).startswith(words)
 
@@ -97,7 +97,7 @@ def test_html_invalid_is_refused_with_telegrams_text(source: str, words: str) ->
 def test_html_any_text_is_parsed_or_refused(source: str) -> None:
     try:
         text, entities = trimmed(*parse(source))
-    except BadMarkup:
+    except BadMarkupError:
         return
     for one in entities:
         assert 0 <= one["offset"] < one["offset"] + one["length"] <= utf16_len(text)
@@ -153,9 +153,9 @@ def test_caption_has_its_own_limit() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
             telegram.say("hello")
-            api = Api("Telegram", telegram.url)
+            api = ServiceClient("Telegram", telegram.url)
             path = f"/bot{telegram.token}/sendDocument"
-            file = {"document": File('a\r\n"b.bin', b"--\r\n\r\n--x--")}
+            file = {"document": UploadFile('a\r\n"b.bin', b"--\r\n\r\n--x--")}
             for size, status in ((1024, 200), (1025, 400)):
                 fields = {"chat_id": str(ADA), "caption": "x" * size}
                 assert (await api.send_form(path, fields, file)).status == status
@@ -172,7 +172,7 @@ def test_caption_has_its_own_limit() -> None:
 def test_wrong_token_and_wrong_method_differ() -> None:
     async def main() -> None:
         async with TelegramServer() as telegram:
-            api = Api("Telegram", telegram.url)
+            api = ServiceClient("Telegram", telegram.url)
             statuses = [
                 (await api.get(path)).status
                 for path in (
@@ -221,7 +221,7 @@ def test_second_poll_ends_the_first() -> None:
         assert "terminated by other getUpdates" in first.result().data["description"]
         assert second.result().data["result"][0]["message"]["text"] == "news"
 
-    async def _wait(ask: Ask, offset: int) -> Answer:
+    async def _wait(ask: Ask, offset: int) -> ServiceResponse:
         return await ask("getUpdates", offset=offset, timeout=50)
 
     play(script)

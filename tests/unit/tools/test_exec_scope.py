@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from homarus.config.check import check
+from homarus.config.check import check_config
 from homarus.core.message import ToolCall
-from homarus.policy.decide import Verdict
-from homarus.tools.builtin.exec import Unboxed, exec_tool, unsandboxed_scope
-from homarus.tools.call import call
-from homarus.tools.registry import Registry
-from homarus.tools.tool import Question, ToolContext
+from homarus.policy.tool_policy import ToolDecision
+from homarus.tools.builtin.exec import UnsandboxedScope, exec_tool, unsandboxed_scope
+from homarus.tools.execute import execute_tool_call
+from homarus.tools.registry import ToolRegistry
+from homarus.tools.tool import ApprovalRequest, ToolContext
 
 MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:-100"
 
@@ -47,7 +47,7 @@ MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:-100"
     ],
 )
 def test_unsandboxed_scope_by_config(tree: Any, expected: str) -> None:
-    config = check(tree).config
+    config = check_config(tree).config
     assert config and unsandboxed_scope(config, "main") == expected
 
 
@@ -56,21 +56,21 @@ def test_unsandboxed_scope_by_config(tree: Any, expected: str) -> None:
     [("all", GROUP, True), ("main", MAIN, True), ("main", GROUP, False), ("none", MAIN, False)],
 )
 def test_exec_outside_scope_is_denied_without_approval(
-    tmp_path: Path, allowed: Unboxed, key: str, runs: bool
+    tmp_path: Path, allowed: UnsandboxedScope, key: str, runs: bool
 ) -> None:
-    asked = list[Question]()
+    asked = list[ApprovalRequest]()
 
-    async def judge(_call: ToolCall) -> Verdict:
-        return Verdict("allow", "")
+    async def judge(_call: ToolCall) -> ToolDecision:
+        return ToolDecision("allow", "")
 
-    async def ask(question: Question) -> bool:
+    async def ask(question: ApprovalRequest) -> bool:
         asked.append(question)
         return True
 
     ctx = ToolContext(key, "main", tmp_path, ask)
     done = asyncio.run(
-        call(
-            Registry([exec_tool(unboxed=allowed)]),
+        execute_tool_call(
+            ToolRegistry([exec_tool(unboxed=allowed)]),
             ctx,
             ToolCall("1", "exec", {"command": "touch canary"}),
             judge,

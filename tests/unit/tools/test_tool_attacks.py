@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from homarus.core.message import ToolCall, ToolReturn
-from homarus.policy.decide import Verdict
+from homarus.core.message import ToolCall, ToolResult
+from homarus.policy.tool_policy import ToolDecision
 from homarus.tools.builtin import files
-from homarus.tools.call import call
-from homarus.tools.registry import Registry
+from homarus.tools.execute import execute_tool_call
+from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import ToolContext
 
 DATA = Path(__file__).parents[2] / "data" / "attacks" / "path_traversal.json"
@@ -48,14 +48,14 @@ def world(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def use(root: Path, op: str, path: str) -> ToolReturn:
-    async def allow(_call: ToolCall) -> Verdict:
-        return Verdict("allow", "")
+def use(root: Path, op: str, path: str) -> ToolResult:
+    async def allow(_call: ToolCall) -> ToolDecision:
+        return ToolDecision("allow", "")
 
     args = {"path": path} | ({"content": "pwned"} if op == "write" else {})
     ctx = ToolContext("agent:main:main", "main", root)
-    tools = Registry.from_modules(files)
-    return asyncio.run(call(tools, ctx, ToolCall("1", op, args), allow))
+    tools = ToolRegistry.from_modules(files)
+    return asyncio.run(execute_tool_call(tools, ctx, ToolCall("1", op, args), allow))
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if "race" not in c], ids=lambda c: c["id"])

@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.core.errors import LeaseLost, StoreError, ToolError
-from homarus.core.message import Image, Text, ToolCall, ToolReturn
-from homarus.policy.decide import Action, Verdict
-from homarus.tools.call import MAX_IMAGES, call
-from homarus.tools.registry import Registry
-from homarus.tools.tool import Question, Result, Tool, ToolContext, tool
+from homarus.core.errors import LeaseLostError, StoreError, ToolError
+from homarus.core.message import Image, Text, ToolCall, ToolResult
+from homarus.policy.tool_policy import ToolAction, ToolDecision
+from homarus.tools.execute import MAX_IMAGES, execute_tool_call
+from homarus.tools.registry import ToolRegistry
+from homarus.tools.tool import ApprovalRequest, Tool, ToolContext, ToolOutput, tool
 
-LOGGER = "homarus.tools.call"
+LOGGER = "homarus.tools.execute"
 
 
-def judge(action: Action, seen: list[ToolCall] | None = None) -> Callable[[ToolCall], Any]:
-    async def decide(asked: ToolCall) -> Verdict:
+def judge(action: ToolAction, seen: list[ToolCall] | None = None) -> Callable[[ToolCall], Any]:
+    async def decide(asked: ToolCall) -> ToolDecision:
         if seen is not None:
             seen.append(asked)
-        return Verdict(action, f"{asked.name}: {action}")
+        return ToolDecision(action, f"{asked.name}: {action}")
 
     return decide
 
@@ -44,13 +44,13 @@ def use(
     made: Tool,
     asked: ToolCall | None = None,
     *,
-    action: Action = "allow",
+    action: ToolAction = "allow",
     answer: bool = False,
     max_chars: int = 30_000,
     seen: list[ToolCall] | None = None,
-    questions: list[Question] | None = None,
-) -> ToolReturn:
-    async def ask(question: Question) -> bool:
+    questions: list[ApprovalRequest] | None = None,
+) -> ToolResult:
+    async def ask(question: ApprovalRequest) -> bool:
         if questions is not None:
             questions.append(question)
         return answer
@@ -58,7 +58,9 @@ def use(
     ctx = ToolContext("agent:main:main", "main", Path(), ask)
     wanted = asked or ToolCall("id-1", "work", {})
     asking = judge(action, seen)
-    return asyncio.run(call(Registry([made]), ctx, wanted, asking, max_chars=max_chars))
+    return asyncio.run(
+        execute_tool_call(ToolRegistry([made]), ctx, wanted, asking, max_chars=max_chars)
+    )
 
 
 def giving(value: Any) -> Tool:
@@ -77,7 +79,7 @@ def raising(error: BaseException) -> Tool:
 
 def test_call_text_becomes_result_with_id_and_name() -> None:
     given_back = use(giving("done"), ToolCall("7", "toil", {}))
-    assert given_back == ToolReturn("7", "toil", (Text("done"),))
+    assert given_back == ToolResult("7", "toil", (Text("done"),))
 
 
 def test_call_judge_sees_tool_name_not_alias() -> None:
@@ -112,7 +114,7 @@ def test_call_denied_does_not_run() -> None:
 
 @pytest.mark.parametrize("answer", [True, False])
 def test_call_ask_verdict_asks_person_with_arguments(answer: bool) -> None:
-    questions: list[Question] = []
+    questions: list[ApprovalRequest] = []
     asked = ToolCall("1", "toil", {"size": 12})
     back = use(giving("done"), asked, action="ask", answer=answer, questions=questions)
     assert back.is_error is not answer
@@ -124,18 +126,18 @@ def test_call_tool_that_asks_itself_is_not_asked_for() -> None:
     async def work() -> str:
         return "done"
 
-    questions: list[Question] = []
+    questions: list[ApprovalRequest] = []
     back = use(doing(work, asks=True), action="ask", questions=questions)
     assert back.text == "done" and not questions
 
 
 def test_call_failing_judge_denies() -> None:
-    async def broken(_call: ToolCall) -> Verdict:
+    async def broken(_call: ToolCall) -> ToolDecision:
         raise KeyError("rules")
 
     ctx = ToolContext("k", "main", Path())
     asked = ToolCall("1", "work", {})
-    back = asyncio.run(call(Registry([giving("done")]), ctx, asked, broken))
+    back = asyncio.run(execute_tool_call(ToolRegistry([giving("done")]), ctx, asked, broken))
     assert back.is_error and "done" not in back.text
 
 
@@ -189,9 +191,9 @@ def test_call_cancelled_run_passes_through() -> None:
 
         ctx = ToolContext("k", "main", Path())
         asked = ToolCall("1", "work", {})
-        registry = Registry([doing(work, timeout_s=None)])
+        registry = ToolRegistry([doing(work, timeout_s=None)])
         async with asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(call(registry, ctx, asked, judge("allow")))
+            task = tasks.create_task(execute_tool_call(registry, ctx, asked, judge("allow")))
             await started.wait()
             task.cancel()
         assert task.cancelled()
@@ -225,23 +227,23 @@ def test_call_long_text_is_cut_keeping_both_ends(text: str, max_chars: int) -> N
 
 
 def test_call_several_texts_share_one_limit() -> None:
-    back = use(giving(Result((Text("a" * 20), Text("b" * 20)))), max_chars=10)
+    back = use(giving(ToolOutput((Text("a" * 20), Text("b" * 20)))), max_chars=10)
     assert len(back.text) < 120 and "left out" in back.text
 
 
 def test_call_empty_output_is_mentioned() -> None:
     assert use(giving("")).text == "(no output)"
-    assert use(giving(Result(()))).text == "(no output)"
+    assert use(giving(ToolOutput(()))).text == "(no output)"
 
 
 def test_call_images_within_limits_are_unchanged() -> None:
     small = Image("AAAA", "image/png")
-    back = use(giving(Result((Text("look"), small))), max_chars=2)
+    back = use(giving(ToolOutput((Text("look"), small))), max_chars=2)
     assert small in back.content
-    many = use(giving(Result((small,) * (MAX_IMAGES + 2))))
+    many = use(giving(ToolOutput((small,) * (MAX_IMAGES + 2))))
     assert sum(isinstance(part, Image) for part in many.content) == MAX_IMAGES
     assert many.text.count("was left out") == 2
-    huge = use(giving(Result((Image("A" * 7_000_001, "image/png"),))))
+    huge = use(giving(ToolOutput((Image("A" * 7_000_001, "image/png"),))))
     assert not any(isinstance(part, Image) for part in huge.content)
 
 
@@ -249,12 +251,12 @@ def test_call_images_within_limits_are_unchanged() -> None:
 def test_call_details_not_storable_are_dropped(
     details: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    back = use(giving(Result((Text("ok"),), details)))
+    back = use(giving(ToolOutput((Text("ok"),), details)))
     assert (back.text, back.details, back.is_error) == ("ok", None, False)
 
 
 def test_call_result_details_and_failure_are_kept() -> None:
-    back = use(giving(Result((Text("bad"),), {"exitCode": 1}, is_error=True)))
+    back = use(giving(ToolOutput((Text("bad"),), {"exitCode": 1}, is_error=True)))
     assert back.details == {"exitCode": 1} and back.is_error
 
 
@@ -281,10 +283,10 @@ def test_call_start_is_recorded_right_before_run_only() -> None:
         told.append(f"began {tool.name}")
 
     ctx = ToolContext("agent:main:main", "main", Path())
-    registry, asked = Registry([doing(work)]), ToolCall("id-1", "toil", {})
-    asyncio.run(call(registry, ctx, asked, judge("deny", None), begin=begin))
+    registry, asked = ToolRegistry([doing(work)]), ToolCall("id-1", "toil", {})
+    asyncio.run(execute_tool_call(registry, ctx, asked, judge("deny", None), begin=begin))
     assert told == []
-    asyncio.run(call(registry, ctx, asked, judge("allow", None), begin=begin))
+    asyncio.run(execute_tool_call(registry, ctx, asked, judge("allow", None), begin=begin))
     assert told == ["began work", "ran"]
 
 
@@ -293,9 +295,13 @@ def test_call_after_lost_lease_runs_no_tool() -> None:
         raise AssertionError("it ran")
 
     async def begin(tool: Tool) -> None:
-        raise LeaseLost("another has it")
+        raise LeaseLostError("another has it")
 
     ctx = ToolContext("agent:main:main", "main", Path())
     wanted = ToolCall("id-1", "work", {})
-    with pytest.raises(LeaseLost):
-        asyncio.run(call(Registry([doing(work)]), ctx, wanted, judge("allow", None), begin=begin))
+    with pytest.raises(LeaseLostError):
+        asyncio.run(
+            execute_tool_call(
+                ToolRegistry([doing(work)]), ctx, wanted, judge("allow", None), begin=begin
+            )
+        )

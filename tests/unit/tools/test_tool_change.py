@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from homarus.core.errors import ToolError
-from homarus.tools.change import replace_once
+from homarus.tools.text_edit import replace_once
 
 
 def change(text: str, old: str, new: str) -> str:

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from homarus.core.errors import ToolDenied, ToolError
+from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.message import Text, ToolCall
-from homarus.policy.decide import Verdict
+from homarus.policy.tool_policy import ToolDecision
 from homarus.tools.builtin.exec import exec_tool, execute
-from homarus.tools.call import call
-from homarus.tools.registry import Registry
-from homarus.tools.tool import Ask, Question, Result, ToolContext, nobody
+from homarus.tools.execute import execute_tool_call
+from homarus.tools.registry import ToolRegistry
+from homarus.tools.tool import ApprovalRequest, AskApproval, ToolContext, ToolOutput, deny_approval
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="exec needs a POSIX system")
 HAS_SETSID = sys.platform == "linux" and shutil.which("setsid") is not None
@@ -33,27 +33,27 @@ FAMILY = "trap '' TERM HUP INT; sleep 1000 & (sleep 1000; :) & " + (
 )
 
 
-async def yes(_question: Question) -> bool:
+async def yes(_question: ApprovalRequest) -> bool:
     return True
 
 
 def context(
-    root: Path, ask: Ask = yes, progress: Callable[[str], None] = lambda _text: None
+    root: Path, ask: AskApproval = yes, progress: Callable[[str], None] = lambda _text: None
 ) -> ToolContext:
     return ToolContext("agent:main:main", "main", root, ask, progress)
 
 
-async def run(ctx: ToolContext, **args: Any) -> Result:
+async def run(ctx: ToolContext, **args: Any) -> ToolOutput:
     result = await execute(ctx, args)
-    assert isinstance(result, Result)
+    assert isinstance(result, ToolOutput)
     return result
 
 
-def use(root: Path, command: str, ask: Ask = yes, **args: Any) -> Result:
+def use(root: Path, command: str, ask: AskApproval = yes, **args: Any) -> ToolOutput:
     return asyncio.run(run(context(root, ask), command=command, **args))
 
 
-def text(result: Result) -> str:
+def text(result: ToolOutput) -> str:
     return "".join(part.text for part in result.content if isinstance(part, Text))
 
 
@@ -85,16 +85,16 @@ def test_exec_failure_gives_exit_code_and_output(tmp_path: Path) -> None:
 
 
 def test_exec_without_approver_is_denied(tmp_path: Path) -> None:
-    with pytest.raises(ToolDenied, match="exec denied"):
-        use(tmp_path, "touch ran", nobody)
+    with pytest.raises(ToolDeniedError, match="exec denied"):
+        use(tmp_path, "touch ran", deny_approval)
     assert not list(tmp_path.iterdir())
 
 
 def test_exec_asks_for_every_command_with_exact_text(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    asked: list[Question] = []
+    asked: list[ApprovalRequest] = []
 
-    async def ask(question: Question) -> bool:
+    async def ask(question: ApprovalRequest) -> bool:
         asked.append(question)
         return len(asked) < 2
 
@@ -104,7 +104,7 @@ def test_exec_asks_for_every_command_with_exact_text(tmp_path: Path) -> None:
     assert f"folder: {tmp_path}/sub" in asked[0].detail
     assert "variable: A=b" in asked[0].detail
     assert "at most 7 s" in asked[0].detail
-    with pytest.raises(ToolDenied):
+    with pytest.raises(ToolDeniedError):
         use(tmp_path, "touch one\u200b", ask)
     assert len(asked) == 2
 
@@ -135,7 +135,7 @@ def test_exec_invalid_request_is_refused_before_asking(
     (tmp_path / "ws" / "out").symlink_to(tmp_path)
     (tmp_path / "ws" / "file").touch()
 
-    async def ask(_question: Question) -> bool:
+    async def ask(_question: ApprovalRequest) -> bool:
         raise AssertionError("nobody should be asked")
 
     with pytest.raises(ToolError):
@@ -146,12 +146,12 @@ def test_exec_directory_swapped_while_asking_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "other").mkdir()
 
-    async def ask(_question: Question) -> bool:
+    async def ask(_question: ApprovalRequest) -> bool:
         (tmp_path / "sub").rename(tmp_path / "old")
         (tmp_path / "sub").symlink_to("other")
         return True
 
-    with pytest.raises(ToolDenied, match="not the folder that was approved"):
+    with pytest.raises(ToolDeniedError, match="not the folder that was approved"):
         use(tmp_path, "touch ran", ask, workdir="sub")
     assert not list(tmp_path.rglob("ran"))
 
@@ -204,7 +204,7 @@ def test_exec_timeout_terminates_before_killing(tmp_path: Path) -> None:
 def test_exec_default_timeout_comes_from_config(tmp_path: Path) -> None:
     made = exec_tool(default_timeout_s=0.2)
     done = asyncio.run(made(context(tmp_path), {"command": "exec sleep 1000"}))
-    assert isinstance(done, Result) and "not done after 0.2 s" in text(done)
+    assert isinstance(done, ToolOutput) and "not done after 0.2 s" in text(done)
 
 
 class Witness:
@@ -226,7 +226,7 @@ class Witness:
 
 
 def gone_after(
-    root: Path, rest: str, meddle: Callable[[asyncio.Task[Result]], object], **args: Any
+    root: Path, rest: str, meddle: Callable[[asyncio.Task[ToolOutput]], object], **args: Any
 ) -> None:
     """Start a family of processes, meddle, and see that all of them end."""
 
@@ -320,13 +320,15 @@ def test_exec_parallel_commands_do_not_mix(tmp_path: Path) -> None:
 def test_exec_by_alias_is_judged_and_run_as_exec(tmp_path: Path) -> None:
     judged: list[str] = []
 
-    async def judge(asked: ToolCall) -> Verdict:
+    async def judge(asked: ToolCall) -> ToolDecision:
         judged.append(asked.name)
-        return Verdict("ask", "exec asks first")
+        return ToolDecision("ask", "exec asks first")
 
     asked = ToolCall("1", "bash", {"command": "echo hi"})
-    back = asyncio.run(call(Registry([execute]), context(tmp_path), asked, judge))
+    back = asyncio.run(execute_tool_call(ToolRegistry([execute]), context(tmp_path), asked, judge))
     assert (judged, back.text, back.is_error, back.name) == (["exec"], "hi", False, "bash")
     json.dumps(dict(back.details or {}))
-    denied = asyncio.run(call(Registry([execute]), context(tmp_path, nobody), asked, judge))
+    denied = asyncio.run(
+        execute_tool_call(ToolRegistry([execute]), context(tmp_path, deny_approval), asked, judge)
+    )
     assert denied.is_error and denied.text == "exec denied: nobody approved this command"

@@ -7,10 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.core.errors import ToolDenied, ToolError
-from homarus.tools.exec.consent import ask_to_run, exact
+from homarus.core.errors import ToolDeniedError, ToolError
+from homarus.tools.exec.approval import approval_request, escape_deceptive_chars
 from homarus.tools.exec.environment import build_environment
-from homarus.tools.exec.output import PROGRESS_CHARS, PROGRESS_EVERY_S, Output, Progress
+from homarus.tools.exec.output import (
+    PROGRESS_CHARS,
+    PROGRESS_EVERY_S,
+    OutputBuffer,
+    ProgressThrottle,
+)
 
 OUTER = {
     "PATH": "/usr/bin",
@@ -46,7 +51,7 @@ FORBIDDEN = (
 
 @pytest.mark.parametrize("name", FORBIDDEN.split())
 def test_environment_dangerous_requested_names_are_denied(name: str) -> None:
-    with pytest.raises(ToolDenied, match="put it in the command"):
+    with pytest.raises(ToolDeniedError, match="put it in the command"):
         build_environment({name: "x"}, OUTER)
 
 
@@ -85,12 +90,14 @@ def test_environment_invalid_requested_variable_is_refused(asked: dict[str, str]
     ],
 )
 def test_approval_text_shows_hidden_characters(text: str, seen: str) -> None:
-    assert exact(text) == seen
+    assert escape_deceptive_chars(text) == seen
 
 
 def test_approval_text_is_complete_and_cannot_be_imitated() -> None:
     command = "echo 1\nfolder: /safe\necho 2"
-    asked = ask_to_run(command, folder="/ws/sub", env={"B": "2", "A": "1\u200b"}, timeout_s=60)
+    asked = approval_request(
+        command, folder="/ws/sub", env={"B": "2", "A": "1\u200b"}, timeout_s=60
+    )
     assert asked.title == "Run this command?"
     assert asked.detail.split("\n") == [
         "folder: /ws/sub",
@@ -106,7 +113,7 @@ def test_approval_text_is_complete_and_cannot_be_imitated() -> None:
 
 @given(st.text(max_size=60))
 def test_approval_text_is_printable_and_keeps_plain_commands(text: str) -> None:
-    seen = exact(text)
+    seen = escape_deceptive_chars(text)
     assert all(ch.isprintable() or ch in "\n\t" for ch in seen)
     if re.fullmatch(r"[!-~]*( [!-~]+)*", text):
         assert seen == text
@@ -117,7 +124,7 @@ def test_approval_text_is_printable_and_keeps_plain_commands(text: str) -> None:
     max_chars=st.integers(min_value=2, max_value=60),
 )
 def test_output_any_chunks_keep_head_and_tail(chunks: list[bytes], max_chars: int) -> None:
-    output = Output(max_chars)
+    output = OutputBuffer(max_chars)
     told = "".join(output.add(chunk) for chunk in chunks) + output.add(b"", final=True)
     whole = b"".join(chunks).decode("utf-8", "replace")
     assert told == whole
@@ -133,7 +140,7 @@ def test_output_any_chunks_keep_head_and_tail(chunks: list[bytes], max_chars: in
 
 
 def test_output_any_size_uses_bounded_memory() -> None:
-    output = Output(200_000)
+    output = OutputBuffer(200_000)
     chunk = b"0123456789abcdef" * 4096
     tracemalloc.start()
     for _ in range(2000):
@@ -146,7 +153,7 @@ def test_output_any_size_uses_bounded_memory() -> None:
 
 def test_progress_is_immediate_then_throttled() -> None:
     shown: list[str] = []
-    progress = Progress(shown.append)
+    progress = ProgressThrottle(shown.append)
     progress.add("a", 10.0)
     assert progress.due_in_s(10.0) is None
     progress.add("b", 10.01)

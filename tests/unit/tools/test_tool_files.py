@@ -10,7 +10,7 @@ import pytest
 from homarus.core.errors import ToolError
 from homarus.core.message import Image, Text
 from homarus.tools.builtin.files import edit, read, write
-from homarus.tools.tool import Result, Tool, ToolContext
+from homarus.tools.tool import Tool, ToolContext, ToolOutput
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 IMAGES = {
@@ -21,13 +21,13 @@ IMAGES = {
 }
 
 
-def use(made: Tool, root: Path, **args: Any) -> Result:
+def use(made: Tool, root: Path, **args: Any) -> ToolOutput:
     ctx = ToolContext("agent:main:main", "main", root)
     result = asyncio.run(made(ctx, args))
-    return result if isinstance(result, Result) else Result((Text(result),))
+    return result if isinstance(result, ToolOutput) else ToolOutput((Text(result),))
 
 
-def text(result: Result) -> str:
+def text(result: ToolOutput) -> str:
     return "".join(part.text for part in result.content if isinstance(part, Text))
 
 

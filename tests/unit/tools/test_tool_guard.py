@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from homarus.core.errors import ToolDenied, ToolError
-from homarus.tools.folder import BY_DESCRIPTOR, Folder, at, open_folder
-from homarus.tools.guard import Beneath, Changed
+from homarus.core.errors import ToolDeniedError, ToolError
+from homarus.tools.folder import BY_DESCRIPTOR, Folder, open_by_path, open_folder
+from homarus.tools.rooted_fs import FileChangedError, RootedFs
 
 CANARY = b"canary: nobody may read this"
 OUTSIDE = {"only-outside": b"", "secret": CANARY}
-KINDS = [open_folder, at] if BY_DESCRIPTOR else [at]
+KINDS = [open_folder, open_by_path] if BY_DESCRIPTOR else [open_by_path]
 Opener = Callable[[Path], Folder]
 by_descriptor = pytest.mark.skipif(not BY_DESCRIPTOR, reason="needs descriptors for folders")
 
@@ -43,7 +43,7 @@ def world(tmp_path: Path) -> Path:
 
 
 def read(root: Path, path: str, opener: Opener = open_folder) -> bytes:
-    with Beneath(root, opener).open_read(path) as opened:
+    with RootedFs(root, opener).open_read(path) as opened:
         return opened.file.read()
 
 
@@ -110,7 +110,7 @@ def test_rooted_fs_refuses_paths_that_are_not_files_inside(
         read(root, path.format(root=root, outside=world / "outside"), opener)
     assert "canary" not in str(refused.value)
     with pytest.raises(ToolError):
-        Beneath(root, opener).write_atomic(
+        RootedFs(root, opener).write_atomic(
             path.format(root=root, outside=world / "outside") + "/x/../y/..", b"pwned"
         )
     assert tree(world / "outside") == before
@@ -122,7 +122,7 @@ def test_rooted_fs_expands_home_when_root_is_home(
     monkeypatch.setenv("HOME", str(world / "ws"))
     assert read(world / "ws", "~/a.txt") == b"inside"
     monkeypatch.setenv("HOME", str(world / "outside"))
-    with pytest.raises(ToolDenied):
+    with pytest.raises(ToolDeniedError):
         read(world / "ws", "~/secret")
 
 
@@ -139,16 +139,16 @@ def test_rooted_fs_refuses_special_files_and_hard_links(world: Path, opener: Ope
     os.mkfifo(root / "fifo")
     os.link(world / "outside" / "secret", root / "hard")
     for path in ("fifo", "hard"):
-        with pytest.raises(ToolDenied):
+        with pytest.raises(ToolDeniedError):
             read(root, path, opener)
-        with pytest.raises(ToolDenied):
-            Beneath(root, opener).write_atomic(path, b"pwned")
+        with pytest.raises(ToolDeniedError):
+            RootedFs(root, opener).write_atomic(path, b"pwned")
     assert (world / "outside" / "secret").read_bytes() == CANARY
 
 
 @pytest.mark.parametrize("opener", KINDS)
 def test_rooted_fs_write_creates_directories_and_keeps_mode(world: Path, opener: Opener) -> None:
-    root, beneath = world / "ws", Beneath(world / "ws", opener)
+    root, beneath = world / "ws", RootedFs(world / "ws", opener)
     assert beneath.write_atomic("new/er/file.sh", b"1").created
     (root / "new/er/file.sh").chmod(0o750)
     done = beneath.write_atomic("new/er/file.sh", b"22")
@@ -161,7 +161,7 @@ def test_rooted_fs_write_creates_directories_and_keeps_mode(world: Path, opener:
 def test_rooted_fs_new_file_obeys_umask(world: Path) -> None:
     before = os.umask(0o027)
     try:
-        Beneath(world / "ws").write_atomic("fresh", b"1")
+        RootedFs(world / "ws").write_atomic("fresh", b"1")
     finally:
         os.umask(before)
     assert stat.S_IMODE((world / "ws" / "fresh").stat().st_mode) == 0o640
@@ -170,12 +170,12 @@ def test_rooted_fs_new_file_obeys_umask(world: Path) -> None:
 def test_rooted_fs_read_only_file_is_not_replaced(world: Path) -> None:
     (world / "ws" / "a.txt").chmod(0o444)
     with pytest.raises(ToolError, match="read-only"):
-        Beneath(world / "ws").write_atomic("a.txt", b"x")
+        RootedFs(world / "ws").write_atomic("a.txt", b"x")
 
 
 @by_descriptor
 def test_rooted_fs_write_through_inner_link_changes_target(world: Path) -> None:
-    done = Beneath(world / "ws").write_atomic("link_file", b"new")
+    done = RootedFs(world / "ws").write_atomic("link_file", b"new")
     assert done.path == "a.txt"
     assert (world / "ws" / "link_file").is_symlink()
     assert (world / "ws" / "a.txt").read_bytes() == b"new"
@@ -187,12 +187,12 @@ def test_rooted_fs_dangling_outer_link_is_not_written_through(world: Path, opene
     (world / "ws" / "hanging").symlink_to("../outside/new")
     for path in ("dangling", "hanging"):
         with pytest.raises(ToolError):
-            Beneath(world / "ws", opener).write_atomic(path, b"pwned")
+            RootedFs(world / "ws", opener).write_atomic(path, b"pwned")
     assert not (world / "outside" / "new").exists()
 
 
 def test_rooted_fs_file_changed_since_read_is_not_overwritten(world: Path) -> None:
-    beneath = Beneath(world / "ws")
+    beneath = RootedFs(world / "ws")
     with beneath.open_read("a.txt") as opened:
         seen = opened.stat
     beneath.write_atomic("a.txt", b"theirs")
@@ -203,9 +203,9 @@ def test_rooted_fs_file_changed_since_read_is_not_overwritten(world: Path) -> No
 
 
 def test_rooted_fs_new_file_does_not_replace_concurrent_one(world: Path) -> None:
-    beneath = Beneath(world / "ws")
+    beneath = RootedFs(world / "ws")
     beneath.write_atomic("new.txt", b"theirs", new=True)
-    with pytest.raises(Changed):
+    with pytest.raises(FileChangedError):
         beneath.write_atomic("new.txt", b"mine", new=True)
     assert (world / "ws" / "new.txt").read_bytes() == b"theirs"
     assert not list((world / "ws").glob(".*.tmp"))
@@ -219,7 +219,7 @@ def test_rooted_fs_full_disk_raises_and_leaves_nothing(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(ToolError, match="the disk is full"):
-        Beneath(world / "ws").write_atomic("a.txt", b"x" * 10)
+        RootedFs(world / "ws").write_atomic("a.txt", b"x" * 10)
     assert (world / "ws" / "a.txt").read_bytes() == b"inside"
     assert not list((world / "ws").glob(".*.tmp"))
 
@@ -229,8 +229,8 @@ def test_rooted_fs_full_disk_raises_and_leaves_nothing(
 def test_rooted_fs_write_in_git_directory_is_refused(
     world: Path, name: str, opener: Opener
 ) -> None:
-    with pytest.raises(ToolDenied):
-        Beneath(world / "ws", opener).write_atomic(f"{name}/hooks/post-commit", b"#!/bin/sh")
+    with pytest.raises(ToolDeniedError):
+        RootedFs(world / "ws", opener).write_atomic(f"{name}/hooks/post-commit", b"#!/bin/sh")
 
 
 @by_descriptor
@@ -241,9 +241,9 @@ def test_rooted_fs_link_does_not_hide_protected_directory(world: Path) -> None:
     (root / ".openclaw" / "keys").write_text("k")
     (root / "plain").symlink_to(".git/hooks")
     (root / "state").symlink_to(".openclaw")
-    with pytest.raises(ToolDenied):
-        Beneath(root).write_atomic("plain/post-commit", b"x")
-    with pytest.raises(ToolDenied):
+    with pytest.raises(ToolDeniedError):
+        RootedFs(root).write_atomic("plain/post-commit", b"x")
+    with pytest.raises(ToolDeniedError):
         read(root, "state/keys")
 
 
@@ -252,14 +252,14 @@ def test_rooted_fs_gateway_state_is_neither_read_nor_walked(world: Path, opener:
     root = world / "ws"
     (root / ".openclaw").mkdir()
     (root / ".openclaw" / "keys").write_text("k")
-    with pytest.raises(ToolDenied):
+    with pytest.raises(ToolDeniedError):
         read(root, ".openclaw/keys", opener)
-    assert not [found for found in Beneath(root, opener).walk(".") if "keys" in found.path]
+    assert not [found for found in RootedFs(root, opener).walk(".") if "keys" in found.path]
 
 
 @pytest.mark.parametrize("opener", KINDS)
 def test_rooted_fs_walk_is_ordered_and_follows_no_link(world: Path, opener: Opener) -> None:
-    beneath = Beneath(world / "ws", opener)
+    beneath = RootedFs(world / "ws", opener)
     met = [(found.path, found.kind) for found in beneath.walk(".", skip={"deep"})]
     assert met == [
         ("a.txt", "file"),
@@ -278,7 +278,7 @@ def test_rooted_fs_walk_is_ordered_and_follows_no_link(world: Path, opener: Open
 
 
 def test_rooted_fs_listing_counts_omitted_entries(world: Path) -> None:
-    listing = Beneath(world / "ws").listdir("sub", 2)
+    listing = RootedFs(world / "ws").listdir("sub", 2)
     assert [entry.name for entry in listing.entries] == ["deep", "k.txt"]
     assert listing.left_out == 1
 
@@ -290,7 +290,7 @@ def test_rooted_fs_missing_root_raises_with_fix(tmp_path: Path) -> None:
 
 @by_descriptor
 def test_rooted_fs_leaves_no_descriptor_open(world: Path) -> None:
-    beneath = Beneath(world / "ws")
+    beneath = RootedFs(world / "ws")
     for _ in range(3):  # the first round may open what the interpreter keeps
         before = open_fds()
         for path in ("link_in/k.txt", "sub/../../x", "missing/a", "sub/k.txt/x", "loop"):
@@ -337,7 +337,7 @@ def test_rooted_fs_no_path_reaches_file_outside(world: Path, opener: Opener, pat
     root, outside = world / "ws", world / "outside"
     for name, where in (("{root}", root), ("{outside}", outside), ("{world}", world)):
         path = path.replace(name, str(where))
-    beneath = Beneath(root, opener)
+    beneath = RootedFs(root, opener)
     for attempt in (
         lambda: read(root, path, opener),
         lambda: beneath.write_atomic(path, b"pwned"),
@@ -404,7 +404,7 @@ def test_rooted_fs_directory_swapped_for_link_leaks_no_read(swapped: Path) -> No
 
 @by_descriptor
 def test_rooted_fs_directory_swapped_for_link_takes_no_write(swapped: Path) -> None:
-    beneath = Beneath(swapped)
+    beneath = RootedFs(swapped)
     outside = swapped.parent / "outside"
     good = refused = 0
     for _ in range(1000):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.errors import ToolError
-from homarus.tools.lines import read_window
+from homarus.tools.line_window import read_window
 
 pieces = st.sampled_from([b"\n", b"a", b"bc", b"\r\n", b"d" * 7])
 

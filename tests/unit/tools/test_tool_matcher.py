@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.core.errors import ToolError, ToolTimeout
-from homarus.tools.matcher import Literal, Matcher, Regex, make_matcher
+from homarus.core.errors import ToolError, ToolTimeoutError
+from homarus.tools.matcher import LiteralMatcher, Matcher, RegexMatcher, make_matcher
 
 EVIL = ["(a+)+$", "^(a|aa)+$", "(x+x+)+y", r"^(\w+\s?)*$"]
 
@@ -35,22 +35,22 @@ def test_matcher_finds_lines(pattern: str, expected: list[int] | None) -> None:
             matcher(pattern)
         return
     found = matcher(pattern)
-    assert found.lines(text, 10) == expected
-    assert found.lines(text, 1) == expected[:1]
-    found.close()
+    assert found.accounts(text, 10) == expected
+    assert found.accounts(text, 1) == expected[:1]
+    found.remove_account()
 
 
 def test_matcher_ignores_case_on_request() -> None:
     for pattern in ("straSSE", "straSSE.?"):
         found = matcher(pattern, ignore_case=True)
-        assert found.lines("x\nStrasse\n", 10) == [2]
-        found.close()
+        assert found.accounts("x\nStrasse\n", 10) == [2]
+        found.remove_account()
 
 
 def test_matcher_plain_text_starts_no_child() -> None:
-    assert isinstance(matcher("plain text"), Literal)
-    assert isinstance(matcher("(a+)+$", literal=True), Literal)
-    assert matcher("(a+)+$", literal=True).lines("x\n(a+)+$", 5) == [2]
+    assert isinstance(matcher("plain text"), LiteralMatcher)
+    assert isinstance(matcher("(a+)+$", literal=True), LiteralMatcher)
+    assert matcher("(a+)+$", literal=True).accounts("x\n(a+)+$", 5) == [2]
 
 
 @settings(max_examples=30)
@@ -59,33 +59,33 @@ def test_matcher_plain_and_regex_agree(lines: list[str]) -> None:
     text = "\n".join(lines)
     plain, regular = matcher("ab"), matcher("(ab)")
     try:
-        assert plain.lines(text, 100) == regular.lines(text, 100)
+        assert plain.accounts(text, 100) == regular.accounts(text, 100)
     finally:
-        regular.close()
+        regular.remove_account()
 
 
 @pytest.mark.parametrize("pattern", EVIL)
 def test_matcher_exponential_pattern_times_out(pattern: str) -> None:
     stop = threading.Event()
-    found = Regex(pattern, ignore_case=False, stop=stop, per_text_s=0.2)
+    found = RegexMatcher(pattern, ignore_case=False, stop=stop, per_text_s=0.2)
     began = time.monotonic()
-    with pytest.raises(ToolTimeout):
-        found.lines("a" * 50 + "x" * 50 + "!", 10)
+    with pytest.raises(ToolTimeoutError):
+        found.accounts("a" * 50 + "x" * 50 + "!", 10)
     assert time.monotonic() - began < 5
-    with pytest.raises(ToolTimeout):
-        found.lines("a", 10)
-    found.close()
+    with pytest.raises(ToolTimeoutError):
+        found.accounts("a", 10)
+    found.remove_account()
 
 
 def test_matcher_stopped_search_ends() -> None:
     stop = threading.Event()
-    found = Regex("(a+)+$", ignore_case=False, stop=stop, per_text_s=60)
+    found = RegexMatcher("(a+)+$", ignore_case=False, stop=stop, per_text_s=60)
     threading.Timer(0.1, stop.set).start()
     began = time.monotonic()
-    with pytest.raises(ToolTimeout):
-        found.lines("a" * 50 + "!", 10)
+    with pytest.raises(ToolTimeoutError):
+        found.accounts("a" * 50 + "!", 10)
     assert time.monotonic() - began < 10
-    found.close()
+    found.remove_account()
 
 
 def test_matcher_regex_breaking_parser_raises() -> None:
@@ -99,6 +99,6 @@ def test_matcher_close_leaves_no_process() -> None:
     before = children()
     found = matcher("a+")
     assert children() - before
-    found.close()
-    found.close()
+    found.remove_account()
+    found.remove_account()
     assert children() == before

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.config.schema import MessageTool
-from homarus.core.errors import ChannelError, ToolDenied, ToolError
+from homarus.config.schema import MessageToolConfig
+from homarus.core.errors import ChannelError, ToolDeniedError, ToolError
 from homarus.core.message import Address, Button, Extras, Media, Text
 from homarus.tools.builtin.message import message_tool
-from homarus.tools.tool import Posted, Question, Result, ToolContext
+from homarus.tools.tool import ApprovalRequest, SendResult, ToolContext, ToolOutput
 
 HERE = Address("telegram", "42")
 BOB = Address("telegram", "7")
@@ -26,12 +26,12 @@ class FakeMail:
 
     def __init__(self, *known: Address) -> None:
         self.known, self.seen = known, list[tuple[Any, ...]]()
-        self.posted: Posted | Exception = Posted("sent", "m9")
+        self.posted: SendResult | Exception = SendResult("sent", "m9")
 
     def accounts(self) -> Sequence[tuple[str, str]]:
         return (("telegram", "default"), ("matrix", "default"))
 
-    def find(
+    def resolve_address(
         self,
         target: str,
         *,
@@ -46,7 +46,7 @@ class FakeMail:
         name, _, chat = target.partition("/")
         return Address(name, chat, account or "default", thread or None)
 
-    async def knows(self, agent: str, to: Address) -> bool:
+    async def is_known_chat(self, agent: str, to: Address) -> bool:
         return to in self.known
 
     async def attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
@@ -54,7 +54,7 @@ class FakeMail:
             Media(name=name, problem="no such file" if name == "gone" else "") for name in names
         )
 
-    async def post(self, to: Address, text: str, extras: Extras, key: str) -> Posted:
+    async def send(self, to: Address, text: str, extras: Extras, key: str) -> SendResult:
         self.seen.append(("post", to, text, extras, key))
         if isinstance(self.posted, Exception):
             raise self.posted
@@ -74,9 +74,9 @@ class Person:
     """Answers every question alike, and keeps them."""
 
     def __init__(self, *, says: bool = False) -> None:
-        self.says, self.asked = says, list[Question]()
+        self.says, self.asked = says, list[ApprovalRequest]()
 
-    async def __call__(self, question: Question) -> bool:
+    async def __call__(self, question: ApprovalRequest) -> bool:
         self.asked.append(question)
         return self.says
 
@@ -89,18 +89,18 @@ def call(
     person: Person | None = None,
     rules: Mapping[str, Any] | None = None,
     call_id: str = "c1",
-) -> Result:
-    tool = message_tool(MessageTool.model_validate(rules or {}))
+) -> ToolOutput:
+    tool = message_tool(MessageToolConfig.model_validate(rules or {}))
     ctx = ToolContext(
         "agent:main:main", "main", Path("/ws"), person or Person(), here=here, message_id="m1",
         run_id="r1", call_id=call_id, mail=mail,
     )  # fmt: skip
     result = asyncio.run(tool(ctx, args))
-    assert isinstance(result, Result)
+    assert isinstance(result, ToolOutput)
     return result
 
 
-def told(result: Result) -> str:
+def told(result: ToolOutput) -> str:
     return "".join(part.text for part in result.content if isinstance(part, Text))
 
 
@@ -230,7 +230,7 @@ def test_message_to_other_chat_follows_config_rules(
     if allowed:
         call(mail, args, rules=rules)
     else:
-        with pytest.raises(ToolDenied, match="crossContext"):
+        with pytest.raises(ToolDeniedError, match="crossContext"):
             call(mail, args, rules=rules)
     assert bool(mail.seen) == allowed
 
@@ -246,7 +246,7 @@ def test_message_from_no_chat_reaches_any_known_chat(here: Address | None) -> No
 def test_message_to_unknown_chat_needs_approval(here: Address | None) -> None:
     mail, nobody, owner = FakeMail(), Person(), Person(says=True)
     args = {"message": "hi\u202e", "target": "telegram/7"}
-    with pytest.raises(ToolDenied, match="new to you"):
+    with pytest.raises(ToolDeniedError, match="new to you"):
         call(mail, args, here=here, person=nobody)
     assert mail.seen == []
     call(mail, args, here=here, person=owner)
@@ -264,19 +264,19 @@ def test_message_to_thread_of_current_chat_is_not_other_chat() -> None:
 @pytest.mark.parametrize(
     ("posted", "says"),
     [
-        (Posted("sent"), "Sent to telegram:42."),
-        (Posted("queued"), "Do not send it again"),
-        (Posted("unknown", why="no answer"), "not confirmed: no answer. Do not send it again"),
+        (SendResult("sent"), "Sent to telegram:42."),
+        (SendResult("queued"), "Do not send it again"),
+        (SendResult("unknown", why="no answer"), "not confirmed: no answer. Do not send it again"),
     ],
 )
-def test_message_reports_send_result(posted: Posted, says: str) -> None:
+def test_message_reports_send_result(posted: SendResult, says: str) -> None:
     mail = FakeMail()
     mail.posted = posted
     assert says in told(call(mail, {"message": "hi"}))
 
 
-@pytest.mark.parametrize("trouble", [Posted("failed", why="blocked"), ChannelError("down")])
-def test_message_unsent_is_error(trouble: Posted | Exception) -> None:
+@pytest.mark.parametrize("trouble", [SendResult("failed", why="blocked"), ChannelError("down")])
+def test_message_unsent_is_error(trouble: SendResult | Exception) -> None:
     mail = FakeMail()
     mail.posted = trouble
     with pytest.raises((ToolError, ChannelError)):

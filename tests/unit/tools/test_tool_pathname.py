@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.core.errors import ToolDenied, ToolError
-from homarus.tools.pathname import MAX_DEPTH, check_name, split
+from homarus.core.errors import ToolDeniedError, ToolError
+from homarus.tools.pathname import MAX_DEPTH, check_name, split_path
 
 ROOT, HOME = Path("/home/me/ws"), Path("/home/me")
 
 
 def parts(path: str, home: Path = HOME) -> tuple[str, ...]:
-    return split(path, (ROOT,), home)
+    return split_path(path, (ROOT,), home)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_split_path_invalid_text_is_refused(path: str, said: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/home/me/ws-evil/x", "/etc/passwd", "~", "~/x", "~root/x"])
 def test_split_path_outside_root_is_denied(path: str) -> None:
-    with pytest.raises(ToolDenied, match="outside the workspace"):
+    with pytest.raises(ToolDeniedError, match="outside the workspace"):
         parts(path)
 
 
@@ -86,7 +86,7 @@ def test_check_name_unwritable_names_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", [".openclaw", ".OpenClaw", ".clawdbot", ".moltbot"])
 def test_check_name_unreadable_names_are_refused(name: str) -> None:
-    with pytest.raises(ToolDenied):
+    with pytest.raises(ToolDeniedError):
         check_name(name, writing=False)
 
 

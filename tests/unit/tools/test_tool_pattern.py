@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.errors import ToolError
-from homarus.tools.pattern import compile_glob, expand
+from homarus.tools.glob_pattern import compile_glob, expand_braces
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def test_glob_matches_as_expected(pattern: str, yes: list[str], no: list[str]) -
 @given(st.lists(st.lists(st.sampled_from("abc*"), min_size=2, max_size=3), max_size=4))
 def test_expand_braces_gives_every_combination_once_in_order(groups: list[list[str]]) -> None:
     pattern = "-".join("{" + ",".join(group) + "}" for group in groups)
-    assert list(expand(pattern)) == ["-".join(choice) for choice in product(*groups)]
+    assert list(expand_braces(pattern)) == ["-".join(choice) for choice in product(*groups)]
 
 
 @given(st.text("{},ab/*[]!-?.\\", max_size=20), st.text("ab/.", max_size=10))
 def test_glob_any_pattern_compiles(pattern: str, path: str) -> None:
-    if pattern and len(list(islice(expand(pattern), 65))) <= 64:
+    if pattern and len(list(islice(expand_braces(pattern), 65))) <= 64:
         compile_glob(pattern)(path)
     else:
         with pytest.raises(ToolError):

@@ -9,10 +9,10 @@ from homarus.core.errors import ToolError, UserError
 from homarus.core.message import ToolCall
 from homarus.tools.builtin import exec as exec_module
 from homarus.tools.builtin import files, search
-from homarus.tools.registry import Registry
+from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import Tool, ToolContext, tool
 
-BUILTIN = Registry.from_modules(search, exec_module, files)
+BUILTIN = ToolRegistry.from_modules(search, exec_module, files)
 
 
 def make(name: str, *aliases: str) -> Tool:
@@ -31,7 +31,7 @@ def test_registry_has_every_tool_of_module_sorted() -> None:
 
 
 def test_registry_is_independent_of_module_order() -> None:
-    other = Registry.from_modules(files, search, exec_module)
+    other = ToolRegistry.from_modules(files, search, exec_module)
     told = [json.dumps([spec.name, spec.parameters]) for spec in other.specs()]
     assert told == [json.dumps([spec.name, spec.parameters]) for spec in BUILTIN.specs()]
 
@@ -63,31 +63,33 @@ def test_registry_get_unknown_name_suggests_closest() -> None:
 
 def test_registry_tool_name_beats_alias() -> None:
     first, second = make("a", "b"), make("b")
-    assert Registry([first, second]).get("b") is second
+    assert ToolRegistry([first, second]).get("b") is second
 
 
 def test_registry_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(UserError, match="two tools are named 'a'"):
-        Registry([make("a"), make("a")])
+        ToolRegistry([make("a"), make("a")])
 
 
 def test_registry_same_tool_in_two_modules_is_one() -> None:
     shared = make("a")
     one, two = ModuleType("one"), ModuleType("two")
     vars(one)["x"] = vars(two)["y"] = shared
-    assert len(Registry.from_modules(one, two)) == 1
+    assert len(ToolRegistry.from_modules(one, two)) == 1
 
 
 def test_registry_filtered_tools_are_unknown_by_every_name() -> None:
-    fewer = BUILTIN.where(lambda each: each.group != "runtime")
+    fewer = BUILTIN.filter(lambda each: each.group != "runtime")
     assert "exec" not in fewer
     assert "bash" not in fewer
 
 
 def test_registry_writers_run_alone_also_by_alias() -> None:
-    alone = {name: BUILTIN.alone(ToolCall("1", name, {})) for name in ("write", "bash", "read")}
+    alone = {
+        name: BUILTIN.must_run_alone(ToolCall("1", name, {})) for name in ("write", "bash", "read")
+    }
     assert alone == {"write": True, "bash": True, "read": False}
-    assert not BUILTIN.alone(ToolCall("1", "nothing", {}))
+    assert not BUILTIN.must_run_alone(ToolCall("1", "nothing", {}))
 
 
 def test_registry_readers_are_idempotent_and_writers_not() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from homarus.core.errors import ToolError, ToolTimeout
+from homarus.core.errors import ToolError, ToolTimeoutError
 from homarus.tools.builtin.search import find, grep, ls
 from homarus.tools.tool import Tool, ToolContext
 
@@ -123,7 +123,7 @@ def test_grep_exponential_pattern_ends_without_blocking_loop(root: Path, pattern
 
     with pytest.raises(ExceptionGroup) as ended:
         asyncio.run(main())
-    assert isinstance(ended.value.exceptions[0], ToolTimeout)
+    assert isinstance(ended.value.exceptions[0], ToolTimeoutError)
     assert sum(lags_s) < 10
     assert max(lags_s) < 1, "the search must not hold up the event loop"
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
-from homarus.core.value import dataclass
-from homarus.sessions.reset import after_trigger
+from homarus.core.fast_dataclass import dataclass
+from homarus.sessions.reset import text_after_trigger
 
 Category: TypeAlias = Literal[
     "session", "options", "status", "management", "media", "tools", "docks"
@@ -227,7 +227,7 @@ def parse_reset(text: str, triggers: Sequence[str]) -> ParsedCommand | None:
     parsed = parse_command(text)
     if parsed:
         return parsed if parsed.command.name in RESETS else None
-    rest = after_trigger(text, triggers)
+    rest = text_after_trigger(text, triggers)
     return None if rest is None else ParsedCommand(BY_NAME["new"], rest)
 
 

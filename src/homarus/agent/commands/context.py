@@ -3,24 +3,24 @@
 from collections.abc import Awaitable, Callable, Sequence
 
 from homarus.agent.agent import Agent
-from homarus.agent.context.compact import Compaction
-from homarus.agent.prompt.preview import Preview
-from homarus.agent.run import Outcome
+from homarus.agent.context.compaction import CompactionResult
+from homarus.agent.prompt.preview import PromptPreview
+from homarus.agent.run import RunOutcome
 from homarus.config.schema import Config
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.errors import UserError
-from homarus.core.keys import agent_of
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Inbound
-from homarus.core.value import dataclass
-from homarus.plugins.caller import Hooks
+from homarus.core.session_keys import agent_id_of
 from homarus.plugins.commands import CommandContext
-from homarus.providers.catalog import Model
-from homarus.providers.models import Models
+from homarus.plugins.hook_runner import Hooks
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl
 from homarus.sessions.session import Session
 from homarus.store.base import Store
-from homarus.store.journal import Parcel
+from homarus.store.journal import OutboxRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +28,17 @@ class CommandServices:
     """What the commands and their dispatcher use of the program."""
 
     get_config: Callable[[], Config]
-    get_models: Callable[[], Models]
+    get_models: Callable[[], ModelRouter]
     get_agent: Callable[[str], Agent]
     get_restart: Callable[[], Callable[[], None] | None]
-    control: SessionControl[Outcome]
+    control: SessionControl[RunOutcome]
     store: Store
     bus: Bus
     clock: Clock
     hooks: Hooks
-    compact: Callable[[str, str], Awaitable[Compaction]]
-    preview: Callable[[str], Awaitable[Preview]]
-    build_reply: Callable[[Inbound, str, str], Sequence[Parcel]]
+    compact: Callable[[str, str], Awaitable[CompactionResult]]
+    preview: Callable[[str], Awaitable[PromptPreview]]
+    build_reply: Callable[[Inbound, str, str], Sequence[OutboxRecord]]
     on_enqueued: Callable[[], None]
 
 
@@ -49,35 +49,35 @@ class AgentCommandContext(CommandContext):
     services: CommandServices
 
     @property
-    def models(self) -> Models:
+    def models(self) -> ModelRouter:
         return self.services.get_models()
 
     @property
-    def control(self) -> SessionControl[Outcome]:
+    def control(self) -> SessionControl[RunOutcome]:
         return self.services.control
 
     @property
     def agent(self) -> Agent:
-        return self.services.get_agent(agent_of(self.key))
+        return self.services.get_agent(agent_id_of(self.key))
 
     async def session(self) -> Session:
         return await self.control.load(self.key)
 
-    async def default_model(self) -> Model | None:
+    async def default_model(self) -> ModelInfo | None:
         """Return the model of a session that chose none; None when no model can be used."""
         return await self._model(self.agent.model)
 
-    async def model(self) -> Model | None:
+    async def model(self) -> ModelInfo | None:
         """Return the session's model, else the default; None when no model can be used."""
         return await self._model((await self.session()).model or self.agent.model)
 
-    async def _model(self, ref: str | None) -> Model | None:
+    async def _model(self, ref: str | None) -> ModelInfo | None:
         try:
-            return self.models.check(ref or (await self.models.choice()).ref)
+            return self.models.check(ref or (await self.models.default_model()).ref)
         except UserError:
             return None
 
     async def thinking(self) -> str:
         """Return the thinking level that a run of the session would use."""
         level, model = (await self.session()).thinking or self.agent.thinking, await self.model()
-        return level or (model.usual_thinking if model else "off")
+        return level or (model.default_thinking if model else "off")

@@ -36,13 +36,13 @@ from homarus.agent.commands.inline_directives import (
     ParsedDirectives,
     extract_directives,
 )
-from homarus.agent.run import Outcome
-from homarus.config.schema import Commands as CommandsConfig
-from homarus.core.errors import HomarusError, RunBroke, UserError
+from homarus.agent.run import RunOutcome
+from homarus.config.schema import CommandsConfig
+from homarus.core.errors import HomarusError, RunCrashedError, UserError
 from homarus.core.event import CommandAnswered, Event
-from homarus.core.keys import agent_of
 from homarus.core.message import Inbound, Json, Message, Text
-from homarus.core.tasks import contain
+from homarus.core.session_keys import agent_id_of
+from homarus.core.tasks import run_contained
 from homarus.core.text import one_line
 from homarus.plugins.commands import (
     ChatCommand,
@@ -52,10 +52,10 @@ from homarus.plugins.commands import (
     command,
     find_commands,
 )
-from homarus.plugins.values import Where
+from homarus.plugins.values import HookContext
 from homarus.sessions.control import InterpretedMessage
-from homarus.store.base import Entry
-from homarus.store.journal import Accepted, JournalUnit, Lease
+from homarus.store.base import TranscriptEntry
+from homarus.store.journal import InboxRecord, JournalTransaction, Lease
 
 _FIRST: Final = (
     "new", "stop", "status", "model", "think", "verbose", "reasoning", "usage", "queue",
@@ -80,7 +80,7 @@ class CommandDispatcher:
             get_restart=services.get_restart,
         )
 
-    def interpret(self, key: str, row: Accepted) -> InterpretedMessage[Outcome]:
+    def interpret(self, key: str, row: InboxRecord) -> InterpretedMessage[RunOutcome]:
         """Parse a message: a command, text with directives, or plain text."""
         inbound = row.inbound
         if inbound is None or not inbound.authority:
@@ -103,8 +103,8 @@ class CommandDispatcher:
         return self._interpret_text(key, row, inbound, parsed)
 
     def _interpret_text(
-        self, key: str, row: Accepted, inbound: Inbound, parsed: ParsedCommand | None
-    ) -> InterpretedMessage[Outcome]:
+        self, key: str, row: InboxRecord, inbound: Inbound, parsed: ParsedCommand | None
+    ) -> InterpretedMessage[RunOutcome]:
         try:
             found = self._extract(inbound, parsed)
         except UserError as exc:
@@ -113,7 +113,7 @@ class CommandDispatcher:
             return self._as_command(key, row, inbound, partial(self._run_commands, found.commands))
         if found.text == inbound.text.strip() and not found.shows_status:
             return InterpretedMessage(row)
-        message = replace(inbound, text=found.text, wishes=found.wishes)
+        message = replace(inbound, text=found.text, options=found.wishes)
         rest = replace(row, inbound=message)
         if found.shows_status:
             show = partial(self._show_status, key, rest, message)
@@ -123,11 +123,11 @@ class CommandDispatcher:
     def _as_command(
         self,
         key: str,
-        row: Accepted,
+        row: InboxRecord,
         inbound: Inbound,
         work: CommandWork,
-        rest: Accepted | None = None,
-    ) -> InterpretedMessage[Outcome]:
+        rest: InboxRecord | None = None,
+    ) -> InterpretedMessage[RunOutcome]:
         """Return a message that is executed at once; `rest` is what of it a run would get."""
         execute = partial(self._execute, key, row, inbound, work)
         return InterpretedMessage(rest or row, execute=execute)
@@ -142,8 +142,8 @@ class CommandDispatcher:
         return extract_directives(inbound, parsed, config, models)
 
     def _context(self, key: str, inbound: Inbound) -> AgentCommandContext:
-        agent, channel = self._services.get_agent(agent_of(key)), inbound.address.channel
-        where = Where(agent.id, key, inbound.run_id, str(agent.workspace), channel)
+        agent, channel = self._services.get_agent(agent_id_of(key)), inbound.address.channel
+        where = HookContext(agent.id, key, inbound.run_id, str(agent.workspace), channel)
         config = self._services.get_config()
         return AgentCommandContext(self._ports, config, where, key, inbound, "", self._services)
 
@@ -184,7 +184,7 @@ class CommandDispatcher:
             await session.update(**fields)
         found = self._extract(replace(context.inbound, text=text))
         if found.text or context.inbound.images:
-            return replace(context.inbound, text=found.text, wishes=found.wishes)
+            return replace(context.inbound, text=found.text, options=found.wishes)
         model = model_commands.describe_model(session, await context.default_model())
         reply = "\n".join([f"A new conversation. Model: {model}.", *lines])
         if not found.commands:
@@ -193,12 +193,12 @@ class CommandDispatcher:
         return CommandReply(f"{reply}\n{more.text}", more.fields)
 
     async def _execute(
-        self, key: str, row: Accepted, inbound: Inbound, work: CommandWork
-    ) -> Outcome | Accepted:
+        self, key: str, row: InboxRecord, inbound: Inbound, work: CommandWork
+    ) -> RunOutcome | InboxRecord:
         """Execute a message and settle it; return what is left for a run as a row."""
         async with self._journal.lease(f"command:{row.id}") as lease:
-            async with self._journal.commit() as unit:
-                unit.start([row.id], lease, run=row.id)
+            async with self._journal.transaction() as unit:
+                unit.mark_running([row.id], lease, run=row.id)
             done = await _attempt(f"command in {key}", lambda: work(self._context(key, inbound)))
             if isinstance(done, Inbound):
                 return replace(row, inbound=done, run=row.id, attempts=row.attempts + 1)
@@ -208,55 +208,55 @@ class CommandDispatcher:
         self._publish(row.id, key, CommandAnswered(done.text))
         if done.on_saved:
             done.on_saved()
-        return Outcome(row.id, key, "answered", text=done.text)
+        return RunOutcome(row.id, key, "answered", text=done.text)
 
     async def _settle(
-        self, key: str, row: Accepted, inbound: Inbound, lease: Lease, reply: CommandReply
+        self, key: str, row: InboxRecord, inbound: Inbound, lease: Lease, reply: CommandReply
     ) -> None:
         """Save the reply, the fields it changes and the outcome in one transaction."""
         at_ms = self._services.clock.now_ms()
         parcels = self._services.build_reply(inbound, row.id, reply.text)
 
-        def also(unit: JournalUnit, entries: Sequence[Entry]) -> None:
+        def also(unit: JournalTransaction, entries: Sequence[TranscriptEntry]) -> None:
             entry = entries[-1].id if entries else ""
             unit.settle([row.id], lease, "answered", at_ms=at_ms, reply=entry)
-            unit.post(*parcels)
+            unit.enqueue(*parcels)
 
         message = self._transcript_message(row, reply.text)
         if message or reply.fields:
             session = await self._services.control.load(key)
-            await session.note(message, reply.fields, also)
+            await session.record_command(message, reply.fields, also)
         else:
-            async with self._journal.commit() as unit:
+            async with self._journal.transaction() as unit:
                 also(unit, ())
         if parcels:
             self._services.on_enqueued()
 
     async def _report(
-        self, key: str, row: Accepted, inbound: Inbound, lease: Lease, error: HomarusError
-    ) -> Outcome:
+        self, key: str, row: InboxRecord, inbound: Inbound, lease: Lease, error: HomarusError
+    ) -> RunOutcome:
         """Settle a command that failed, and report the error to its sender."""
         parcels = self._services.build_reply(inbound, row.id, str(error))
-        async with self._journal.commit() as unit:
+        async with self._journal.transaction() as unit:
             reason = one_line(str(error), _MAX_REASON_CHARS)
             at_ms = self._services.clock.now_ms()
             unit.settle([row.id], lease, "reported", at_ms=at_ms, why=reason)
-            unit.post(*parcels)
+            unit.enqueue(*parcels)
         if parcels:
             self._services.on_enqueued()
         self._publish(row.id, key, CommandAnswered(error=str(error)))
-        return Outcome(row.id, key, "failed", error=error)
+        return RunOutcome(row.id, key, "failed", error=error)
 
-    async def _ignore(self, row: Accepted) -> Outcome:
+    async def _ignore(self, row: InboxRecord) -> RunOutcome:
         """Settle a command of a sender without authority, without a reply."""
         journal, at_ms = self._journal, self._services.clock.now_ms()
         reason = "a command of a stranger"
-        async with journal.lease(f"command:{row.id}") as lease, journal.commit() as unit:
-            unit.start([row.id], lease, run=row.id)
+        async with journal.lease(f"command:{row.id}") as lease, journal.transaction() as unit:
+            unit.mark_running([row.id], lease, run=row.id)
             unit.settle([row.id], lease, "silent", at_ms=at_ms, why=reason)
-        return Outcome(row.id, row.session, "answered")
+        return RunOutcome(row.id, row.session, "answered")
 
-    async def _show_status(self, key: str, row: Accepted, inbound: Inbound) -> Accepted:
+    async def _show_status(self, key: str, row: InboxRecord, inbound: Inbound) -> InboxRecord:
         """Send the status card; the rest of the message is answered even when that fails."""
 
         async def make_card() -> CommandReply:
@@ -267,16 +267,16 @@ class CommandDispatcher:
             return row
         card, run = reply.text, f"{row.id}:status"
         if message := self._transcript_message(row, card):
-            await (await self._services.control.load(key)).note(message, {})
+            await (await self._services.control.load(key)).record_command(message, {})
         parcels = self._services.build_reply(inbound, run, card)
         if parcels:
-            async with self._journal.commit() as unit:
-                unit.post(*parcels)
+            async with self._journal.transaction() as unit:
+                unit.enqueue(*parcels)
             self._services.on_enqueued()
         self._publish(run, key, CommandAnswered(card))
         return row
 
-    def _transcript_message(self, row: Accepted, text: str) -> Message | None:
+    def _transcript_message(self, row: InboxRecord, text: str) -> Message | None:
         """Return a reply as a message of the transcript, for clients that read it there."""
         if row.channel != _TRANSCRIPT_CHANNEL:
             return None
@@ -291,7 +291,7 @@ async def _attempt(
     name: str, work: Callable[[], Awaitable[CommandReply | Inbound]]
 ) -> CommandReply | Inbound | HomarusError:
     """Return the result of `work`, or its error; a bug is logged."""
-    done: CommandReply | Inbound | HomarusError = RunBroke(
+    done: CommandReply | Inbound | HomarusError = RunCrashedError(
         "the command met a bug and broke off", fix="homarus logs has the details"
     )
 
@@ -302,7 +302,7 @@ async def _attempt(
         except HomarusError as exc:
             done = exc
 
-    await contain(name, run, lambda _exc: None)
+    await run_contained(name, run, lambda _exc: None)
     return done
 
 

@@ -8,14 +8,14 @@ from dataclasses import field
 from typing import Final, TypeAlias, TypeVar
 
 from homarus.agent.commands.catalog import ParsedCommand, is_command_name
-from homarus.config.refs import aliases
+from homarus.config.model_refs import aliases
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
-from homarus.core.message import Inbound, Wishes
-from homarus.core.value import dataclass
-from homarus.providers.models import Models
-from homarus.sessions import queue
-from homarus.sessions.directives import Directives, QueueSetting, Setting, parse_directives
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Inbound, RunOptions
+from homarus.providers.model_router import ModelRouter
+from homarus.sessions import queue_policy
+from homarus.sessions.directives import Directives, DirectiveValue, QueueDirective, parse_directives
 
 # Inside other text, these are taken out of it and hold for that message alone.
 DIRECTIVES: Final = frozenset({"think", "verbose", "reasoning", "elevated", "model", "queue"})
@@ -30,13 +30,13 @@ class ParsedDirectives:
 
     text: str
     commands: tuple[GivenCommand, ...] = ()
-    wishes: Wishes = field(default_factory=Wishes)
-    queue: QueueSetting | None = None
+    wishes: RunOptions = field(default_factory=RunOptions)
+    queue: QueueDirective | None = None
     shows_status: bool = False
 
 
 def extract_directives(
-    inbound: Inbound, parsed: ParsedCommand | None, config: Config, models: Models
+    inbound: Inbound, parsed: ParsedCommand | None, config: Config, models: ModelRouter
 ) -> ParsedDirectives:
     """Extract the directives of a message; `parsed` is the command that the complete message is.
 
@@ -44,7 +44,7 @@ def extract_directives(
     """
     text = inbound.text.strip()
     if "/" not in text:
-        return ParsedDirectives(text, wishes=inbound.wishes)
+        return ParsedDirectives(text, wishes=inbound.options)
     name = parsed.command.name if parsed else ""
     is_owner = inbound.authority == "owner"
     if parsed and name == "elevated" and not is_owner:
@@ -58,17 +58,17 @@ def extract_directives(
     )
     if not found.text and not inbound.images:
         return ParsedDirectives("", _commands(found))
-    if parsed and name == "queue" and found.queue == QueueSetting():
+    if parsed and name == "queue" and found.queue == QueueDirective():
         return ParsedDirectives("", ((name, parsed.args),))  # a mistyped mode is no message
     return ParsedDirectives(
         found.text,
-        wishes=_wishes(inbound.wishes, found, models),
-        queue=queue.check(found.queue) if found.queue else None,
+        wishes=_wishes(inbound.options, found, models),
+        queue=queue_policy.check_queue_directive(found.queue) if found.queue else None,
         shows_status=found.status,
     )
 
 
-def _wishes(requested: Wishes, found: Directives, models: Models) -> Wishes:
+def _wishes(requested: RunOptions, found: Directives, models: ModelRouter) -> RunOptions:
     """Return the run options of a message."""
     model = requested.model
     if found.model and found.model.profile:
@@ -76,7 +76,7 @@ def _wishes(requested: Wishes, found: Directives, models: Models) -> Wishes:
         raise UserError("a credential is chosen for the whole conversation", fix=fix)
     if found.model and found.model.name:
         model = models.check(found.model.name).ref
-    return Wishes(
+    return RunOptions(
         model=model,
         thinking=_value(found.think) or requested.thinking,
         timeout_s=requested.timeout_s,
@@ -85,7 +85,7 @@ def _wishes(requested: Wishes, found: Directives, models: Models) -> Wishes:
     )
 
 
-def _value(setting: Setting[_L] | None) -> str | None:
+def _value(setting: DirectiveValue[_L] | None) -> str | None:
     return setting.value if setting else None
 
 
@@ -102,7 +102,7 @@ def _commands(found: Directives) -> tuple[GivenCommand, ...]:
     return (*commands, *([("status", "")] if found.status else []))
 
 
-def _queue_args(setting: QueueSetting) -> str:
+def _queue_args(setting: QueueDirective) -> str:
     options = {"debounce": setting.debounce_ms, "cap": setting.cap, "drop": setting.drop}
     words = [setting.mode.raw] if setting.mode else []
     words += [f"{name}:{option.raw}" for name, option in options.items() if option]

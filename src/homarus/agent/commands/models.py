@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from homarus.agent.commands.context import AgentCommandContext
-from homarus.config.refs import aliases, resolve_model_ref
-from homarus.core.errors import UnknownName, UserError
+from homarus.config.model_refs import aliases, resolve_model_ref
+from homarus.core.errors import UnknownNameError, UserError
 from homarus.core.message import Json
-from homarus.core.text import nearest, one_line
+from homarus.core.text import closest_names, one_line
 from homarus.plugins.commands import CommandReply, command
-from homarus.providers.catalog import Model, known_models
-from homarus.providers.connect import provider_names
+from homarus.providers.catalog import ModelInfo, known_models
+from homarus.providers.resolution import provider_names
 from homarus.sessions.session import Session
 
 MAX_LISTED = 60
@@ -45,7 +45,7 @@ async def models(context: AgentCommandContext) -> CommandReply:
         lines = [f"- {name}: {count}" for name, count in counted if count]
         return CommandReply("\n".join(["Models by provider; /models NAME lists them.", *lines]))
     if word not in names:
-        raise UnknownName("provider", one_line(word, 40), nearest(word, names))
+        raise UnknownNameError("provider", one_line(word, 40), closest_names(word, names))
     listed = _allowed(context, known_models(config, word))
     lines = [f"- {one.ref}{_about(one)}" for one in listed[:MAX_LISTED]]
     if len(listed) > MAX_LISTED:
@@ -55,7 +55,7 @@ async def models(context: AgentCommandContext) -> CommandReply:
     )
 
 
-async def find_model(context: AgentCommandContext, name: str) -> Model:
+async def find_model(context: AgentCommandContext, name: str) -> ModelInfo:
     """Return the model named by its number in the list, an alias, or a reference."""
     if name.isascii() and name.isdigit():
         listed = {str(number): ref for number, ref in enumerate(await _choices(context), 1)}
@@ -67,7 +67,7 @@ async def find_model(context: AgentCommandContext, name: str) -> Model:
     return context.models.check(name)
 
 
-def find_named_model(context: AgentCommandContext, word: str) -> Model | None:
+def find_named_model(context: AgentCommandContext, word: str) -> ModelInfo | None:
     """Return the model that a word surely names (an alias, or `provider/model`), or None."""
     config = context.config
     if word.lower() not in aliases(config):
@@ -81,7 +81,7 @@ def find_named_model(context: AgentCommandContext, word: str) -> Model | None:
 
 
 async def choose_model(
-    context: AgentCommandContext, chosen: Model, profile: str = ""
+    context: AgentCommandContext, chosen: ModelInfo, profile: str = ""
 ) -> tuple[str, dict[str, Json]]:
     """Return the reply and the entry's fields for a chosen model; the default clears them."""
     default = await context.default_model()
@@ -93,7 +93,7 @@ async def choose_model(
     stored = context.models.credentials(context.agent.id).entries(chosen.provider)
     names = [entry.profile.id for entry in stored]
     if profile not in names:
-        raise UnknownName("auth profile", one_line(profile, 60), nearest(profile, names))
+        raise UnknownNameError("auth profile", one_line(profile, 60), closest_names(profile, names))
     fields |= {"authProfileOverride": profile, "authProfileOverrideSource": "user"}
     return f"Model: {chosen.ref}, with {profile} and no other credential.", fields
 
@@ -114,7 +114,7 @@ async def _status(context: AgentCommandContext) -> str:
     return "\n".join(lines)
 
 
-def describe_model(session: Session, default: Model | None) -> str:
+def describe_model(session: Session, default: ModelInfo | None) -> str:
     """Return the model of a session as text."""
     with_profile = f", with {session.profile}" if session.profile_locked else ""
     if session.model:
@@ -150,8 +150,8 @@ async def _choices(context: AgentCommandContext) -> list[str]:
     return list(refs)[:MAX_LISTED]
 
 
-def _allowed(context: AgentCommandContext, found: Sequence[Model]) -> list[Model]:
-    allowed = list[Model]()
+def _allowed(context: AgentCommandContext, found: Sequence[ModelInfo]) -> list[ModelInfo]:
+    allowed = list[ModelInfo]()
     for one in found:
         try:
             context.models.check(one.ref)
@@ -161,7 +161,7 @@ def _allowed(context: AgentCommandContext, found: Sequence[Model]) -> list[Model
     return allowed
 
 
-def _about(one: Model) -> str:
+def _about(one: ModelInfo) -> str:
     size = f"{one.window // 1000}k" if one.window >= 1000 else str(one.window)
     traits = [size, *(["thinks"] if one.reasoning else []), *(["sees"] if one.sees_images else [])]
     return f" ({', '.join(traits)})"

@@ -8,14 +8,14 @@ from typing import Final
 from homarus.agent.commands.context import AgentCommandContext
 from homarus.agent.commands.status_card import status_card
 from homarus.agent.context.tokens import message_bytes, message_tokens
-from homarus.agent.prompt.report import describe
+from homarus.agent.prompt.report import format_report
 from homarus.core.errors import ToolError, UserError
 from homarus.core.text import one_line
 from homarus.plugins.commands import CommandContext, CommandReply, command
-from homarus.sessions.export import FORMS, Head, read_path, render
+from homarus.sessions.export import FORMS, ExportHeader, export_messages, render_export
 from homarus.sessions.session import Session
-from homarus.sessions.transcript import Tree
-from homarus.tools.guard import Beneath
+from homarus.sessions.transcript import EntryTree
+from homarus.tools.rooted_fs import RootedFs
 
 EXPORTS: Final = "exports"  # of the workspace
 
@@ -57,7 +57,7 @@ async def show_context(context: AgentCommandContext) -> CommandReply:
         return CommandReply(f"```json\n{json.dumps(shown, ensure_ascii=False, indent=2)}\n```")
     count = len(session.messages)
     sizes = f"Conversation: {count} messages, {chars:,} bytes, about {tokens:,} tokens"
-    prompt = describe(report, detail=context.single_arg == "detail")
+    prompt = format_report(report, detail=context.single_arg == "detail")
     counted = f"Last prompt, as the model counted it: {session.context_tokens:,} tokens"
     return CommandReply(
         "\n".join([prompt, "", sizes, *([counted] if session.context_tokens else [])])
@@ -86,11 +86,13 @@ async def export(context: AgentCommandContext) -> CommandReply:
         fix = "end its name with .html or .md"
         raise UserError(f"cannot export to {one_line(path, 80)!r}", fix=fix)
     entries = await context.services.store.entries(session.session_id)
-    messages = read_path(Tree(entries, session.leaf).path())
+    messages = export_messages(EntryTree(entries, session.leaf).path())
     at_ms = messages[-1].at_ms if messages else session.record.updated_ms
     title = session.label or "Conversation"
-    page = render(Head(title, context.key, session.session_id, at_ms), messages, form)
-    where = await asyncio.to_thread(_write, Beneath(context.agent.workspace), path, page)
+    page = render_export(
+        ExportHeader(title, context.key, session.session_id, at_ms), messages, form
+    )
+    where = await asyncio.to_thread(_write, RootedFs(context.agent.workspace), path, page)
     return CommandReply(f"Exported {len(messages)} messages to {where} of the workspace.")
 
 
@@ -106,7 +108,7 @@ def _path(context: CommandContext, default: str) -> str:
     return f"{EXPORTS}/{path}"
 
 
-def _write(folder: Beneath, path: str, page: str) -> str:
+def _write(folder: RootedFs, path: str, page: str) -> str:
     """Write a new file; raise UserError when another one has its name."""
     data = page.encode("utf-8", "replace")
     try:
@@ -117,7 +119,7 @@ def _write(folder: Beneath, path: str, page: str) -> str:
         raise UserError(exc.message, fix=exc.fix) from None
 
 
-def _has_content(folder: Beneath, path: str, data: bytes) -> bool:
+def _has_content(folder: RootedFs, path: str, data: bytes) -> bool:
     try:
         folder.stat(path)
     except ToolError:

@@ -8,11 +8,11 @@ from homarus.core.errors import UserError
 from homarus.core.message import Json
 from homarus.core.text import one_line
 from homarus.plugins.commands import CommandContext, CommandReply, command
-from homarus.sessions import levels, queue
+from homarus.sessions import levels, queue_policy
 from homarus.sessions.reset import reset_type
-from homarus.sessions.settings import CHOICES, LEVELS, check_thinking, to_field
+from homarus.sessions.session_settings import CHOICES, LEVELS, check_thinking, to_stored_value
 from homarus.sessions.transcript import INJECTED
-from homarus.sessions.usage import Spent, summarise
+from homarus.sessions.usage import ModelUsage, summarize_usage
 
 _NAMES: Final[Mapping[str, tuple[str, str]]] = {  # command → field of the entry, title
     "think": ("thinkingLevel", "Thinking"),
@@ -111,10 +111,10 @@ async def activation(context: CommandContext) -> CommandReply:
 @command("queue")
 async def set_queue(context: CommandContext) -> CommandReply:
     """`/queue MODE debounce: cap: drop:`."""
-    text, fields = queue.answer(
+    text, fields = queue_policy.apply_queue_command(
         context.config.messages.queue,
         await context.entry(),
-        queue.read_args(context.args),
+        queue_policy.parse_queue_args(context.args),
         channel=context.inbound.address.channel,
     )
     return CommandReply(text, fields)
@@ -132,7 +132,7 @@ async def _level(context: CommandContext, name: str, default: str) -> CommandRep
 def _read(name: str, word: str) -> str | None:
     field = _NAMES[name][0]
     try:
-        found = to_field(field, word)
+        found = to_stored_value(field, word)
     except UserError:
         message = f"/{name} does not understand {one_line(word, 40)!r}"
         raise UserError(message, fix=f"use {LEVELS[field][1]}") from None
@@ -147,8 +147,8 @@ def _changed(name: str, level: str | None) -> CommandReply:
 async def _cost(context: AgentCommandContext) -> str:
     session = await context.session()
     entries = await context.services.store.entries(session.session_id) if session.leaf else ()
-    spent = Spent()
-    for (provider, name), each in summarise(entries, lambda _at_ms: "").whole.models.items():
+    spent = ModelUsage()
+    for (provider, name), each in summarize_usage(entries, lambda _at_ms: "").totals.models.items():
         if (provider, name) != (INJECTED.provider, INJECTED.model):
             spent.add(each)
     used = spent.usage

@@ -6,12 +6,12 @@ from homarus import __version__
 from homarus.agent.commands.context import AgentCommandContext
 from homarus.agent.commands.models import describe_model
 from homarus.core.message import Json
-from homarus.providers.catalog import Model
-from homarus.sessions import queue
+from homarus.providers.catalog import ModelInfo
+from homarus.sessions import queue_policy
 from homarus.sessions.send_policy import send_policy
 from homarus.sessions.session import Session
 from homarus.sessions.transcript import is_injected
-from homarus.sessions.usage import fresh_tokens
+from homarus.sessions.usage import last_prompt_tokens
 
 _MINUTE_MS = 60_000
 
@@ -20,7 +20,7 @@ async def status_card(context: AgentCommandContext) -> str:
     """Return the text of `/status`."""
     session, default = await context.session(), await context.default_model()
     data, config = session.record.data, context.config
-    rules = queue.resolve(
+    rules = queue_policy.resolve_queue_settings(
         config.messages.queue, channel=context.inbound.address.channel, entry=data
     )
     waiting = context.control.queue_depth(context.key)
@@ -36,7 +36,7 @@ async def status_card(context: AgentCommandContext) -> str:
         *_spent(data),
         f"Session: {context.key} · {_messages(session)} · {_age(session, now_ms)}",
         f"Thinking: {await context.thinking()} · " + " · ".join(_levels(context, data)),
-        f"Queue: {queue.describe(rules)}{f' · {waiting} waiting' if waiting else ''}",
+        f"Queue: {queue_policy.format_queue_settings(rules)}{f' · {waiting} waiting' if waiting else ''}",
         *([f"Workspace: {context.agent.workspace}"] if context.is_owner else []),
         *(["Running: an answer is being made"] if running else []),
         *(["Send: off, the gateway answers nothing here"] if answered == "deny" else []),
@@ -45,9 +45,9 @@ async def status_card(context: AgentCommandContext) -> str:
     return "\n".join(lines)
 
 
-def _context(session: Session, model: Model | None) -> str:
+def _context(session: Session, model: ModelInfo | None) -> str:
     data = session.record.data
-    used, window = fresh_tokens(data), _number(data, "contextTokens")
+    used, window = last_prompt_tokens(data), _number(data, "contextTokens")
     window = window or (model.window if model else 0)
     size = f"{used:,}" if used is not None else "unknown" if session.is_used else "0"
     share = f" ({100 * used // window}%)" if window and used is not None else ""
@@ -71,7 +71,7 @@ def _failures(context: AgentCommandContext) -> list[str]:
     """Return a line for each hook that failed since the program started."""
     return [
         f"Hook {one.hook} of plugin {one.plugin}: "
-        f"{one.count} failure{'' if one.count == 1 else 's'}, last {one.last}"
+        f"{one.count} failure{'' if one.count == 1 else 's'}, last {one.last_error}"
         for one in context.services.hooks.failures
     ]
 

@@ -9,41 +9,41 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from homarus.agent.context.tokens import BYTES_PER_TOKEN, message_bytes
-from homarus.config.schema import ContextPruning
-from homarus.core.message import Image, Message, Text, ToolReturn
+from homarus.config.schema import ContextPruningConfig
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Image, Message, Text, ToolResult
 from homarus.core.units import parse_duration_ms
-from homarus.core.value import dataclass
-from homarus.policy.decide import Rules, decide
-from homarus.policy.groups import expand
+from homarus.policy.tool_groups import expand_tool_names
+from homarus.policy.tool_policy import ToolRules, decide_tool_call
 from homarus.sessions.transcript import is_injected
 
 # The provider that charges for cache writes: pruning is on by default there.
 CACHING = "anthropic"
 _CACHING_TTL, _TTL = "1h", "5m"
 
-Mark = tuple[str, int]  # call id and time of a result
+ResultKey = tuple[str, int]  # call id and time of a result
 
 
 @dataclass(frozen=True, slots=True)
-class Cuts:
+class PrunedResults:
     """Which results are sent trimmed or cleared."""
 
-    trimmed: frozenset[Mark] = frozenset()
-    cleared: frozenset[Mark] = frozenset()
+    trimmed: frozenset[ResultKey] = frozenset()
+    cleared: frozenset[ResultKey] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.trimmed or self.cleared)
 
 
-NO_CUTS = Cuts()
+NO_CUTS = PrunedResults()
 
 
-def applies(rules: ContextPruning, provider: str) -> bool:
+def is_pruned_provider(rules: ContextPruningConfig, provider: str) -> bool:
     """Return whether pruning is on for this provider."""
     return (rules.mode or ("cache-ttl" if provider == CACHING else "off")) == "cache-ttl"
 
 
-def is_due(rules: ContextPruning, messages: Sequence[Message], now_ms: int) -> bool:
+def is_due(rules: ContextPruningConfig, messages: Sequence[Message], now_ms: int) -> bool:
     """Return whether the vendor's cache has expired: the last answer is older than the TTL."""
     ttl_ms = parse_duration_ms(rules.ttl or (_TTL if rules.mode else _CACHING_TTL), "m")
     last = next(
@@ -53,22 +53,25 @@ def is_due(rules: ContextPruning, messages: Sequence[Message], now_ms: int) -> b
 
 
 def prune(
-    messages: Sequence[Message], rules: ContextPruning, window: int, before: Cuts = NO_CUTS
-) -> Cuts:
+    messages: Sequence[Message],
+    rules: ContextPruningConfig,
+    window: int,
+    before: PrunedResults = NO_CUTS,
+) -> PrunedResults:
     """Return the results to prune: those pruned before, and those that are old and large now."""
     old = list(_old(messages, rules))
     room = window * BYTES_PER_TOKEN
     if not old or room <= 0:
         return before
-    size = sum(message_bytes(cut(message, before, rules)) for message in messages)
+    size = sum(message_bytes(apply_pruning(message, before, rules)) for message in messages)
     cuts = before
     if size / room >= rules.soft_trim_ratio:
         long = (m for m in old if len(_result(m).text) > rules.soft_trim.max_chars)
-        cuts = Cuts(before.trimmed | {mark(m) for m in long}, before.cleared)
-        size = sum(message_bytes(cut(message, cuts, rules)) for message in messages)
+        cuts = PrunedResults(before.trimmed | {result_key(m) for m in long}, before.cleared)
+        size = sum(message_bytes(apply_pruning(message, cuts, rules)) for message in messages)
     if not rules.hard_clear.enabled or size / room < rules.hard_clear_ratio:
         return cuts
-    shown = [(mark(m), message_bytes(cut(m, cuts, rules))) for m in old]
+    shown = [(result_key(m), message_bytes(apply_pruning(m, cuts, rules))) for m in old]
     if sum(weight for _, weight in shown) < rules.min_prunable_tool_chars:
         return cuts
     placeholder = len(rules.hard_clear.placeholder)
@@ -79,14 +82,14 @@ def prune(
         if result not in cleared:
             cleared.add(result)
             size -= max(0, weight - placeholder)
-    return Cuts(cuts.trimmed, frozenset(cleared))
+    return PrunedResults(cuts.trimmed, frozenset(cleared))
 
 
-def cut(message: Message, cuts: Cuts, rules: ContextPruning) -> Message:
+def apply_pruning(message: Message, cuts: PrunedResults, rules: ContextPruningConfig) -> Message:
     """Return a message as it is sent; the same object when nothing is pruned."""
     if message.role != "tool" or not cuts:
         return message
-    result, name = _result(message), mark(message)
+    result, name = _result(message), result_key(message)
     if name in cuts.cleared:
         text = rules.hard_clear.placeholder
     elif name in cuts.trimmed:
@@ -96,12 +99,12 @@ def cut(message: Message, cuts: Cuts, rules: ContextPruning) -> Message:
     return replace(message, parts=(replace(result, content=(Text(text),)),))
 
 
-def mark(message: Message) -> Mark:
+def result_key(message: Message) -> ResultKey:
     """Return the key of a result, which is the same however often the transcript is read."""
     return _result(message).call_id, message.at_ms
 
 
-def _trimmed(text: str, rules: ContextPruning) -> str:
+def _trimmed(text: str, rules: ContextPruningConfig) -> str:
     """Trim a text, with OpenClaw's marker, which readers of transcripts may match."""
     head, tail = rules.soft_trim.head_chars, rules.soft_trim.tail_chars
     if head + tail >= len(text):
@@ -111,11 +114,13 @@ def _trimmed(text: str, rules: ContextPruning) -> str:
     return f"{text[:head]}\n...\n{end}\n\n[Tool result trimmed: {told}]"
 
 
-def _old(messages: Sequence[Message], rules: ContextPruning) -> Iterator[Message]:
+def _old(messages: Sequence[Message], rules: ContextPruningConfig) -> Iterator[Message]:
     """Yield results between the first question and the last answers, of prunable tools."""
     start = next((n for n, m in enumerate(messages) if m.role == "user"), len(messages))
     stop = _protected(messages, rules.keep_last_assistants)
-    names = Rules(expand(rules.tools.allow), deny=expand(rules.tools.deny))
+    names = ToolRules(
+        expand_tool_names(rules.tools.allow), deny=expand_tool_names(rules.tools.deny)
+    )
     allowed: dict[str, bool] = {}
     for message in messages[start:stop]:
         if message.role != "tool":
@@ -123,7 +128,7 @@ def _old(messages: Sequence[Message], rules: ContextPruning) -> Iterator[Message
         result = _result(message)
         tool = result.name.lower()
         if tool not in allowed:
-            allowed[tool] = decide(tool, names).action == "allow"
+            allowed[tool] = decide_tool_call(tool, names).action == "allow"
         if allowed[tool] and not _holds_images(result.content):
             yield message
 
@@ -144,5 +149,5 @@ def _holds_images(content: Collection[Text | Image]) -> bool:
     return any(isinstance(part, Image) for part in content)
 
 
-def _result(message: Message) -> ToolReturn:
-    return next(part for part in message.parts if isinstance(part, ToolReturn))
+def _result(message: Message) -> ToolResult:
+    return next(part for part in message.parts if isinstance(part, ToolResult))

@@ -15,14 +15,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-from homarus.agent.context.mending import is_whole, mend, shorten
-from homarus.agent.context.pictures import Named, name_of
-from homarus.agent.context.pruning import NO_CUTS, Cuts, cut, is_due, prune
-from homarus.agent.context.tokens import BYTES_PER_TOKEN, Measured, expected, message_tokens
-from homarus.config.schema import ContextPruning
-from homarus.core.keys import parse_agent_key, thread_parent
+from homarus.agent.context.image_refs import NamedImages, name_of
+from homarus.agent.context.pruning import NO_CUTS, PrunedResults, apply_pruning, is_due, prune
+from homarus.agent.context.sanitize import is_single_result, sanitize_message, truncate_result
+from homarus.agent.context.tokens import (
+    BYTES_PER_TOKEN,
+    TokenMeasurement,
+    estimate_tokens,
+    message_tokens,
+)
+from homarus.config.schema import ContextPruningConfig
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Message
-from homarus.core.value import dataclass
+from homarus.core.session_keys import parse_agent_key, thread_parent
 from homarus.sessions.transcript import is_injected, pair_calls, summary_in
 
 WARN_BELOW, REFUSE_BELOW = 32_000, 16_000  # context window in tokens
@@ -32,7 +37,7 @@ _STEP = 4  # a turn limit leaves out a quarter of its turns at once
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class RenderParams:
     """What a rendering depends on, apart from the messages.
 
     `fixed` estimates the tokens of the system prompt and the tools; `pruning` None: no pruning.
@@ -42,21 +47,21 @@ class Frame:
     window: int
     fixed: int = 0
     max_turns: int = 0  # 0: no limit
-    pruning: ContextPruning | None = None
-    pictures: Named | None = None
+    pruning: ContextPruningConfig | None = None
+    pictures: NamedImages | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class RenderedContext:
     """The messages as they are sent, and the state that the next rendering continues from."""
 
     messages: tuple[Message, ...] = ()
     guess: int = 0  # tokens, with the fixed part
-    measured: Measured | None = None
-    frame: Frame = Frame("", 0)
+    measured: TokenMeasurement | None = None
+    frame: RenderParams = RenderParams("", 0)
     head: Message | None = None  # the session's first message
     start: int = 0  # the index of the first message that is sent
-    cuts: Cuts = NO_CUTS
+    cuts: PrunedResults = NO_CUTS
     since_ms: int = -1  # answers before this time measured another prompt
     settled: int = 0  # how many messages of the session can no longer change
     last: Message | None = None  # the last of them
@@ -66,27 +71,35 @@ class View:
     @property
     def tokens(self) -> int:
         """The expected count of a request with these messages, with a margin."""
-        return expected(self.guess, self.measured)
+        return estimate_tokens(self.guess, self.measured)
 
 
-NO_VIEW: Final = View()
+NO_VIEW: Final = RenderedContext()
 
 
-def render(history: Sequence[Message], frame: Frame, view: View, now_ms: int) -> View:
+def render(
+    history: Sequence[Message], frame: RenderParams, view: RenderedContext, now_ms: int
+) -> RenderedContext:
     """Render the messages; `view` is the previous rendering."""
     if not history or view.head != history[0]:
         view = NO_VIEW
     start = first_turn(history, frame.max_turns)
     cuts = view.cuts
     if frame.pruning and is_due(frame.pruning, history, now_ms):
-        whole = [message for message in history[start:] if is_whole(message)]
+        whole = [message for message in history[start:] if is_single_result(message)]
         cuts = prune(whole, frame.pruning, frame.window, cuts)
     if not _goes_on(view, history, frame, start, cuts):
         view = _begin(view, history, frame, start=start, cuts=cuts, now_ms=now_ms)
     return _extend(view, history, frame)
 
 
-def _goes_on(view: View, history: Sequence[Message], frame: Frame, start: int, cuts: Cuts) -> bool:
+def _goes_on(
+    view: RenderedContext,
+    history: Sequence[Message],
+    frame: RenderParams,
+    start: int,
+    cuts: PrunedResults,
+) -> bool:
     if view.frame != frame or (view.start, view.cuts) != (start, cuts):
         return False
     if view.settled > len(history):
@@ -95,13 +108,19 @@ def _goes_on(view: View, history: Sequence[Message], frame: Frame, start: int, c
 
 
 def _begin(
-    before: View, history: Sequence[Message], frame: Frame, *, start: int, cuts: Cuts, now_ms: int
-) -> View:
+    before: RenderedContext,
+    history: Sequence[Message],
+    frame: RenderParams,
+    *,
+    start: int,
+    cuts: PrunedResults,
+    now_ms: int,
+) -> RenderedContext:
     """Start a prompt that is new from its first message on."""
     summary = [m for m in history[:1] if summary_in(m)]
     sent = tuple(_ready(summary, frame, cuts)) if start else ()
     same_model = before.frame.model == frame.model
-    return View(
+    return RenderedContext(
         measured=before.measured if same_model else None,
         frame=frame,
         head=history[0] if history else None,
@@ -114,7 +133,9 @@ def _begin(
     )
 
 
-def _extend(view: View, history: Sequence[Message], frame: Frame) -> View:
+def _extend(
+    view: RenderedContext, history: Sequence[Message], frame: RenderParams
+) -> RenderedContext:
     settled = max(_last_opener(history), view.settled)
     new = _ready(history[view.settled : settled], frame, view.cuts)
     tail = _ready(history[settled:], frame, view.cuts)
@@ -140,14 +161,17 @@ def _last_opener(history: Sequence[Message]) -> int:
 
 
 def _weigh(
-    view: View, messages: Sequence[Message], guess: int, measured: Measured | None
-) -> tuple[int, Measured | None]:
+    view: RenderedContext,
+    messages: Sequence[Message],
+    guess: int,
+    measured: TokenMeasurement | None,
+) -> tuple[int, TokenMeasurement | None]:
     """Return the estimate with these messages, and the newest measurement among them."""
     for message in messages:
         origin = message.origin
         counted = origin.usage.prompt if origin and origin.model == view.frame.model else 0
         if counted > 0 and message.at_ms > view.since_ms:
-            measured = Measured(guess, counted)
+            measured = TokenMeasurement(guess, counted)
         guess += message_tokens(message)
     return guess, measured
 
@@ -194,49 +218,49 @@ def first_turn(history: Sequence[Message], max_turns: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class WindowFit:
     """Whether a model's context window is large enough."""
 
     verdict: Literal["ok", "tight", "refused"]
     reason: str = ""
 
 
-def check_window(window: int, fixed: int) -> Fit:
+def check_window(window: int, fixed: int) -> WindowFit:
     """Refuse a small window when the instructions alone take half of it."""
     if window < REFUSE_BELOW and fixed * 2 > window:
         counted = f"its window holds {window:,} tokens, and the instructions alone need {fixed:,}"
-        return Fit("refused", counted)
+        return WindowFit("refused", counted)
     if window < WARN_BELOW:
-        return Fit("tight", f"its window holds only {window:,} tokens")
-    return Fit("ok")
+        return WindowFit("tight", f"its window holds only {window:,} tokens")
+    return WindowFit("ok")
 
 
 # --- messages ----------------------------------------------------------------------------------
 
 
-def _ready(messages: Sequence[Message], frame: Frame, cuts: Cuts) -> list[Message]:
+def _ready(messages: Sequence[Message], frame: RenderParams, cuts: PrunedResults) -> list[Message]:
     """Return complete turns as they are sent; an unchanged message is the same object."""
     ready: list[Message] = []
     calls = 1
-    for message in pair_calls([m for m in messages if is_whole(m)]):
+    for message in pair_calls([m for m in messages if is_single_result(m)]):
         if message.role == "assistant":
             calls = len(message.calls) or 1
         if message.role == "tool":
-            result = cut(message, cuts, frame.pruning) if frame.pruning else message
-            sound = mend(shorten(result, most_chars(frame.window, calls)))
+            result = apply_pruning(message, cuts, frame.pruning) if frame.pruning else message
+            sound = sanitize_message(truncate_result(result, max_result_chars(frame.window, calls)))
         else:
-            sound = mend(_illustrated(message, frame.pictures))
+            sound = sanitize_message(_illustrated(message, frame.pictures))
         if sound is not None:
             ready.append(sound)
     return ready
 
 
-def _illustrated(message: Message, pictures: Named | None) -> Message:
+def _illustrated(message: Message, pictures: NamedImages | None) -> Message:
     images = pictures.get(name_of(message)) if pictures and message.role == "user" else None
     return replace(message, parts=(*message.parts, *images)) if images else message
 
 
-def most_chars(window: int, calls: int = 1) -> int:
+def max_result_chars(window: int, calls: int = 1) -> int:
     """Return how long a result may be when there are so many calls."""
     chars = int(window * BYTES_PER_TOKEN * _RESULT_SHARE / calls)
     return min(max(chars, _MIN_RESULT_CHARS), _MAX_RESULT_CHARS)

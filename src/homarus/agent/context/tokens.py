@@ -8,9 +8,9 @@ import json
 import math
 from collections.abc import Iterable
 
-from homarus.core.message import Image, Json, Message, Part, Text, Thinking, ToolCall, ToolReturn
-from homarus.core.value import dataclass
-from homarus.providers.base import Request, ToolSpec
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Image, Json, Message, Part, Text, Thinking, ToolCall, ToolResult
+from homarus.providers.base import ModelRequest, ToolSpec
 
 BYTES_PER_TOKEN = 4
 IMAGE_BYTES = 8_000  # the size of an image, in bytes of text
@@ -21,14 +21,14 @@ _MIN_SCALE, _MAX_SCALE = 0.5, 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class TokenMeasurement:
     """The estimate of a prompt, and the vendor's count of it."""
 
     guess: int
     counted: int
 
 
-def expected(guess: int, measured: Measured | None = None) -> int:
+def estimate_tokens(guess: int, measured: TokenMeasurement | None = None) -> int:
     """Scale an estimate to the expected count, with a margin."""
     if measured is None or measured.guess <= 0 or measured.counted <= 0:
         return math.ceil(guess * _UNMEASURED)
@@ -51,10 +51,10 @@ def fixed_tokens(system: str, tools: Iterable[ToolSpec]) -> int:
     return tokens_in(system) + sum(tokens_in(_spec(tool)) for tool in tools)
 
 
-def request_tokens(request: Request) -> int:
+def request_tokens(request: ModelRequest) -> int:
     """Estimate a complete request, with a margin."""
     messages = sum(map(message_tokens, request.messages))
-    return expected(fixed_tokens(request.system, request.tools) + messages)
+    return estimate_tokens(fixed_tokens(request.system, request.tools) + messages)
 
 
 def message_bytes(message: Message) -> int:
@@ -75,7 +75,7 @@ def _part_bytes(part: Part) -> int:
             return IMAGE_BYTES
         case ToolCall():
             return len(part.name) + _EACH + text_bytes(_json(part.args))
-        case ToolReturn():
+        case ToolResult():
             return _EACH + sum(map(_part_bytes, part.content))
 
 

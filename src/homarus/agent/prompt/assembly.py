@@ -12,18 +12,18 @@ import json
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
-from homarus.agent.prompt.facts import Facts, Mode
-from homarus.agent.prompt.injection import Injected, Kind
+from homarus.agent.prompt.facts import PromptFacts, PromptMode
+from homarus.agent.prompt.injection import InjectedFile, SessionKind
 from homarus.agent.prompt.report import (
     FileShare,
-    Place,
     PromptReport,
+    ReportContext,
     SectionShare,
     SkillShare,
     ToolShare,
 )
-from homarus.agent.prompt.sections import SECTIONS, Kept, in_order
-from homarus.core.value import dataclass
+from homarus.agent.prompt.sections import SECTIONS, SectionSpec, sort_tools
+from homarus.core.fast_dataclass import dataclass
 from homarus.providers.base import ToolSpec
 
 Profile: TypeAlias = Literal["full", "small", "embedded"]
@@ -36,7 +36,7 @@ _ONE_FILE = 3  # in a small prompt no file gets more than a third
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PromptSection:
     """One section of a prompt."""
 
     name: str
@@ -47,13 +47,13 @@ class Section:
 class Prompt:
     """A system prompt, and the facts and sections it is made of."""
 
-    facts: Facts
+    facts: PromptFacts
     profile: Profile
-    sections: tuple[Section, ...]
+    sections: tuple[PromptSection, ...]
     text: str
 
 
-def mode_for(kind: Kind) -> Mode:
+def mode_for(kind: SessionKind) -> PromptMode:
     """Return the prompt mode: minimal for sub-agents, cron jobs and hooks."""
     return "minimal" if kind in {"subagent", "cron", "hook"} else "full"
 
@@ -65,17 +65,17 @@ def profile_of(window: int, *, calls_tools: bool) -> Profile:
     return "small" if calls_tools else "embedded"
 
 
-def make_prompt(facts: Facts, profile: Profile = "full") -> Prompt:
+def make_prompt(facts: PromptFacts, profile: Profile = "full") -> Prompt:
     """Return the system prompt."""
     if profile == "embedded":
-        written = [Section("Identity", _embedded(facts))]
+        written = [PromptSection("Identity", _embedded(facts))]
     else:
-        written = [Section(k.name, k.write(facts)) for k in _chosen(facts.mode, profile)]
+        written = [PromptSection(k.name, k.write(facts)) for k in _chosen(facts.mode, profile)]
     sections = tuple(section for section in written if section.text)
     return Prompt(facts, profile, sections, "\n\n".join(part.text for part in sections))
 
 
-def _chosen(mode: Mode, profile: Profile) -> Sequence[Kept]:
+def _chosen(mode: PromptMode, profile: Profile) -> Sequence[SectionSpec]:
     if mode == "none":
         return SECTIONS[:1]
     return [
@@ -85,7 +85,7 @@ def _chosen(mode: Mode, profile: Profile) -> Sequence[Kept]:
     ]
 
 
-def _embedded(facts: Facts) -> str:
+def _embedded(facts: PromptFacts) -> str:
     return (
         f"You are {facts.name}, a small demo assistant that runs on the user's own machine. "
         "Answer in one to three short, friendly sentences. "
@@ -96,7 +96,9 @@ def _embedded(facts: Facts) -> str:
 # --- what fits ---------------------------------------------------------------------------------
 
 
-def files_room(profile: Profile, max_chars: int, total_chars: int, window: int) -> tuple[int, int]:
+def file_char_limits(
+    profile: Profile, max_chars: int, total_chars: int, window: int
+) -> tuple[int, int]:
     """Return the character limits for one workspace file and for all of them."""
     if profile == "embedded":
         return 0, 0
@@ -115,7 +117,7 @@ def fitting_tools(tools: Sequence[ToolSpec], profile: Profile, window: int) -> t
         return ()
     left = int(window * _TOOLS_SHARE)
     kept: set[str] = set()
-    for spec in in_order(tools):
+    for spec in sort_tools(tools):
         size = len(spec.name) + len(spec.description) + schema_chars(spec)
         if size <= left:
             kept.add(spec.name)
@@ -131,7 +133,9 @@ def schema_chars(spec: ToolSpec) -> int:
 # --- its figures -------------------------------------------------------------------------------
 
 
-def make_report(prompt: Prompt, place: Place, max_chars: int, total_chars: int) -> PromptReport:
+def make_report(
+    prompt: Prompt, place: ReportContext, max_chars: int, total_chars: int
+) -> PromptReport:
     """Return the sizes of a prompt; the limits are those of the workspace files."""
     facts = prompt.facts
     sections = tuple(SectionShare(part.name, len(part.text)) for part in prompt.sections)
@@ -156,7 +160,7 @@ def make_report(prompt: Prompt, place: Place, max_chars: int, total_chars: int) 
     )
 
 
-def _file_share(file: Injected) -> FileShare:
+def _file_share(file: InjectedFile) -> FileShare:
     return FileShare(
         file.name,
         file.path,

@@ -15,88 +15,90 @@ from dataclasses import replace
 from homarus.agent.agent import Agent
 from homarus.agent.prompt.assembly import (
     Prompt,
-    files_room,
+    file_char_limits,
     fitting_tools,
     make_prompt,
     make_report,
     mode_for,
     profile_of,
 )
-from homarus.agent.prompt.chat import NO_CHAT, Chat
-from homarus.agent.prompt.facts import Facts, Group
-from homarus.agent.prompt.files import Reader
+from homarus.agent.prompt.chat_context import NO_CHAT, ChatContext
+from homarus.agent.prompt.facts import GroupInfo, PromptFacts
 from homarus.agent.prompt.identity_file import FILE, parse_identity
 from homarus.agent.prompt.injection import (
-    Kind,
+    SessionKind,
     WorkspaceFile,
+    file_names_for,
     inject,
-    kind_of,
-    names_for,
+    session_kind,
     texts_of,
     with_texts,
 )
-from homarus.agent.prompt.report import Place, PromptReport
-from homarus.core.keys import parse_agent_key
+from homarus.agent.prompt.report import PromptReport, ReportContext
+from homarus.agent.prompt.workspace_files import WorkspaceFileReader
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.value import dataclass
-from homarus.plugins.caller import Hooks
-from homarus.plugins.values import Where
+from homarus.core.session_keys import parse_agent_key
+from homarus.plugins.hook_runner import Hooks
+from homarus.plugins.values import HookContext
 from homarus.providers.base import ToolSpec
-from homarus.providers.catalog import Model
+from homarus.providers.catalog import ModelInfo
 
 _MAX_KEPT = 256
 _NO_ENTRY: Mapping[str, Json] = {}
 
 
 @dataclass(slots=True)
-class _Made:
+class _ComposedPrompt:
     prompt: Prompt
     limits: tuple[int, int]
     report: PromptReport | None = None
 
 
-class Composer:
+class PromptComposer:
     """Composes prompts, and caches them by session and by kind of session."""
 
     def __init__(self) -> None:
-        self._reader = Reader()
-        self._made: dict[str, _Made] = {}  # by session
-        self._latest: dict[tuple[str, Kind], _Made] = {}
+        self._reader = WorkspaceFileReader()
+        self._made: dict[str, _ComposedPrompt] = {}  # by session
+        self._latest: dict[tuple[str, SessionKind], _ComposedPrompt] = {}
         self._host = platform.node()
         self._system = f"{platform.system()} {platform.machine()}".strip()
 
     def files(self, agent: Agent, key: str) -> tuple[WorkspaceFile, ...]:
         """Return the workspace files for a session as they are on disk."""
-        return self._reader.load(agent.workspace, names_for(kind_of(key)))
+        return self._reader.load(agent.workspace, file_names_for(session_kind(key)))
 
     async def hooked_files(self, agent: Agent, key: str, hooks: Hooks) -> tuple[WorkspaceFile, ...]:
         """Return the workspace files for a session after the `agent_bootstrap` hook."""
         files = self.files(agent, key)
         if hooks.is_empty:
             return files
-        where = Where(agent.id, key, "", str(agent.workspace))
+        where = HookContext(agent.id, key, "", str(agent.workspace))
         return with_texts(files, await hooks.agent_bootstrap(where, texts_of(files)))
 
     def compose(
         self,
         agent: Agent,
         key: str,
-        model: Model,
+        model: ModelInfo,
         tools: Sequence[ToolSpec],
         *,
         files: Sequence[WorkspaceFile] | None = None,
         entry: Mapping[str, Json] = _NO_ENTRY,
         extra: str = "",
-        chat: Chat = NO_CHAT,
+        chat: ChatContext = NO_CHAT,
     ) -> Prompt:
         """Return a session's prompt. `entry` is the session's entry, `extra` the caller's text."""
         found = self.files(agent, key) if files is None else files
-        kind = kind_of(key)
+        kind = session_kind(key)
         profile = profile_of(model.window, calls_tools=model.calls_tools)
-        limits = files_room(profile, agent.max_file_chars, agent.max_total_chars, model.window)
+        limits = file_char_limits(
+            profile, agent.max_file_chars, agent.max_total_chars, model.window
+        )
         given = tools if model.calls_tools else ()
         writes = any(spec.name == "message" for spec in given)
-        facts = Facts(
+        facts = PromptFacts(
             name=_name(agent, found),
             agent=agent.id,
             workspace=str(agent.workspace),
@@ -109,7 +111,7 @@ class Composer:
             reply_tags=writes,
             reactions=chat.reactions if writes else "",
             group=_group(key, entry) if kind == "group" else None,
-            extra="\n\n".join(part for part in (chat.told, extra) if part),
+            extra="\n\n".join(part for part in (chat.prompt_text, extra) if part),
             model=model.ref,
             host=self._host,
             system=self._system,
@@ -117,29 +119,29 @@ class Composer:
         for made in (self._made.get(key), self._latest.get((agent.id, kind))):
             if made and made.prompt.profile == profile and made.prompt.facts == facts:
                 return self._keep(key, made)
-        made = self._latest[agent.id, kind] = _Made(make_prompt(facts, profile), limits)
+        made = self._latest[agent.id, kind] = _ComposedPrompt(make_prompt(facts, profile), limits)
         return self._keep(key, made)
 
-    def _keep(self, key: str, made: _Made) -> Prompt:
+    def _keep(self, key: str, made: _ComposedPrompt) -> Prompt:
         """Cache a session's prompt; most sessions of one kind share theirs."""
         if len(self._made) >= _MAX_KEPT and key not in self._made:
             self._made.clear()
         self._made[key] = made
         return made.prompt
 
-    def report(self, place: Place) -> PromptReport:
+    def report(self, place: ReportContext) -> PromptReport:
         """Return the report of the prompt that was last composed for a session."""
         made = self._made[place.session_key]
         if made.report is None:
             made.report = make_report(made.prompt, place, *made.limits)
         return replace(made.report, place=place)
 
-    def news(self, place: Place, data: Mapping[str, Json]) -> dict[str, Json]:
+    def report_changes(self, place: ReportContext, data: Mapping[str, Json]) -> dict[str, Json]:
         """Return the change of a session's entry: the report of its prompt, if it differs."""
         if place.session_key not in self._made:
             return {}
         report = self.report(place)
-        same = report.is_like(data.get("systemPromptReport"))
+        same = report.equals_ignoring_time(data.get("systemPromptReport"))
         return {} if same else {"systemPromptReport": report.entry()}
 
 
@@ -151,8 +153,8 @@ def _name(agent: Agent, files: Sequence[WorkspaceFile]) -> str:
     return parse_identity(own).name or agent.name
 
 
-def _group(key: str, entry: Mapping[str, Json]) -> Group:
+def _group(key: str, entry: Mapping[str, Json]) -> GroupInfo:
     parsed = parse_agent_key(key)
     parts = parsed.rest.split(":") if parsed else []
     channel = parts[0] if len(parts) >= 3 else ""
-    return Group(channel, always=entry.get("groupActivation") == "always")
+    return GroupInfo(channel, always=entry.get("groupActivation") == "always")

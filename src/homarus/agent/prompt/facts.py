@@ -2,11 +2,11 @@
 
 from typing import Literal, TypeAlias
 
-from homarus.agent.prompt.injection import Injected
-from homarus.core.value import dataclass
+from homarus.agent.prompt.injection import InjectedFile
+from homarus.core.fast_dataclass import dataclass
 from homarus.providers.base import ToolSpec
 
-Mode: TypeAlias = Literal["full", "minimal", "none"]
+PromptMode: TypeAlias = Literal["full", "minimal", "none"]
 Citations: TypeAlias = Literal["auto", "on", "off"]
 
 
@@ -19,7 +19,7 @@ class SkillBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class Sandbox:
+class SandboxInfo:
     """The sandbox that commands run in."""
 
     workdir: str
@@ -29,7 +29,7 @@ class Sandbox:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupInfo:
     """The group of a session. `always`: every message starts a run, not only mentions."""
 
     channel: str
@@ -37,26 +37,26 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PromptFacts:
     """Everything a prompt is made of. No value may change from turn to turn by itself."""
 
     name: str
     agent: str
     workspace: str
-    mode: Mode = "full"
+    mode: PromptMode = "full"
     tools: tuple[ToolSpec, ...] = ()
-    files: tuple[Injected, ...] = ()
+    files: tuple[InjectedFile, ...] = ()
     skills: tuple[SkillBlock, ...] = ()
     citations: Citations = "auto"
     aliases: tuple[tuple[str, str], ...] = ()  # short name, model
     notes: tuple[str, ...] = ()  # about the workspace
     docs: str = ""
-    sandbox: Sandbox | None = None
+    sandbox: SandboxInfo | None = None
     owners: tuple[str, ...] = ()
     timezone: str = ""
     reply_tags: bool = False
     voice: str = ""
-    group: Group | None = None
+    group: GroupInfo | None = None
     extra: str = ""  # the caller's text for this session
     heartbeat: bool = False
     reactions: Literal["", "minimal", "extensive"] = ""

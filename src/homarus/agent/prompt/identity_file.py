@@ -10,14 +10,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from homarus.agent.prompt.files import MAX_BYTES, get_file, set_file
+from homarus.agent.prompt.workspace_files import MAX_BYTES, get_file, set_file
+from homarus.config.agent_settings import AgentSettings
 from homarus.config.frontmatter import parse_frontmatter
-from homarus.config.resolve import AgentSettings
 from homarus.core.errors import ToolError, UserError
-from homarus.core.sniff import image_mime
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.mime import sniff_image_mime
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
-from homarus.tools.guard import Beneath
+from homarus.tools.rooted_fs import RootedFs
 
 FILE: Final = "IDENTITY.md"
 KEYS: Final = ("name", "emoji", "avatar", "creature", "vibe", "theme")
@@ -30,7 +30,7 @@ _PICTURE = re.compile(r"(?:\./)?[\w][\w ./-]{0,200}\.(?:png|jpe?g|gif|webp)", re
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class AgentIdentity:
     """The values of the file; empty where it has none.
 
     `avatar` is an image URL, a file of the workspace, or an emoji.
@@ -46,24 +46,24 @@ class Identity:
     @property
     def picture(self) -> str:
         """The avatar if it is a file of the workspace, else ""."""
-        return self.avatar if is_picture(self.avatar) else ""
+        return self.avatar if is_avatar_file(self.avatar) else ""
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class AvatarImage:
     """An avatar image as it is served."""
 
     data: bytes
     mime: str
 
 
-def is_picture(avatar: str) -> bool:
+def is_avatar_file(avatar: str) -> bool:
     """Return whether an avatar names an image file of the workspace."""
     return bool(_PICTURE.fullmatch(avatar)) and ".." not in avatar.split("/")
 
 
 @lru_cache(64)
-def parse_identity(text: str) -> Identity:
+def parse_identity(text: str) -> AgentIdentity:
     """Parse the text of the file."""
     found: dict[str, str] = {}
     for key, value in parse_frontmatter(text).items():
@@ -72,9 +72,9 @@ def parse_identity(text: str) -> Identity:
         if match := _LINE.fullmatch(line):
             _take(found, match[1].lower(), match[2])
     avatar = found.pop("avatar", "")
-    known = _URL.fullmatch(avatar) or is_picture(avatar) or len(avatar) <= 4
+    known = _URL.fullmatch(avatar) or is_avatar_file(avatar) or len(avatar) <= 4
     emoji = found.pop("emoji", "")[:16]
-    return Identity(**found, emoji=emoji, avatar=avatar if known else "")
+    return AgentIdentity(**found, emoji=emoji, avatar=avatar if known else "")
 
 
 def _take(found: dict[str, str], key: str, raw: str) -> None:
@@ -84,13 +84,13 @@ def _take(found: dict[str, str], key: str, raw: str) -> None:
         found.setdefault(key, value[:max_chars])
 
 
-def read_identity(workspace: Path) -> Identity:
+def read_identity(workspace: Path) -> AgentIdentity:
     """Return the identity in a workspace's file."""
     file = get_file(workspace, FILE)
-    return Identity() if file.missing else parse_identity(file.content)
+    return AgentIdentity() if file.missing else parse_identity(file.content)
 
 
-def find_identity(settings: AgentSettings) -> Identity:
+def find_identity(settings: AgentSettings) -> AgentIdentity:
     """Return the identity by the config, and by the file where the config has no value."""
     own, configured = read_identity(settings.workspace), settings.identity
     return replace(
@@ -124,7 +124,7 @@ def _written(workspace: Path) -> str:
     if get_file(workspace, FILE).missing:
         return ""
     try:
-        with Beneath(workspace).open_read(FILE) as opened:
+        with RootedFs(workspace).open_read(FILE) as opened:
             return opened.file.read(MAX_BYTES + 1).decode()  # `set_file` refuses more
     except (OSError, ToolError, UnicodeDecodeError) as exc:
         raise UserError(
@@ -140,16 +140,16 @@ def _frontmatter_end(lines: list[str]) -> int:
     return next((at for at, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), 0)
 
 
-def read_picture(workspace: Path, avatar: str) -> Picture | None:
+def read_picture(workspace: Path, avatar: str) -> AvatarImage | None:
     """Load the avatar's image file; None when it is no image or too large."""
-    if not is_picture(avatar):
+    if not is_avatar_file(avatar):
         return None
     try:
-        with Beneath(workspace).open_read(avatar) as opened:
+        with RootedFs(workspace).open_read(avatar) as opened:
             data = opened.file.read(MAX_AVATAR_BYTES + 1)
     except (OSError, ToolError):
         return None
     if len(data) > MAX_AVATAR_BYTES:
         return None
-    mime = image_mime(data)
-    return Picture(data, mime) if mime else None
+    mime = sniff_image_mime(data)
+    return AvatarImage(data, mime) if mime else None

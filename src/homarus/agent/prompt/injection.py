@@ -12,18 +12,18 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
-from homarus.core.keys import is_cron, is_hook, is_subagent, parse_agent_key
-from homarus.core.silence import is_blank_checklist
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.session_keys import is_cron, is_hook, is_subagent, parse_agent_key
+from homarus.core.silent_reply import is_blank_checklist
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
 
-Kind: TypeAlias = Literal["main", "group", "subagent", "cron", "hook", "heartbeat", "boot"]
+SessionKind: TypeAlias = Literal["main", "group", "subagent", "cron", "hook", "heartbeat", "boot"]
 
 MEMORY: Final = ("MEMORY.md", "memory.md")
 CHECKLIST: Final = "HEARTBEAT.md"
 RITUAL: Final = "BOOTSTRAP.md"
 # In the order of the prompt: the kinds of session that get each file.
-_SEEN_BY: Final[Mapping[str, frozenset[Kind]]] = {
+_SEEN_BY: Final[Mapping[str, frozenset[SessionKind]]] = {
     "AGENTS.md": frozenset({"main", "group", "subagent", "cron", "hook", "heartbeat", "boot"}),
     "SOUL.md": frozenset({"main", "group", "heartbeat", "boot"}),
     "TOOLS.md": frozenset({"main", "group", "subagent", "cron", "hook", "heartbeat", "boot"}),
@@ -53,7 +53,7 @@ class WorkspaceFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Injected:
+class InjectedFile:
     """A file as it is in the prompt."""
 
     name: str
@@ -65,7 +65,7 @@ class Injected:
 
 
 @lru_cache(1_024)
-def kind_of(key: str) -> Kind:
+def session_kind(key: str) -> SessionKind:
     """Return the kind of a session by its key; when unclear `group`, as others may read it."""
     if is_subagent(key):
         return "subagent"
@@ -84,13 +84,13 @@ def kind_of(key: str) -> Kind:
     return "group" if {"group", "channel"} & {*rest.split(":")} else "main"
 
 
-def is_private(kind: Kind) -> bool:
+def is_private(kind: SessionKind) -> bool:
     """Return whether only the agent's owner, or no person, reads the session."""
     return kind in {"main", "heartbeat", "boot"}
 
 
 @lru_cache(32)
-def names_for(kind: Kind) -> tuple[str, ...]:
+def file_names_for(kind: SessionKind) -> tuple[str, ...]:
     """Return the file names for a kind of session, in the order of the prompt."""
     return tuple(name for name, kinds in _SEEN_BY.items() if kind in kinds)
 
@@ -122,12 +122,12 @@ def with_texts(
 
 def inject(
     files: Sequence[WorkspaceFile], max_chars: int, total_chars: int
-) -> tuple[Injected, ...]:
+) -> tuple[InjectedFile, ...]:
     """Return the files as the prompt includes them, within the limits for each and for all.
 
     A blank file is left out; a missing one is named.
     """
-    shown: list[Injected] = []
+    shown: list[InjectedFile] = []
     left = total_chars
     for file in files:
         if left < min(_MIN_CHARS, total_chars) or left <= 0:
@@ -138,9 +138,9 @@ def inject(
             continue
         limit = min(max_chars, left)
         whole = max(file.chars, len(text))
-        included = cut(text, limit, file.name, whole_chars=whole)
+        included = truncate_file(text, limit, file.name, whole_chars=whole)
         shown.append(
-            Injected(
+            InjectedFile(
                 file.name,
                 file.path,
                 included,
@@ -157,7 +157,7 @@ def _is_blank(name: str, text: str) -> bool:
     return not text.strip() or (name == CHECKLIST and is_blank_checklist(text))
 
 
-def cut(text: str, max_chars: int, name: str, *, whole_chars: int = 0) -> str:
+def truncate_file(text: str, max_chars: int, name: str, *, whole_chars: int = 0) -> str:
     """Return the text in at most `max_chars`: its start, some of its end, and a marker.
 
     `whole_chars` is the length of the file when `text` has only its ends.

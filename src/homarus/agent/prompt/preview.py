@@ -4,18 +4,18 @@ from collections.abc import Awaitable, Callable
 
 from homarus.agent.agent import Agent
 from homarus.agent.prompt.assembly import Prompt
-from homarus.agent.prompt.chat import session_chat_context
-from homarus.agent.prompt.composer import Composer
-from homarus.agent.prompt.report import Place, PromptReport
+from homarus.agent.prompt.chat_context import session_chat_context
+from homarus.agent.prompt.composer import PromptComposer
+from homarus.agent.prompt.report import PromptReport, ReportContext
 from homarus.config.schema import Config
 from homarus.core.channel_traits import FindTraits
 from homarus.core.clock import Clock
-from homarus.core.keys import agent_of
-from homarus.core.value import dataclass
-from homarus.plugins.caller import Hooks
-from homarus.providers.models import Models, Wish
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.session_keys import agent_id_of
+from homarus.plugins.hook_runner import Hooks
+from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.sessions.session import Session
-from homarus.tools.registry import Registry
+from homarus.tools.registry import ToolRegistry
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class PreviewServices:
     """What a preview uses: the same as a run would."""
 
     get_config: Callable[[], Config]
-    get_models: Callable[[], Models]
+    get_models: Callable[[], ModelRouter]
     get_agent: Callable[[str], Agent]
-    get_tools: Callable[[str], Registry]
+    get_tools: Callable[[str], ToolRegistry]
     load_session: Callable[[str], Awaitable[Session]]
     find_traits: FindTraits
     clock: Clock
@@ -33,26 +33,28 @@ class PreviewServices:
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class PromptPreview:
     """A prompt and its report."""
 
     prompt: Prompt
     report: PromptReport
 
 
-async def preview(services: PreviewServices, key: str) -> Preview:
+async def preview_prompt(services: PreviewServices, key: str) -> PromptPreview:
     """Return the system prompt that the next run of a session would use."""
-    agent, session = services.get_agent(agent_of(key)), await services.load_session(key)
+    agent, session = services.get_agent(agent_id_of(key)), await services.load_session(key)
     models, ref = services.get_models(), session.model or agent.model
     if ref:
         model = models.check(ref)
     else:
-        _, model = await models.road(Wish(agent.id))
-    composer, entry = Composer(), session.record.data
+        _, model = await models.connect(ModelSelection(agent.id))
+    composer, entry = PromptComposer(), session.record.data
     files = await composer.hooked_files(agent, key, services.hooks)
     chat = session_chat_context(services.get_config(), session, find_traits=services.find_traits)
     tools = chat.tools(services.get_tools(agent.id)).specs()
     prompt = composer.compose(agent, key, model, tools, files=files, entry=entry, chat=chat)
     at_ms = services.clock.now_ms()
-    place = Place(key, session.session_id, model.provider, model.id, at_ms, source="estimate")
-    return Preview(prompt, composer.report(place))
+    place = ReportContext(
+        key, session.session_id, model.provider, model.id, at_ms, source="estimate"
+    )
+    return PromptPreview(prompt, composer.report(place))

@@ -10,9 +10,9 @@ A session's entry keeps OpenClaw's `systemPromptReport`; clients get the section
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
 
 CHARS_PER_TOKEN = 4
 _MAX_NAME_CHARS = 40
@@ -57,7 +57,7 @@ class ToolShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReportContext:
     """The session, model and time of a prompt."""
 
     session_key: str
@@ -72,7 +72,7 @@ class Place:
 class PromptReport:
     """The sizes of one prompt."""
 
-    place: Place
+    place: ReportContext
     mode: str
     profile: str
     workspace: str
@@ -139,7 +139,7 @@ class PromptReport:
             },
         }
 
-    def is_like(self, kept: Json) -> bool:
+    def equals_ignoring_time(self, kept: Json) -> bool:
         """Return whether a stored report equals this one, apart from its time."""
         if not isinstance(kept, Mapping):
             return False
@@ -175,7 +175,7 @@ def read_report(kept: Json) -> PromptReport | None:
         return None
     whole, skills, tools = (_table(kept, name) for name in ("systemPrompt", "skills", "tools"))
     return PromptReport(
-        place=Place(
+        place=ReportContext(
             _text(kept, "sessionKey"),
             _text(kept, "sessionId"),
             _text(kept, "provider"),
@@ -252,7 +252,7 @@ def _number(tree: Mapping[str, Json], key: str) -> int:
 # --- as text -----------------------------------------------------------------------------------
 
 
-def describe(report: PromptReport, *, detail: bool = False) -> str:
+def format_report(report: PromptReport, *, detail: bool = False) -> str:
     """Format the report as text; `detail` lists every section, skill and tool."""
     about = report.place
     model = "/".join(part for part in (about.provider, about.model) if part) or "no model yet"

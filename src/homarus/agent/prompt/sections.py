@@ -8,11 +8,11 @@ the vendor's prompt cache. Such facts go with the last message.
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from homarus.agent.prompt.facts import Facts, Group
+from homarus.agent.prompt.facts import GroupInfo, PromptFacts
 from homarus.agent.prompt.injection import RITUAL
-from homarus.core.silence import ACK_WORD, SILENT_WORD
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.silent_reply import ACK_WORD, SILENT_WORD
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
 from homarus.providers.base import ToolSpec
 
 # The order in which tools are listed; others follow by name.
@@ -25,23 +25,23 @@ _MAX_SUMMARY = 120
 _WRITE_DOWN = ("Write down with memory_write what should outlast this conversation.",)
 
 
-Write: TypeAlias = Callable[[Facts], str]
+Write: TypeAlias = Callable[[PromptFacts], str]
 
 
-def _identity(facts: Facts) -> str:
+def _identity(facts: PromptFacts) -> str:
     return f"You are {facts.name}, a personal assistant that runs on your person's own machine."
 
 
-def _tooling(facts: Facts) -> str:
+def _tooling(facts: PromptFacts) -> str:
     if not facts.tools:
         return ""
-    lines = [f"- {spec.name}: {_summary(spec)}" for spec in in_order(facts.tools)]
+    lines = [f"- {spec.name}: {_summary(spec)}" for spec in sort_tools(facts.tools)]
     return _section(
         "Tools", *lines, "There are no others. TOOLS.md holds notes about tools; it adds none."
     )
 
 
-def _tool_style(facts: Facts) -> str:
+def _tool_style(facts: PromptFacts) -> str:
     if not facts.tools:
         return ""
     return _section(
@@ -52,7 +52,7 @@ def _tool_style(facts: Facts) -> str:
     )
 
 
-def _safety(_facts: Facts) -> str:
+def _safety(_facts: PromptFacts) -> str:
     return _section(
         "Safety",
         "Your goals are your person's requests and nothing beyond: do not seek access, copies of "
@@ -63,7 +63,7 @@ def _safety(_facts: Facts) -> str:
     )
 
 
-def _commands(facts: Facts) -> str:
+def _commands(facts: PromptFacts) -> str:
     if not facts.has("exec"):
         return ""
     return _section(
@@ -73,7 +73,7 @@ def _commands(facts: Facts) -> str:
     )
 
 
-def _skills(facts: Facts) -> str:
+def _skills(facts: PromptFacts) -> str:
     if not facts.skills or not facts.has("read"):
         return ""
     listed = "\n".join(block.text for block in facts.skills)
@@ -86,7 +86,7 @@ def _skills(facts: Facts) -> str:
     )
 
 
-def _memory(facts: Facts) -> str:
+def _memory(facts: PromptFacts) -> str:
     names = [name for name in ("memory_search", "memory_get") if facts.has(name)]
     if not names:
         return ""
@@ -104,7 +104,7 @@ def _memory(facts: Facts) -> str:
     )
 
 
-def _self_update(facts: Facts) -> str:
+def _self_update(facts: PromptFacts) -> str:
     if not facts.has("gateway"):
         return ""
     return _section(
@@ -114,14 +114,14 @@ def _self_update(facts: Facts) -> str:
     )
 
 
-def _model_aliases(facts: Facts) -> str:
+def _model_aliases(facts: PromptFacts) -> str:
     if not facts.aliases:
         return ""
     lines = [f"- {one_line(short)}: {one_line(model)}" for short, model in facts.aliases]
     return _section("Models by Short Name", *lines)
 
 
-def _workspace(facts: Facts) -> str:
+def _workspace(facts: PromptFacts) -> str:
     where = one_line(facts.workspace, 500)
     if facts.sandbox:
         inside = one_line(facts.sandbox.workdir, 200)
@@ -134,7 +134,7 @@ def _workspace(facts: Facts) -> str:
     return _section("Workspace", text, *(one_line(note, 300) for note in facts.notes))
 
 
-def _documentation(facts: Facts) -> str:
+def _documentation(facts: PromptFacts) -> str:
     if not facts.docs:
         return ""
     where = one_line(facts.docs, 300)
@@ -144,7 +144,7 @@ def _documentation(facts: Facts) -> str:
     )
 
 
-def _sandbox(facts: Facts) -> str:
+def _sandbox(facts: PromptFacts) -> str:
     box = facts.sandbox
     if box is None:
         return ""
@@ -164,14 +164,14 @@ def _sandbox(facts: Facts) -> str:
     return _section("Sandbox", *lines)
 
 
-def _owners(facts: Facts) -> str:
+def _owners(facts: PromptFacts) -> str:
     if not facts.owners:
         return ""
     known = ", ".join(one_line(owner, 60) for owner in facts.owners)
     return _section("Your Person", f"Messages from these are your person's own: {known}.")
 
 
-def _date_and_time(facts: Facts) -> str:
+def _date_and_time(facts: PromptFacts) -> str:
     if not facts.timezone:
         return ""
     hint = " session_status tells the time now." if facts.has("session_status") else ""
@@ -181,14 +181,14 @@ def _date_and_time(facts: Facts) -> str:
     )
 
 
-def _workspace_files(facts: Facts) -> str:
+def _workspace_files(facts: PromptFacts) -> str:
     if not facts.files:
         return ""
     text = "The files of your folder that matter in every conversation stand under Project Context."
     return _section("Workspace Files", text)
 
 
-def _reply_tags(facts: Facts) -> str:
+def _reply_tags(facts: PromptFacts) -> str:
     if not facts.reply_tags:
         return ""
     return _section(
@@ -198,7 +198,7 @@ def _reply_tags(facts: Facts) -> str:
     )
 
 
-def _messaging(facts: Facts) -> str:
+def _messaging(facts: PromptFacts) -> str:
     lines = ["Your answer goes to the conversation it belongs to, by itself."]
     if facts.has("message"):
         lines.append(
@@ -212,11 +212,11 @@ def _messaging(facts: Facts) -> str:
     return _section("Messages", *lines) if len(lines) > 1 else ""
 
 
-def _voice(facts: Facts) -> str:
+def _voice(facts: PromptFacts) -> str:
     return _section("Voice", facts.voice) if facts.voice else ""
 
 
-def _context(facts: Facts) -> str:
+def _context(facts: PromptFacts) -> str:
     """Return what belongs to this session alone: its group, or a sub-agent's task."""
     parts = [part for part in (_group_intro(facts.group), facts.extra.strip()) if part]
     if not parts:
@@ -225,7 +225,7 @@ def _context(facts: Facts) -> str:
     return _section(title, *parts)
 
 
-def _project_context(facts: Facts) -> str:
+def _project_context(facts: PromptFacts) -> str:
     if not facts.files:
         return ""
     blocks = [f"### {one_line(file.name)}\n{file.text}" for file in facts.files]
@@ -237,7 +237,7 @@ def _project_context(facts: Facts) -> str:
     return "\n\n".join([_section("Project Context", *([lead] if lead else [])), *blocks])
 
 
-def _silent_replies(facts: Facts) -> str:
+def _silent_replies(facts: PromptFacts) -> str:
     if facts.group is None and not facts.has("message"):
         return ""
     return _section(
@@ -247,7 +247,7 @@ def _silent_replies(facts: Facts) -> str:
     )
 
 
-def _heartbeats(facts: Facts) -> str:
+def _heartbeats(facts: PromptFacts) -> str:
     if not facts.heartbeat:
         return ""
     return _section(
@@ -258,7 +258,7 @@ def _heartbeats(facts: Facts) -> str:
     )
 
 
-def _reactions(facts: Facts) -> str:
+def _reactions(facts: PromptFacts) -> str:
     text = {
         "minimal": "React to a message with an emoji rarely, when words would be too much.",
         "extensive": "React to messages with an emoji where a person would.",
@@ -266,7 +266,7 @@ def _reactions(facts: Facts) -> str:
     return _section("Reactions", text[facts.reactions]) if facts.reactions else ""
 
 
-def _reasoning_format(facts: Facts) -> str:
+def _reasoning_format(facts: PromptFacts) -> str:
     if not facts.reasoning_tags:
         return ""
     return _section(
@@ -276,7 +276,7 @@ def _reasoning_format(facts: Facts) -> str:
     )
 
 
-def _runtime(facts: Facts) -> str:
+def _runtime(facts: PromptFacts) -> str:
     known = {
         "agent": facts.agent,
         "host": facts.host,
@@ -288,7 +288,7 @@ def _runtime(facts: Facts) -> str:
     return _section("Runtime", text) if text else ""
 
 
-def _group_intro(group: Group | None) -> str:
+def _group_intro(group: GroupInfo | None) -> str:
     if group is None:
         return ""
     where = f"a group on {one_line(group.channel, 40)}" if group.channel else "a group"
@@ -315,7 +315,7 @@ def _summary(spec: ToolSpec) -> str:
     return one_line(sentence, _MAX_SUMMARY)
 
 
-def in_order(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
+def sort_tools(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
     """Sort tools as they are listed: by TOOL_ORDER, then by name."""
     place = {name: at for at, name in enumerate(TOOL_ORDER)}
     return sorted(tools, key=lambda spec: (place.get(spec.name, len(place)), spec.name))
@@ -325,7 +325,7 @@ def in_order(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SectionSpec:
     """One section: its name, its function, and the short prompts that include it."""
 
     name: str
@@ -335,29 +335,29 @@ class Kept:
 
 
 SECTIONS: Final = (
-    Kept("Identity", _identity, minimal=True, small=True),
-    Kept("Tooling", _tooling, minimal=True),
-    Kept("Tool Call Style", _tool_style, minimal=True),
-    Kept("Safety", _safety, minimal=True, small=True),
-    Kept("CLI Quick Reference", _commands),
-    Kept("Skills", _skills),
-    Kept("Memory Recall", _memory),
-    Kept("Self-Update", _self_update),
-    Kept("Model Aliases", _model_aliases),
-    Kept("Workspace", _workspace, minimal=True, small=True),
-    Kept("Documentation", _documentation),
-    Kept("Sandbox", _sandbox, minimal=True),
-    Kept("Authorized Senders", _owners),
-    Kept("Current Date & Time", _date_and_time, minimal=True, small=True),
-    Kept("Workspace Files", _workspace_files, minimal=True),
-    Kept("Reply Tags", _reply_tags),
-    Kept("Messaging", _messaging),
-    Kept("Voice", _voice),
-    Kept("Chat Context", _context, minimal=True, small=True),
-    Kept("Project Context", _project_context, minimal=True, small=True),
-    Kept("Silent Replies", _silent_replies, small=True),
-    Kept("Heartbeats", _heartbeats, small=True),
-    Kept("Reactions", _reactions),
-    Kept("Reasoning Format", _reasoning_format, minimal=True),
-    Kept("Runtime", _runtime, minimal=True),
+    SectionSpec("Identity", _identity, minimal=True, small=True),
+    SectionSpec("Tooling", _tooling, minimal=True),
+    SectionSpec("Tool Call Style", _tool_style, minimal=True),
+    SectionSpec("Safety", _safety, minimal=True, small=True),
+    SectionSpec("CLI Quick Reference", _commands),
+    SectionSpec("Skills", _skills),
+    SectionSpec("Memory Recall", _memory),
+    SectionSpec("Self-Update", _self_update),
+    SectionSpec("Model Aliases", _model_aliases),
+    SectionSpec("Workspace", _workspace, minimal=True, small=True),
+    SectionSpec("Documentation", _documentation),
+    SectionSpec("Sandbox", _sandbox, minimal=True),
+    SectionSpec("Authorized Senders", _owners),
+    SectionSpec("Current Date & Time", _date_and_time, minimal=True, small=True),
+    SectionSpec("Workspace Files", _workspace_files, minimal=True),
+    SectionSpec("Reply Tags", _reply_tags),
+    SectionSpec("Messaging", _messaging),
+    SectionSpec("Voice", _voice),
+    SectionSpec("Chat Context", _context, minimal=True, small=True),
+    SectionSpec("Project Context", _project_context, minimal=True, small=True),
+    SectionSpec("Silent Replies", _silent_replies, small=True),
+    SectionSpec("Heartbeats", _heartbeats, small=True),
+    SectionSpec("Reactions", _reactions),
+    SectionSpec("Reasoning Format", _reasoning_format, minimal=True),
+    SectionSpec("Runtime", _runtime, minimal=True),
 )

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.fences import Fence, closes_fence, fence_at, find_fences, match_marker
-from homarus.core.value import dataclass
 
-Kind: TypeAlias = Literal["text", "reasoning", "tool", "notice", "error"]
+BlockKind: TypeAlias = Literal["text", "reasoning", "tool", "notice", "error"]
 Preference: TypeAlias = Literal["paragraph", "newline", "sentence"]
 
 NATURAL_MS = (800, 2_500)
@@ -34,7 +34,7 @@ class Block:
     """One message for a chat. `reply_to` is the id of the message it answers, if one is named."""
 
     text: str
-    kind: Kind = "text"
+    kind: BlockKind = "text"
     media: tuple[str, ...] = ()
     reply_to: str = ""
     reply_to_current: bool = False
@@ -42,7 +42,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunking:
+class ChunkLimits:
     """Limits of a chunk: `min_chars` while more text is coming, and `max_chars` always.
 
     The closing line of a code fence that is cut comes on top. `by_paragraph`: each paragraph is a
@@ -55,14 +55,14 @@ class Chunking:
     by_paragraph: bool = False
 
 
-class Chunk(NamedTuple):
+class TextChunk(NamedTuple):
     """A piece of text, and the white space that joins it to the piece before."""
 
     text: str
     gap: str = ""
 
 
-class _Cut(NamedTuple):
+class _CutPoint(NamedTuple):
     """A chunk ends at `end`, the next starts at `start`; `fence` is the code fence cut in two."""
 
     end: int
@@ -73,7 +73,7 @@ class _Cut(NamedTuple):
 class Chunker:
     """Cuts a growing text into chunks."""
 
-    def __init__(self, chunking: Chunking) -> None:
+    def __init__(self, chunking: ChunkLimits) -> None:
         self._max = max(1, chunking.max_chars)
         self._min = min(max(1, chunking.min_chars), self._max)
         self._prefer, self._by_paragraph = chunking.prefer, chunking.by_paragraph
@@ -82,27 +82,27 @@ class Chunker:
         self._gap = ""  # white space between the last chunk and this text
         self._begun = False
 
-    def add(self, piece: str) -> list[Chunk]:
+    def add(self, piece: str) -> list[TextChunk]:
         """Append to the text; return the chunks that are complete."""
         if not self._text:
             piece = self._after_gap(piece)
         self._text += piece
-        blocks: list[Chunk] = []
+        blocks: list[TextChunk] = []
         while cut := self._next_cut():
             blocks += self._take(cut)
             if len(self._text) < self._max and not self._by_paragraph:
                 break
         return blocks
 
-    def flush(self) -> list[Chunk]:
+    def flush(self) -> list[TextChunk]:
         """Return the remaining chunks: the text is complete."""
-        blocks: list[Chunk] = []
+        blocks: list[TextChunk] = []
         while len(self._text) > self._max and (cut := self._next_cut()):
             blocks += self._take(cut)
         last, self._text, self._opening = self._text, "", ""
-        return [*blocks, Chunk(last, _joiner(self._gap))] if last.strip() else blocks
+        return [*blocks, TextChunk(last, _joiner(self._gap))] if last.strip() else blocks
 
-    def _take(self, cut: _Cut) -> Iterator[Chunk]:
+    def _take(self, cut: _CutPoint) -> Iterator[TextChunk]:
         text, fence, before = self._text, cut.fence, _joiner(self._gap)
         if fence is None:
             block = text[: cut.end].rstrip()
@@ -117,7 +117,7 @@ class Chunker:
             self._text, self._gap = self._opening + text[cut.start :], "\n"
         self._begun = True
         if block.strip():
-            yield Chunk(block, before)
+            yield TextChunk(block, before)
 
     def _after_gap(self, piece: str) -> str:
         """Return a piece without leading white space; the indent of a line stays."""
@@ -130,7 +130,7 @@ class Chunker:
             self._gap += piece[:lines]
         return piece[lines:]
 
-    def _next_cut(self) -> _Cut | None:
+    def _next_cut(self) -> _CutPoint | None:
         self._drop_empty_fence()
         text = self._text
         if len(text) < self._min and not self._by_paragraph:
@@ -155,13 +155,13 @@ class Chunker:
                 fences[-1] = replace(last, end=last.end + 1)
         return fences
 
-    def _first_paragraph(self, fences: Sequence[Fence]) -> _Cut | None:
+    def _first_paragraph(self, fences: Sequence[Fence]) -> _CutPoint | None:
         for gap in _PARAGRAPH.finditer(self._text, 0, self._max):
             if gap.start() and not fence_at(fences, gap.start()):
-                return _Cut(gap.start(), gap.end())
+                return _CutPoint(gap.start(), gap.end())
         return None
 
-    def _pause(self, fences: Sequence[Fence]) -> _Cut | None:
+    def _pause(self, fences: Sequence[Fence]) -> _CutPoint | None:
         """Return the last cut at a paragraph, line or sentence end, as preferred."""
         if self._prefer == "paragraph" and (cut := self._last(_PARAGRAPH, fences)):
             return cut
@@ -174,11 +174,11 @@ class Chunker:
             for found in _SENTENCE.finditer(self._text, self._min - 1, self._max + 1)
             if found.end() <= self._max and not fence_at(fences, found.end())
         ]
-        return _Cut(ends[-1], self._after_space(ends[-1])) if ends else None
+        return _CutPoint(ends[-1], self._after_space(ends[-1])) if ends else None
 
     def _last(
         self, pattern: re.Pattern[str], fences: Sequence[Fence], least: int | None = None
-    ) -> _Cut | None:
+    ) -> _CutPoint | None:
         """Return the last match from `least` on that is in no fence and does not start one."""
         least = self._min if least is None else least
         places = [
@@ -189,9 +189,9 @@ class Chunker:
         if not places:
             return None
         at = places[-1].start()
-        return _Cut(at, self._after_space(at) if pattern is _SPACE else self._after_lines(at))
+        return _CutPoint(at, self._after_space(at) if pattern is _SPACE else self._after_lines(at))
 
-    def _forced(self, fences: Sequence[Fence]) -> _Cut:
+    def _forced(self, fences: Sequence[Fence]) -> _CutPoint:
         """Return a cut at white space, else anywhere."""
         text = self._text
         if cut := self._last(_SPACE, fences) or self._last(_SPACE, fences, 1):
@@ -200,13 +200,13 @@ class Chunker:
         if fence is None:
             back = range(self._max, max(0, self._max - _STEPS_BACK), -1)
             end = next((at for at in back if not self._begins_fence(at)), self._max)
-            return _Cut(end, end)
+            return _CutPoint(end, end)
         # After a line of code, when that costs no more than a quarter of the chunk.
         line_end = text.rfind("\n", fence.start + len(fence.open_line) + 1, self._max)
         if line_end * 4 >= self._max * 3:
-            return _Cut(line_end, line_end + 1, fence)
+            return _CutPoint(line_end, line_end + 1, fence)
         end = max(self._max, len(self._opening) + 1)
-        return _Cut(end, end, fence)
+        return _CutPoint(end, end, fence)
 
     def _begins_fence(self, at: int) -> bool:
         """Whether a marker in mid-line would open a fence at the start of a chunk."""
@@ -243,7 +243,7 @@ class Chunker:
 
 
 @dataclass(frozen=True, slots=True)
-class Coalescing:
+class CoalesceLimits:
     """When small blocks are joined: up to `min_chars`, or until nothing came for `idle_s`."""
 
     min_chars: int = 800
@@ -254,7 +254,7 @@ class Coalescing:
 class Coalescer:
     """Joins neighbouring text blocks for the same target, in order. Media stay alone."""
 
-    def __init__(self, coalescing: Coalescing) -> None:
+    def __init__(self, coalescing: CoalesceLimits) -> None:
         self._rules = coalescing
         self._waiting: Block | None = None
         self.due_s: float | None = None  # when the pending block is due
@@ -302,7 +302,7 @@ def _joiner(gap: str) -> str:
     return "\n" * min(lines, 2) if lines else " " if gap else ""
 
 
-class Pace:
+class HumanDelayTimer:
     """The random delay before each block after the first, within a range.
 
     The same seed gives the same delays.

@@ -18,17 +18,17 @@ from dataclasses import replace
 from typing import Literal
 
 from homarus.agent.reply.blocks import Block
-from homarus.agent.reply.manner import Manner, Surroundings, manner
+from homarus.agent.reply.duplicate_filter import SentTexts
 from homarus.agent.reply.message_stream import MessageStream
-from homarus.agent.reply.said import Said
-from homarus.agent.reply.text import Reply
-from homarus.agent.reply.typing import is_activity
+from homarus.agent.reply.reply_parser import ParsedReply
+from homarus.agent.reply.settings import ReplySettings, ReplyTarget, resolve_reply_settings
+from homarus.agent.reply.typing_policy import is_activity
 from homarus.agent.reply.wording import (
     COMPACTED,
     EMPTY,
     add_prefix,
     fill_prefix,
-    new_session,
+    new_session_notice,
     prefix_names,
     reasoning_text,
     usage_line,
@@ -38,7 +38,7 @@ from homarus.core.event import (
     AttemptFailed,
     CompactionEnded,
     ErrorNoted,
-    Fact,
+    EventData,
     MessageSaved,
     RunEnded,
     RunStarted,
@@ -47,13 +47,13 @@ from homarus.core.event import (
     ToolEnded,
     ToolStarted,
 )
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.fences import match_marker
-from homarus.core.keys import agent_of
-from homarus.core.message import Address, Inbound, Json, Message, ToolCall, ToolReturn, Usage
-from homarus.core.silence import is_silent_text, strip_ack
-from homarus.core.value import dataclass
+from homarus.core.message import Address, Inbound, Json, Message, ToolCall, ToolResult, Usage
+from homarus.core.session_keys import agent_id_of
+from homarus.core.silent_reply import is_silent_text, strip_heartbeat_ack
 from homarus.sessions.session import Session
-from homarus.tools.caption import tool_line, tool_output
+from homarus.tools.describe import format_call_line, format_output
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,10 @@ class ReplyEnd:
 class ReplyBuilder:
     """Builds the reply of one run for one chat."""
 
-    def __init__(self, settings: Manner, *, sends_on_save: bool = False) -> None:
+    def __init__(self, settings: ReplySettings, *, sends_on_save: bool = False) -> None:
         self._settings, self._sends_on_save = settings, sends_on_save
         self._is_heartbeat = settings.ack_max_chars is not None
-        self._sent_texts = Said(settings.address)
+        self._sent_texts = SentTexts(settings.address)
         self._stream = MessageStream()
         self._calls: dict[str, ToolCall] = {}
         self._pending: list[Block] = []
@@ -101,7 +101,7 @@ class ReplyBuilder:
         return self._sends_on_save
 
     @property
-    def settings(self) -> Manner:
+    def settings(self) -> ReplySettings:
         return self._settings
 
     @property
@@ -109,7 +109,7 @@ class ReplyBuilder:
         """The model's reasoning so far, where it is to be shown live."""
         return self._stream.reasoning if self._settings.reasoning == "stream" else ""
 
-    def feed(self, fact: Fact) -> bool | None:
+    def feed(self, fact: EventData) -> bool | None:
         """Read one event; return whether typing is switched on or off, None for no change."""
         match fact:
             case TextAdded(delta):
@@ -152,7 +152,7 @@ class ReplyBuilder:
         for part in message.parts:
             if isinstance(part, ToolCall):
                 self._sent_texts.start(part)
-            elif isinstance(part, ToolReturn):
+            elif isinstance(part, ToolResult):
                 self._sent_texts.end(part)
 
     def finish(self, reply: Message) -> ReplyEnd:
@@ -207,12 +207,12 @@ class ReplyBuilder:
     def _unsent_text(self, text: str) -> str:
         """Return the text without a heartbeat word; "" when it is empty or was sent by a tool."""
         max_chars = self._settings.ack_max_chars or 0
-        text = strip_ack(text, heartbeat=self._is_heartbeat, max_chars=max_chars).text
-        return "" if _is_blank(text) or self._sent_texts.repeats(text) else text
+        text = strip_heartbeat_ack(text, heartbeat=self._is_heartbeat, max_chars=max_chars).text
+        return "" if _is_blank(text) or self._sent_texts.contains(text) else text
 
-    def _is_silent_reply(self, reply: Reply) -> bool:
+    def _is_silent_reply(self, reply: ParsedReply) -> bool:
         max_chars = self._settings.ack_max_chars or 0
-        ack = strip_ack(reply.text, heartbeat=self._is_heartbeat, max_chars=max_chars)
+        ack = strip_heartbeat_ack(reply.text, heartbeat=self._is_heartbeat, max_chars=max_chars)
         return (
             reply.silent
             or (ack.skip and (ack.found or self._is_heartbeat))
@@ -225,21 +225,25 @@ class ReplyBuilder:
         if isinstance(fact, ToolStarted):
             self._sent_texts.start(fact.call)
             self._calls[fact.call.id] = fact.call
-            text = tool_line(fact.call) if verbose != "off" else ""
+            text = format_call_line(fact.call) if verbose != "off" else ""
         else:
             self._sent_texts.end(fact.result)
             call = self._calls.pop(fact.result.call_id, None)
-            text = tool_output(call, fact.result) if call and verbose == "full" else ""
+            text = format_output(call, fact.result) if call and verbose == "full" else ""
         if text:
             self._add(Block(text, "tool"))
 
-    def _add_notice(self, fact: Fact) -> None:
+    def _add_notice(self, fact: EventData) -> None:
         """Add a notice about the run, where the chat wants to know."""
         text = ""
         match fact:
             case RunStarted(provider, model):
                 self._set_prefix(provider, model)
-                text = new_session(self._settings.new_session) if self._settings.new_session else ""
+                text = (
+                    new_session_notice(self._settings.new_session)
+                    if self._settings.new_session
+                    else ""
+                )
             case CompactionEnded():
                 text = COMPACTED
             case ErrorNoted(message):
@@ -289,20 +293,20 @@ def make_reply_builder(
 
     `new_session_id` is set when the session starts with this run.
     """
-    to, occasion = inbound.address, inbound.occasion
-    target = Surroundings(
+    to, occasion = inbound.address, inbound.metadata
+    target = ReplyTarget(
         address=to,
         channel=_section(config, to),
         entry=session.record.data,
         session_key=session.key,
         new_session=new_session_id,
         thinking=thinking,
-        verbose=inbound.wishes.verbose,
-        reasoning=inbound.wishes.reasoning,
+        verbose=inbound.options.verbose,
+        reasoning=inbound.options.reasoning,
         group=occasion.kind != "direct",
-        mentioned=occasion.mentioned or occasion.answers_us,
+        mentioned=occasion.mentioned or occasion.replies_to_us,
     )
-    settings = manner(config, agent_of(session.key), target)
+    settings = resolve_reply_settings(config, agent_id_of(session.key), target)
     return ReplyBuilder(settings, sends_on_save=settings.streams)
 
 
@@ -310,6 +314,6 @@ def _section(config: Config, to: Address) -> Mapping[str, Json] | None:
     """Return the config section of an account, with its channel's settings merged in."""
     if to.channel not in config.channels:
         return None
-    from homarus.config.channels import merged  # only for config files that name channels
+    from homarus.config.channels import merged_section  # only for config files that name channels
 
-    return merged(config.channels, to.channel, to.account)
+    return merged_section(config.channels, to.channel, to.account)

@@ -4,10 +4,10 @@ Reasoning and directives are filtered out of the deltas, and text that may still
 silent reply is held back. `end` parses the complete message, whatever the deltas were.
 """
 
-from homarus.agent.reply.tags import Asides, Tags
-from homarus.agent.reply.text import Reply, parse_reply, strip_reasoning_tags
+from homarus.agent.reply.reply_parser import ParsedReply, parse_reply, strip_reasoning_tags
+from homarus.agent.reply.stream_filters import DirectiveFilter, ReasoningFilter
 from homarus.core.message import Message
-from homarus.core.silence import may_be_silent
+from homarus.core.silent_reply import may_be_silent
 
 _MAX_SILENT_CHARS = 200  # a longer text is not the silent reply with some markup around it
 
@@ -21,7 +21,7 @@ class MessageStream:
 
     def _reset(self) -> None:
         self._raw: list[str] = []
-        self._tags, self._asides = Tags(), Asides()
+        self._tags, self._asides = ReasoningFilter(), DirectiveFilter()
         self._visible: list[str] = []
         self._has_visible_text = False
 
@@ -50,7 +50,7 @@ class MessageStream:
         """Read the next piece of the reasoning."""
         self._reasoning.append(delta)
 
-    def end(self, message: Message) -> Reply:
+    def end(self, message: Message) -> ParsedReply:
         """Read what the deltas left out, and return the parsed reply."""
         if message.thinking and not self._reasoning:
             self._reasoning.append(message.thinking)

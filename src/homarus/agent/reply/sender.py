@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
-from homarus.agent.reply.text import parse_reply
+from homarus.agent.reply.reply_parser import parse_reply
 from homarus.core.message import Extras, Inbound, Media, Message, Outbound
-from homarus.plugins.caller import Hooks
+from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import Refusal
-from homarus.store.journal import Accepted, BuildReply, Lease, Parcel
+from homarus.store.journal import BuildReply, InboxRecord, Lease, OutboxRecord
 
 if TYPE_CHECKING:  # imported by the first run that answers a chat
-    from homarus.agent.reply.blocks import Block, Pace
+    from homarus.agent.reply.blocks import Block, HumanDelayTimer
     from homarus.agent.reply.builder import ReplyBuilder
 
 log = logging.getLogger(__name__)
@@ -32,15 +32,15 @@ _NUMBERS_PER_ATTEMPT: Final = 10_000
 class LiveReplyHandle(Protocol):
     """The best-effort display of a run in its chat. Only `hold` waits, for a short time."""
 
-    def note(self, *, typing: bool | None) -> None:
+    def update(self, *, typing: bool | None) -> None:
         """Refresh the display; `typing` switches the typing indicator on or off."""
         ...
 
-    async def hold(self) -> str:
+    async def pause(self) -> str:
         """Pause the display; return the id of the preview message, "" when there is none."""
         ...
 
-    def release(self, *, taken: bool) -> None:
+    def resume(self, *, taken: bool) -> None:
         """Resume the display; `taken`: an outbox record replaces the preview message."""
         ...
 
@@ -54,7 +54,7 @@ class ReplySender:
 
     def __init__(
         self,
-        record: Accepted,
+        record: InboxRecord,
         lease: Lease,
         *,
         build_reply: BuildReply,
@@ -67,7 +67,7 @@ class ReplySender:
         self._live: LiveReplyHandle | None = None
         self._attach: ResolveAttachments | None = None
         self._is_muted = False
-        self._delay: Pace | None = None
+        self._delay: HumanDelayTimer | None = None
         # No two parts have the same id, also not those of two attempts that both sent some.
         # `attempts` restarts when a person retries a message; the lease's token never does.
         self._number = (lease.token - 1) * _NUMBERS_PER_ATTEMPT if record.entry else 0
@@ -86,13 +86,13 @@ class ReplySender:
         self._builder, self._live, self._attach = builder, live, attach
         self._is_muted = is_muted
         if builder and builder.sends_on_save:
-            from homarus.agent.reply.blocks import Pace
+            from homarus.agent.reply.blocks import HumanDelayTimer
 
-            self._delay = Pace(builder.settings.delay_ms, self._record.id)
+            self._delay = HumanDelayTimer(builder.settings.delay_ms, self._record.id)
         elif builder:
             self._number = 0  # nothing was sent before, or the same under the same numbers
 
-    async def records_for_saved(self, messages: Sequence[Message]) -> list[Parcel]:
+    async def records_for_saved(self, messages: Sequence[Message]) -> list[OutboxRecord]:
         """Return what is sent with messages that are about to be saved."""
         builder = self._builder
         if builder is None:
@@ -101,7 +101,7 @@ class ReplySender:
             [block for message in messages for block in builder.save(message)]
         )
 
-    async def records_for_reply(self, reply: Message) -> tuple[ReplyStatus, list[Parcel]]:
+    async def records_for_reply(self, reply: Message) -> tuple[ReplyStatus, list[OutboxRecord]]:
         """Return the status and the remaining records of a run by its last message."""
         if self._builder is None:
             return "silent" if parse_reply(reply.text).silent else "answered", []
@@ -110,7 +110,7 @@ class ReplySender:
         end = self._builder.finish(reply)
         return end.status, await self._make_records(end.blocks)
 
-    async def records_for_error(self, text: str) -> list[Parcel]:
+    async def records_for_error(self, text: str) -> list[OutboxRecord]:
         """Return what a chat gets of a run without an answer; `text` is the error for its user."""
         if self._builder:
             return await self._make_records(self._builder.fail(text))
@@ -121,14 +121,14 @@ class ReplySender:
     def on_enqueued(self) -> None:
         """Resume the live reply: the records are in the outbox."""
         if self._is_holding and self._live:
-            self._live.release(taken=self._is_preview_replaced)
+            self._live.resume(taken=self._is_preview_replaced)
         self._is_holding = self._is_preview_replaced = False
 
-    async def _make_records(self, blocks: "Sequence[Block]") -> list[Parcel]:
-        inbound, records = self._record.inbound, list[Parcel]()
+    async def _make_records(self, blocks: "Sequence[Block]") -> list[OutboxRecord]:
+        inbound, records = self._record.inbound, list[OutboxRecord]()
         if inbound is None or self._is_muted or not blocks:
             return records
-        preview_id = await self._live.hold() if self._live else ""
+        preview_id = await self._live.pause() if self._live else ""
         self._is_holding = self._live is not None
         for block in blocks:
             media = await self._attach(block.media) if self._attach and block.media else ()
@@ -142,7 +142,7 @@ class ReplySender:
 
     async def _make_block_records(
         self, inbound: Inbound, text: str, extras: Extras
-    ) -> Sequence[Parcel]:
+    ) -> Sequence[OutboxRecord]:
         run, key = self._record.id, f"{self._record.id}:{self._number}"
         outbound = await self._hooks.message_sending(Outbound(inbound.address, text, key, extras))
         if isinstance(outbound, Refusal):
@@ -152,7 +152,7 @@ class ReplySender:
         self._number += len(records)
         return records
 
-    def _delayed(self, records: Sequence[Parcel]) -> Sequence[Parcel]:
+    def _delayed(self, records: Sequence[OutboxRecord]) -> Sequence[OutboxRecord]:
         """Return the records with a human-like delay before the first of them."""
         wait_s = self._delay.next_s() if self._delay and records else 0.0
         if not wait_s:

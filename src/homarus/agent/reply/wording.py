@@ -13,7 +13,7 @@ _VARIABLE = re.compile(r"\{([A-Za-z][\w.]{0,40})\}")
 _DATED = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)\Z")
 
 
-def new_session(session_id: str) -> str:
+def new_session_notice(session_id: str) -> str:
     """Return the notice that a new session starts."""
     return f"🧠 New session: {session_id}"
 

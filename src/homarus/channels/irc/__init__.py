@@ -8,8 +8,8 @@ start, echoes our own messages, and does not report when a line was sent. `messa
 import logging
 from typing import Final
 
-from homarus.channels.base import Channel, Place
-from homarus.channels.irc.settings import Settings
+from homarus.channels.base import Channel, ChannelContext
+from homarus.channels.irc.settings import IrcSettings as Settings
 from homarus.channels.irc.traits import TRAITS
 
 LABEL: Final = TRAITS.title
@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 __all__ = ["LABEL", "TRAITS", "Settings", "create"]
 
 
-def create(place: Place, settings: Settings) -> Channel:
+def create(place: ChannelContext, settings: Settings) -> Channel:
     """Return one account, not connected."""
-    from homarus.channels.irc.account import IrcChannel
+    from homarus.channels.irc.adapter import IrcChannel
 
     secret = settings.password or settings.password_file or settings.nickserv.password
     if secret and not settings.tls and settings.host not in {"localhost", "127.0.0.1", "::1"}:

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from homarus.channels.irc.line import is_channel, is_nick
+from homarus.channels.irc.message import is_channel, is_nick
 from homarus.config.channels import ChannelSettings
-from homarus.config.schema import Section, Text, Texts
+from homarus.config.schema import ConfigSection, NonEmptyStr, StrTuple
 
 TLS_PORT, PLAIN_PORT = 6697, 6667
 TEXT_LIMIT: Final = 350  # bytes of a message, for names and hosts of common length
@@ -50,7 +50,7 @@ OneLine = Annotated[str, AfterValidator(_one_line)]
 Word = Annotated[str, AfterValidator(_word)]
 
 
-class NickServ(Section):
+class NickServ(ConfigSection):
     """The bot that registers nicks. With a password, we identify to it."""
 
     enabled: bool = True
@@ -61,10 +61,10 @@ class NickServ(Section):
     register_email: OneLine | None = None
 
 
-class Settings(ChannelSettings):
+class IrcSettings(ChannelSettings):
     """One account: a server and our nick there."""
 
-    host: Text
+    host: NonEmptyStr
     port: int | None = Field(None, ge=1, le=65_535)
     tls: bool = True
     nick: Nick
@@ -73,9 +73,9 @@ class Settings(ChannelSettings):
     password: Password | None = None
     password_file: str | None = None
     nickserv: NickServ = NickServ.model_construct()
-    channels: Annotated[Texts, AfterValidator(_rooms)] = ()
+    channels: Annotated[StrTuple, AfterValidator(_rooms)] = ()
     # Keys of OpenClaw that are accepted and not used.
-    capabilities: Texts = ()
+    capabilities: StrTuple = ()
     config_writes: bool = True
     heartbeat: Mapping[str, Any] = {}
 

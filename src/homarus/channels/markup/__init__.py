@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from homarus.channels.base import Capabilities
 from homarus.channels.chunk import ChunkMode, chunk_markdown_with_mode
 from homarus.core.channel_traits import Dialect
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
 Tables: TypeAlias = Literal["off", "bullets", "code"]
 
@@ -39,7 +39,7 @@ def render(text: str, dialect: Dialect, tables: Tables | None = None) -> str:
         return convert_tables(text, tables or "off")
     from homarus.channels.markup import dialects
 
-    return "".join(part.text for part in dialects.write(text, dialect, tables=tables))
+    return "".join(part.text for part in dialects.render_messages(text, dialect, tables=tables))
 
 
 def parts(
@@ -60,22 +60,24 @@ def parts(
     ends: dialects.Ends = "line" if capabilities.by_line else "block"
     if ends == "block" and mode == "length":
         ends = "limit"
-    messages = dialects.write(text, dialect, tables=tables, limit=limit, unit=unit, ends=ends)
+    messages = dialects.render_messages(
+        text, dialect, tables=tables, limit=limit, unit=unit, ends=ends
+    )
     return [message.text for message in messages]
 
 
 def plain(rendered: str, dialect: Dialect) -> str:
     """Return the plain text of a text that is already in a dialect."""
-    from homarus.channels.markup import words
+    from homarus.channels.markup import plain_text
 
-    return words.READERS.get(dialect, str)(rendered)
+    return plain_text.READERS.get(dialect, str)(rendered)
 
 
 def signal(text: str, tables: Tables | None = None) -> SignalText:
     """Return a text for Signal, with its styles."""
     from homarus.channels.markup import dialects
 
-    messages = dialects.write(text, "signal", tables=tables)
+    messages = dialects.render_messages(text, "signal", tables=tables)
     if not messages:
         return SignalText("", ())
     styles = dialects.signal_styles(messages[0])
@@ -86,6 +88,6 @@ def convert_tables(text: str, tables: Tables) -> str:
     """Replace the tables of a markdown text by code blocks or bullets."""
     if tables == "off" or "|" not in text:
         return text
-    from homarus.channels.markup.tables import convert
+    from homarus.channels.markup.tables import convert_table
 
-    return convert(text, as_code=tables == "code")
+    return convert_table(text, as_code=tables == "code")

@@ -6,15 +6,15 @@ from typing import Final, Literal, TypeAlias
 from markdown_it.token import Token
 
 from homarus.channels.chunk import Unit
-from homarus.channels.markup import Tables, convert_tables, html, lines
-from homarus.channels.markup.flow import Flow
-from homarus.channels.markup.inline import Look
-from homarus.channels.markup.page import Page
-from homarus.channels.markup.split import Part, split
-from homarus.channels.markup.stream import BLOCK, SOFT, Event, Spelling
-from homarus.channels.markup.tree import MAX_CHARS, clean, parse
+from homarus.channels.markup import Tables, convert_tables, html_dialects, text_dialects
+from homarus.channels.markup.html_layout import HtmlLayout
+from homarus.channels.markup.inline import DialectStyle
+from homarus.channels.markup.split import MessagePart, split_stream
+from homarus.channels.markup.stream import BLOCK, SOFT, DialectSyntax, StreamItem
+from homarus.channels.markup.text_layout import TextLayout
+from homarus.channels.markup.tree import MAX_CHARS, parse_markdown, strip_unsafe_chars
 from homarus.core.channel_traits import Dialect
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
 # What ends a message besides its limit.
 Ends: TypeAlias = Literal["limit", "block", "line"]
@@ -26,27 +26,29 @@ _LEVELS: Final = {"limit": BLOCK + 1, "block": BLOCK, "line": SOFT}
 class MarkupDialect:
     """A markup language: how it lays out a tree and writes marks, and what becomes of tables."""
 
-    style: Look
-    syntax: Spelling
+    style: DialectStyle
+    syntax: DialectSyntax
     default_tables: Tables = "code"  # unless the channel's `markdown.tables` says otherwise
     is_html_page: bool = False
 
 
 # By the name that a channel's TRAITS declare.
 _DIALECTS: Final[Mapping[Dialect, MarkupDialect]] = {
-    "telegram": MarkupDialect(html.TELEGRAM_LOOK, html.TELEGRAM),
-    "matrix": MarkupDialect(html.MATRIX_LOOK, html.MATRIX, "off", is_html_page=True),
-    "slack": MarkupDialect(lines.SLACK_LOOK, lines.SLACK),
-    "whatsapp": MarkupDialect(lines.WHATSAPP_LOOK, lines.WHATSAPP, "bullets"),
-    "discord": MarkupDialect(lines.DISCORD_LOOK, lines.DISCORD),
-    "signal": MarkupDialect(lines.SIGNAL_LOOK, lines.SIGNAL, "bullets"),
-    "irc": MarkupDialect(lines.IRC_LOOK, lines.IRC),
-    "plain": MarkupDialect(lines.PLAIN_LOOK, lines.PLAIN),
+    "telegram": MarkupDialect(html_dialects.TELEGRAM_LOOK, html_dialects.TELEGRAM),
+    "matrix": MarkupDialect(
+        html_dialects.MATRIX_LOOK, html_dialects.MATRIX, "off", is_html_page=True
+    ),
+    "slack": MarkupDialect(text_dialects.SLACK_LOOK, text_dialects.SLACK),
+    "whatsapp": MarkupDialect(text_dialects.WHATSAPP_LOOK, text_dialects.WHATSAPP, "bullets"),
+    "discord": MarkupDialect(text_dialects.DISCORD_LOOK, text_dialects.DISCORD),
+    "signal": MarkupDialect(text_dialects.SIGNAL_LOOK, text_dialects.SIGNAL, "bullets"),
+    "irc": MarkupDialect(text_dialects.IRC_LOOK, text_dialects.IRC),
+    "plain": MarkupDialect(text_dialects.PLAIN_LOOK, text_dialects.PLAIN),
 }
-_RANKS: Final = {name: rank for rank, name in enumerate(lines.SIGNAL_STYLES.values())}
+_RANKS: Final = {name: rank for rank, name in enumerate(text_dialects.SIGNAL_STYLES.values())}
 
 
-def write(
+def render_messages(
     text: str,
     dialect: Dialect,
     *,
@@ -54,24 +56,26 @@ def write(
     limit: int = 0,
     unit: Unit = "utf16",
     ends: Ends = "limit",
-) -> list[Part]:
+) -> list[MessagePart]:
     """Render a markdown text as messages of a dialect; as one message without a limit."""
     chosen = _DIALECTS[dialect]
     text = convert_tables(text, tables or chosen.default_tables)
-    return split(_lay_out(text, chosen), chosen.syntax, limit=limit, unit=unit, ends=_LEVELS[ends])
+    return split_stream(
+        _lay_out(text, chosen), chosen.syntax, limit=limit, unit=unit, ends=_LEVELS[ends]
+    )
 
 
-def signal_styles(part: Part) -> list[tuple[int, int, str]]:
+def signal_styles(part: MessagePart) -> list[tuple[int, int, str]]:
     """Return start, length and name of each style that Signal has, outer styles first."""
-    names = lines.SIGNAL_STYLES
+    names = text_dialects.SIGNAL_STYLES
     styles = [(s.start, s.length, names[s.kind]) for s in part.styles if s.kind in names]
     return sorted(styles, key=lambda style: (style[0], -style[1], _RANKS[style[2]]))
 
 
-def _lay_out(text: str, dialect: MarkupDialect) -> list[Event]:
-    layout = Page(dialect.style) if dialect.is_html_page else Flow(dialect.style)
+def _lay_out(text: str, dialect: MarkupDialect) -> list[StreamItem]:
+    layout = HtmlLayout(dialect.style) if dialect.is_html_page else TextLayout(dialect.style)
     if len(text) > MAX_CHARS:  # too long to parse: shown as plain text
-        return layout.lay_out_line([Token("text", "", 0, content=clean(text))])
-    if isinstance(layout, Page):
-        return layout.lay_out(parse(text, tables=True), clean(text))
-    return layout.lay_out(parse(text))
+        return layout.lay_out_line([Token("text", "", 0, content=strip_unsafe_chars(text))])
+    if isinstance(layout, HtmlLayout):
+        return layout.lay_out(parse_markdown(text, tables=True), strip_unsafe_chars(text))
+    return layout.lay_out(parse_markdown(text))

@@ -12,15 +12,15 @@ from markdown_it.token import Token
 from homarus.channels.markup.stream import (
     LINE,
     SOFT,
-    Break,
-    Close,
-    Event,
+    CloseMark,
     Level,
-    Mark,
-    Open,
-    Text,
+    LineBreak,
+    OpenMark,
+    StreamItem,
+    StyleMark,
+    TextRun,
 )
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
 _STYLES = {
     "strong_open": "bold",
@@ -36,18 +36,18 @@ _FILE = re.compile(
 )
 
 
-def keep(text: str, _is_new_line: bool) -> str:  # noqa: FBT001 - the shape of `Look.spell`
+def no_escape(text: str, _is_new_line: bool) -> str:  # noqa: FBT001 - the shape of `Look.spell`
     """Return a text that needs no escaping."""
     return text
 
 
-def show_code(_: str) -> Mark | None:
+def default_code_mark(_: str) -> StyleMark | None:
     """Return the code mark, for any code."""
-    return Mark("code")
+    return StyleMark("code")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class DialectStyle:
     """How a dialect shows what it has no mark for.
 
     `spell` escapes a text, given whether it starts a line; `spell_link` an address shown as it is;
@@ -67,20 +67,20 @@ class Look:
     quotes_nest: bool = True
     code_stands_apart: bool = False
     names_files: bool = False
-    spell: Callable[[str, bool], str] = keep
+    spell: Callable[[str, bool], str] = no_escape
     spell_link: Callable[[str], str] = str
     spell_code: Callable[[str], str] = str
-    code: Callable[[str], Mark | None] = show_code
+    code: Callable[[str], StyleMark | None] = default_code_mark
 
 
-class Inline:
+class InlineLayout:
     """Turn inline tokens into stream items."""
 
     newline = "\n"
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: DialectStyle) -> None:
         self._look = look
-        self._events: list[Event] = []
+        self._events: list[StreamItem] = []
         self._is_new_line = True
         self._styles: list[str | None] = []  # open styles; None shows nothing
         self._shown: set[str] = set()
@@ -88,7 +88,7 @@ class Inline:
         self._label: list[str] = []
         self._label_start = 0
 
-    def lay_out_line(self, tokens: Sequence[Token]) -> list[Event]:
+    def lay_out_line(self, tokens: Sequence[Token]) -> list[StreamItem]:
         for token in tokens:
             self._take_inline(token)
         return self._events
@@ -115,12 +115,12 @@ class Inline:
         self._styles.append(kind)
         if kind:
             self._shown.add(kind)
-            self._events.append(Open(Mark(kind, value)))
+            self._events.append(OpenMark(StyleMark(kind, value)))
 
     def _close(self) -> None:
         if kind := self._styles.pop():
             self._shown.remove(kind)
-            self._events.append(Close())
+            self._events.append(CloseMark())
 
     def _say(self, text: str) -> None:
         self._label.append(text)
@@ -129,9 +129,9 @@ class Inline:
                 self._break(LINE)
             for words, is_file in self._find_files(line):
                 if is_file:
-                    self._events += [Open(Mark("code")), Text(words), Close()]
+                    self._events += [OpenMark(StyleMark("code")), TextRun(words), CloseMark()]
                 else:
-                    self._events.append(Text(self._look.spell(words, self._is_new_line)))
+                    self._events.append(TextRun(self._look.spell(words, self._is_new_line)))
                 self._is_new_line = False
 
     def _find_files(self, line: str) -> Iterator[tuple[str, bool]]:
@@ -146,7 +146,7 @@ class Inline:
             yield line[start:], False
 
     def _break(self, level: Level) -> None:
-        self._events.append(Break(level, self.newline))
+        self._events.append(LineBreak(level, self.newline))
         self._is_new_line = True
 
     def _take_softbreak(self, _: Token) -> None:
@@ -158,7 +158,11 @@ class Inline:
     def _take_code_span(self, token: Token) -> None:
         if mark := self._look.code(token.content):
             self._label.append(token.content)
-            self._events += [Open(mark), Text(self._look.spell_code(token.content)), Close()]
+            self._events += [
+                OpenMark(mark),
+                TextRun(self._look.spell_code(token.content)),
+                CloseMark(),
+            ]
             self._is_new_line = False
         else:
             self._say(token.content)
@@ -166,12 +170,12 @@ class Inline:
     def _take_code_lines(self, token: Token) -> None:
         words = token.info.split()
         language = words[0] if words and _LANGUAGE.fullmatch(words[0]) else ""
-        self._events.append(Open(Mark("pre", language)))
+        self._events.append(OpenMark(StyleMark("pre", language)))
         for index, line in enumerate(token.content.removesuffix("\n").split("\n")):
             if index:
-                self._events.append(Break(LINE, "\n"))
-            self._events.append(Text(self._look.spell_code(line)))
-        self._events.append(Close())
+                self._events.append(LineBreak(LINE, "\n"))
+            self._events.append(TextRun(self._look.spell_code(line)))
+        self._events.append(CloseMark())
 
     def _open_link(self, token: Token) -> None:
         self._href = str(token.attrs["href"])
@@ -188,13 +192,13 @@ class Inline:
         if is_bare and (self._look.has_bare_links or not is_marked):
             self._close()
             del self._events[self._label_start - is_marked :]
-            self._events.append(Text(self._look.spell_link(address)))
+            self._events.append(TextRun(self._look.spell_link(address)))
             return
         if not label:
-            self._events.append(Text(self._look.spell_link(href)))
+            self._events.append(TextRun(self._look.spell_link(href)))
         self._close()
         if not is_marked:
-            self._events.append(Text(f" ({self._look.spell_link(href)})"))
+            self._events.append(TextRun(f" ({self._look.spell_link(href)})"))
 
     def _take_image(self, token: Token) -> None:
         """Show an image as a link to it."""

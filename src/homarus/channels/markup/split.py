@@ -14,15 +14,15 @@ from homarus.channels.markup.stream import (
     INLINE,
     SOFT,
     VERBATIM,
-    Break,
-    Event,
-    Mark,
-    Open,
-    Spelling,
-    Text,
+    DialectSyntax,
+    LineBreak,
+    OpenMark,
+    StreamItem,
+    StyleMark,
+    TextRun,
 )
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import utf16_len
-from homarus.core.value import dataclass
 
 # A service that counts the text alone still limits the size of a request: Telegram's
 # server takes 32 KiB. A character takes five bytes at most, as `&amp;`.
@@ -34,7 +34,7 @@ _Tier: TypeAlias = Literal["block", "line", "space"]
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
+class StyleSpan:
     """A mark and its range, in UTF-16 units."""
 
     kind: str
@@ -43,34 +43,34 @@ class Style:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MessagePart:
     """One message."""
 
     text: str
-    styles: tuple[Style, ...] = ()
+    styles: tuple[StyleSpan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _OpenMarkState:
     """An open mark and its opening text. One that does not fit is not written."""
 
-    mark: Mark
+    mark: StyleMark
     piece: int
     is_written: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Lead:
+class _Prefix:
     """What precedes the next text, and its length with everything that closes it."""
 
     text: str
-    held: tuple[tuple[str, _Held], ...]
+    held: tuple[tuple[str, _OpenMarkState], ...]
     weight: int
     max_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Point:
+class _BreakPoint:
     """A position where the message may end, and where the next one continues."""
 
     event: int
@@ -79,25 +79,30 @@ class _Point:
     size: int
     styles: int
     has_words: bool
-    held: tuple[_Held, ...]
-    pending: tuple[Mark, ...]
+    held: tuple[_OpenMarkState, ...]
+    pending: tuple[StyleMark, ...]
 
 
-def split(
-    events: Sequence[Event],
-    spelling: Spelling,
+def split_stream(
+    events: Sequence[StreamItem],
+    spelling: DialectSyntax,
     *,
     limit: int = 0,
     unit: Unit = "utf16",
     ends: int = BLOCK + 1,
-) -> list[Part]:
+) -> list[MessagePart]:
     """Return the messages of a stream; one without a limit. A break of level `ends` ends one."""
-    return list(_Press(events, spelling, limit, unit, ends).run())
+    return list(_Splitter(events, spelling, limit, unit, ends).run())
 
 
-class _Press:
+class _Splitter:
     def __init__(
-        self, events: Sequence[Event], spelling: Spelling, limit: int, unit: Unit, ends: int
+        self,
+        events: Sequence[StreamItem],
+        spelling: DialectSyntax,
+        limit: int,
+        unit: Unit,
+        ends: int,
     ) -> None:
         self._events, self._spelling, self._ends = events, spelling, ends
         self._limit, self._unit = limit if limit > 0 else _UNLIMITED, unit
@@ -105,30 +110,30 @@ class _Press:
         self._event = self._offset = 0
         self._begin(())
 
-    def run(self) -> Iterator[Part]:
+    def run(self) -> Iterator[MessagePart]:
         while self._event < len(self._events):
             if point := self._step(self._events[self._event]):
                 yield from self._end(point)
         yield from self._end(self._point(self._event, 0))
 
-    def _begin(self, pending: tuple[Mark, ...]) -> None:
+    def _begin(self, pending: tuple[StyleMark, ...]) -> None:
         self._pieces: list[str] = []
-        self._held: list[_Held] = []
+        self._held: list[_OpenMarkState] = []
         self._pending = list(pending)
         self._styles: list[tuple[str, int, int]] = []
-        self._points: dict[_Tier, _Point] = {}
-        self._gap: Break | None = None
+        self._points: dict[_Tier, _BreakPoint] = {}
+        self._gap: LineBreak | None = None
         self._size = self._bytes = 0
         self._has_words = False
 
-    def _step(self, event: Event) -> _Point | None:
+    def _step(self, event: StreamItem) -> _BreakPoint | None:
         """Add one item; return the break point if the message ends."""
-        if isinstance(event, Text):
+        if isinstance(event, TextRun):
             return self._take_text(event)
         self._event, self._offset = self._event + 1, 0
-        if isinstance(event, Open):
+        if isinstance(event, OpenMark):
             self._pending.append(event.mark)
-        elif isinstance(event, Break):
+        elif isinstance(event, LineBreak):
             return self._take_break(event)
         elif self._pending:
             self._pending.pop()
@@ -142,7 +147,7 @@ class _Press:
             self._styles.append((held.mark.kind, held.piece, len(self._pieces)))
             self._write(self._spelling.after(held.mark))
 
-    def _take_break(self, event: Break) -> _Point | None:
+    def _take_break(self, event: LineBreak) -> _BreakPoint | None:
         if not self._pieces:
             return None
         point = self._point(self._event, 0)
@@ -156,7 +161,7 @@ class _Press:
             self._close()
         return None
 
-    def _take_text(self, event: Text) -> _Point | None:
+    def _take_text(self, event: TextRun) -> _BreakPoint | None:
         text = event.text[self._offset :]
         is_verbatim = event.is_whole or self._is_verbatim()
         if self._offset and not self._pieces and not is_verbatim:
@@ -190,14 +195,14 @@ class _Press:
             self._points["space"] = self._point(self._event, self._offset + 1)
         return max(space, 0)
 
-    def _best_point(self) -> _Point | None:
+    def _best_point(self) -> _BreakPoint | None:
         tiers: tuple[_Tier, ...] = ("block", "line", "space")
         for tier in tiers:
             if (point := self._points.get(tier)) and point.size * 2 >= self._limit:
                 return point
         return max(self._points.values(), key=lambda point: point.size, default=None)
 
-    def _lead(self) -> _Lead:
+    def _lead(self) -> _Prefix:
         """Return what precedes; a mark that leaves text less than a quarter is left out.
 
         So are those within it: an item without its list would be invalid.
@@ -205,7 +210,7 @@ class _Press:
         text = (self._gap.text if self._gap else "") + self._line_prefix()
         weight, size = self._weigh(text), 0
         fits = not self._held or self._held[-1].is_written
-        held: list[tuple[str, _Held]] = []
+        held: list[tuple[str, _OpenMarkState]] = []
         for mark, inner in zip(self._pending, [*self._pending[1:], None], strict=False):
             before, after = self._spelling.before(mark, inner), self._spelling.after(mark)
             more = self._weigh(before) + self._weigh(after)
@@ -214,8 +219,8 @@ class _Press:
                 weight += more
                 size += len(before) + len(after)
             piece = len(self._pieces) + 1 + len(held) + 1
-            held.append((before if fits else "", _Held(mark, piece, fits)))
-        return _Lead(text, tuple(held), weight, len(text) + size)
+            held.append((before if fits else "", _OpenMarkState(mark, piece, fits)))
+        return _Prefix(text, tuple(held), weight, len(text) + size)
 
     def _line_prefix(self) -> str:
         spelling = self._spelling
@@ -226,14 +231,14 @@ class _Press:
         marks = [held.mark for held in self._held] + self._pending
         return spelling.quote * sum(mark.kind == "quote" for mark in marks)
 
-    def _room(self, lead: _Lead) -> int:
+    def _room(self, lead: _Prefix) -> int:
         """Return the space for text, after what precedes and what closes."""
         owed = [self._spelling.after(held.mark) for held in self._held if held.is_written]
         room = self._limit - self._size - lead.weight - sum(map(self._weigh, owed))
         used = self._bytes + lead.max_bytes + sum(map(len, owed))
         return min(room, (self._max_bytes - used) // _WIDEST)
 
-    def _write_words(self, text: str, lead: _Lead, space: int) -> None:
+    def _write_words(self, text: str, lead: _Prefix, space: int) -> None:
         """Write text; at `space` the message may end."""
         self._write(lead.text)
         for before, held in lead.held:
@@ -278,8 +283,8 @@ class _Press:
         marks = [held.mark for held in self._held] + self._pending
         return any(mark.kind in VERBATIM for mark in marks)
 
-    def _point(self, event: int, offset: int) -> _Point:
-        return _Point(
+    def _point(self, event: int, offset: int) -> _BreakPoint:
+        return _BreakPoint(
             event,
             offset,
             len(self._pieces),
@@ -290,25 +295,25 @@ class _Press:
             tuple(self._pending),
         )
 
-    def _end(self, point: _Point) -> Iterator[Part]:
+    def _end(self, point: _BreakPoint) -> Iterator[MessagePart]:
         """End the message at a point; the next one continues there."""
         del self._pieces[point.pieces :]
         del self._styles[point.styles :]
         self._held = list(point.held)
         while self._held:
             self._close()
-        part = Part("".join(self._pieces), self._measured())
+        part = MessagePart("".join(self._pieces), self._measured())
         self._event, self._offset = point.event, point.offset
         self._begin((*(held.mark for held in point.held), *point.pending))
         if point.has_words:
             yield part
 
-    def _measured(self) -> tuple[Style, ...]:
+    def _measured(self) -> tuple[StyleSpan, ...]:
         """Return the ranges of styles, for a dialect without marks in the text."""
         if self._spelling.marks:
             return ()
         ends = [0]
         for piece in self._pieces:
             ends.append(ends[-1] + utf16_len(piece))
-        found = [Style(kind, ends[a], ends[b] - ends[a]) for kind, a, b in self._styles]
+        found = [StyleSpan(kind, ends[a], ends[b] - ends[a]) for kind, a, b in self._styles]
         return tuple(style for style in found if style.length)

@@ -7,7 +7,7 @@ again after the cut, so that every message is well-formed.
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
 
 SOFT: Final = 0  # a new line in a paragraph
 LINE: Final = 1
@@ -16,7 +16,7 @@ Level: TypeAlias = Literal[0, 1, 2]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class StyleMark:
     """How text is shown: `bold`, `link` with its address, `pre` with its language."""
 
     kind: str
@@ -24,7 +24,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextRun:
     """Text on one line. An empty one shows marks around nothing, such as an empty cell.
 
     `is_whole`: no message ends at a space in it, such as the one after a bullet.
@@ -35,26 +35,26 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenMark:
     """The start of a mark."""
 
-    mark: Mark
+    mark: StyleMark
 
 
 @dataclass(frozen=True, slots=True)
-class Close:
+class CloseMark:
     """The end of the mark that was opened last."""
 
 
 @dataclass(frozen=True, slots=True)
-class Break:
+class LineBreak:
     """The end of a line or block, and how it is written if something follows."""
 
     level: Level
     text: str
 
 
-Event: TypeAlias = Text | Open | Close | Break
+StreamItem: TypeAlias = TextRun | OpenMark | CloseMark | LineBreak
 
 VERBATIM: Final = frozenset({"pre", "code"})
 # Inline marks. The others are blocks.
@@ -67,7 +67,7 @@ def unchanged(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class DialectSyntax:
     """How a dialect writes the marks of a stream.
 
     `marks`: what precedes and follows, with `{}` for the mark's value. `quote`: what starts every
@@ -85,9 +85,9 @@ class Spelling:
     by_line: bool = False
     unseen: bool = False
 
-    def before(self, mark: Mark, inner: Mark | None) -> str:
+    def before(self, mark: StyleMark, inner: StyleMark | None) -> str:
         """Return what opens a mark; `inner` opens with it, such as a list's first item."""
         return self.marks.get(mark.kind, ("", ""))[0].replace("{}", self.value(mark.value))
 
-    def after(self, mark: Mark) -> str:
+    def after(self, mark: StyleMark) -> str:
         return self.marks.get(mark.kind, ("", ""))[1].replace("{}", self.value(mark.value))

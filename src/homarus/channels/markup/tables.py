@@ -11,12 +11,12 @@ from itertools import zip_longest
 
 from markdown_it.token import Token
 
-from homarus.channels.markup.flow import Flow
-from homarus.channels.markup.inline import Look
-from homarus.channels.markup.split import split
-from homarus.channels.markup.stream import Spelling
-from homarus.channels.markup.tree import MAX_CHARS, clean, parse, parse_line
-from homarus.core.value import dataclass
+from homarus.channels.markup.inline import DialectStyle
+from homarus.channels.markup.split import split_stream
+from homarus.channels.markup.stream import DialectSyntax
+from homarus.channels.markup.text_layout import TextLayout
+from homarus.channels.markup.tree import MAX_CHARS, parse_line, parse_markdown, strip_unsafe_chars
+from homarus.core.fast_dataclass import dataclass
 
 _HAS_TABLE = re.compile(r"^[ \t>]*:?-+:?[ \t]*\||^[ \t>]*\|[ \t]*:?-", re.MULTILINE)
 _CONTAINERS = re.compile(r"[ \t>]*(?:(?:[-+*]|\d{1,9}[.)])[ \t]+[ \t>]*)*")
@@ -25,7 +25,7 @@ _NEW_LINE = re.compile(r"<br ?/?>", re.IGNORECASE)
 _NEEDS_READING = re.compile(r"[*_`~\[\]<&\\|]")
 _WIDEST_COLUMN = 48
 _MOST_PADDED_CELLS = 2_000
-_PLAIN = Spelling({})
+_PLAIN = DialectSyntax({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,15 @@ class Table:
     prefix: str
 
 
-def convert(text: str, *, as_code: bool) -> str:
+def convert_table(text: str, *, as_code: bool) -> str:
     """Replace the tables of a markdown text by code or bullets."""
     if len(text) > MAX_CHARS or not _HAS_TABLE.search(text):
         return text
-    text = clean(text)
+    text = strip_unsafe_chars(text)
     lines = text.split("\n")
     done: list[str] = []
     at = 0
-    for token in parse(text, tables=True):
+    for token in parse_markdown(text, tables=True):
         if token.type == "table" and token.map:
             table = read_table(token, lines)
             shown = _as_code(table.rows) if as_code else _as_bullets(table.rows)
@@ -133,8 +133,8 @@ def _words(cell: str) -> str:
     """Return a cell as plain text, for a place without markup."""
     if not _NEEDS_READING.search(cell):
         return cell
-    events = Flow(Look()).lay_out_line(parse_line(cell))
-    return " ".join(part.text for part in split(events, _PLAIN)).replace("\n", " ")
+    events = TextLayout(DialectStyle()).lay_out_line(parse_line(cell))
+    return " ".join(part.text for part in split_stream(events, _PLAIN)).replace("\n", " ")
 
 
 def _pad(cell: str, width: int) -> str:

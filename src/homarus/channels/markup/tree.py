@@ -36,9 +36,9 @@ _HIDDEN = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\uff
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def parse(text: str, *, tables: bool = False) -> list[Token]:
+def parse_markdown(text: str, *, tables: bool = False) -> list[Token]:
     """Return the blocks of a text; without `tables`, tables are paragraphs."""
-    text = clean(text)
+    text = strip_unsafe_chars(text)
     tokens = _parser(tables, text.count("[") <= _MOST_BRACKETS).parse(text)
     for token in tokens:
         _tidy(token)
@@ -47,13 +47,13 @@ def parse(text: str, *, tables: bool = False) -> list[Token]:
 
 def parse_line(text: str) -> list[Token]:
     """Return the inline tokens of one line, such as a table's cell."""
-    text = clean(text)
+    text = strip_unsafe_chars(text)
     (token,) = _parser(tables=False, links=text.count("[") <= _MOST_BRACKETS).parseInline(text)
     _tidy(token)
     return token.children or []
 
 
-def clean(text: str) -> str:
+def strip_unsafe_chars(text: str) -> str:
     """Remove control characters, invisible and bidi characters, and invalid ones."""
     if not _ODD.search(text):
         return text
@@ -61,15 +61,15 @@ def clean(text: str) -> str:
     return _SURROGATES.sub("\ufffd", _HIDDEN.sub("", text))
 
 
-class _Parser(MarkdownIt):
+class _MarkdownParser(MarkdownIt):
     def validateLink(self, url: str) -> bool:  # noqa: N802 - the library's name
         return len(url) <= _LONGEST_LINK and url.lower().startswith(_SCHEMES)
 
 
 @cache
-def _parser(tables: bool, links: bool) -> _Parser:  # noqa: FBT001 - keys of a cache
+def _parser(tables: bool, links: bool) -> _MarkdownParser:  # noqa: FBT001 - keys of a cache
     options = {"html": False, "linkify": False, "typographer": False, "maxNesting": _MAX_NESTING}
-    made = _Parser("default", options)
+    made = _MarkdownParser("default", options)
     made.disable(["reference", "html_block", "html_inline", "linkify"])
     if not tables:
         made.disable("table")
@@ -158,7 +158,7 @@ def _turn(token: Token, kind: str, nesting: int) -> None:
 
 def _tidy(token: Token) -> None:
     """Clean decoded entities, and make bold the outer of bold and italic."""
-    token.content = clean(token.content)
+    token.content = strip_unsafe_chars(token.content)
     if token.children is None:
         return
     children = [child for child in token.children if child.content or child.type != "text"]

@@ -3,10 +3,10 @@
 import logging
 from typing import Final
 
-from homarus.channels.matrix.api import Homeserver, Refused, object_of, text_of
-from homarus.channels.matrix.events import Said, said
-from homarus.channels.matrix.rooms import Room, Rooms
-from homarus.core.errors import ChannelError, SendFailed
+from homarus.channels.matrix.api import HomeserverClient, MatrixRefusedError, get_object, get_str
+from homarus.channels.matrix.events import QuotedMessage, quoted_message
+from homarus.channels.matrix.rooms import JoinedRooms, MatrixRoom
+from homarus.core.errors import ChannelError, SendError
 
 log = logging.getLogger(__name__)
 
@@ -14,13 +14,13 @@ DIRECT: Final = "m.direct"
 MAX_RECENT: Final = 500
 
 
-class Account:
+class MatrixAccount:
     """Our identity on a homeserver, and its state."""
 
-    def __init__(self, server: Homeserver, me: str) -> None:
+    def __init__(self, server: HomeserverClient, me: str) -> None:
         self.server, self.me = server, me
-        self.rooms = Rooms()
-        self._recent: dict[str, Said] = {}
+        self.rooms = JoinedRooms()
+        self._recent: dict[str, QuotedMessage] = {}
         self._aliases: dict[str, str] = {}
 
     async def room_for(self, chat: str) -> str:
@@ -33,7 +33,7 @@ class Account:
                 return await self._room_called(place)
             case "@":
                 return self.rooms.with_person(place) or await self._open_direct(place)
-        raise SendFailed(
+        raise SendError(
             f"{chat!r} is no place of Matrix",
             retryable=False,
             fix="use a room's id (!…), its alias (#…:server), or a person's id (@…:server)",
@@ -44,7 +44,7 @@ class Account:
         told = self.rooms.add_direct(room, user)
         await self.server.put("user", self.me, "account_data", DIRECT, data=told)
 
-    async def count_people(self, room: Room) -> None:
+    async def count_people(self, room: MatrixRoom) -> None:
         """Count the members of a room if the homeserver did not send the number."""
         if room.people is None:
             try:
@@ -52,30 +52,30 @@ class Account:
             except ChannelError as exc:
                 log.warning("nobody knows how many people are in %s: %s", room.id, exc)
             else:
-                room.people = room.joined = len(object_of(told, "joined"))
+                room.people = room.joined = len(get_object(told, "joined"))
 
-    def remember(self, event_id: str, what: Said) -> None:
+    def cache_event(self, event_id: str, what: QuotedMessage) -> None:
         """Cache an event's text, for replies to it; the oldest is dropped."""
         self._recent.pop(event_id, None)
         while len(self._recent) >= MAX_RECENT:
             del self._recent[next(iter(self._recent))]
         self._recent[event_id] = what
 
-    async def recall(self, room: str, event_id: str) -> Said | None:
+    async def find_event(self, room: str, event_id: str) -> QuotedMessage | None:
         """Return the text of an event; None when it cannot be fetched."""
         if found := self._recent.get(event_id):
             return found
         try:
             event = await self.server.get("rooms", room, "event", event_id)
-        except Refused:
+        except MatrixRefusedError:
             return None
-        found = said(event)
-        self.remember(event_id, found)
+        found = quoted_message(event)
+        self.cache_event(event_id, found)
         return found
 
     async def _room_called(self, alias: str) -> str:
         if alias not in self._aliases:
-            room = text_of(await self.server.get("directory", "room", alias), "room_id")
+            room = get_str(await self.server.get("directory", "room", alias), "room_id")
             if not room:
                 raise ChannelError(f"Matrix did not say which room {alias} is")
             self._aliases[alias] = room
@@ -83,7 +83,7 @@ class Account:
 
     async def _open_direct(self, user: str) -> str:
         request = {"preset": "trusted_private_chat", "is_direct": True, "invite": [user]}
-        room = text_of(await self.server.post("createRoom", data=request), "room_id")
+        room = get_str(await self.server.post("createRoom", data=request), "room_id")
         if not room:
             raise ChannelError(f"Matrix did not say where we can talk with {user}")
         self.rooms[room].people = 2  # both of us; already known when the sync reports it

@@ -4,10 +4,15 @@ import asyncio
 from dataclasses import replace
 from typing import Final
 
-from homarus.channels.base import Capabilities, Place, Receipt, Receive, Retry
-from homarus.channels.http import load
-from homarus.channels.matrix.account import Account
-from homarus.channels.matrix.api import CLIENT_V1, Object, Refused, objects_of, text_of
+from homarus.channels.base import (
+    Capabilities,
+    ChannelContext,
+    InboundHandler,
+    Receipt,
+    SendRetryPolicy,
+)
+from homarus.channels.matrix.account import MatrixAccount
+from homarus.channels.matrix.api import CLIENT_V1, MatrixRefusedError, Object, get_objects, get_str
 from homarus.channels.matrix.content import (
     edit_content,
     media_content,
@@ -15,12 +20,13 @@ from homarus.channels.matrix.content import (
     text_content,
     transaction,
 )
-from homarus.channels.matrix.events import MESSAGE, Ear, Said
+from homarus.channels.matrix.events import MESSAGE, MatrixIdentity, QuotedMessage
 from homarus.channels.matrix.login import Login
-from homarus.channels.matrix.reader import Reader
-from homarus.channels.matrix.settings import MEDIA_MAX_MB, TEXT_LIMIT, Settings
+from homarus.channels.matrix.settings import MEDIA_MAX_MB, TEXT_LIMIT, MatrixSettings
+from homarus.channels.matrix.sync import SyncLoop
 from homarus.channels.matrix.traits import TRAITS
-from homarus.core.errors import SendFailed
+from homarus.channels.service_client import load_upload
+from homarus.core.errors import SendError
 from homarus.core.message import Address, Media, Outbound
 from homarus.core.tasks import task_group
 
@@ -29,10 +35,10 @@ TYPING_S: Final = 20.0
 REACTION: Final = "m.reaction"
 
 
-class Matrix:
+class MatrixChannel:
     """One account on one homeserver."""
 
-    def __init__(self, place: Place, settings: Settings) -> None:
+    def __init__(self, place: ChannelContext, settings: MatrixSettings) -> None:
         self.name, self.account = place.channel, place.account
         self._settings, self._clock = settings, place.clock
         self._login = Login(settings, place.account, place.state)
@@ -43,17 +49,17 @@ class Matrix:
             idempotent=True,
             media_max_bytes=self._max_bytes,
             typing_s=TYPING_S,
-            retry=Retry.from_settings(settings.common.retry),
+            retry=SendRetryPolicy.from_settings(settings.common.retry),
         )
-        self._here: Account | None = None  # while it runs
+        self._here: MatrixAccount | None = None  # while it runs
         self._ready = asyncio.Event()
         self._strikes = dict[str, int]()
 
-    async def run(self, receive: Receive) -> None:
+    async def run(self, receive: InboundHandler) -> None:
         """Log in and read, until cancelled."""
         server, me = await self._login.sign_in()
         try:
-            account = Account(server, me)
+            account = MatrixAccount(server, me)
             ear = await self._ear(account)
             if max_bytes := await server.upload_max_bytes():
                 max_bytes = min(max_bytes, self._max_bytes)
@@ -61,8 +67,8 @@ class Matrix:
             async with task_group() as group:
                 self._here = account
                 self._ready.set()
-                receive.connected()
-                reader = Reader(
+                receive.mark_connected()
+                reader = SyncLoop(
                     account,
                     self._settings,
                     ear,
@@ -90,7 +96,7 @@ class Matrix:
         else:
             content = text_content(message.text, plain, reply_to=extras.reply_to, thread=thread)
         sent = await _put(account, room, MESSAGE, content, transaction(message.key))
-        account.remember(extras.replaces or sent, Said(account.me, plain))
+        account.cache_event(extras.replaces or sent, QuotedMessage(account.me, plain))
         return Receipt(sent)
 
     async def show_typing(self, to: Address, *, on: bool) -> None:
@@ -104,12 +110,12 @@ class Matrix:
         account = await self._signed_in()
         room = await account.room_for(to.chat)
         _refuse_encrypted(account, room)
-        before = await account.recall(room, message_id)
+        before = await account.find_event(room, message_id)
         if before is None or before.sender != account.me:
-            raise SendFailed(f"{message_id} is no message of ours in {room}", retryable=False)
+            raise SendError(f"{message_id} is no message of ours in {room}", retryable=False)
         plain = _plain(text)
         await _put(account, room, MESSAGE, edit_content(text, plain, message_id))
-        account.remember(message_id, Said(account.me, plain))
+        account.cache_event(message_id, QuotedMessage(account.me, plain))
 
     async def delete(self, to: Address, message_id: str) -> None:
         account = await self._signed_in()
@@ -124,7 +130,7 @@ class Matrix:
             return
         try:
             await _put(account, room, REACTION, reaction_content(message_id, emoji))
-        except Refused as exc:
+        except MatrixRefusedError as exc:
             if exc.errcode != "M_DUPLICATE_ANNOTATION":  # it is there already
                 raise
 
@@ -135,40 +141,40 @@ class Matrix:
     async def probe(self) -> str:
         """Return our name, by the current connection or by a temporary one."""
         if account := self._here:
-            return text_of(await account.server.get("account", "whoami"), "user_id")
+            return get_str(await account.server.get("account", "whoami"), "user_id")
         server, me = await self._login.sign_in()
         await server.close()
         return me
 
-    async def _signed_in(self) -> Account:
+    async def _signed_in(self) -> MatrixAccount:
         if self._here is None:
             try:
                 async with asyncio.timeout(READY_S):
                     await self._ready.wait()
             except TimeoutError as exc:
-                raise SendFailed("Matrix is not connected", retryable=True) from exc
+                raise SendError("Matrix is not connected", retryable=True) from exc
         if self._here is None:
-            raise SendFailed("Matrix is not connected", retryable=True)
+            raise SendError("Matrix is not connected", retryable=True)
         return self._here
 
-    async def _ear(self, account: Account) -> Ear:
+    async def _ear(self, account: MatrixAccount) -> MatrixIdentity:
         try:
             told: Object = await account.server.get("profile", account.me, "displayname")
-        except Refused:  # a file without a name
+        except MatrixRefusedError:  # a file without a name
             told = {}
-        return Ear(
+        return MatrixIdentity(
             self.name,
             self.account,
             account.me,
-            text_of(told, "displayname").strip(),
+            get_str(told, "displayname").strip(),
             self._settings.thread_replies,
         )
 
-    async def _send_media(self, account: Account, room: str, message: Outbound) -> Receipt:
+    async def _send_media(self, account: MatrixAccount, room: str, message: Outbound) -> Receipt:
         extras, sent = message.extras, ""
         html, plain = message.text, _plain(message.text)
         for number, media in enumerate(extras.media):
-            file = await load(media, self.capabilities.media_max_bytes)
+            file = await load_upload(media, self.capabilities.media_max_bytes)
             name = file.name.encode("utf-8", "replace").decode("utf-8")
             url = await account.server.upload(file.content, media.mime, name)
             content = media_content(
@@ -184,35 +190,37 @@ class Matrix:
             sent = await _put(
                 account, room, MESSAGE, content, transaction(message.key, str(number))
             )
-            account.remember(sent, Said(account.me, plain or name))
+            account.cache_event(sent, QuotedMessage(account.me, plain or name))
             html = plain = ""
         return Receipt(sent)
 
 
-async def _put(account: Account, room: str, kind: str, content: Object, once: str = "") -> str:
+async def _put(
+    account: MatrixAccount, room: str, kind: str, content: Object, once: str = ""
+) -> str:
     """Send an event and return its id."""
     once = once or transaction("")
     told = await account.server.put("rooms", room, "send", kind, once, data=content)
-    return text_of(told, "event_id")
+    return get_str(told, "event_id")
 
 
-async def _redact(account: Account, room: str, event_id: str) -> None:
+async def _redact(account: MatrixAccount, room: str, event_id: str) -> None:
     once = transaction(event_id, "redact")
     await account.server.put("rooms", room, "redact", event_id, once, data={})
 
 
-async def _our_reactions(account: Account, room: str, message_id: str) -> list[str]:
+async def _our_reactions(account: MatrixAccount, room: str, message_id: str) -> list[str]:
     place = ("rooms", room, "relations", message_id, "m.annotation", REACTION)
     told = await account.server.get(*place, base=CLIENT_V1, query={"limit": 100})
-    ours = (event for event in objects_of(told, "chunk") if event.get("sender") == account.me)
-    return [text_of(event, "event_id") for event in ours]
+    ours = (event for event in get_objects(told, "chunk") if event.get("sender") == account.me)
+    return [get_str(event, "event_id") for event in ours]
 
 
-def _refuse_encrypted(account: Account, room: str) -> None:
+def _refuse_encrypted(account: MatrixAccount, room: str) -> None:
     """Refuse to send to an encrypted room: we could only send plain text there."""
     known = account.rooms.get(room)
     if known and known.is_encrypted:
-        raise SendFailed(
+        raise SendError(
             f"{room} is encrypted, which is not supported", retryable=False, fix="use another room"
         )
 

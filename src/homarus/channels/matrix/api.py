@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 from urllib.parse import urlencode
 
-from homarus.channels.http import ANSWER_S, Answer, Api, path_of
-from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed
+from homarus.channels.service_client import ANSWER_S, ServiceClient, ServiceResponse, quote_path
+from homarus.core.errors import ChannelAuthError, ChannelError, SendError
 from homarus.core.message import Json
 from homarus.core.text import one_line
 
@@ -27,7 +27,7 @@ _FILE: Final = re.compile(r"mxc://([A-Za-z0-9\[][A-Za-z0-9.:\[\]-]*)/([A-Za-z0-9
 UPLOAD_S: Final = 4 * ANSWER_S
 
 
-class Refused(SendFailed):
+class MatrixRefusedError(SendError):
     """The homeserver refused permanently; `errcode` is its reason."""
 
     def __init__(self, message: str, errcode: str) -> None:
@@ -35,14 +35,14 @@ class Refused(SendFailed):
         self.errcode = errcode
 
 
-class Homeserver:
+class HomeserverClient:
     """The requests of one account. `renewable`: a refused token can be replaced by login."""
 
     def __init__(
         self, base_url: str, token: str = "", *, proxy: str = "", renewable: bool = False
     ) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else None
-        self._api = Api("Matrix", base_url, headers, proxy=proxy)
+        self._api = ServiceClient("Matrix", base_url, headers, proxy=proxy)
         self._renewable = renewable
 
     async def get(
@@ -53,25 +53,25 @@ class Homeserver:
         answer_s: float = ANSWER_S,
     ) -> Object:
         """Send a GET request."""
-        path = f"{base}{path_of(*steps)}"
+        path = f"{base}{quote_path(*steps)}"
         target = f"{path}?{urlencode(query)}" if query else path
-        return self._said(await self._api.ask("GET", target, answer_s=answer_s))
+        return self._said(await self._api.request("GET", target, answer_s=answer_s))
 
     async def put(self, *steps: str, data: Object) -> Object:
         """Send a PUT request: idempotent by its path."""
-        return self._said(await self._api.send_json("PUT", f"{CLIENT}{path_of(*steps)}", data))
+        return self._said(await self._api.send_json("PUT", f"{CLIENT}{quote_path(*steps)}", data))
 
     async def post(self, *steps: str, data: Object, answer_s: float = ANSWER_S) -> Object:
         """Send a POST request."""
-        path = f"{CLIENT}{path_of(*steps)}"
+        path = f"{CLIENT}{quote_path(*steps)}"
         return self._said(await self._api.send_json("POST", path, data, answer_s=answer_s))
 
     async def upload(self, content: bytes, mime: str, name: str) -> str:
         """Upload a file and return its mxc:// URI."""
-        path = f"/_matrix/media/v3/upload?filename={path_of(name)[1:]}"
+        path = f"/_matrix/media/v3/upload?filename={quote_path(name)[1:]}"
         kind = {"Content-Type": mime or "application/octet-stream"}
-        answer = await self._api.ask("POST", path, content, kind, answer_s=UPLOAD_S)
-        url = text_of(self._said(answer), "content_uri")
+        answer = await self._api.request("POST", path, content, kind, answer_s=UPLOAD_S)
+        url = get_str(self._said(answer), "content_uri")
         if not url:
             raise ChannelError("Matrix took a file and did not say what it is called")
         return url
@@ -82,7 +82,7 @@ class Homeserver:
         if not found:
             raise ChannelError("the file's name is not one of Matrix (mxc://server/id)")
         for place in MEDIA:
-            path = f"{place}{path_of('download', *found.groups())}"
+            path = f"{place}{quote_path('download', *found.groups())}"
             answer = await self._api.download(path, max_bytes)
             if answer.status == 200:
                 return answer.body
@@ -96,34 +96,34 @@ class Homeserver:
         for place in MEDIA:
             answer = await self._api.get(f"{place}/config")
             if answer.status == 200:
-                return number_of(self._said(answer), "m.upload.size")
+                return get_int(self._said(answer), "m.upload.size")
         return 0
 
     async def close(self) -> None:
         """Close all connections."""
         await self._api.close()
 
-    def _said(self, answer: Answer) -> Object:
+    def _said(self, answer: ServiceResponse) -> Object:
         if 200 <= answer.status < 300 and isinstance(answer.data, dict):
             return answer.data
         said: Object = answer.data if isinstance(answer.data, dict) else {}
-        errcode = text_of(said, "errcode")
+        errcode = get_str(said, "errcode")
         if not errcode and answer.status == 413:  # of a proxy, as often for large files
-            raise SendFailed("Matrix takes nothing so large", retryable=False)
+            raise SendError("Matrix takes nothing so large", retryable=False)
         if not errcode or answer.status >= 500:
             raise ChannelError(f"Matrix answered {answer.status}, which says nothing")
-        told = f"Matrix refused it ({errcode}): {one_line(text_of(said, 'error'), 200)}"
+        told = f"Matrix refused it ({errcode}): {one_line(get_str(said, 'error'), 200)}"
         if errcode in LOGGED_OUT:
             if self._renewable:
                 raise ChannelError(f"{told}; it will be signed in again")
-            raise ChannelAuthFailed(told, fix="give it a new accessToken")
+            raise ChannelAuthError(told, fix="give it a new accessToken")
         if answer.status == 429 or errcode == "M_LIMIT_EXCEEDED":
-            raise SendFailed(told, retryable=True, after_s=_after_s(said, answer))
-        raise Refused(told, errcode)
+            raise SendError(told, retryable=True, after_s=_after_s(said, answer))
+        raise MatrixRefusedError(told, errcode)
 
 
-def _after_s(said: Object, answer: Answer) -> float | None:
-    if after_ms := number_of(said, "retry_after_ms"):
+def _after_s(said: Object, answer: ServiceResponse) -> float | None:
+    if after_ms := get_int(said, "retry_after_ms"):
         return after_ms / 1000
     header = answer.headers.get("retry-after", "")
     return float(header) if header.isdecimal() else None
@@ -132,7 +132,7 @@ def _after_s(said: Object, answer: Answer) -> float | None:
 # Any user of any server may have written these: of any shape.
 
 
-def text_of(data: Object, key: str) -> str:
+def get_str(data: Object, key: str) -> str:
     """Return a storable text; "" if the value is none."""
     found = data.get(key)
     if not isinstance(found, str):
@@ -140,13 +140,13 @@ def text_of(data: Object, key: str) -> str:
     return found if found.isascii() else found.encode("utf-8", "replace").decode("utf-8")
 
 
-def number_of(data: Object, key: str) -> int:
+def get_int(data: Object, key: str) -> int:
     """Return a non-negative integer; 0 if the value is none."""
     found = data.get(key)
     return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
 
 
-def object_of(data: Object, *keys: str) -> Object:
+def get_object(data: Object, *keys: str) -> Object:
     """Return a nested object; an empty one if it is none."""
     for key in keys:
         found = data.get(key)
@@ -154,7 +154,7 @@ def object_of(data: Object, *keys: str) -> Object:
     return data
 
 
-def objects_of(data: Object, key: str) -> list[Object]:
+def get_objects(data: Object, key: str) -> list[Object]:
     """Return the objects of a list."""
     found = data.get(key)
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

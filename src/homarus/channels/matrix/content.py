@@ -11,7 +11,7 @@ from typing import Final
 from uuid import uuid4
 
 from homarus.channels.matrix.api import Object
-from homarus.core.errors import SendFailed
+from homarus.core.errors import SendError
 from homarus.core.message import Json, Media, MediaKind
 
 # An event is at most 65,536 bytes, with what the servers add to it.
@@ -114,7 +114,7 @@ def _fitting(content: dict[str, Json]) -> Object:
     if "m.new_content" in content:
         content["body"] = "* …"
     if (size := _size(content)) > MAX_BYTES:
-        raise SendFailed(
+        raise SendError(
             f"the message has {size} bytes, and an event of Matrix holds {MAX_BYTES}",
             retryable=False,
             fix="set textChunkLimit lower",

@@ -9,12 +9,12 @@ from functools import cache
 from typing import Final, TypeAlias
 from urllib.parse import quote
 
-from homarus.channels.matrix.api import Object, number_of, object_of, text_of
-from homarus.channels.matrix.rooms import Room
+from homarus.channels.matrix.api import Object, get_int, get_object, get_str
+from homarus.channels.matrix.rooms import MatrixRoom
 from homarus.channels.matrix.settings import ThreadReplies
-from homarus.core.message import Address, Inbound, Media, MediaKind, Occasion
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Address, Inbound, InboundMetadata, Media, MediaKind
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
 
 MESSAGE, STICKER, ENCRYPTED, MEMBER = (
     "m.room.message",
@@ -38,7 +38,7 @@ Pattern: TypeAlias = re.Pattern[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Ear:
+class MatrixIdentity:
     """Our account, its user id and display name."""
 
     channel: str
@@ -49,29 +49,29 @@ class Ear:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class QuotedMessage:
     """Text and sender of an event that is replied to."""
 
     sender: str
     text: str
 
 
-def read_event(
-    event: Object, room: Room, ear: Ear, *, is_direct: bool, at_ms: int
+def to_inbound(
+    event: Object, room: MatrixRoom, ear: MatrixIdentity, *, is_direct: bool, at_ms: int
 ) -> Inbound | None:
     """Return the message of an event; None for other events and for our own."""
-    id_, sender = _event_id(event), text_of(event, "sender")
-    content = object_of(event, "content")
-    relation = object_of(content, "m.relates_to")
-    is_edit = text_of(relation, "rel_type") == "m.replace"
+    id_, sender = _event_id(event), get_str(event, "sender")
+    content = get_object(event, "content")
+    relation = get_object(content, "m.relates_to")
+    is_edit = get_str(relation, "rel_type") == "m.replace"
     if is_edit:
-        content = object_of(content, "m.new_content")
-    kind = STICKER if event.get("type") == STICKER else text_of(content, "msgtype")
+        content = get_object(content, "m.new_content")
+    kind = STICKER if event.get("type") == STICKER else get_str(content, "msgtype")
     if not id_ or not sender or sender == ear.me or kind not in _WORDS | _FILES.keys():
         return None
     reply_to = _reply_to(relation)
     media = (_file(kind, content),) if kind in _FILES else ()
-    text = _caption(content) if media else text_of(content, "body")
+    text = _caption(content) if media else get_str(content, "body")
     if "m.in_reply_to" in relation:
         text = without_fallback(text)
     if not text.strip() and not media:
@@ -84,8 +84,8 @@ def read_event(
         sender,
         f"* {name} {text}" if kind == "m.emote" else text,
         # The sender's server sets the time; it cannot be in the future.
-        at_ms=min(number_of(event, "origin_server_ts") or at_ms, at_ms),
-        occasion=Occasion(
+        at_ms=min(get_int(event, "origin_server_ts") or at_ms, at_ms),
+        metadata=InboundMetadata(
             kind="direct" if is_direct else "group",
             title="" if is_direct else room.title,
             name=name,
@@ -93,26 +93,26 @@ def read_event(
             is_bot=kind in _BOTS,
             is_edit=is_edit,
             mentioned=mentioned,
-            elsewhere=elsewhere,
+            mentions_others=elsewhere,
             reply_to=reply_to,
         ),
         media=media,
     )
 
 
-def said(event: Object) -> Said:
+def quoted_message(event: Object) -> QuotedMessage:
     """Return the current text of an event, without its files."""
-    newest = object_of(event, "unsigned", "m.relations", "m.replace", "content", "m.new_content")
-    content = newest or object_of(event, "content")
-    text = without_fallback(text_of(content, "body"))
-    return Said(text_of(event, "sender"), text[:MAX_QUOTE_CHARS])
+    newest = get_object(event, "unsigned", "m.relations", "m.replace", "content", "m.new_content")
+    content = newest or get_object(event, "content")
+    text = without_fallback(get_str(content, "body"))
+    return QuotedMessage(get_str(event, "sender"), text[:MAX_QUOTE_CHARS])
 
 
-def with_quote(inbound: Inbound, answered: Said, me: str) -> Inbound:
+def with_quote(inbound: Inbound, answered: QuotedMessage, me: str) -> Inbound:
     """Return the message with the quoted message it replies to."""
     ours = answered.sender == me
-    occasion = replace(inbound.occasion, quoted=answered.text, answers_us=ours)
-    return replace(inbound, occasion=occasion)
+    occasion = replace(inbound.metadata, quoted=answered.text, replies_to_us=ours)
+    return replace(inbound, metadata=occasion)
 
 
 def invites(event: Object, user: str) -> bool:
@@ -120,7 +120,7 @@ def invites(event: Object, user: str) -> bool:
     return (
         event.get("type") == MEMBER
         and event.get("state_key") == user
-        and text_of(object_of(event, "content"), "membership") == "invite"
+        and get_str(get_object(event, "content"), "membership") == "invite"
     )
 
 
@@ -129,7 +129,7 @@ def joins(event: Object, user: str) -> bool:
     return (
         event.get("type") == MEMBER
         and event.get("state_key") == user
-        and text_of(object_of(event, "content"), "membership") == "join"
+        and get_str(get_object(event, "content"), "membership") == "join"
     )
 
 
@@ -152,7 +152,7 @@ def without_fallback(text: str) -> str:
 
 def _event_id(data: Object) -> str:
     """Return an event's id; "" if it cannot be one."""
-    id_ = text_of(data, "event_id")
+    id_ = get_str(data, "event_id")
     return id_ if id_.startswith("$") else ""
 
 
@@ -160,7 +160,7 @@ def _reply_to(relation: Object) -> str:
     """Return the replied event. In a thread, the fallback for older clients is none."""
     if relation.get("rel_type") == "m.thread" and relation.get("is_falling_back") is True:
         return ""
-    return _event_id(object_of(relation, "m.in_reply_to"))
+    return _event_id(get_object(relation, "m.in_reply_to"))
 
 
 def _thread(relation: Object, id_: str, replies: ThreadReplies) -> str | None:
@@ -172,15 +172,15 @@ def _thread(relation: Object, id_: str, replies: ThreadReplies) -> str | None:
 
 
 def _file(kind: str, content: Object) -> Media:
-    info = object_of(content, "info")
+    info = get_object(content, "info")
     is_voice = kind == "m.audio" and "org.matrix.msc3245.voice" in content
-    ref = text_of(content, "url")
-    sealed = "it is encrypted" if object_of(content, "file") else "it has no address"
+    ref = get_str(content, "url")
+    sealed = "it is encrypted" if get_object(content, "file") else "it has no address"
     return Media(
         kind="voice" if is_voice else _FILES[kind],
-        mime=one_line(text_of(info, "mimetype")),
-        name=one_line(text_of(content, "filename") or text_of(content, "body"), 200),
-        size=number_of(info, "size"),
+        mime=one_line(get_str(info, "mimetype")),
+        name=one_line(get_str(content, "filename") or get_str(content, "body"), 200),
+        size=get_int(info, "size"),
         ref=ref,
         problem="" if ref.startswith("mxc://") else sealed,
     )
@@ -188,11 +188,11 @@ def _file(kind: str, content: Object) -> Media:
 
 def _caption(content: Object) -> str:
     """Return the text of a file; without a file name, the body is the name."""
-    name, body = text_of(content, "filename"), text_of(content, "body")
+    name, body = get_str(content, "filename"), get_str(content, "body")
     return body if name and body != name else ""
 
 
-def _mentions(content: Object, text: str, ear: Ear) -> tuple[bool, bool]:
+def _mentions(content: Object, text: str, ear: MatrixIdentity) -> tuple[bool, bool]:
     """Return whether it mentions us, and whether it mentions others instead.
 
     Current clients list mentions; for others they are found in links and names. A message that
@@ -206,7 +206,7 @@ def _mentions(content: Object, text: str, ear: Ear) -> tuple[bool, bool]:
         named = users if isinstance(users, list) else []
         mine = addressed or ear.me in named
         return mine, not mine and (bool(named) or meant.get("room") is True)
-    html = text_of(content, "formatted_body")
+    html = get_str(content, "formatted_body")
     linked = bool(_pill(ear.me).search(html))
     called = bool(ear.my_name and _word(ear.my_name).search(text))
     mine = addressed or linked or called

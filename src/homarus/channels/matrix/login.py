@@ -12,10 +12,10 @@ import re
 from pathlib import Path
 from typing import Final
 
-from homarus.channels.matrix.api import Homeserver, Object, Refused, text_of
-from homarus.channels.matrix.settings import Settings
-from homarus.core.errors import ChannelAuthFailed, ChannelError, StoreError
-from homarus.core.whole import replace_whole
+from homarus.channels.matrix.api import HomeserverClient, MatrixRefusedError, Object, get_str
+from homarus.channels.matrix.settings import MatrixSettings
+from homarus.core.atomic_file import write_atomic
+from homarus.core.errors import ChannelAuthError, ChannelError, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -25,12 +25,12 @@ MAX_BYTES: Final = 64 * 1024
 class Login:
     """The login of one account; `state` is where its device is saved."""
 
-    def __init__(self, settings: Settings, account: str, state: Path | None) -> None:
+    def __init__(self, settings: MatrixSettings, account: str, state: Path | None) -> None:
         self._settings = settings
         name = re.sub(r"[^a-z0-9_-]", "_", account)
         self._file = state / "credentials" / "matrix" / f"{name}.json" if state else None
 
-    async def sign_in(self) -> tuple[Homeserver, str]:
+    async def sign_in(self) -> tuple[HomeserverClient, str]:
         """Return a logged-in homeserver client and our user id.
 
         Raises ChannelAuthFailedError when the homeserver refuses us.
@@ -38,25 +38,25 @@ class Login:
         if secret := self._settings.access_token:
             return await self._enter(secret.get_secret_value(), renewable=False)
         kept = await asyncio.to_thread(self._read)
-        if token := text_of(kept, "accessToken"):
+        if token := get_str(kept, "accessToken"):
             try:
                 return await self._enter(token, renewable=True)
-            except ChannelAuthFailed:
+            except ChannelAuthError:
                 log.info("the token of %s is no longer good: signing in anew", self._me)
-        said = await self._ask(text_of(kept, "deviceId"))
+        said = await self._ask(get_str(kept, "deviceId"))
         await asyncio.to_thread(self._write, said)
         return await self._enter(said["accessToken"], renewable=True)
 
-    async def _enter(self, token: str, *, renewable: bool) -> tuple[Homeserver, str]:
+    async def _enter(self, token: str, *, renewable: bool) -> tuple[HomeserverClient, str]:
         server = self._server(token)
         try:
-            me = text_of(await server.get("account", "whoami"), "user_id")
+            me = get_str(await server.get("account", "whoami"), "user_id")
         finally:
             await server.close()
         if not me:
             raise ChannelError("Matrix did not say who we are")
         if self._me not in {"", me}:
-            raise ChannelAuthFailed(
+            raise ChannelAuthError(
                 f"the token is one of {me}, and the config says {self._me}",
                 fix="make userId and accessToken of the same account",
             )
@@ -75,25 +75,25 @@ class Login:
         server = self._server()
         try:
             said = await server.post("login", data=request)
-        except Refused as exc:
-            raise ChannelAuthFailed(
+        except MatrixRefusedError as exc:
+            raise ChannelAuthError(
                 f"{self._me} cannot sign in: {exc.message}", fix="check userId and password"
             ) from exc
         finally:
             await server.close()
-        token = text_of(said, "access_token")
+        token = get_str(said, "access_token")
         if not token:
             raise ChannelError("Matrix let us in without a token")
         return {
             "homeserver": self._url,
             "userId": self._me,
             "accessToken": token,
-            "deviceId": text_of(said, "device_id"),
+            "deviceId": get_str(said, "device_id"),
         }
 
-    def _server(self, token: str = "", *, renewable: bool = False) -> Homeserver:
+    def _server(self, token: str = "", *, renewable: bool = False) -> HomeserverClient:
         proxy = self._settings.proxy or ""
-        return Homeserver(self._url, token, proxy=proxy, renewable=renewable)
+        return HomeserverClient(self._url, token, proxy=proxy, renewable=renewable)
 
     @property
     def _url(self) -> str:
@@ -121,7 +121,7 @@ class Login:
             return
         try:
             self._file.parent.mkdir(0o700, parents=True, exist_ok=True)
-            replace_whole(self._file, json.dumps(said, indent=2).encode())
+            write_atomic(self._file, json.dumps(said, indent=2).encode())
         except OSError as exc:
             raise StoreError(
                 f"cannot keep the token of Matrix in {self._file}: {exc.strerror or exc}",

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field
 from typing import Final
 
-from homarus.channels.matrix.api import Object, number_of, object_of, objects_of, text_of
+from homarus.channels.matrix.api import Object, get_int, get_object, get_objects, get_str
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
 
 MAX_NAMES: Final = 500  # members of one room whose names are cached
 
 
 @dataclass(slots=True)
-class Room:
+class MatrixRoom:
     """A room. `people` counts joined and invited members; None if unknown."""
 
     id: str
@@ -37,65 +37,65 @@ class Room:
         """Return a user's display name; else the local part of the user id."""
         return self.names.get(user) or user.partition(":")[0].removeprefix("@")
 
-    def learn(self, told: Object) -> None:
+    def apply_sync(self, told: Object) -> None:
         """Apply one sync response."""
-        summary = object_of(told, "summary")
+        summary = get_object(told, "summary")
         if "m.joined_member_count" in summary or "m.invited_member_count" in summary:
             # Each is sent when it has changed.
             if "m.joined_member_count" in summary:
-                self.joined = number_of(summary, "m.joined_member_count")
+                self.joined = get_int(summary, "m.joined_member_count")
             if "m.invited_member_count" in summary:
-                self.invited = number_of(summary, "m.invited_member_count")
+                self.invited = get_int(summary, "m.invited_member_count")
             self.people = self.joined + self.invited
-        self.learn_state(objects_of(object_of(told, "state"), "events"))
-        self.learn_state(objects_of(object_of(told, "timeline"), "events"))
+        self.apply_state(get_objects(get_object(told, "state"), "events"))
+        self.apply_state(get_objects(get_object(told, "timeline"), "events"))
 
-    def learn_state(self, events: Iterable[Object]) -> None:
+    def apply_state(self, events: Iterable[Object]) -> None:
         """Apply a state event."""
         for event in events:
             if "state_key" not in event:
                 continue
-            content = object_of(event, "content")
+            content = get_object(event, "content")
             match event.get("type"):
                 case "m.room.name":
-                    self.name = one_line(text_of(content, "name"))
+                    self.name = one_line(get_str(content, "name"))
                 case "m.room.canonical_alias":
-                    self.alias = one_line(text_of(content, "alias"))
+                    self.alias = one_line(get_str(content, "alias"))
                 case "m.room.encryption":
                     self.is_encrypted = True  # it cannot be turned off
                 case "m.room.member":
-                    self._learn_member(text_of(event, "state_key"), content)
+                    self._learn_member(get_str(event, "state_key"), content)
 
     def _learn_member(self, user: str, content: Object) -> None:
         self.names.pop(user, None)
-        if text_of(content, "membership") == "join":
+        if get_str(content, "membership") == "join":
             while len(self.names) >= MAX_NAMES:
                 del self.names[next(iter(self.names))]
-            self.names[user] = one_line(text_of(content, "displayname"))
+            self.names[user] = one_line(get_str(content, "displayname"))
 
 
-class Rooms:
+class JoinedRooms:
     """The joined rooms; `direct` is our account data `m.direct`."""
 
     def __init__(self) -> None:
-        self._rooms: dict[str, Room] = {}
+        self._rooms: dict[str, MatrixRoom] = {}
         self.direct: Object = {}
 
     def __contains__(self, room: str) -> bool:
         return room in self._rooms
 
-    def __getitem__(self, room: str) -> Room:
+    def __getitem__(self, room: str) -> MatrixRoom:
         """Return a room, creating it if it is new."""
-        return self._rooms.setdefault(room, Room(room))
+        return self._rooms.setdefault(room, MatrixRoom(room))
 
-    def get(self, room: str) -> Room | None:
+    def get(self, room: str) -> MatrixRoom | None:
         return self._rooms.get(room)
 
     def forget(self, room: str) -> None:
         """Remove a room that we left."""
         self._rooms.pop(room, None)
 
-    def is_direct(self, room: Room) -> bool:
+    def is_direct(self, room: MatrixRoom) -> bool:
         if room.people is not None and room.people > 2:
             return False
         flagged = any(room.id in rooms for _, rooms in self._directs())

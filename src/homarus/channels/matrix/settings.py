@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic.alias_generators import to_camel
 
 from homarus.config.channels import EVERYONE, ChannelSettings
-from homarus.config.schema import Count, Ids, Text, Texts
+from homarus.config.schema import Ids, NonEmptyStr, PositiveInt, StrTuple
 from homarus.core.errors import ConfigError
 
 TEXT_LIMIT: Final = 4_000
@@ -47,27 +47,27 @@ def _unencrypted(wanted: bool) -> bool:  # noqa: FBT001 - a setting
     return wanted
 
 
-class Settings(ChannelSettings):
+class MatrixSettings(ChannelSettings):
     """One account: a homeserver, and a token or a user name and password."""
 
-    homeserver: Annotated[Text, AfterValidator(_homeserver)] | None = None
-    user_id: Annotated[Text, AfterValidator(_user_id)] | None = None
+    homeserver: Annotated[NonEmptyStr, AfterValidator(_homeserver)] | None = None
+    user_id: Annotated[NonEmptyStr, AfterValidator(_user_id)] | None = None
     access_token: SecretStr | None = None
     password: SecretStr | None = None
-    device_id: Text | None = None
-    device_name: Text = "Homarus"
-    initial_sync_limit: Count = Field(TIMELINE, le=1_000)
+    device_id: NonEmptyStr | None = None
+    device_name: NonEmptyStr = "Homarus"
+    initial_sync_limit: PositiveInt = Field(TIMELINE, le=1_000)
     encryption: Annotated[bool, AfterValidator(_unencrypted)] = False
     thread_replies: ThreadReplies = "inbound"
     auto_join: Literal["always", "allowlist", "off"] | None = None
     auto_join_allowlist: Ids = ()
-    proxy: Text | None = Field(None, repr=False)  # it may contain a password
+    proxy: NonEmptyStr | None = Field(None, repr=False)  # it may contain a password
     # Keys of OpenClaw that are accepted and not used.
-    capabilities: Texts = ()
+    capabilities: StrTuple = ()
     config_writes: bool = True
     heartbeat: Mapping[str, Any] = {}
 
-    def completed(self, channel: str, env: Mapping[str, str]) -> "Settings":
+    def completed(self, channel: str, env: Mapping[str, str]) -> "MatrixSettings":
         """Return the settings completed from the environment.
 
         The config wins, and a password of the environment is not used with a token. Raises
@@ -82,7 +82,7 @@ class Settings(ChannelSettings):
             said.pop("password", None)
         elif self.password is not None:
             said.pop("access_token", None)
-        given = Settings.model_validate({to_camel(key): value for key, value in said.items()})
+        given = MatrixSettings.model_validate({to_camel(key): value for key, value in said.items()})
         whole = self.model_copy(update={key: getattr(given, key) for key in said})
         if not whole.homeserver:
             raise ConfigError(

@@ -2,20 +2,20 @@
 
 from typing import TYPE_CHECKING, Final
 
-from homarus.channels.base import Place
-from homarus.channels.telegram.settings import Settings
+from homarus.channels.base import ChannelContext
+from homarus.channels.telegram.settings import TelegramSettings as Settings
 from homarus.channels.telegram.traits import TRAITS
 
 if TYPE_CHECKING:
-    from homarus.channels.telegram.adapter import Telegram
+    from homarus.channels.telegram.adapter import TelegramChannel
 
 LABEL: Final = TRAITS.title
 
 __all__ = ["LABEL", "TRAITS", "Settings", "create"]
 
 
-def create(place: Place, settings: Settings) -> "Telegram":
+def create(place: ChannelContext, settings: Settings) -> "TelegramChannel":
     """Return the channel of one bot, not connected. Raises ConfigError without a token."""
-    from homarus.channels.telegram.adapter import Telegram
+    from homarus.channels.telegram.adapter import TelegramChannel
 
-    return Telegram(place, settings)
+    return TelegramChannel(place, settings)

@@ -14,30 +14,37 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from homarus.channels.base import Capabilities, Place, Receipt, Receive
-from homarus.channels.telegram.api import BotApi, Refused
-from homarus.channels.telegram.fields import flag, number, part, text
-from homarus.channels.telegram.inbound import KINDS, REACTION, Me, Reader, is_press, is_reaction
+from homarus.channels.base import Capabilities, ChannelContext, InboundHandler, Receipt
+from homarus.channels.telegram.api import BotApiClient, TelegramRefusedError
+from homarus.channels.telegram.call_sender import CallSender
+from homarus.channels.telegram.fields import get_bool, get_int, get_object, get_str
+from homarus.channels.telegram.inbound import (
+    KINDS,
+    REACTION,
+    TelegramIdentity,
+    UpdateTranslator,
+    callback_query_id,
+    is_reaction,
+)
 from homarus.channels.telegram.outbound import (
-    Call,
-    call_for,
+    BotApiCall,
     chat_id,
     draft_call,
     edit_call,
     is_private,
-    known_number,
-    place,
+    require_message_id,
+    send_call,
+    target_params,
 )
-from homarus.channels.telegram.post import Post
 from homarus.channels.telegram.settings import (
     API_ROOT,
-    Settings,
+    TelegramSettings,
     find_secret,
     find_token,
     listed_commands,
 )
 from homarus.channels.telegram.traits import TRAITS
-from homarus.core.errors import ChannelError, MediaTooLarge, StoreError
+from homarus.core.errors import ChannelError, MediaTooLargeError, StoreError
 from homarus.core.message import Address, Inbound, Json, Media, Outbound
 
 log = logging.getLogger(__name__)
@@ -51,10 +58,10 @@ _STALE_MS: Final = 6 * 24 * 3600 * 1000
 _SENT_KEPT: Final = 2_000
 
 
-class Telegram:
+class TelegramChannel:
     """One bot. See channels/base for what each method guarantees."""
 
-    def __init__(self, place: Place, settings: Settings) -> None:
+    def __init__(self, place: ChannelContext, settings: TelegramSettings) -> None:
         self.name, self.account = place.channel, place.account
         self.capabilities = Capabilities(
             text_limit=settings.text_limit,
@@ -67,26 +74,26 @@ class Telegram:
         )
         self._place, self._settings, self._clock = place, settings, place.clock
         self._secret = find_secret(settings)
-        self._api = BotApi(
+        self._api = BotApiClient(
             settings.api_root,
             find_token(settings, place.account, place.env),
             timeout_s=float(settings.timeout_seconds),
             proxy=settings.proxy or "",
         )
-        self._post = Post(self._api, settings.media_max_bytes)
-        self._reader: Reader | None = None
-        self._receive: Receive | None = None  # while Telegram may send webhooks
+        self._post = CallSender(self._api, settings.media_max_bytes)
+        self._reader: UpdateTranslator | None = None
+        self._receive: InboundHandler | None = None  # while Telegram may send webhooks
         self._listed: list[dict[str, str]] | None = None  # the commands that were set
         self._undraftable: set[str] = set()
         self._sent: dict[tuple[str, int], str | None] = {}  # our recent messages, with their topics
 
     # Receiving
 
-    async def run(self, receive: Receive) -> None:
+    async def run(self, receive: InboundHandler) -> None:
         async with self._api.in_use():
             me = await self._introduce()
-            receive.connected()
-            self._reader = Reader(
+            receive.mark_connected()
+            self._reader = UpdateTranslator(
                 self.name, self.account, me, self._settings.reaction_notifications
             )
             await self._list_commands()
@@ -95,13 +102,13 @@ class Telegram:
             else:
                 await self._poll(receive, me)
 
-    async def _introduce(self) -> Me:
+    async def _introduce(self) -> TelegramIdentity:
         response = await self._api.call("getMe")
         found = response if isinstance(response, dict) else {}
-        me = Me(
-            number(found, "id"),
-            text(found, "username"),
-            flag(found, "can_read_all_group_messages"),
+        me = TelegramIdentity(
+            get_int(found, "id"),
+            get_str(found, "username"),
+            get_bool(found, "can_read_all_group_messages"),
         )
         if not me.id:
             raise ChannelError("Telegram did not say who we are")
@@ -127,12 +134,12 @@ class Telegram:
         else:
             self._listed = commands
 
-    async def _poll(self, receive: Receive, me: Me) -> None:
+    async def _poll(self, receive: InboundHandler, me: TelegramIdentity) -> None:
         try:
             await self._api.call("deleteWebhook")
-        except Refused as exc:
+        except TelegramRefusedError as exc:
             log.warning("a webhook may still be set: %s", exc)
-        offset = self._begin(await receive.cursor(), me)
+        offset = self._begin(await receive.load_cursor(), me)
         heard_ms = self._clock.now_ms()
         while True:
             if self._clock.now_ms() - heard_ms > _STALE_MS:
@@ -150,14 +157,16 @@ class Telegram:
                 offset = await self._handle_updates(updates, receive, me)
                 heard_ms = self._clock.now_ms()
 
-    def _begin(self, cursor: Mapping[str, Json] | None, me: Me) -> int:
+    def _begin(self, cursor: Mapping[str, Json] | None, me: TelegramIdentity) -> int:
         stored = cursor or {}
-        is_ours = number(stored, "bot") in {0, me.id}
-        at_ms = number(stored, "atMs")
+        is_ours = get_int(stored, "bot") in {0, me.id}
+        at_ms = get_int(stored, "atMs")
         is_fresh = not at_ms or self._clock.now_ms() - at_ms <= _STALE_MS
-        return number(stored, "offset") if is_ours and is_fresh else 0
+        return get_int(stored, "offset") if is_ours and is_fresh else 0
 
-    async def _handle_updates(self, updates: list[Json], receive: Receive, me: Me) -> int:
+    async def _handle_updates(
+        self, updates: list[Json], receive: InboundHandler, me: TelegramIdentity
+    ) -> int:
         """Pass on the updates, and return the offset after them.
 
         The offset follows the received numbers, not the requested one, as Telegram may restart
@@ -177,11 +186,11 @@ class Telegram:
         return after
 
     async def _pass_on(
-        self, update: Mapping[str, Json], receive: Receive, cursor: Mapping[str, Json] | None
+        self, update: Mapping[str, Json], receive: InboundHandler, cursor: Mapping[str, Json] | None
     ) -> None:
         if inbound := self._read(update):
             await receive(inbound, cursor)
-        if pressed := is_press(update):  # for any sender: the button waits
+        if pressed := callback_query_id(update):  # for any sender: the button waits
             await self._answer_press(pressed)
 
     async def _answer_press(self, pressed: str) -> None:
@@ -192,26 +201,28 @@ class Telegram:
 
     def _read(self, update: Mapping[str, Json]) -> Inbound | None:
         assert self._reader is not None  # noqa: S101 - it is made before anything is read
-        inbound = self._reader.read(update, self._clock.now_ms())
+        inbound = self._reader.to_inbound(update, self._clock.now_ms())
         if inbound is None:
             self._skip(update)
             return None
         return self._own_reaction(inbound) if is_reaction(inbound) else inbound
 
     def _skip(self, update: Mapping[str, Json]) -> None:
-        said = part(update, "message")
-        if new := number(said, "migrate_to_chat_id"):
-            self._post.note_move(str(number(part(said, "chat"), "id")), str(new))
+        said = get_object(update, "message")
+        if new := get_int(said, "migrate_to_chat_id"):
+            self._post.record_migration(str(get_int(get_object(said, "chat"), "id")), str(new))
         elif kind := next((name for name in (*KINDS, REACTION) if name in update), ""):
-            id_ = number(update, "update_id")
+            id_ = get_int(update, "update_id")
             log.info("update %d is passed over: nothing to read in its %s", id_, kind)
 
     def _own_reaction(self, inbound: Inbound) -> Inbound | None:
         """Return whether a reaction is passed on: to our messages, or to all if set."""
-        key = (inbound.address.chat, int(inbound.occasion.reply_to))
+        key = (inbound.address.chat, int(inbound.metadata.reply_to))
         if key in self._sent:
             to = replace(inbound.address, thread=self._sent[key])
-            return replace(inbound, address=to, occasion=replace(inbound.occasion, answers_us=True))
+            return replace(
+                inbound, address=to, metadata=replace(inbound.metadata, replies_to_us=True)
+            )
         return inbound if self._settings.reaction_notifications == "all" else None
 
     def _wanted(self) -> list[str]:
@@ -224,7 +235,7 @@ class Telegram:
     def path(self) -> str:
         return self._settings.path
 
-    async def _serve_webhook(self, receive: Receive) -> None:
+    async def _serve_webhook(self, receive: InboundHandler) -> None:
         asked = {
             "url": self._settings.public_url,
             "secret_token": self._secret,
@@ -237,13 +248,13 @@ class Telegram:
         finally:
             self._receive = None
 
-    def admits(self, headers: Mapping[str, str]) -> bool:
-        from homarus.channels.signatures import check_telegram  # only with webhooks
+    def verify_request(self, headers: Mapping[str, str]) -> bool:
+        from homarus.channels.signatures import verify_telegram  # only with webhooks
 
-        return bool(self.path) and check_telegram(headers, self._secret)
+        return bool(self.path) and verify_telegram(headers, self._secret)
 
-    async def hear(self, headers: Mapping[str, str], body: bytes) -> int:
-        if not self.admits(headers):
+    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int:
+        if not self.verify_request(headers):
             return 401
         if self._receive is None:
             return 503
@@ -263,38 +274,38 @@ class Telegram:
     # Sending
 
     async def send(self, message: Outbound) -> Receipt:
-        call = call_for(message, self._settings)
+        call = send_call(message, self._settings)
         try:
-            sent = await self._post.do(call)
-        except Refused as exc:
+            sent = await self._post.send(call)
+        except TelegramRefusedError as exc:
             if message.extras.replaces and _is_unchanged(exc):
-                return Receipt(str(known_number(message.extras.replaces, message.address)))
+                return Receipt(str(require_message_id(message.extras.replaces, message.address)))
             raise
-        id_ = number(sent, "message_id") if isinstance(sent, dict) else 0
+        id_ = get_int(sent, "message_id") if isinstance(sent, dict) else 0
         if id_:
             self._remember(message.address, id_)
         return Receipt(str(id_ or ""))
 
     async def edit(self, to: Address, message_id: str, text: str) -> None:
         try:
-            await self._post.do(edit_call(to, message_id, text, self._settings))
-        except Refused as exc:
+            await self._post.send(edit_call(to, message_id, text, self._settings))
+        except TelegramRefusedError as exc:
             if not _is_unchanged(exc):
                 raise
 
     async def delete(self, to: Address, message_id: str) -> None:
-        asked = {"chat_id": chat_id(to.chat), "message_id": known_number(message_id, to)}
-        await self._post.do(Call("deleteMessage", asked))
+        asked = {"chat_id": chat_id(to.chat), "message_id": require_message_id(message_id, to)}
+        await self._post.send(BotApiCall("deleteMessage", asked))
 
     async def react(self, to: Address, message_id: str, emoji: str) -> None:
         reaction = [{"type": "emoji", "emoji": emoji}] if emoji else []
-        which = {"chat_id": chat_id(to.chat), "message_id": known_number(message_id, to)}
-        await self._post.do(Call("setMessageReaction", {**which, "reaction": reaction}))
+        which = {"chat_id": chat_id(to.chat), "message_id": require_message_id(message_id, to)}
+        await self._post.send(BotApiCall("setMessageReaction", {**which, "reaction": reaction}))
 
     async def show_typing(self, to: Address, *, on: bool) -> None:
         if on:  # it expires
-            await self._post.do(
-                Call("sendChatAction", {**place(to, typing=True), "action": "typing"})
+            await self._post.send(
+                BotApiCall("sendChatAction", {**target_params(to, typing=True), "action": "typing"})
             )
 
     def can_draft(self, to: Address) -> bool:
@@ -304,8 +315,8 @@ class Telegram:
         if not self.can_draft(to):
             return
         try:
-            await self._post.do(draft_call(to, key, text))
-        except Refused as exc:
+            await self._post.send(draft_call(to, key, text))
+        except TelegramRefusedError as exc:
             # An older server, or a chat without drafts: the answer itself will arrive.
             self._undraftable.add("" if exc.is_unknown_method else to.chat)
 
@@ -322,17 +333,17 @@ class Telegram:
         is_theirs = self._settings.api_root.rstrip("/") == API_ROOT
         most = min(max_bytes, MAX_FETCH_BYTES) if is_theirs else max_bytes
         if media.size > most:
-            raise MediaTooLarge(f"the file has {media.size} bytes, and {most} is the most")
+            raise MediaTooLargeError(f"the file has {media.size} bytes, and {most} is the most")
         try:
             response = await self._api.call("getFile", {"file_id": media.ref})
-        except Refused as exc:
+        except TelegramRefusedError as exc:
             if "file is too big" in exc.reason:
-                raise MediaTooLarge(str(exc)) from exc
+                raise MediaTooLargeError(str(exc)) from exc
             raise
         found = response if isinstance(response, dict) else {}
-        path = text(found, "file_path")
-        if number(found, "file_size") > most:
-            raise MediaTooLarge(f"the file has {number(found, 'file_size')} bytes")
+        path = get_str(found, "file_path")
+        if get_int(found, "file_size") > most:
+            raise MediaTooLargeError(f"the file has {get_int(found, 'file_size')} bytes")
         if not path or path.startswith("/") or ".." in path.split("/"):
             raise ChannelError(
                 "the Bot API server does not give its files over HTTP",
@@ -342,15 +353,15 @@ class Telegram:
 
     async def probe(self) -> str:
         response = await self._api.call("getMe")
-        name = text(part({"me": response}, "me"), "username")
+        name = get_str(get_object({"me": response}, "me"), "username")
         if not name:
             raise ChannelError("Telegram did not say who we are")
         return f"@{name}"
 
 
 def _number_of(update: Json) -> int:
-    return number(update, "update_id") if isinstance(update, dict) else 0
+    return get_int(update, "update_id") if isinstance(update, dict) else 0
 
 
-def _is_unchanged(refusal: Refused) -> bool:
+def _is_unchanged(refusal: TelegramRefusedError) -> bool:
     return "message is not modified" in refusal.reason

@@ -9,9 +9,15 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
-from homarus.channels.http import CONNECT_S, Answer, Api, File, path_of
-from homarus.channels.telegram.fields import number
-from homarus.core.errors import ChannelAuthFailed, ChannelError, SendFailed
+from homarus.channels.service_client import (
+    CONNECT_S,
+    ServiceClient,
+    ServiceResponse,
+    UploadFile,
+    quote_path,
+)
+from homarus.channels.telegram.fields import get_int
+from homarus.core.errors import ChannelAuthError, ChannelError, SendError
 from homarus.core.message import Json
 
 UPLOAD_S: Final = 120.0
@@ -36,7 +42,7 @@ _FIXES: Final = (
 )
 
 
-class Refused(SendFailed):
+class TelegramRefusedError(SendError):
     """Telegram refused permanently; `moved_to` is the new id of a migrated group."""
 
     def __init__(self, message: str, reason: str, *, status: int, moved_to: str, fix: str) -> None:
@@ -48,11 +54,11 @@ class Refused(SendFailed):
         return self.status == 404
 
 
-class BotApi:
+class BotApiClient:
     """The calls of one bot."""
 
     def __init__(self, root: str, token: str, *, timeout_s: float, proxy: str = "") -> None:
-        self._api = Api("Telegram", root, proxy=proxy)
+        self._api = ServiceClient("Telegram", root, proxy=proxy)
         self._calls, self._files = f"/bot{token}/", f"/file/bot{token}"
         self._timeout_s = max(timeout_s, LEAST_ANSWER_S)
         self._users = 0
@@ -78,7 +84,9 @@ class BotApi:
             )
         return _result(method, answer)
 
-    async def upload(self, method: str, params: Mapping[str, Json], field: str, file: File) -> Json:
+    async def upload(
+        self, method: str, params: Mapping[str, Json], field: str, file: UploadFile
+    ) -> Json:
         """Call a method with a file."""
         fields = {
             name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -94,14 +102,14 @@ class BotApi:
     async def download(self, file_path: str, max_bytes: int) -> bytes:
         """Return a file that `getFile` named."""
         async with self.in_use():
-            path = self._files + path_of(*file_path.split("/"))
+            path = self._files + quote_path(*file_path.split("/"))
             answer = await self._api.download(path, max_bytes)
         if answer.status != 200:
             raise ChannelError(f"Telegram did not give the file: it answered {answer.status}")
         return answer.body
 
 
-def _result(method: str, answer: Answer) -> Json:
+def _result(method: str, answer: ServiceResponse) -> Json:
     payload = answer.data
     if not isinstance(payload, dict) or not isinstance(payload.get("ok"), bool):
         raise _stranger(method, answer.status)
@@ -118,9 +126,9 @@ def _stranger(method: str, status: int) -> ChannelError:
     """Return the error for a response that is not the Bot API's, such as a proxy's."""
     said = f"{method}: {status} came back, and not from the Bot API"
     if status == 413:
-        return SendFailed(said, retryable=False, fix="the file is too large")
+        return SendError(said, retryable=False, fix="the file is too large")
     if 400 <= status < 500:
-        return SendFailed(said, retryable=True)  # whoever refused it, Telegram did not see it
+        return SendError(said, retryable=True)  # whoever refused it, Telegram did not see it
     return ChannelError(said)
 
 
@@ -128,17 +136,17 @@ def _refusal(method: str, status: int, reason: str, parameters: Mapping[str, Jso
     said = f"Telegram refused {method}: {reason}"
     lowered = reason.lower()
     if status == 401 or (status == 404 and method == "getMe"):
-        return ChannelAuthFailed(f"Telegram does not know this bot: {reason}", fix=_NEW_TOKEN)
+        return ChannelAuthError(f"Telegram does not know this bot: {reason}", fix=_NEW_TOKEN)
     if status == 409:
         return _conflict(lowered, said)
     if status == 429:
-        after_s = float(max(0, number(parameters, "retry_after"))) or None
-        return SendFailed(said, retryable=True, after_s=after_s)
+        after_s = float(max(0, get_int(parameters, "retry_after"))) or None
+        return SendError(said, retryable=True, after_s=after_s)
     if status >= 500:
         return ChannelError(said)  # it may have had its effect
     moved = parameters.get("migrate_to_chat_id")
     fix = next((help_ for sign, help_ in _FIXES if sign in lowered), "")
-    return Refused(said, reason, status=status, moved_to=str(moved or ""), fix=fix)
+    return TelegramRefusedError(said, reason, status=status, moved_to=str(moved or ""), fix=fix)
 
 
 def _conflict(lowered: str, said: str) -> ChannelError:

@@ -13,13 +13,13 @@ MAX_TEXT_CHARS: Final = 65_536  # 16 times the longest text of Telegram
 NOTHING: Final[Mapping[str, Json]] = {}
 
 
-def part(of: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+def get_object(of: Mapping[str, Json], name: str) -> Mapping[str, Json]:
     """Return a nested object; an empty one when it is missing."""
     found = of.get(name)
     return found if isinstance(found, dict) else NOTHING
 
 
-def parts(of: Mapping[str, Json], name: str) -> Iterator[Mapping[str, Json]]:
+def get_objects(of: Mapping[str, Json], name: str) -> Iterator[Mapping[str, Json]]:
     """Return the objects of a list."""
     found = of.get(name)
     for one in found if isinstance(found, list) else ():
@@ -27,13 +27,13 @@ def parts(of: Mapping[str, Json], name: str) -> Iterator[Mapping[str, Json]]:
             yield one
 
 
-def number(of: Mapping[str, Json], name: str) -> int:
+def get_int(of: Mapping[str, Json], name: str) -> int:
     """Return an integer, 0 when it is missing: no id and no time of Telegram's is 0."""
     found = of.get(name)
     return found if type(found) is int and -(2**63) <= found < 2**63 else 0
 
 
-def text(of: Mapping[str, Json], name: str) -> str:
+def get_str(of: Mapping[str, Json], name: str) -> str:
     """Return a storable text: valid characters, no zero bytes, bounded."""
     found = of.get(name)
     return clean(found[:MAX_TEXT_CHARS]) if isinstance(found, str) else ""
@@ -46,12 +46,12 @@ def clean(words: str) -> str:
     return words.replace("\0", "")
 
 
-def flag(of: Mapping[str, Json], name: str) -> bool:
+def get_bool(of: Mapping[str, Json], name: str) -> bool:
     """Return whether a field is present and true."""
     return of.get(name) is True
 
 
-def cut(words: str, offset: int, length: int) -> str:
+def slice_utf16(words: str, offset: int, length: int) -> str:
     """Slice a text by UTF-16 units, as Telegram counts."""
     if offset < 0 or length <= 0:
         return ""

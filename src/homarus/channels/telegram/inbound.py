@@ -10,10 +10,17 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final, Literal
 
-from homarus.channels.telegram.content import media_of, words_of
-from homarus.channels.telegram.fields import cut, flag, number, part, parts, text
-from homarus.core.message import Address, ChatKind, Inbound, Json, Occasion
-from homarus.core.value import dataclass
+from homarus.channels.telegram.content import message_media, message_text
+from homarus.channels.telegram.fields import (
+    get_bool,
+    get_int,
+    get_object,
+    get_objects,
+    get_str,
+    slice_utf16,
+)
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Address, ChatKind, Inbound, InboundMetadata, Json
 
 GENERAL: Final = "1"  # the topic of messages without one
 KINDS: Final = (
@@ -35,7 +42,7 @@ _MAX_ENTITIES: Final = 200  # twice the maximum of Telegram
 
 
 @dataclass(frozen=True, slots=True)
-class Me:
+class TelegramIdentity:
     """Our bot; `reads_all` says that it receives all messages of groups."""
 
     id: int
@@ -44,133 +51,137 @@ class Me:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class UpdateTranslator:
     """Translate updates of one account. `reactions` says which are passed on."""
 
     channel: str
     account: str
-    me: Me
+    me: TelegramIdentity
     reactions: Literal["off", "own", "all"] = "off"
 
-    def read(self, update: Mapping[str, Json], now_ms: int) -> Inbound | None:
+    def to_inbound(self, update: Mapping[str, Json], now_ms: int) -> Inbound | None:
         """Return the message of an update; None when there is none."""
         for kind in KINDS[:-1]:
-            if message := part(update, kind):
+            if message := get_object(update, kind):
                 return self._message(message, is_edit=kind.startswith("edited"))
-        if query := part(update, "callback_query"):
+        if query := get_object(update, "callback_query"):
             return self._press(query, now_ms)
-        if reaction := part(update, REACTION):
+        if reaction := get_object(update, REACTION):
             return self._reaction(reaction)
         return None
 
     def _message(self, message: Mapping[str, Json], *, is_edit: bool) -> Inbound | None:
-        chat, sender = part(message, "chat"), _sender(message)
-        address, number_ = self._address(message), number(message, "message_id")
-        words, media = words_of(message), media_of(message)
+        chat, sender = get_object(message, "chat"), _sender(message)
+        address, number_ = self._address(message), get_int(message, "message_id")
+        words, media = message_text(message), message_media(message)
         if not (address and number_ and (words or media)):
             return None
-        if number(sender, "id") in {0, self.me.id}:
+        if get_int(sender, "id") in {0, self.me.id}:
             return None
         words, mentioned, elsewhere = self._addressed(message, words)
-        at_s = number(message, "edit_date" if is_edit else "date")
-        occasion = Occasion(
-            kind=_CHATS[text(chat, "type")],
-            title=text(chat, "title"),
+        at_s = get_int(message, "edit_date" if is_edit else "date")
+        occasion = InboundMetadata(
+            kind=_CHATS[get_str(chat, "type")],
+            title=get_str(chat, "title"),
             name=_name(sender),
-            handle=text(sender, "username"),
-            is_bot=flag(sender, "is_bot"),
+            handle=get_str(sender, "username"),
+            is_bot=get_bool(sender, "is_bot"),
             is_edit=is_edit,
             mentioned=mentioned,
-            elsewhere=elsewhere,
-            detects=bool(self.me.username),
-            forwarded=_forwarded(part(message, "forward_origin")),
-            album=text(message, "media_group_id"),
+            mentions_others=elsewhere,
+            detects_mentions=bool(self.me.username),
+            forwarded=_forwarded(get_object(message, "forward_origin")),
+            album=get_str(message, "media_group_id"),
         )
         edited = f":{at_s}" if is_edit else ""
         return Inbound(
             f"{address.chat}:{number_}{edited}",
             address,
-            str(number(sender, "id")),
+            str(get_int(sender, "id")),
             words,
             at_ms=at_s * 1000,
-            occasion=self._answering(message, occasion),
+            metadata=self._answering(message, occasion),
             media=media,
         )
 
     def _press(self, query: Mapping[str, Json], now_ms: int) -> Inbound | None:
         """Translate a button press: its data is the text."""
-        under, sender = part(query, "message"), part(query, "from")
-        address, data = self._address(under), text(query, "data")
-        id_ = text(query, "id")
-        if not (address and data and id_ and number(sender, "id")):
+        under, sender = get_object(query, "message"), get_object(query, "from")
+        address, data = self._address(under), get_str(query, "data")
+        id_ = get_str(query, "id")
+        if not (address and data and id_ and get_int(sender, "id")):
             return None
-        occasion = Occasion(
-            kind=_CHATS[text(part(under, "chat"), "type")],
-            title=text(part(under, "chat"), "title"),
+        occasion = InboundMetadata(
+            kind=_CHATS[get_str(get_object(under, "chat"), "type")],
+            title=get_str(get_object(under, "chat"), "title"),
             name=_name(sender),
-            handle=text(sender, "username"),
-            is_bot=flag(sender, "is_bot"),
+            handle=get_str(sender, "username"),
+            is_bot=get_bool(sender, "is_bot"),
             mentioned=True,
-            reply_to=str(number(under, "message_id") or ""),
-            answers_us=True,
-            quoted=words_of(under)[:_MAX_QUOTED_CHARS],
+            reply_to=str(get_int(under, "message_id") or ""),
+            replies_to_us=True,
+            quoted=message_text(under)[:_MAX_QUOTED_CHARS],
         )
         return Inbound(
             f"callback:{id_}",
             address,
-            str(number(sender, "id")),
+            str(get_int(sender, "id")),
             data,
             at_ms=now_ms,
-            occasion=occasion,
+            metadata=occasion,
         )
 
     def _reaction(self, reaction: Mapping[str, Json]) -> Inbound | None:
         """Translate added emoji; the caller knows whether the message was ours."""
-        sender = part(reaction, "user") or part(reaction, "actor_chat")
-        address, number_ = self._address(reaction), number(reaction, "message_id")
-        before = {_emoji(one) for one in parts(reaction, "old_reaction")}
-        added = [e for one in parts(reaction, "new_reaction") if (e := _emoji(one)) not in before]
-        if not (self.reactions != "off" and address and number_ and added and number(sender, "id")):
+        sender = get_object(reaction, "user") or get_object(reaction, "actor_chat")
+        address, number_ = self._address(reaction), get_int(reaction, "message_id")
+        before = {_emoji(one) for one in get_objects(reaction, "old_reaction")}
+        added = [
+            e for one in get_objects(reaction, "new_reaction") if (e := _emoji(one)) not in before
+        ]
+        if not (
+            self.reactions != "off" and address and number_ and added and get_int(sender, "id")
+        ):
             return None
-        chat, at_s, signs = part(reaction, "chat"), number(reaction, "date"), "".join(added)
-        occasion = Occasion(
-            kind=_CHATS[text(chat, "type")],
-            title=text(chat, "title"),
+        chat, at_s, signs = get_object(reaction, "chat"), get_int(reaction, "date"), "".join(added)
+        occasion = InboundMetadata(
+            kind=_CHATS[get_str(chat, "type")],
+            title=get_str(chat, "title"),
             name=_name(sender),
-            handle=text(sender, "username"),
-            is_bot=flag(sender, "is_bot"),
+            handle=get_str(sender, "username"),
+            is_bot=get_bool(sender, "is_bot"),
             reply_to=str(number_),
         )
         return Inbound(
-            f"reaction:{address.chat}:{number_}:{number(sender, 'id')}:{at_s}:{signs}",
+            f"reaction:{address.chat}:{number_}:{get_int(sender, 'id')}:{at_s}:{signs}",
             address,
-            str(number(sender, "id")),
+            str(get_int(sender, "id")),
             f"[reacted with {' '.join(added)} to message {number_}]",
             at_ms=at_s * 1000,
-            occasion=occasion,
+            metadata=occasion,
         )
 
     def _address(self, message: Mapping[str, Json]) -> Address | None:
-        chat = part(message, "chat")
-        id_ = number(chat, "id")
-        if not id_ or text(chat, "type") not in _CHATS:
+        chat = get_object(message, "chat")
+        id_ = get_int(chat, "id")
+        if not id_ or get_str(chat, "type") not in _CHATS:
             return None
         return Address(self.channel, str(id_), self.account, _topic(message, chat))
 
     def _addressed(self, message: Mapping[str, Json], words: str) -> tuple[str, bool, bool]:
         """Return the text without `@us` in a command, and whom it mentions: us, others."""
-        source = "text" if text(message, "text") else "caption"
-        written = text(message, source)
+        source = "text" if get_str(message, "text") else "caption"
+        written = get_str(message, source)
         entities = "entities" if source == "text" else "caption_entities"
         us, mentioned, elsewhere = self.me.username.lower(), False, False
-        for entity in islice(parts(message, entities), _MAX_ENTITIES):
-            offset, length = number(entity, "offset"), number(entity, "length")
-            named = cut(written, offset, length)
-            match text(entity, "type"):
+        for entity in islice(get_objects(message, entities), _MAX_ENTITIES):
+            offset, length = get_int(entity, "offset"), get_int(entity, "length")
+            named = slice_utf16(written, offset, length)
+            match get_str(entity, "type"):
                 case "mention":
                     is_us = bool(us) and named[1:].lower() == us
                 case "text_mention":
-                    is_us = number(part(entity, "user"), "id") == self.me.id
+                    is_us = get_int(get_object(entity, "user"), "id") == self.me.id
                 case "bot_command" if "@" in named:
                     command, _, bot = named.partition("@")
                     is_us = bool(us) and bot.lower() == us
@@ -181,26 +192,29 @@ class Reader:
             mentioned, elsewhere = mentioned or is_us, elsewhere or not is_us
         return words, mentioned, elsewhere
 
-    def _answering(self, message: Mapping[str, Json], occasion: Occasion) -> Occasion:
+    def _answering(self, message: Mapping[str, Json], occasion: InboundMetadata) -> InboundMetadata:
         """Add the replied message. In a topic, Telegram also sets the topic's first message."""
-        to, quote = part(message, "reply_to_message"), text(part(message, "quote"), "text")
-        is_head = "forum_topic_created" in to or (
-            flag(message, "is_topic_message")
-            and number(to, "message_id") == number(message, "message_thread_id")
+        to, quote = (
+            get_object(message, "reply_to_message"),
+            get_str(get_object(message, "quote"), "text"),
         )
-        if is_head or not number(to, "message_id"):
+        is_head = "forum_topic_created" in to or (
+            get_bool(message, "is_topic_message")
+            and get_int(to, "message_id") == get_int(message, "message_thread_id")
+        )
+        if is_head or not get_int(to, "message_id"):
             return replace(occasion, quoted=quote)  # of another chat, or invalid
         return replace(
             occasion,
-            reply_to=str(number(to, "message_id")),
-            answers_us=number(_sender(to), "id") == self.me.id,
-            quoted=(quote or words_of(to))[:_MAX_QUOTED_CHARS],
+            reply_to=str(get_int(to, "message_id")),
+            replies_to_us=get_int(_sender(to), "id") == self.me.id,
+            quoted=(quote or message_text(to))[:_MAX_QUOTED_CHARS],
         )
 
 
-def is_press(update: Mapping[str, Json]) -> str:
+def callback_query_id(update: Mapping[str, Json]) -> str:
     """Return the id to answer a button press with; "" for other messages."""
-    return text(part(update, "callback_query"), "id")
+    return get_str(get_object(update, "callback_query"), "id")
 
 
 def is_reaction(inbound: Inbound) -> bool:
@@ -208,7 +222,7 @@ def is_reaction(inbound: Inbound) -> bool:
     return inbound.id.startswith("reaction:")
 
 
-def message_number(message_id: str, chat: str) -> int:
+def parse_message_id(message_id: str, chat: str) -> int:
     """Return the number of a message from any of our ids for it in this chat; else 0."""
     steps = message_id.split(":")
     if len(steps) > 1 and steps.pop(0) != chat:
@@ -219,28 +233,32 @@ def message_number(message_id: str, chat: str) -> int:
 
 def _sender(message: Mapping[str, Json]) -> Mapping[str, Json]:
     """Return the sender: the chat if a channel or an anonymous admin writes."""
-    return part(message, "sender_chat") or part(message, "from")
+    return get_object(message, "sender_chat") or get_object(message, "from")
 
 
 def _name(sender: Mapping[str, Json]) -> str:
-    full = f"{text(sender, 'first_name')} {text(sender, 'last_name')}".strip()
-    return full or text(sender, "title") or text(sender, "username")
+    full = f"{get_str(sender, 'first_name')} {get_str(sender, 'last_name')}".strip()
+    return full or get_str(sender, "title") or get_str(sender, "username")
 
 
 def _topic(message: Mapping[str, Json], chat: Mapping[str, Json]) -> str | None:
     """Return the topic; in other groups the same field is only a chain of replies."""
-    thread = number(message, "message_thread_id")
-    if thread and flag(message, "is_topic_message"):
+    thread = get_int(message, "message_thread_id")
+    if thread and get_bool(message, "is_topic_message"):
         return str(thread)
-    return GENERAL if flag(chat, "is_forum") and text(chat, "type") == "supergroup" else None
+    return GENERAL if get_bool(chat, "is_forum") and get_str(chat, "type") == "supergroup" else None
 
 
 def _emoji(reaction: Mapping[str, Json]) -> str:
-    return text(reaction, "emoji") or f"({text(reaction, 'type') or 'something'})"
+    return get_str(reaction, "emoji") or f"({get_str(reaction, 'type') or 'something'})"
 
 
 def _forwarded(origin: Mapping[str, Json]) -> str:
     if not origin:
         return ""
-    by = part(origin, "sender_user") or part(origin, "sender_chat") or part(origin, "chat")
-    return _name(by) or text(origin, "sender_user_name") or "somebody"
+    by = (
+        get_object(origin, "sender_user")
+        or get_object(origin, "sender_chat")
+        or get_object(origin, "chat")
+    )
+    return _name(by) or get_str(origin, "sender_user_name") or "somebody"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from homarus.channels.telegram.inbound import GENERAL, message_number
-from homarus.channels.telegram.settings import Settings
-from homarus.core.errors import SendFailed
+from homarus.channels.telegram.inbound import GENERAL, parse_message_id
+from homarus.channels.telegram.settings import TelegramSettings
+from homarus.core.errors import SendError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Button, Extras, Json, Media, Outbound
-from homarus.core.value import dataclass
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ INSTEAD: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class BotApiCall:
     """One request: a method, its parameters, and perhaps a file with its field."""
 
     method: str
@@ -46,62 +46,70 @@ class Call:
     media: Media | None = None
     field: str = ""
 
-    def with_words(self, words: str) -> "Call":
+    def with_words(self, words: str) -> "BotApiCall":
         """Return the call with a text without markup."""
         others = {name: value for name, value in self.params.items() if name != "parse_mode"}
         return replace(self, params={**others, self.text_param: words})
 
-    def as_file(self, name: str) -> "Call":
+    def as_file(self, name: str) -> "BotApiCall":
         """Return the call with the file sent as another kind."""
         return replace(self, method=_METHODS[name], field=name)
 
-    def moved(self, chat: str) -> "Call":
+    def moved(self, chat: str) -> "BotApiCall":
         """Return the call for another chat."""
         return replace(self, params={**self.params, "chat_id": chat_id(chat)})
 
 
-def call_for(message: Outbound, settings: Settings) -> Call:
+def send_call(message: Outbound, settings: TelegramSettings) -> BotApiCall:
     """Return the call that sends a message. Raises SendFailedError when there is none."""
     extras = message.extras
     if len(extras.media) > 1 or (extras.media and extras.replaces):
-        raise SendFailed(
+        raise SendError(
             "Telegram takes one file with a message, and none in an edit", retryable=False
         )
     if extras.replaces:
         return edit_call(message.address, extras.replaces, message.text, settings, extras)
-    params = {**place(message.address), **_replying(message), **_keyboard(message, settings)}
+    params = {
+        **target_params(message.address),
+        **_replying(message),
+        **_keyboard(message, settings),
+    }
     if extras.silent:
         params["disable_notification"] = True
     if extras.media:
         return _file_call(message, extras.media[0], params)
     params |= {"text": message.text, "parse_mode": "HTML", **_preview(settings)}
-    return Call("sendMessage", params, "text")
+    return BotApiCall("sendMessage", params, "text")
 
 
 def edit_call(
-    to: Address, message_id: str, words: str, settings: Settings, extras: Extras | None = None
-) -> Call:
+    to: Address,
+    message_id: str,
+    words: str,
+    settings: TelegramSettings,
+    extras: Extras | None = None,
+) -> BotApiCall:
     """Return the call that edits a message."""
-    params = {"chat_id": chat_id(to.chat), "message_id": known_number(message_id, to)}
+    params = {"chat_id": chat_id(to.chat), "message_id": require_message_id(message_id, to)}
     params |= {"text": words, "parse_mode": "HTML", **_preview(settings)}
     if extras:
         params |= _keyboard(Outbound(to, words, extras=extras), settings)
-    return Call("editMessageText", params, "text")
+    return BotApiCall("editMessageText", params, "text")
 
 
-def draft_call(to: Address, key: str, words: str) -> Call:
+def draft_call(to: Address, key: str, words: str) -> BotApiCall:
     """Return the call that shows a draft."""
     number = zlib.crc32(key.encode("utf-8", "replace")) & 0x7FFFFFFF or 1
-    params = {**place(to), "draft_id": number, "text": words, "parse_mode": "HTML"}
-    return Call("sendMessageDraft", params, "text")
+    params = {**target_params(to), "draft_id": number, "text": words, "parse_mode": "HTML"}
+    return BotApiCall("sendMessageDraft", params, "text")
 
 
-def place(to: Address, *, typing: bool = False) -> dict[str, Json]:
+def target_params(to: Address, *, typing: bool = False) -> dict[str, Json]:
     """Return the chat and topic; the general topic is named for typing and never for sending."""
     params: dict[str, Json] = {"chat_id": chat_id(to.chat)}
     if to.thread and (typing or to.thread != GENERAL):
         if not to.thread.isascii() or not to.thread.isdigit():
-            raise SendFailed(f"{to.thread!r} is no topic of Telegram's", retryable=False)
+            raise SendError(f"{to.thread!r} is no topic of Telegram's", retryable=False)
         params["message_thread_id"] = int(to.thread)
     return params
 
@@ -113,7 +121,7 @@ def chat_id(chat: str) -> int | str:
         return int(chat)
     if chat.startswith("@") and len(chat) > 1:
         return chat
-    raise SendFailed(
+    raise SendError(
         f"{chat!r} is no chat of Telegram's", retryable=False, fix="give its number, or its @name"
     )
 
@@ -123,28 +131,28 @@ def is_private(chat: str) -> bool:
     return chat.isascii() and chat.isdigit()
 
 
-def known_number(message_id: str, to: Address) -> int:
+def require_message_id(message_id: str, to: Address) -> int:
     """Return the number of a message. Raises SendFailedError for an invalid id."""
-    found = message_number(message_id, to.chat)
+    found = parse_message_id(message_id, to.chat)
     if not found:
-        raise SendFailed(f"{message_id!r} is no message of this chat", retryable=False)
+        raise SendError(f"{message_id!r} is no message of this chat", retryable=False)
     return found
 
 
 def _replying(message: Outbound) -> dict[str, Json]:
-    number = message_number(message.extras.reply_to, message.address.chat)
+    number = parse_message_id(message.extras.reply_to, message.address.chat)
     if not number:
         return {}
     return {"reply_parameters": {"message_id": number, "allow_sending_without_reply": True}}
 
 
-def _preview(settings: Settings) -> dict[str, Json]:
+def _preview(settings: TelegramSettings) -> dict[str, Json]:
     if settings.link_preview is None:
         return {}
     return {"link_preview_options": {"is_disabled": not settings.link_preview}}
 
 
-def _keyboard(message: Outbound, settings: Settings) -> dict[str, Json]:
+def _keyboard(message: Outbound, settings: TelegramSettings) -> dict[str, Json]:
     if not message.extras.buttons:
         return {}
     if not _shows_buttons(message.address.chat, settings):
@@ -154,7 +162,7 @@ def _keyboard(message: Outbound, settings: Settings) -> dict[str, Json]:
     return {"reply_markup": {"inline_keyboard": rows}} if rows else {}
 
 
-def _shows_buttons(chat: str, settings: Settings) -> bool:
+def _shows_buttons(chat: str, settings: TelegramSettings) -> bool:
     scope = settings.capabilities.inline_buttons
     return scope in {"all", "allowlist"} or scope == ("dm" if is_private(chat) else "group")
 
@@ -169,13 +177,13 @@ def _row(buttons: Sequence[Button]) -> list[Json]:
     return row
 
 
-def _file_call(message: Outbound, media: Media, params: dict[str, Json]) -> Call:
+def _file_call(message: Outbound, media: Media, params: dict[str, Json]) -> BotApiCall:
     name = _field_for(media, as_voice=message.extras.as_voice)
     if message.text:
         if name == "sticker":
-            raise SendFailed("Telegram shows no words under a sticker", retryable=False)
+            raise SendError("Telegram shows no words under a sticker", retryable=False)
         params |= {"caption": message.text, "parse_mode": "HTML"}
-    return Call(_METHODS[name], params, "caption", media, name)
+    return BotApiCall(_METHODS[name], params, "caption", media, name)
 
 
 def _field_for(media: Media, *, as_voice: bool) -> str:

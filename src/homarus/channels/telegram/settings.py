@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from homarus.channels.base import Retry
+from homarus.channels.base import SendRetryPolicy
 from homarus.config.channels import ChannelSettings
-from homarus.config.schema import Count, Section
+from homarus.config.schema import ConfigSection, PositiveInt
 from homarus.core.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ _COMMAND: Final = re.compile(r"[a-z0-9_]{1,32}")
 Buttons = Literal["off", "dm", "group", "all", "allowlist"]
 
 
-class Features(Section):
+class Features(ConfigSection):
     """Where buttons are shown; `allowlist` leaves it to who may press them."""
 
     inline_buttons: Buttons = "allowlist"
@@ -43,29 +43,29 @@ class Features(Section):
         return {"inlineButtons": "all" if has else "off"}
 
 
-class CommandLists(Section):
+class CommandLists(ConfigSection):
     """Whether Telegram lists our commands when a user types `/`."""
 
     native: bool | Literal["auto"] = "auto"
     native_skills: bool | Literal["auto"] = "auto"
 
 
-class CustomCommand(Section):
+class CustomCommand(ConfigSection):
     """An additional line of that list; the agent interprets it."""
 
     command: str
     description: str
 
 
-class DraftChunk(Section):
+class DraftChunk(ConfigSection):
     """How much a draft must grow before it is updated."""
 
-    min_chars: Count | None = None
-    max_chars: Count | None = None
+    min_chars: PositiveInt | None = None
+    max_chars: PositiveInt | None = None
     break_preference: Literal["paragraph", "newline", "sentence"] | None = None
 
 
-class Settings(ChannelSettings):
+class TelegramSettings(ChannelSettings):
     """One bot."""
 
     bot_token: SecretStr | None = None
@@ -80,7 +80,7 @@ class Settings(ChannelSettings):
     custom_commands: tuple[CustomCommand, ...] = Field((), strict=False)
     draft_chunk: DraftChunk | None = None
     link_preview: bool | None = None
-    timeout_seconds: Count = 30
+    timeout_seconds: PositiveInt = 30
     network: Mapping[str, bool] = {}  # addresses of both families are always tried
     proxy: str | None = Field(None, repr=False)  # it may contain a password
     reaction_level: Literal["off", "ack", "minimal", "extensive"] | None = None
@@ -104,8 +104,8 @@ class Settings(ChannelSettings):
         return int((self.common.media_max_mb or USUAL_MEDIA_MB) * 1024 * 1024)
 
     @property
-    def retries(self) -> Retry:
-        return Retry.from_settings(self.common.retry)
+    def retries(self) -> SendRetryPolicy:
+        return SendRetryPolicy.from_settings(self.common.retry)
 
     @property
     def path(self) -> str:
@@ -122,7 +122,7 @@ class Settings(ChannelSettings):
         return url if urlsplit(url).path else f"{url}{self.path}"
 
 
-def find_token(settings: Settings, account: str, env: Mapping[str, str]) -> str:
+def find_token(settings: TelegramSettings, account: str, env: Mapping[str, str]) -> str:
     """Return the token of the file, else of the config, else of the environment.
 
     The environment is for the default account only.
@@ -148,7 +148,7 @@ def find_token(settings: Settings, account: str, env: Mapping[str, str]) -> str:
     return token
 
 
-def find_secret(settings: Settings) -> str:
+def find_secret(settings: TelegramSettings) -> str:
     """Return the secret of the webhook; "" with long polling."""
     if not settings.webhook_url:
         return ""
@@ -162,7 +162,9 @@ def find_secret(settings: Settings) -> str:
     return secret
 
 
-def listed_commands(settings: Settings, ours: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
+def listed_commands(
+    settings: TelegramSettings, ours: tuple[tuple[str, str], ...]
+) -> list[dict[str, str]]:
     """Return the commands to list: ours first, each name once, as Telegram allows."""
     own = ours if settings.commands.native is not False else ()
     custom = ((each.command, each.description) for each in settings.custom_commands)

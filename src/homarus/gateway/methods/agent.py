@@ -8,18 +8,18 @@ from pydantic import Field
 
 from homarus.agent.commands.catalog import parse_reset
 from homarus.agent.prompt.identity_file import find_identity
-from homarus.agent.reply.text import parse_reply
-from homarus.agent.run import Outcome
-from homarus.channels.roster import find_traits
-from homarus.config.resolve import agent_settings, agents
+from homarus.agent.reply.reply_parser import parse_reply
+from homarus.agent.run import RunOutcome
+from homarus.channels.registry import find_traits
+from homarus.config.agent_settings import agent_ids, resolve_agent_settings
 from homarus.core.channel_traits import UNKNOWN_CHANNEL
-from homarus.core.errors import InvalidRequest, Unavailable, UserError
-from homarus.core.keys import agent_of, classify, normalize_agent_id, parse_agent_key
+from homarus.core.errors import InvalidRequestError, UnavailableError, UserError
 from homarus.core.message import Json, Usage
+from homarus.core.session_keys import agent_id_of, key_form, normalize_agent_id, parse_agent_key
 from homarus.core.text import one_line
 from homarus.gateway.attachments import read_images
 from homarus.gateway.avatars import avatar_url
-from homarus.gateway.method import Call, Params, method
+from homarus.gateway.method import MethodCall, Params, method
 from homarus.gateway.methods.chat import clean
 from homarus.gateway.params import Id, Label, Ms, Name, Seconds
 from homarus.gateway.run_request import (
@@ -32,10 +32,10 @@ from homarus.gateway.run_request import (
     start_run,
 )
 from homarus.gateway.run_tracker import CRASHED, RunFailedError
-from homarus.gateway.settings import set_label
-from homarus.sessions.transcript import read_message
-from homarus.store.journal import OPEN, Accepted
-from homarus.store.place import is_session_id
+from homarus.gateway.session_patch import set_label
+from homarus.sessions.transcript import decode_message
+from homarus.store.journal import OPEN, InboxRecord
+from homarus.store.state_paths import is_session_id
 
 _MAX_WAIT_S = 3_600.0
 _GREETING = "A new session begins. Greet me in a sentence or two and ask what I would like to do."
@@ -81,7 +81,7 @@ class AgentParams(Params):
 
 
 @method("agent", scope="write", params=AgentParams)
-async def agent(call: Call, params: AgentParams) -> Json:
+async def agent(call: MethodCall, params: AgentParams) -> Json:
     """Run an agent on a message. Answered twice: when it is accepted, and with the result."""
     run_id, runs = params.idempotency_key, call.gateway.runs
     _check_hints(params)
@@ -98,11 +98,11 @@ async def agent(call: Call, params: AgentParams) -> Json:
         call.accept(accepted)
         return _result(run_id, await _outcome(pending.outcome))
     if run_id in call.host.control.active_runs():
-        raise InvalidRequest(f"a run {run_id} is under way")
+        raise InvalidRequestError(f"a run {run_id} is under way")
     with runs.claim(run_id, key):
         await check_policy(call, key)
         if parsed := parse_reset(text, call.host.loaded.config.session.reset_triggers):
-            if await call.host.store.journal.accepted(run_id) is None:  # else it was reset then
+            if await call.host.store.journal.inbox_record(run_id) is None:  # else it was reset then
                 await call.host.control.reset(key, hook_context(call, key, run_id), by="rpc")
             text = parsed.args or _GREETING
         if params.label:
@@ -116,18 +116,18 @@ async def agent(call: Call, params: AgentParams) -> Json:
     return _result(run_id, await _outcome(outcome))
 
 
-async def _duplicate_result(call: Call, row: Accepted) -> Json:
+async def _duplicate_result(call: MethodCall, row: InboxRecord) -> Json:
     """Return the result of a message that an earlier process accepted."""
     if row.state in OPEN:
-        raise Unavailable(f"run {row.id} waits to be taken up; ask again in a moment")
+        raise UnavailableError(f"run {row.id} waits to be taken up; ask again in a moment")
     if row.state in {"reported", "parked"} and row.why != "aborted":
         raise RunFailedError(row.id, row.why or CRASHED)
     entries = await call.host.store.entries(row.session_id) if row.reply else ()
-    reply = next((read_message(entry) for entry in entries if entry.id == row.reply), None)
+    reply = next((decode_message(entry) for entry in entries if entry.id == row.reply), None)
     origin = reply.origin if reply else None
     model = f"{origin.provider}/{origin.model}" if origin else ""
     status: Literal["answered", "aborted"] = "answered" if row.reply else "aborted"
-    outcome = Outcome(
+    outcome = RunOutcome(
         row.id, row.session, status, text=reply.text if reply else "", model=model,
         session_id=row.session_id, usage=origin.usage if origin else Usage(),
     )  # fmt: skip
@@ -141,38 +141,44 @@ def _is_channel(hint: str) -> bool:
 def _check_hints(params: AgentParams) -> None:
     for hint in (params.channel, params.reply_channel):
         if hint and not _is_channel(hint):
-            raise InvalidRequest(f"invalid agent params: unknown channel: {one_line(hint, 40)}")
+            raise InvalidRequestError(
+                f"invalid agent params: unknown channel: {one_line(hint, 40)}"
+            )
     if params.deliver:
-        raise Unavailable("deliver: replies go to the client that asks; channels are not built")
+        raise UnavailableError(
+            "deliver: replies go to the client that asks; channels are not built"
+        )
     if (params.extra_system_prompt or "").strip():
-        raise Unavailable("extraSystemPrompt: additions to the system prompt are not built")
+        raise UnavailableError("extraSystemPrompt: additions to the system prompt are not built")
 
 
-def _model(call: Call, named: str | None) -> str | None:
+def _model(call: MethodCall, named: str | None) -> str | None:
     """Return the model requested for this run; needs the admin scope."""
     if named is None:
         return None
     if not call.caller.may("admin"):
-        raise InvalidRequest("model: choosing one needs operator.admin")
+        raise InvalidRequestError("model: choosing one needs operator.admin")
     try:
         return call.host.models.check(named).ref
     except UserError as exc:
-        raise InvalidRequest(f"invalid agent params: {exc}") from None
+        raise InvalidRequestError(f"invalid agent params: {exc}") from None
 
 
-async def _key(call: Call, params: AgentParams) -> str:
+async def _key(call: MethodCall, params: AgentParams) -> str:
     """Return the session key: by key, session id or agent, else of the main session."""
     config = call.host.loaded.config
     wanted = normalize_agent_id(params.agent_id) if params.agent_id else None
-    if wanted and wanted not in agents(config):
+    if wanted and wanted not in agent_ids(config):
         shown = one_line(params.agent_id or "", 64)
-        raise InvalidRequest(f'invalid agent params: unknown agent id "{shown}"')
+        raise InvalidRequestError(f'invalid agent params: unknown agent id "{shown}"')
     asked = (params.session_key or "").strip()
-    if classify(asked) == "malformed_agent":
-        raise InvalidRequest(f'invalid agent params: malformed session key "{one_line(asked, 80)}"')
+    if key_form(asked) == "malformed_agent":
+        raise InvalidRequestError(
+            f'invalid agent params: malformed session key "{one_line(asked, 80)}"'
+        )
     named = parse_agent_key(asked.lower())
     if wanted and named and named.agent != wanted:
-        raise InvalidRequest(
+        raise InvalidRequestError(
             f'invalid agent params: agent "{wanted}" does not match session key agent'
             f' "{one_line(named.agent, 64)}"'
         )
@@ -181,24 +187,24 @@ async def _key(call: Call, params: AgentParams) -> str:
     try:
         return resolve_run_session(call, asked or None, wanted)[0]
     except UserError as exc:
-        raise InvalidRequest(f"invalid agent params: {exc}") from None
+        raise InvalidRequestError(f"invalid agent params: {exc}") from None
 
 
-async def _by_id(call: Call, session_id: str) -> str:
+async def _by_id(call: MethodCall, session_id: str) -> str:
     """Return the key of the session with this id; else the id itself, as a name."""
     if not is_session_id(session_id):
-        raise InvalidRequest("invalid agent params: malformed sessionId")
+        raise InvalidRequestError("invalid agent params: malformed sessionId")
     found = await call.host.store.sessions(session_id=session_id, limit=1)
     return found[0].key if found else session_id
 
 
-async def _outcome(run: asyncio.Future[Outcome]) -> Outcome | None:
+async def _outcome(run: asyncio.Future[RunOutcome]) -> RunOutcome | None:
     """Wait for a run; a client that disconnects does not stop it."""
     await asyncio.wait([run])
     return None if run.cancelled() or run.exception() else run.result()
 
 
-def _cache(call: Call, run_id: str, outcome: Outcome | None) -> None:
+def _cache(call: MethodCall, run_id: str, outcome: RunOutcome | None) -> None:
     try:
         answer = _result(run_id, outcome)
     except RunFailedError as exc:
@@ -207,7 +213,7 @@ def _cache(call: Call, run_id: str, outcome: Outcome | None) -> None:
     call.gateway.answers.save(f"agent:{run_id}", answer, chars)
 
 
-def _result(run_id: str, outcome: Outcome | None) -> Json:
+def _result(run_id: str, outcome: RunOutcome | None) -> Json:
     """Return the final answer; raises RunFailedError for a run that failed."""
     if outcome is None:
         raise RunFailedError(run_id, CRASHED)
@@ -242,15 +248,15 @@ def _usage(usage: Usage) -> dict[str, Json]:
     return {"usage": told, "lastCallUsage": last, "promptTokens": usage.prompt}
 
 
-class WaitParams(Params):
+class RunWaitParams(Params):
     """Which run, and for how long."""
 
     run_id: Id
     timeout_ms: Ms = 30_000
 
 
-@method("agent.wait", scope="write", params=WaitParams)
-async def wait(call: Call, params: WaitParams) -> Json:
+@method("agent.wait", scope="write", params=RunWaitParams)
+async def wait(call: MethodCall, params: RunWaitParams) -> Json:
     """Wait for a run to end; `timeout` when it has not, or was stopped."""
     timeout_s = min(params.timeout_ms / 1000, _MAX_WAIT_S)
     ended = await call.gateway.runs.wait(params.run_id, timeout_s)
@@ -265,25 +271,25 @@ async def wait(call: Call, params: WaitParams) -> Json:
     return {**told, "error": ended.error} if ended.error else told
 
 
-class IdentityParams(Params):
+class AgentIdentityParams(Params):
     """Which agent, by its id or a session's key."""
 
     agent_id: Name | None = None
     session_key: str | None = None
 
 
-@method("agent.identity.get", scope="read", params=IdentityParams)
-async def identity(call: Call, params: IdentityParams) -> Json:
+@method("agent.identity.get", scope="read", params=AgentIdentityParams)
+async def identity(call: MethodCall, params: AgentIdentityParams) -> Json:
     """How an agent presents itself: name, avatar, emoji."""
     asked = (params.session_key or "").strip()
     key = call.host.control.resolve_key(asked or None, params.agent_id if not asked else None)
-    meant = normalize_agent_id(params.agent_id) if params.agent_id else agent_of(key)
-    if asked and meant != agent_of(key):
-        raise InvalidRequest(
+    meant = normalize_agent_id(params.agent_id) if params.agent_id else agent_id_of(key)
+    if asked and meant != agent_id_of(key):
+        raise InvalidRequestError(
             f'invalid agent.identity.get params: agent "{meant}" does not match the session key'
         )
     found = call.host.agent(meant)
-    own = find_identity(agent_settings(call.host.loaded.config, call.host.paths, found.id))
+    own = find_identity(resolve_agent_settings(call.host.loaded.config, call.host.paths, found.id))
     name = own.name or found.name
     avatar = avatar_url(found.id, own) or own.avatar or name[:1]
     shown = {"agentId": found.id, "name": name, "avatar": avatar}

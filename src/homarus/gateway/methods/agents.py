@@ -7,38 +7,38 @@ from typing import Annotated
 from pydantic import Field
 
 from homarus.agent.agent import Agent
-from homarus.agent.prompt import files
-from homarus.agent.prompt.files import MAX_BYTES, FileState
+from homarus.agent.prompt import workspace_files
 from homarus.agent.prompt.identity_file import find_identity, write_identity
-from homarus.agent.workspace import seed, trash_agent_folders
-from homarus.channels.roster import find_traits
+from homarus.agent.prompt.workspace_files import MAX_BYTES, WorkspaceFileState
+from homarus.agent.workspace import seed_workspace, trash_agent_folders
+from homarus.channels.registry import find_traits
 from homarus.config import agent_edits
-from homarus.config.load import load
-from homarus.config.resolve import agent_settings, agents, default_agent
-from homarus.config.write import write
-from homarus.core.errors import InvalidRequest, UserError
-from homarus.core.keys import DEFAULT_AGENT, normalize_agent_id
+from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_agent_settings
+from homarus.config.load import load_config
+from homarus.config.write import write_config
+from homarus.core.errors import InvalidRequestError, UserError
 from homarus.core.message import Json
+from homarus.core.session_keys import DEFAULT_AGENT, normalize_agent_id
 from homarus.core.text import one_line
 from homarus.gateway.avatars import avatar_url
-from homarus.gateway.method import Call, NoParams, Params, method
+from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.params import Name
 
 
 @method("agents.list", scope="read", params=NoParams)
-async def list_(call: Call, _params: NoParams) -> Json:
+async def list_(call: MethodCall, _params: NoParams) -> Json:
     """Every agent, and which one answers when none is named."""
     config = call.host.loaded.config
     return {
-        "defaultId": default_agent(config),
+        "defaultId": default_agent_id(config),
         "mainKey": "main",
         "scope": "per-sender",
-        "agents": [_row(call, agent) for agent in agents(config)],
+        "agents": [_row(call, agent) for agent in agent_ids(config)],
     }
 
 
-def _row(call: Call, agent: str) -> dict[str, Json]:
-    settings = agent_settings(call.host.loaded.config, call.host.paths, agent)
+def _row(call: MethodCall, agent: str) -> dict[str, Json]:
+    settings = resolve_agent_settings(call.host.loaded.config, call.host.paths, agent)
     own = find_identity(settings)
     told = {
         "name": own.name,
@@ -54,7 +54,7 @@ def _row(call: Call, agent: str) -> dict[str, Json]:
     return {**shown, "identity": identity} if identity else shown
 
 
-class CreateParams(Params):
+class AgentCreateParams(Params):
     """A new agent."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
@@ -63,20 +63,20 @@ class CreateParams(Params):
     avatar: Annotated[str, Field(max_length=500)] | None = None
 
 
-@method("agents.create", scope="admin", params=CreateParams)
-async def create(call: Call, params: CreateParams) -> Json:
+@method("agents.create", scope="admin", params=AgentCreateParams)
+async def create(call: MethodCall, params: AgentCreateParams) -> Json:
     """Make an agent with a workspace of its own."""
     with _as_request():
-        agent, name = agent_edits.check_name(params.name, agents(call.host.loaded.config))
+        agent, name = agent_edits.check_name(params.name, agent_ids(call.host.loaded.config))
         workspace = agent_edits.check_workspace(params.workspace, call.host.paths)
-    seed(workspace)
+    seed_workspace(workspace)
     write_identity(workspace, name=name, emoji=params.emoji, avatar=params.avatar)
     new = agent_edits.NewAgent(agent, name, params.workspace)
     await _edit(call, lambda tree: agent_edits.add_agent(tree, new, find_traits))
     return {"ok": True, "agentId": agent, "name": name, "workspace": str(workspace)}
 
 
-class UpdateParams(Params):
+class AgentUpdateParams(Params):
     """What to change about an agent."""
 
     agent_id: Name
@@ -86,8 +86,8 @@ class UpdateParams(Params):
     avatar: Annotated[str, Field(max_length=500)] | None = None
 
 
-@method("agents.update", scope="admin", params=UpdateParams)
-async def update(call: Call, params: UpdateParams) -> Json:
+@method("agents.update", scope="admin", params=AgentUpdateParams)
+async def update(call: MethodCall, params: AgentUpdateParams) -> Json:
     """Change an agent's name, workspace, model or avatar."""
     agent = _check_agent(call, params.agent_id)
     changes: dict[str, Json] = {}
@@ -95,7 +95,7 @@ async def update(call: Call, params: UpdateParams) -> Json:
         changes["name"] = one_line(params.name, 100)
     if params.workspace:
         with _as_request():
-            seed(agent_edits.check_workspace(params.workspace, call.host.paths))
+            seed_workspace(agent_edits.check_workspace(params.workspace, call.host.paths))
         changes["workspace"] = params.workspace
     if params.model:
         changes["model"] = call.host.models.check(params.model).ref
@@ -107,21 +107,21 @@ async def update(call: Call, params: UpdateParams) -> Json:
     return {"ok": True, "agentId": agent}
 
 
-class DeleteParams(Params):
+class AgentDeleteParams(Params):
     """The agent, and whether to delete its files."""
 
     agent_id: Name
     delete_files: bool = True
 
 
-@method("agents.delete", scope="admin", params=DeleteParams)
-async def delete(call: Call, params: DeleteParams) -> Json:
+@method("agents.delete", scope="admin", params=AgentDeleteParams)
+async def delete(call: MethodCall, params: AgentDeleteParams) -> Json:
     """Remove an agent. Its files go to `trash` in the state directory; sessions are put aside."""
     agent = _check_agent(call, params.agent_id)
     config = call.host.loaded.config
-    if agent in {DEFAULT_AGENT, default_agent(config)}:
-        raise InvalidRequest(f'"{agent}" cannot be deleted')
-    settings = agent_settings(config, call.host.paths, agent)
+    if agent in {DEFAULT_AGENT, default_agent_id(config)}:
+        raise InvalidRequestError(f'"{agent}" cannot be deleted')
+    settings = resolve_agent_settings(config, call.host.paths, agent)
     removed = 0
 
     def remove(tree: dict[str, Json]) -> Json:
@@ -137,7 +137,7 @@ async def delete(call: Call, params: DeleteParams) -> Json:
     return {"ok": True, "agentId": agent, "removedBindings": removed}
 
 
-async def _forget_sessions(call: Call, agent: str, *, keep: bool) -> None:
+async def _forget_sessions(call: MethodCall, agent: str, *, keep: bool) -> None:
     host = call.host
     for record in await host.store.sessions(agent=agent):
         async with host.control.exclusive(record.key):
@@ -145,17 +145,17 @@ async def _forget_sessions(call: Call, agent: str, *, keep: bool) -> None:
                 await host.sessions.delete(record.key, host.clock.now_ms())
 
 
-async def _edit(call: Call, change: Callable[[dict[str, Json]], Json]) -> None:
+async def _edit(call: MethodCall, change: Callable[[dict[str, Json]], Json]) -> None:
     """Change the config file and apply it at once."""
     host = call.host
-    write(host.paths, host.loaded.env, change, at_ms=host.clock.now_ms())
-    await host.reload(load(host.paths, host.loaded.env))
+    write_config(host.paths, host.loaded.env, change, at_ms=host.clock.now_ms())
+    await host.reload(load_config(host.paths, host.loaded.env))
 
 
-def _check_agent(call: Call, agent_id: str) -> str:
+def _check_agent(call: MethodCall, agent_id: str) -> str:
     agent = normalize_agent_id(agent_id)
-    if agent not in agents(call.host.loaded.config):
-        raise InvalidRequest(f'agent "{one_line(agent_id, 64)}" not found')
+    if agent not in agent_ids(call.host.loaded.config):
+        raise InvalidRequestError(f'agent "{one_line(agent_id, 64)}" not found')
     return agent
 
 
@@ -165,48 +165,51 @@ def _as_request() -> Iterator[None]:
     try:
         yield
     except UserError as exc:
-        raise InvalidRequest(exc.message, fix=exc.fix) from None
+        raise InvalidRequestError(exc.message, fix=exc.fix) from None
 
 
-class FilesParams(Params):
+class AgentFilesParams(Params):
     """The agent whose files are listed."""
 
     agent_id: Name
 
 
-@method("agents.files.list", scope="admin", params=FilesParams)
-async def list_files(call: Call, params: FilesParams) -> Json:
+@method("agents.files.list", scope="admin", params=AgentFilesParams)
+async def list_files(call: MethodCall, params: AgentFilesParams) -> Json:
     """The files that make an agent who it is."""
     agent = call.host.agent(_check_agent(call, params.agent_id))
-    return {**_of(agent), "files": [_file(one) for one in files.list_files(agent.workspace)]}
+    return {
+        **_of(agent),
+        "files": [_file(one) for one in workspace_files.list_files(agent.workspace)],
+    }
 
 
-class FileParams(FilesParams):
+class AgentFileParams(AgentFilesParams):
     """A workspace file of an agent."""
 
     name: Name
 
 
-@method("agents.files.get", scope="admin", params=FileParams)
-async def get_file(call: Call, params: FileParams) -> Json:
+@method("agents.files.get", scope="admin", params=AgentFileParams)
+async def get_file(call: MethodCall, params: AgentFileParams) -> Json:
     """One of those files, with its text."""
     agent = call.host.agent(_check_agent(call, params.agent_id))
-    found = files.get_file(agent.workspace, params.name)
+    found = workspace_files.get_file(agent.workspace, params.name)
     shown = _file(found)
     return {**_of(agent), "file": shown if found.missing else {**shown, "content": found.content}}
 
 
-class SetFileParams(FileParams):
+class AgentSetFileParams(AgentFileParams):
     """A workspace file and its new text."""
 
     content: Annotated[str, Field(max_length=MAX_BYTES)]
 
 
-@method("agents.files.set", scope="admin", params=SetFileParams)
-async def set_file(call: Call, params: SetFileParams) -> Json:
+@method("agents.files.set", scope="admin", params=AgentSetFileParams)
+async def set_file(call: MethodCall, params: AgentSetFileParams) -> Json:
     """Replace one of those files, whole or not at all."""
     agent = call.host.agent(_check_agent(call, params.agent_id))
-    found = files.set_file(agent.workspace, params.name, params.content)
+    found = workspace_files.set_file(agent.workspace, params.name, params.content)
     return {"ok": True, **_of(agent), "file": {**_file(found), "content": params.content}}
 
 
@@ -214,6 +217,6 @@ def _of(agent: Agent) -> dict[str, Json]:
     return {"agentId": agent.id, "workspace": str(agent.workspace)}
 
 
-def _file(file: FileState) -> dict[str, Json]:
+def _file(file: WorkspaceFileState) -> dict[str, Json]:
     shown: dict[str, Json] = {"name": file.name, "path": str(file.path), "missing": file.missing}
     return shown if file.missing else {**shown, "size": file.size, "updatedAtMs": file.updated_ms}

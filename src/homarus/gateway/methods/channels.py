@@ -7,12 +7,17 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from homarus.config.resolve import default_agent
-from homarus.core.errors import InvalidRequest, ToolError, Unavailable, UserError
-from homarus.core.keys import agent_of, normalize_account_id
+from homarus.config.agent_settings import default_agent_id
+from homarus.core.errors import InvalidRequestError, ToolError, UnavailableError, UserError
 from homarus.core.message import Address, Extras, Json, Media
-from homarus.gateway.lines import by_channel, describe, probe_all, usual_account
-from homarus.gateway.method import Call, Params, method
+from homarus.core.session_keys import agent_id_of, normalize_account_id
+from homarus.gateway.channel_status import (
+    by_channel,
+    default_account,
+    encode_channels_status,
+    probe_all,
+)
+from homarus.gateway.method import MethodCall, Params, method
 from homarus.gateway.params import Id, Ms, Name
 from homarus.gateway.services import GatewayServices
 
@@ -20,38 +25,38 @@ PROBE_S, MOST_S = 10.0, 60.0  # default and longest duration of a probe
 _Word: TypeAlias = Annotated[str, Field(max_length=512)]  # may be empty, which means absent
 
 
-class StatusParams(Params):
+class ChannelStatusParams(Params):
     """Whether to probe the services, and for how long."""
 
     probe: bool = False
     timeout_ms: Ms | None = None
 
 
-@method("channels.status", scope="read", params=StatusParams)
-async def status(call: Call, params: StatusParams) -> Json:
+@method("channels.status", scope="read", params=ChannelStatusParams)
+async def status(call: MethodCall, params: ChannelStatusParams) -> Json:
     """Every channel of the config and how its accounts are; with `probe` the services are asked."""
     host = call.host
     timeout_s = min(params.timeout_ms / 1000, MOST_S) if params.timeout_ms else PROBE_S
     probes = await probe_all(host, timeout_s) if params.probe else {}
     at_ms = host.clock.now_ms()
-    return {"ts": at_ms, **describe(host, probes, at_ms)}
+    return {"ts": at_ms, **encode_channels_status(host, probes, at_ms)}
 
 
-class LogoutParams(Params):
+class ChannelLogoutParams(Params):
     """One account; without a name, the default one."""
 
     channel: Name
     account_id: _Word | None = None
 
 
-@method("channels.logout", scope="admin", params=LogoutParams)
-async def logout(call: Call, params: LogoutParams) -> Json:
+@method("channels.logout", scope="admin", params=ChannelLogoutParams)
+async def logout(call: MethodCall, params: ChannelLogoutParams) -> Json:
     """Stop an account and forget the login it keeps; it signs in anew when it is next begun."""
     host = call.host
     channel, account = _resolve_channel(host, params.channel, params.account_id)
     file = host.paths.state / "credentials" / channel / f"{account}.json"
     if not await asyncio.to_thread(file.is_file):
-        raise InvalidRequest(
+        raise InvalidRequestError(
             f"{channel}:{account} keeps no login: what lets it in is in the config",
             fix=f"homarus channels remove {channel} --account {account}",
         )
@@ -61,7 +66,7 @@ async def logout(call: Call, params: LogoutParams) -> Json:
     return {"channel": channel, "accountId": account, "cleared": True}
 
 
-class SendParams(Params):
+class ChannelSendParams(Params):
     """A text and its chat; `idempotency_key` ensures that it is sent once."""
 
     to: Name
@@ -75,8 +80,8 @@ class SendParams(Params):
     idempotency_key: Id
 
 
-@method("send", scope="write", params=SendParams)
-async def send(call: Call, params: SendParams) -> Json:
+@method("send", scope="write", params=ChannelSendParams)
+async def send(call: MethodCall, params: ChannelSendParams) -> Json:
     """Send a message to a chat, and wait a little for the service to take it.
 
     The same key is sent once. What the service does not take at once is tried again later:
@@ -86,22 +91,22 @@ async def send(call: Call, params: SendParams) -> Json:
     host, text = call.host, (params.message or "").strip()
     names = [*([params.media_url] if params.media_url else ()), *(params.media_urls or ())]
     if not text and not names:
-        raise InvalidRequest("message or media required")
+        raise InvalidRequestError("message or media required")
     session = host.control.resolve_key(params.session_key) if params.session_key else ""
     if session and await host.store.session(session) is None:
-        raise InvalidRequest("session not found")
+        raise InvalidRequestError("session not found")
     run = f"send:{params.idempotency_key}"
     try:
         to = _address(host, params)
-        known = await host.store.journal.parcel(f"{run}:0")
+        known = await host.store.journal.outbox_record(f"{run}:0")
         if known and known.address != to:
-            raise InvalidRequest("this idempotencyKey was used for another chat")
+            raise InvalidRequestError("this idempotencyKey was used for another chat")
         extras = Extras(media=await _files(host, names, session))
-        posted = await host.messenger.post(to, text, extras, run)
+        posted = await host.messenger.send(to, text, extras, run)
     except ToolError as exc:  # the text has the same audience in the session as in the chat
-        raise InvalidRequest(exc.message, fix=exc.fix) from exc
+        raise InvalidRequestError(exc.message, fix=exc.fix) from exc
     if posted.state == "failed":
-        raise Unavailable(f"the message was not sent: {posted.why}")
+        raise UnavailableError(f"the message was not sent: {posted.why}")
     if session and text and not known:
         await host.control.inject(session, text)
     return {
@@ -113,21 +118,23 @@ async def send(call: Call, params: SendParams) -> Json:
     }
 
 
-def _address(host: GatewayServices, params: SendParams) -> Address:
+def _address(host: GatewayServices, params: ChannelSendParams) -> Address:
     account = normalize_account_id(params.account_id) if params.account_id else ""
     try:
-        return host.messenger.find(params.to, channel=params.channel or "", account=account)
+        return host.messenger.resolve_address(
+            params.to, channel=params.channel or "", account=account
+        )
     except UserError as exc:
-        raise InvalidRequest(exc.message, fix=exc.fix) from exc
+        raise InvalidRequestError(exc.message, fix=exc.fix) from exc
 
 
 async def _files(host: GatewayServices, names: Sequence[str], session: str) -> tuple[Media, ...]:
     if not names:
         return ()
-    agent = agent_of(session) if session else default_agent(host.loaded.config)
+    agent = agent_id_of(session) if session else default_agent_id(host.loaded.config)
     files = await host.messenger.attach(names, host.agent(agent).workspace)
     if lost := next((file for file in files if file.problem), None):
-        raise InvalidRequest(f"{lost.name}: {lost.problem}")
+        raise InvalidRequestError(f"{lost.name}: {lost.problem}")
     return files
 
 
@@ -136,9 +143,11 @@ def _resolve_channel(host: GatewayServices, channel: str, account: str | None) -
     name = channel.strip().lower()
     if name not in channels:
         told = ", ".join(channels) or "none"
-        raise InvalidRequest(f"channel {channel!r} is not configured", fix=f"there is {told}")
+        raise InvalidRequestError(f"channel {channel!r} is not configured", fix=f"there is {told}")
     names = [line.account for line in channels[name]]
-    meant = normalize_account_id(account) if account else usual_account(channels[name])
+    meant = normalize_account_id(account) if account else default_account(channels[name])
     if meant not in names:
-        raise InvalidRequest(f"{name} has no account {account!r}", fix=f"it has {', '.join(names)}")
+        raise InvalidRequestError(
+            f"{name} has no account {account!r}", fix=f"it has {', '.join(names)}"
+        )
     return name, meant

@@ -7,14 +7,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from homarus.agent.commands.catalog import ParsedCommand, is_abort_request_text, parse_command
-from homarus.core.errors import InvalidRequest
-from homarus.core.keys import agent_of
+from homarus.core.errors import InvalidRequestError
 from homarus.core.message import Json
+from homarus.core.session_keys import agent_id_of
 from homarus.gateway.attachments import read_images
 from homarus.gateway.history import newest_path, show_history
-from homarus.gateway.method import Call, Params, Scope, method, missing_scope
-from homarus.gateway.params import Id, Ms, Name, Words
-from homarus.gateway.rows import find_defaults
+from homarus.gateway.method import MethodCall, Params, Scope, method, missing_scope
+from homarus.gateway.params import Id, MessageText, Ms, Name
 from homarus.gateway.run_request import (
     DuplicateMessageError,
     RunRequest,
@@ -26,14 +25,15 @@ from homarus.gateway.run_request import (
     start_run,
 )
 from homarus.gateway.run_tracker import CRASHED, RunFailedError
-from homarus.sessions.transcript import write_message
-from homarus.store.journal import OPEN, Accepted
+from homarus.gateway.session_rows import resolve_session_defaults
+from homarus.sessions.transcript import encode_message
+from homarus.store.journal import OPEN, InboxRecord
 
 _CONTROLS = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _DEFAULT_LIMIT = 200
 
 
-class SendParams(Params):
+class ChatSendParams(Params):
     """A message; `idempotency_key` becomes the run's id."""
 
     session_key: Name
@@ -45,12 +45,12 @@ class SendParams(Params):
     idempotency_key: Id
 
 
-@method("chat.send", scope="write", params=SendParams)
-async def send(call: Call, params: SendParams) -> Json:
+@method("chat.send", scope="write", params=ChatSendParams)
+async def send(call: MethodCall, params: ChatSendParams) -> Json:
     """Send a message. Answered at once; the reply comes in `chat` events of the same run."""
     text, images = clean(params.message), read_images(params.attachments or ())
     if not text.strip() and not images:
-        raise InvalidRequest("message or attachment required")
+        raise InvalidRequestError("message or attachment required")
     key, _ = resolve_run_session(call, params.session_key)
     run_id, runs = params.idempotency_key, call.gateway.runs
     if is_abort_request_text(text):
@@ -82,7 +82,7 @@ async def send(call: Call, params: SendParams) -> Json:
     return {"runId": run_id, "status": "started"}
 
 
-def _check_scope(call: Call, parsed: ParsedCommand) -> None:
+def _check_scope(call: MethodCall, parsed: ParsedCommand) -> None:
     """Raise when the caller lacks the scope that a command needs."""
     name, for_owner = parsed.command.name, parsed.command.owner_only
     scope: Scope = "approvals" if name == "approve" else "admin" if for_owner else "write"
@@ -93,11 +93,11 @@ def _check_scope(call: Call, parsed: ParsedCommand) -> None:
 def clean(message: str) -> str:
     """Return the text in NFC, without terminal control characters."""
     if "\0" in message:
-        raise InvalidRequest("message must not contain null bytes")
+        raise InvalidRequestError("message must not contain null bytes")
     return _CONTROLS.sub("", unicodedata.normalize("NFC", message))
 
 
-def _duplicate_status(row: Accepted) -> Json:
+def _duplicate_status(row: InboxRecord) -> Json:
     """Return the state of a message that was accepted before; raises when its run failed."""
     if row.state in OPEN:
         return {"runId": row.id, "status": "in_flight"}
@@ -106,15 +106,15 @@ def _duplicate_status(row: Accepted) -> Json:
     raise RunFailedError(row.id, row.why or CRASHED)
 
 
-class HistoryParams(Params):
+class ChatHistoryParams(Params):
     """Which session, and how much of it."""
 
     session_key: Name
     limit: Annotated[int, Field(ge=1, le=1000)] = _DEFAULT_LIMIT
 
 
-@method("chat.history", scope="read", params=HistoryParams)
-async def history(call: Call, params: HistoryParams) -> Json:
+@method("chat.history", scope="read", params=ChatHistoryParams)
+async def history(call: MethodCall, params: ChatHistoryParams) -> Json:
     """Return the newest messages of a session; events of the active run so far follow."""
     key = call.host.control.resolve_key(params.session_key)
     record = await call.host.store.session(key)
@@ -131,54 +131,54 @@ async def history(call: Call, params: HistoryParams) -> Json:
     return shown
 
 
-async def _thinking(call: Call, key: str, chosen: Json) -> str:
+async def _thinking(call: MethodCall, key: str, chosen: Json) -> str:
     """Return the thinking level that a run would use."""
     if isinstance(chosen, str):
         return chosen
-    agent, config = agent_of(key), call.host.loaded.config
+    agent, config = agent_id_of(key), call.host.loaded.config
     if config.agents.defaults.thinking_default:
         return config.agents.defaults.thinking_default
-    return "low" if (await find_defaults(call.host, agent)).reasoning else "off"
+    return "low" if (await resolve_session_defaults(call.host, agent)).reasoning else "off"
 
 
-class AbortParams(Params):
+class ChatAbortParams(Params):
     """Which session; with `run_id`, only that run."""
 
     session_key: Name
     run_id: Id | None = None
 
 
-@method("chat.abort", scope="write", params=AbortParams)
-async def abort(call: Call, params: AbortParams) -> Json:
+@method("chat.abort", scope="write", params=ChatAbortParams)
+async def abort(call: MethodCall, params: ChatAbortParams) -> Json:
     """Stop a session's runs, or one of them. What was said so far stays."""
     key = call.host.control.resolve_key(params.session_key)
     runs = call.gateway.runs
     pending = runs.find_pending(params.run_id) if params.run_id else None
     if pending and pending.session_key != key:
-        raise InvalidRequest("runId does not match sessionKey")
+        raise InvalidRequestError("runId does not match sessionKey")
     await runs.prepared(key)
     stopped = await call.host.control.stop(key, params.run_id, by="rpc")
     return {"ok": True, "aborted": bool(stopped), "runIds": list(stopped)}
 
 
-class InjectParams(Params):
+class ChatInjectParams(Params):
     """What to add to which session."""
 
     session_key: Name
-    message: Words
+    message: MessageText
     label: Annotated[str, Field(max_length=100)] | None = None
 
 
-@method("chat.inject", scope="admin", params=InjectParams, advertised=False)
-async def inject(call: Call, params: InjectParams) -> Json:
+@method("chat.inject", scope="admin", params=ChatInjectParams, advertised=False)
+async def inject(call: MethodCall, params: ChatInjectParams) -> Json:
     """Add a note to a session as if the agent had said it; no model is asked."""
     key = call.host.control.resolve_key(params.session_key)
     if await call.host.store.session(key) is None:
-        raise InvalidRequest("session not found")
+        raise InvalidRequestError("session not found")
     text = clean(params.message)
     label = " ".join(clean(params.label or "").split())
     noted = f"[{label}]\n\n{text}" if label else text
     entry_id, message = await call.host.control.inject(key, noted)
-    payload = chat_event(f"inject-{entry_id}", key, 0, "final", write_message(message))
+    payload = chat_event(f"inject-{entry_id}", key, 0, "final", encode_message(message))
     call.gateway.broadcast("chat", payload)
     return {"ok": True, "messageId": entry_id}

@@ -1,38 +1,38 @@
 """Methods for devices: pairing requests, approvals and tokens."""
 
 from homarus.core.message import Json
-from homarus.gateway.method import Call, NoParams, Params, method
-from homarus.gateway.pairing import show_device
+from homarus.gateway.device_records import show_device
+from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.params import Name, Names
 
 
 @method("device.pair.list", scope="pairing", params=NoParams)
-async def list_(call: Call, _params: NoParams) -> Json:
+async def list_(call: MethodCall, _params: NoParams) -> Json:
     """Devices that wait for an approval, and those that have one. No tokens are shown."""
     return call.gateway.gate.devices.listing()
 
 
-class RequestParams(Params):
+class DeviceRequestParams(Params):
     """A pairing request."""
 
     request_id: Name
 
 
-@method("device.pair.approve", scope="pairing", params=RequestParams)
-async def approve(call: Call, params: RequestParams) -> Json:
+@method("device.pair.approve", scope="pairing", params=DeviceRequestParams)
+async def approve(call: MethodCall, params: DeviceRequestParams) -> Json:
     """Let a device in. Nobody can give it more than they may themselves."""
     device = call.gateway.gate.devices.approve(params.request_id, call.caller.scopes)
     return {"requestId": params.request_id, "device": show_device(device)}
 
 
-@method("device.pair.reject", scope="pairing", params=RequestParams)
-async def reject(call: Call, params: RequestParams) -> Json:
+@method("device.pair.reject", scope="pairing", params=DeviceRequestParams)
+async def reject(call: MethodCall, params: DeviceRequestParams) -> Json:
     """Send a device away."""
     device_id = call.gateway.gate.devices.reject(params.request_id)
     return {"requestId": params.request_id, "deviceId": device_id}
 
 
-class RotateParams(Params):
+class DeviceRotateParams(Params):
     """A device, a role, and the scopes of the new token."""
 
     device_id: Name
@@ -40,8 +40,8 @@ class RotateParams(Params):
     scopes: Names | None = None
 
 
-@method("device.token.rotate", scope="pairing", params=RotateParams)
-async def rotate(call: Call, params: RotateParams) -> Json:
+@method("device.token.rotate", scope="pairing", params=DeviceRotateParams)
+async def rotate(call: MethodCall, params: DeviceRotateParams) -> Json:
     """Give a device a new token. The old one is void at once; who came in by it is out."""
     token = call.gateway.gate.devices.rotate(
         params.device_id, params.role, params.scopes, call.caller.scopes, call.caller.conn_id
@@ -55,15 +55,15 @@ async def rotate(call: Call, params: RotateParams) -> Json:
     }
 
 
-class RevokeParams(Params):
+class DeviceRevokeParams(Params):
     """A device and a role."""
 
     device_id: Name
     role: Name
 
 
-@method("device.token.revoke", scope="pairing", params=RevokeParams)
-async def revoke(call: Call, params: RevokeParams) -> Json:
+@method("device.token.revoke", scope="pairing", params=DeviceRevokeParams)
+async def revoke(call: MethodCall, params: DeviceRevokeParams) -> Json:
     """Void a device's token. Its connections are closed at once."""
     at_ms = call.gateway.gate.devices.revoke(params.device_id, params.role)
     return {"deviceId": params.device_id, "role": params.role, "revokedAtMs": at_ms}

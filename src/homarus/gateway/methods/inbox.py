@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from homarus.core.errors import InvalidRequest
+from homarus.core.errors import InvalidRequestError
 from homarus.core.message import Json
 from homarus.core.text import one_line
-from homarus.gateway.method import Call, Params, method
+from homarus.gateway.method import MethodCall, Params, method
 from homarus.sessions.backlog import DISCARDED, LIMIT, list_backlog
 
 _MAX_LISTED = 1_000
@@ -19,21 +19,21 @@ _MAX_LISTED = 1_000
 Id = Annotated[str, Field(min_length=1, max_length=1_024)]
 
 
-class ListParams(Params):
+class InboxListParams(Params):
     """Which records, and how many at most."""
 
     stuck: bool = False
     limit: Annotated[int, Field(ge=1, le=_MAX_LISTED)] = LIMIT
 
 
-class ItemParams(Params):
+class InboxItemParams(Params):
     """One inbox or outbox record."""
 
     id: Id
 
 
-@method("inbox.list", scope="read", params=ListParams, advertised=False)
-async def listed(call: Call, params: ListParams) -> Json:
+@method("inbox.list", scope="read", params=InboxListParams, advertised=False)
+async def list_(call: MethodCall, params: InboxListParams) -> Json:
     """Messages that wait, run or are parked, and parcels pending, unknown or dead. Ours.
 
     With `stuck`, only what will not move by itself: parked messages, unknown and dead parcels.
@@ -44,8 +44,8 @@ async def listed(call: Call, params: ListParams) -> Json:
     )
 
 
-@method("inbox.retry", scope="write", params=ItemParams, advertised=False)
-async def retry(call: Call, params: ItemParams) -> Json:
+@method("inbox.retry", scope="write", params=InboxItemParams, advertised=False)
+async def retry(call: MethodCall, params: InboxItemParams) -> Json:
     """Have a parked message answered, or an unknown or dead parcel sent, now. Ours.
 
     An unknown parcel may have arrived: then its reader gets it twice.
@@ -53,7 +53,7 @@ async def retry(call: Call, params: ItemParams) -> Json:
     host, journal = call.host, call.host.store.journal
     if not await journal.retry(params.id, at_ms=host.clock.now_ms()):
         raise _not_stuck(params.id)
-    row = await journal.accepted(params.id)
+    row = await journal.inbox_record(params.id)
     if row is None:
         host.wake_workers()
         return {"ok": True, "id": params.id, "kind": "parcel"}
@@ -62,8 +62,8 @@ async def retry(call: Call, params: ItemParams) -> Json:
     return {"ok": True, "id": row.id, "kind": "message", "sessionKey": row.session}
 
 
-@method("inbox.discard", scope="admin", params=ItemParams, advertised=False)
-async def discard(call: Call, params: ItemParams) -> Json:
+@method("inbox.discard", scope="admin", params=InboxItemParams, advertised=False)
+async def discard(call: MethodCall, params: InboxItemParams) -> Json:
     """Give up a parked message, or an unknown or dead parcel, for good. Ours."""
     host = call.host
     now_ms = host.clock.now_ms()
@@ -72,8 +72,8 @@ async def discard(call: Call, params: ItemParams) -> Json:
     return {"ok": True, "id": params.id}
 
 
-def _not_stuck(item_id: str) -> InvalidRequest:
-    return InvalidRequest(
+def _not_stuck(item_id: str) -> InvalidRequestError:
+    return InvalidRequestError(
         f"nothing that is stuck has the id {one_line(item_id, 64)!r}",
         fix="inbox.list with stuck shows what is",
     )

@@ -7,16 +7,16 @@ from typing import Annotated
 
 from pydantic import Field
 
-from homarus.config.log import log_file, redact
-from homarus.core.errors import Unavailable
+from homarus.config.log_setup import log_file, redact
+from homarus.core.errors import UnavailableError
 from homarus.core.message import Json
-from homarus.gateway.method import Call, Params, method
+from homarus.gateway.method import MethodCall, Params, method
 from homarus.gateway.params import Ms
 
 _MAX_LINE_CHARS = 8_000
 
 
-class TailParams(Params):
+class LogTailParams(Params):
     """The cursor, and how much to return at most."""
 
     cursor: Ms | None = None
@@ -24,8 +24,8 @@ class TailParams(Params):
     max_bytes: Annotated[int, Field(ge=1, le=1_000_000)] = 250_000
 
 
-@method("logs.tail", scope="read", params=TailParams)
-async def tail(call: Call, params: TailParams) -> Json:
+@method("logs.tail", scope="read", params=LogTailParams)
+async def tail(call: MethodCall, params: LogTailParams) -> Json:
     """The newest lines of the log, or those after `cursor`. Secrets are blotted out."""
     file = log_file(call.host.loaded.config)
     try:
@@ -33,7 +33,7 @@ async def tail(call: Call, params: TailParams) -> Json:
     except FileNotFoundError:
         return {"file": str(file), "cursor": 0, "size": 0, "lines": []}
     except OSError as exc:
-        raise Unavailable(f"the log cannot be read: {exc.strerror}") from None
+        raise UnavailableError(f"the log cannot be read: {exc.strerror}") from None
     # A line that is still being written is left for the next call.
     whole, _, rest = data.rpartition(b"\n")
     lines = [_shown(line) for line in whole.split(b"\n")] if whole else []

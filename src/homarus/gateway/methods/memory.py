@@ -13,35 +13,35 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from homarus.config.resolve import agent_settings, default_agent
-from homarus.core.errors import InvalidRequest, ToolError
+from homarus.config.agent_settings import default_agent_id, resolve_agent_settings
+from homarus.core.errors import InvalidRequestError, ToolError
 from homarus.core.message import Json
-from homarus.gateway.method import Call, Params, method
-from homarus.gateway.params import Count, Name, Words
+from homarus.gateway.method import MethodCall, Params, method
+from homarus.gateway.params import Count, MessageText, Name
 
 if TYPE_CHECKING:
-    from homarus.memory.keeper import AgentMemory
+    from homarus.memory.agent_memory import AgentMemory
 
 _MAX_RESULTS = 1000
 
 
-class StatusParams(Params):
+class MemoryStatusParams(Params):
     """The agent; the default agent without an id."""
 
     agent_id: Name | None = None
 
 
-@method("memory.status", scope="read", params=StatusParams, advertised=False)
-async def status(call: Call, params: StatusParams) -> Json:
+@method("memory.status", scope="read", params=MemoryStatusParams, advertised=False)
+async def status(call: MethodCall, params: MemoryStatusParams) -> Json:
     """What is indexed, by what, and whether it is up to date."""
     memory = await _memory(call, params.agent_id)
     found = await memory.status()
-    from homarus.memory.wire import status_json
+    from homarus.memory.serialize import status_json
 
     return status_json(found)
 
 
-class SearchParams(StatusParams):
+class MemorySearchParams(MemoryStatusParams):
     """A query, and the limits of the response."""
 
     query: Annotated[str, Field(min_length=1, max_length=10_000)]
@@ -51,17 +51,19 @@ class SearchParams(StatusParams):
     max_chars: Count | None = None
 
 
-@method("memory.search", scope="write", params=SearchParams, advertised=False)
-async def search(call: Call, params: SearchParams) -> Json:
+@method("memory.search", scope="write", params=MemorySearchParams, advertised=False)
+async def search(call: MethodCall, params: MemorySearchParams) -> Json:
     """Lines or passages that answer a question, with where they stand, best first."""
     if not params.query.strip():
-        raise InvalidRequest("invalid memory.search params: at query: there is nothing to look for")
+        raise InvalidRequestError(
+            "invalid memory.search params: at query: there is nothing to look for"
+        )
     memory = await _memory(call, params.agent_id)
-    from homarus.memory.base import Ask
-    from homarus.memory.wire import answer_json
+    from homarus.memory.base import SearchOptions
+    from homarus.memory.serialize import answer_json
 
     place, least = memory.place, params.min_score
-    ask = Ask(
+    ask = SearchOptions(
         mode=params.mode,
         max_results=params.max_results or place.max_results,
         max_injected_chars=params.max_chars,
@@ -70,7 +72,7 @@ async def search(call: Call, params: SearchParams) -> Json:
     return answer_json(await memory.search(params.query, ask))
 
 
-class GetParams(StatusParams):
+class MemoryGetParams(MemoryStatusParams):
     """The note, and which of its lines."""
 
     path: Name
@@ -78,61 +80,61 @@ class GetParams(StatusParams):
     lines: Count | None = None
 
 
-@method("memory.get", scope="write", params=GetParams, advertised=False)
-async def get(call: Call, params: GetParams) -> Json:
+@method("memory.get", scope="write", params=MemoryGetParams, advertised=False)
+async def get(call: MethodCall, params: MemoryGetParams) -> Json:
     """A note, or some lines of it, word for word."""
     memory = await _memory(call, params.agent_id)
     with _as_request():
         found = await memory.get(params.path, from_line=params.from_, lines=params.lines)
-    from homarus.memory.wire import excerpt_json
+    from homarus.memory.serialize import excerpt_json
 
     return excerpt_json(found)
 
 
-class WriteParams(StatusParams):
+class MemoryWriteParams(MemoryStatusParams):
     """The text, and the note; today's note without one."""
 
-    text: Words
+    text: MessageText
     path: Name | None = None
 
 
-@method("memory.write", scope="write", params=WriteParams, advertised=False)
-async def write(call: Call, params: WriteParams) -> Json:
+@method("memory.write", scope="write", params=MemoryWriteParams, advertised=False)
+async def write(call: MethodCall, params: MemoryWriteParams) -> Json:
     """Add to a note what does not stand there yet."""
     if not params.text.strip():
-        raise InvalidRequest("invalid memory.write params: at text: there is nothing to write")
+        raise InvalidRequestError("invalid memory.write params: at text: there is nothing to write")
     memory = await _memory(call, params.agent_id)
     with _as_request():
         written = await memory.write(params.text, to=params.path)
-    from homarus.memory.wire import written_json
+    from homarus.memory.serialize import written_json
 
     return written_json(written)
 
 
-class IndexParams(StatusParams):
+class MemoryIndexParams(MemoryStatusParams):
     """`force` reads every file again."""
 
     force: bool = False
 
 
-@method("memory.index", scope="admin", params=IndexParams, advertised=False)
-async def index(call: Call, params: IndexParams) -> Json:
+@method("memory.index", scope="admin", params=MemoryIndexParams, advertised=False)
+async def index(call: MethodCall, params: MemoryIndexParams) -> Json:
     """Bring the index to what the files say."""
     memory = await _memory(call, params.agent_id)
     report = await memory.sync(force=params.force)
-    from homarus.memory.wire import report_json
+    from homarus.memory.serialize import report_json
 
     return report_json(report)
 
 
-async def _memory(call: Call, agent_id: str | None) -> "AgentMemory":
+async def _memory(call: MethodCall, agent_id: str | None) -> "AgentMemory":
     """Return the memory of an agent. Raises UnknownNameError."""
     host = call.host
     config = host.loaded.config
-    agent = agent_settings(config, host.paths, agent_id or default_agent(config)).id
+    agent = resolve_agent_settings(config, host.paths, agent_id or default_agent_id(config)).id
     # Some megabytes of code, once: they are imported beside the loop.
-    await asyncio.to_thread(import_module, "homarus.memory.keeper")
-    return host.memory.of(agent)
+    await asyncio.to_thread(import_module, "homarus.memory.agent_memory")
+    return host.memory.get(agent)
 
 
 @contextmanager
@@ -141,4 +143,4 @@ def _as_request() -> Iterator[None]:
     try:
         yield
     except ToolError as exc:
-        raise InvalidRequest(exc.message, fix=exc.fix) from None
+        raise InvalidRequestError(exc.message, fix=exc.fix) from None

@@ -2,23 +2,23 @@
 
 from homarus.core.errors import UserError
 from homarus.core.message import Json
-from homarus.gateway.method import Call, NoParams, Params, method
-from homarus.providers.catalog import Model, known_models
-from homarus.providers.connect import provider_names
+from homarus.gateway.method import MethodCall, NoParams, Params, method
+from homarus.providers.catalog import ModelInfo, known_models
+from homarus.providers.resolution import provider_names
 
 
-class ListParams(Params):
+class ModelListParams(Params):
     """The level of detail: with `details`, keys and local servers are checked too."""
 
     details: bool = False
 
 
-@method("models.list", scope="read", params=ListParams)
-async def list_(call: Call, params: ListParams) -> Json:
+@method("models.list", scope="read", params=ModelListParams)
+async def list_(call: MethodCall, params: ModelListParams) -> Json:
     """Every model that is known and allowed here, by provider; with `details`, those usable."""
     config = call.host.loaded.config
     if params.details:
-        from homarus.providers.report import report_models
+        from homarus.providers.model_report import report_models
 
         return {"models": await report_models(call.host.loaded, call.host.paths)}
     known = [model for name in provider_names(config) for model in known_models(config, name)]
@@ -26,14 +26,14 @@ async def list_(call: Call, params: ListParams) -> Json:
 
 
 @method("models.status", scope="admin", params=NoParams, advertised=False)
-async def status(call: Call, _params: NoParams) -> Json:
+async def status(call: MethodCall, _params: NoParams) -> Json:
     """Which model answers when nobody chose one, why, and what stands in its way."""
-    from homarus.providers.report import report_status
+    from homarus.providers.model_report import report_status
 
     return await report_status(call.host.loaded, call.host.paths)
 
 
-def _is_allowed(call: Call, model: Model) -> bool:
+def _is_allowed(call: MethodCall, model: ModelInfo) -> bool:
     try:
         call.host.models.check(model.ref)
     except UserError:
@@ -41,7 +41,7 @@ def _is_allowed(call: Call, model: Model) -> bool:
     return True
 
 
-def _row(model: Model) -> dict[str, Json]:
+def _row(model: ModelInfo) -> dict[str, Json]:
     return {
         "id": model.id,
         "name": model.name or model.id,

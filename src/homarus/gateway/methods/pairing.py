@@ -12,14 +12,14 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from homarus.core.errors import InvalidRequest, Unavailable, UserError
-from homarus.core.keys import normalize_account_id
+from homarus.core.errors import InvalidRequestError, UnavailableError, UserError
 from homarus.core.message import Json
-from homarus.gateway.method import Call, Params, method
+from homarus.core.session_keys import normalize_account_id
+from homarus.gateway.method import MethodCall, Params, method
 from homarus.gateway.params import Name
 
 if TYPE_CHECKING:
-    from homarus.channels.pairing import Pairings, Request
+    from homarus.channels.pairing import PairingRequest, PairingStore
     from homarus.gateway.server import Gateway
 
 MAX_WRONG: Final = 10
@@ -27,17 +27,17 @@ WINDOW_S: Final = 600.0
 _wrong: WeakKeyDictionary["Gateway", deque[float]] = WeakKeyDictionary()
 
 Code = Annotated[str, Field(min_length=1, max_length=40)]
-Change: TypeAlias = "Callable[[str, str, str | None], Request]"
+Change: TypeAlias = "Callable[[str, str, str | None], PairingRequest]"
 
 
-class ListParams(Params):
+class PairingListParams(Params):
     """The channel; all channels when none is named."""
 
     channel: Name | None = None
     account_id: Name | None = None
 
 
-class CodeParams(Params):
+class PairingCodeParams(Params):
     """A pairing request."""
 
     channel: Name
@@ -45,8 +45,8 @@ class CodeParams(Params):
     account_id: Name | None = None
 
 
-@method("channels.pairing.list", scope="pairing", params=ListParams, advertised=False)
-async def listed(call: Call, params: ListParams) -> Json:
+@method("channels.pairing.list", scope="pairing", params=PairingListParams, advertised=False)
+async def list_(call: MethodCall, params: PairingListParams) -> Json:
     """People who wait for approval, with their codes; the oldest first."""
     pairings = _pairings(call)
 
@@ -58,21 +58,21 @@ async def listed(call: Call, params: ListParams) -> Json:
     return {"ts": call.host.clock.now_ms(), "requests": await asyncio.to_thread(read)}
 
 
-@method("channels.pairing.approve", scope="pairing", params=CodeParams, advertised=False)
-async def approve(call: Call, params: CodeParams) -> Json:
+@method("channels.pairing.approve", scope="pairing", params=PairingCodeParams, advertised=False)
+async def approve(call: MethodCall, params: PairingCodeParams) -> Json:
     """Let somebody in by their code: from their next message on they are heard."""
     found = await _find_by_code(call, params, _pairings(call).approve)
     return {"ok": True, "request": show_request(found)}
 
 
-@method("channels.pairing.dismiss", scope="pairing", params=CodeParams, advertised=False)
-async def dismiss(call: Call, params: CodeParams) -> Json:
+@method("channels.pairing.dismiss", scope="pairing", params=PairingCodeParams, advertised=False)
+async def reject(call: MethodCall, params: PairingCodeParams) -> Json:
     """Send somebody away by their code; they may ask again."""
     found = await _find_by_code(call, params, _pairings(call).reject)
     return {"ok": True, "request": show_request(found)}
 
 
-def show_request(request: "Request") -> dict[str, Json]:
+def show_request(request: "PairingRequest") -> dict[str, Json]:
     """Return a request as clients see it."""
     from homarus.channels.pairing import TTL_MS
 
@@ -89,21 +89,23 @@ def show_request(request: "Request") -> dict[str, Json]:
     }
 
 
-def _pairings(call: Call) -> "Pairings":
-    from homarus.channels.pairing import Pairings  # imported only where channels are configured
+def _pairings(call: MethodCall) -> "PairingStore":
+    from homarus.channels.pairing import PairingStore  # imported only where channels are configured
 
-    return Pairings(call.host.paths.state, call.host.clock)
+    return PairingStore(call.host.paths.state, call.host.clock)
 
 
-def _account(params: ListParams | CodeParams) -> str | None:
+def _account(params: PairingListParams | PairingCodeParams) -> str | None:
     return normalize_account_id(params.account_id) if params.account_id else None
 
 
-async def _find_by_code(call: Call, params: CodeParams, change: Change) -> "Request":
+async def _find_by_code(
+    call: MethodCall, params: PairingCodeParams, change: Change
+) -> "PairingRequest":
     now_s = call.host.clock.monotonic()
     wrong = _wrong.setdefault(call.gateway, deque(maxlen=MAX_WRONG))
     if len(wrong) == MAX_WRONG and wrong[0] > now_s - WINDOW_S:
-        raise Unavailable(
+        raise UnavailableError(
             "too many wrong codes were tried", fix="wait ten minutes, or use homarus pairing"
         )
     try:
@@ -112,4 +114,4 @@ async def _find_by_code(call: Call, params: CodeParams, change: Change) -> "Requ
         )
     except UserError as exc:
         wrong.append(now_s)
-        raise InvalidRequest(exc.message, fix=exc.fix) from exc
+        raise InvalidRequestError(exc.message, fix=exc.fix) from exc

@@ -5,20 +5,25 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from homarus.config.resolve import agents
-from homarus.core.errors import InvalidRequest
-from homarus.core.keys import is_cron_run, main_key, normalize_agent_id
+from homarus.config.agent_settings import agent_ids
+from homarus.core.errors import InvalidRequestError
 from homarus.core.message import Json
+from homarus.core.session_keys import is_cron_run, main_key, normalize_agent_id
 from homarus.core.text import one_line
 from homarus.gateway.history import clip, newest_path, role_of, show_entry, text_of
-from homarus.gateway.method import Call, Params, method
+from homarus.gateway.method import MethodCall, Params, method
 from homarus.gateway.params import Count, Label, Name, Seconds
-from homarus.gateway.rows import Defaults, find_defaults, index_path, row
 from homarus.gateway.run_request import hook_context
-from homarus.gateway.settings import read_patch
+from homarus.gateway.session_patch import parse_patch
+from homarus.gateway.session_rows import (
+    SessionDefaults,
+    index_path,
+    resolve_session_defaults,
+    session_row,
+)
 from homarus.sessions.transcript import compaction
-from homarus.store.base import Entry, SessionRecord
-from homarus.store.line import archive_suffix
+from homarus.store.base import SessionRecord, TranscriptEntry
+from homarus.store.transcript_codec import archive_suffix
 
 DEFAULT_LIMIT: Final = 200
 MAX_LIMIT: Final = 2_000
@@ -31,7 +36,7 @@ _MAX_ITEMS = 50
 _MAX_ITEM_CHARS = 2_000
 
 
-class ListParams(Params):
+class SessionListParams(Params):
     """Which sessions to show, and how much of each."""
 
     limit: Count = DEFAULT_LIMIT
@@ -46,8 +51,8 @@ class ListParams(Params):
     search: Annotated[str, Field(max_length=200)] = ""
 
 
-@method("sessions.list", scope="read", params=ListParams)
-async def list_(call: Call, params: ListParams) -> Json:
+@method("sessions.list", scope="read", params=SessionListParams)
+async def list_(call: MethodCall, params: SessionListParams) -> Json:
     """Sessions, the newest first. Without a limit, the newest 200."""
     host, now_ms = call.host, call.host.clock.now_ms()
     limit = min(params.limit, MAX_LIMIT)
@@ -66,12 +71,14 @@ async def list_(call: Call, params: ListParams) -> Json:
         *(() if params.include_unknown else ("unknown",)),
     }
     shown = [r for r in records if r.key not in hidden and not is_cron_run(r.key)][:limit]
-    defaults = {agent: await find_defaults(host, agent) for agent in {r.agent for r in shown}}
-    rows = [row(record, defaults[record.agent]) for record in shown]
+    defaults = {
+        agent: await resolve_session_defaults(host, agent) for agent in {r.agent for r in shown}
+    }
+    rows = [session_row(record, defaults[record.agent]) for record in shown]
     for record, each in list(zip(shown, rows, strict=True))[:_MAX_TITLED]:
         each.update(await _texts(call, record, params))
-    own = await find_defaults(host)
-    known = agents(host.loaded.config)
+    own = await resolve_session_defaults(host)
+    known = agent_ids(host.loaded.config)
     return {
         "ts": now_ms,
         "path": index_path(host, known[0]) if len(known) == 1 else "(multiple)",
@@ -88,7 +95,9 @@ async def list_(call: Call, params: ListParams) -> Json:
 _HIDDEN_ROOM = 20
 
 
-async def _texts(call: Call, record: SessionRecord, params: ListParams) -> dict[str, Json]:
+async def _texts(
+    call: MethodCall, record: SessionRecord, params: SessionListParams
+) -> dict[str, Json]:
     """Return title and last message of a row, where they are requested."""
     store, fields = call.host.store, dict[str, Json]()
     if params.include_derived_titles and (title := await _title(call, record)):
@@ -100,7 +109,7 @@ async def _texts(call: Call, record: SessionRecord, params: ListParams) -> dict[
     return fields
 
 
-async def _title(call: Call, record: SessionRecord) -> str:
+async def _title(call: MethodCall, record: SessionRecord) -> str:
     """Return the session's name, else the start of its first user message."""
     for name in ("displayName", "subject"):
         given = record.data.get(name)
@@ -113,13 +122,13 @@ async def _title(call: Call, record: SessionRecord) -> str:
     return one_line(next((text for text in asked if text), ""), _TITLE_CHARS)
 
 
-def _with_text(path: Sequence[Entry]) -> list[Entry]:
+def _with_text(path: Sequence[TranscriptEntry]) -> list[TranscriptEntry]:
     """Return the entries with text for a person; tool results have none."""
     shown = [entry for entry in path if role_of(entry) in {"user", "assistant", "system"}]
     return [entry for entry in shown if text_of(entry)]
 
 
-class PreviewParams(Params):
+class SessionPreviewParams(Params):
     """Which sessions, and how much of each."""
 
     keys: Annotated[list[Name], Field(min_length=1, max_length=1_000)]
@@ -127,8 +136,8 @@ class PreviewParams(Params):
     max_chars: Annotated[int, Field(ge=20, le=2**53 - 1)] = 240
 
 
-@method("sessions.preview", scope="read", params=PreviewParams)
-async def preview(call: Call, params: PreviewParams) -> Json:
+@method("sessions.preview", scope="read", params=SessionPreviewParams)
+async def preview(call: MethodCall, params: SessionPreviewParams) -> Json:
     """The last few messages of some sessions, each cut short. At most 64 sessions."""
     keys = list(dict.fromkeys(params.keys))[:_PREVIEWED_KEYS]
     limit, chars = min(params.limit, _MAX_ITEMS), min(params.max_chars, _MAX_ITEM_CHARS)
@@ -136,7 +145,7 @@ async def preview(call: Call, params: PreviewParams) -> Json:
     return {"ts": call.host.clock.now_ms(), "previews": shown}
 
 
-async def _preview(call: Call, asked: str, limit: int, chars: int) -> dict[str, Json]:
+async def _preview(call: MethodCall, asked: str, limit: int, chars: int) -> dict[str, Json]:
     record = await call.host.store.session(call.host.control.resolve_key(asked))
     if record is None:
         return {"key": asked, "status": "missing", "items": []}
@@ -146,7 +155,7 @@ async def _preview(call: Call, asked: str, limit: int, chars: int) -> dict[str, 
     return {"key": asked, "status": "ok" if items else "empty", "items": items}
 
 
-class ResolveParams(Params):
+class SessionResolveParams(Params):
     """One of: a key, a session id, a label."""
 
     key: Name | None = None
@@ -158,25 +167,25 @@ class ResolveParams(Params):
     include_unknown: bool = False
 
 
-@method("sessions.resolve", scope="admin", params=ResolveParams, advertised=False)
-async def resolve(call: Call, params: ResolveParams) -> Json:
+@method("sessions.resolve", scope="admin", params=SessionResolveParams, advertised=False)
+async def resolve(call: MethodCall, params: SessionResolveParams) -> Json:
     """The key of the session that is meant."""
     given = [one for one in (params.key, params.session_id, params.label) if one]
     if len(given) != 1:
-        raise InvalidRequest("Provide either key, sessionId or label (not more than one)")
+        raise InvalidRequestError("Provide either key, sessionId or label (not more than one)")
     found = await _resolved(call, params)
     found = [r for r in found if params.include_global or r.key != "global"]
     found = [r for r in found if params.include_unknown or r.key != "unknown"]
     if params.spawned_by:
         found = [r for r in found if r.data.get("spawnedBy") == params.spawned_by]
     if not found:
-        raise InvalidRequest(f"No session found: {one_line(given[0])}")
+        raise InvalidRequestError(f"No session found: {one_line(given[0])}")
     if len(found) > 1:
-        raise InvalidRequest(f"Several sessions found: {one_line(given[0])}")
+        raise InvalidRequestError(f"Several sessions found: {one_line(given[0])}")
     return {"ok": True, "key": found[0].key}
 
 
-async def _resolved(call: Call, params: ResolveParams) -> list[SessionRecord]:
+async def _resolved(call: MethodCall, params: SessionResolveParams) -> list[SessionRecord]:
     store = call.host.store
     agent = normalize_agent_id(params.agent_id) if params.agent_id else None
     if params.key:
@@ -187,7 +196,7 @@ async def _resolved(call: Call, params: ResolveParams) -> list[SessionRecord]:
     return list(await store.sessions(agent=agent, where={"label": params.label or ""}, limit=2))
 
 
-class PatchParams(Params):
+class SessionPatchParams(Params):
     """What to change; null takes a setting away."""
 
     key: Name
@@ -208,13 +217,13 @@ class PatchParams(Params):
     group_activation: Literal["mention", "always"] | None = None
 
 
-@method("sessions.patch", scope="admin", params=PatchParams)
-async def patch(call: Call, params: PatchParams) -> Json:
+@method("sessions.patch", scope="admin", params=SessionPatchParams)
+async def patch(call: MethodCall, params: SessionPatchParams) -> Json:
     """Change settings of a session; one that was never used is made."""
     session = await call.host.control.load(call.host.control.resolve_key(params.key))
     asked = params.model_dump(by_alias=True, exclude_unset=True, exclude={"key"})
-    await session.update(**await read_patch(call, session, asked))
-    defaults = await find_defaults(call.host, session.record.agent)
+    await session.update(**await parse_patch(call, session, asked))
+    defaults = await resolve_session_defaults(call.host, session.record.agent)
     return {
         "ok": True,
         "path": index_path(call.host, session.record.agent),
@@ -224,28 +233,28 @@ async def patch(call: Call, params: PatchParams) -> Json:
     }
 
 
-def _in_use(chosen: str | None, defaults: Defaults) -> dict[str, Json]:
+def _in_use(chosen: str | None, defaults: SessionDefaults) -> dict[str, Json]:
     if chosen is None:
         return {"modelProvider": defaults.provider, "model": defaults.model}
     provider, _, model = chosen.rpartition("/") if "/" not in chosen else chosen.partition("/")
     return {"modelProvider": provider or defaults.provider, "model": model}
 
 
-async def _entry(call: Call, key: str) -> Json:
+async def _entry(call: MethodCall, key: str) -> Json:
     """Return a session's entry of `sessions.json`."""
     record = await call.host.store.session(key)
     return dict(record.data) if record else {}
 
 
-class ResetParams(Params):
+class SessionResetParams(Params):
     """Which session, and why."""
 
     key: Name
     reason: Literal["new", "reset"] = "reset"
 
 
-@method("sessions.reset", scope="admin", params=ResetParams)
-async def reset(call: Call, params: ResetParams) -> Json:
+@method("sessions.reset", scope="admin", params=SessionResetParams)
+async def reset(call: MethodCall, params: SessionResetParams) -> Json:
     """Stop what a session does and begin a new transcript; the old one is put aside."""
     key = call.host.control.resolve_key(params.key)
     session = await call.host.control.reset(key, hook_context(call, key), by="rpc")
@@ -253,19 +262,19 @@ async def reset(call: Call, params: ResetParams) -> Json:
     return {"ok": True, "key": key, "entry": await _entry(call, key)}
 
 
-class DeleteParams(Params):
+class SessionDeleteParams(Params):
     """Which session, and whether its transcript is put aside."""
 
     key: Name
     delete_transcript: bool = True
 
 
-@method("sessions.delete", scope="admin", params=DeleteParams)
-async def delete(call: Call, params: DeleteParams) -> Json:
+@method("sessions.delete", scope="admin", params=SessionDeleteParams)
+async def delete(call: MethodCall, params: SessionDeleteParams) -> Json:
     """Forget a session. Its transcript is renamed, not removed; a main session stays."""
     key = call.host.control.resolve_key(params.key)
-    if key in {main_key(agent) for agent in agents(call.host.loaded.config)}:
-        raise InvalidRequest(f"Cannot delete the main session ({key}).")
+    if key in {main_key(agent) for agent in agent_ids(call.host.loaded.config)}:
+        raise InvalidRequestError(f"Cannot delete the main session ({key}).")
     async with call.host.control.exclusive(key, by="rpc"):
         now_ms, record = call.host.clock.now_ms(), await call.host.store.session(key)
         archived: list[Json] = []
@@ -277,15 +286,15 @@ async def delete(call: Call, params: DeleteParams) -> Json:
     return {"ok": True, "key": key, "deleted": deleted, "archived": archived}
 
 
-class CompactParams(Params):
+class SessionCompactParams(Params):
     """Which session, and how many of its newest entries stay in view."""
 
     key: Name
     max_lines: Count = 400
 
 
-@method("sessions.compact", scope="admin", params=CompactParams)
-async def compact(call: Call, params: CompactParams) -> Json:
+@method("sessions.compact", scope="admin", params=SessionCompactParams)
+async def compact(call: MethodCall, params: SessionCompactParams) -> Json:
     """Leave all but the newest entries out of what a model gets. The transcript keeps them."""
     key = call.host.control.resolve_key(params.key)
     record = await call.host.store.session(key)
@@ -307,7 +316,7 @@ async def compact(call: Call, params: CompactParams) -> Json:
     return {**answer, "compacted": True, "kept": len(path) - path.index(first)}
 
 
-def _first_kept(path: Sequence[Entry], count: int) -> Entry | None:
+def _first_kept(path: Sequence[TranscriptEntry], count: int) -> TranscriptEntry | None:
     """Return the first entry to keep: a user message, so that calls keep their results."""
     if len(path) <= count:
         return None

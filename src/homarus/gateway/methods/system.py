@@ -4,15 +4,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from homarus.config.resolve import agents, default_agent
-from homarus.core.errors import InvalidRequest
+from homarus.config.agent_settings import agent_ids, default_agent_id
+from homarus.core.errors import InvalidRequestError
 from homarus.core.message import Json
 from homarus.gateway import health as pictures
-from homarus.gateway.lines import summarize
-from homarus.gateway.method import Call, NoParams, Params, method
-from homarus.gateway.params import Name, Names, Seconds, Words
-from homarus.gateway.rows import find_defaults, index_path, status_row
+from homarus.gateway.channel_status import summary_lines
+from homarus.gateway.method import MethodCall, NoParams, Params, method
+from homarus.gateway.params import MessageText, Name, Names, Seconds
 from homarus.gateway.run_request import RunRequest, start_run
+from homarus.gateway.session_rows import index_path, resolve_session_defaults, status_row
 
 _RECENT = 10
 _HIDDEN = "[hidden]"
@@ -25,38 +25,38 @@ class HealthParams(Params):
 
 
 @method("health", scope="read", params=HealthParams)
-async def health(call: Call, params: HealthParams) -> Json:
+async def health(call: MethodCall, params: HealthParams) -> Json:
     """How things are: sessions, agents, channels. At most a minute old, fresh with `probe`."""
     cached = call.gateway.health
     age_ms = call.host.clock.now_ms() - int(cached.get("ts", 0))
     pulse = call.gateway.pulse
-    same = cached.get("ok") is not pulse.is_red
+    same = cached.get("ok") is not pulse.is_stalled
     if cached and same and not params.probe and age_ms < pictures.FRESH_MS:
         return dict(cached)
-    found = await pictures.look(call.host, pulse)
+    found = await pictures.collect_health(call.host, pulse)
     call.gateway.note_health(found)
     return found
 
 
 @method("status", scope="read", params=NoParams)
-async def status(call: Call, _params: NoParams) -> Json:
+async def status(call: MethodCall, _params: NoParams) -> Json:
     """Sessions, heartbeats, notices, lanes, and what is not built. Paths are for admins."""
     host, config = call.host, call.host.loaded.config
-    known, default = agents(config), default_agent(config)
+    known, default = agent_ids(config), default_agent_id(config)
     by_agent = [await _sessions_of(call, agent) for agent in known]
     recent = sorted(
         (row for one in by_agent for row in one["recent"]),
         key=lambda row: -row["updatedAt"],
     )
-    defaults = await find_defaults(host)
+    defaults = await resolve_session_defaults(host)
     paths = [one["path"] for one in by_agent]
-    notices = call.host.notices.of(host.control.resolve_key(agent=default))
+    notices = call.host.notices.pending(host.control.resolve_key(agent=default))
     return {
         "heartbeat": {
             "defaultAgentId": default,
-            "agents": [{"agentId": agent, **pictures.heartbeat()} for agent in known],
+            "agents": [{"agentId": agent, **pictures.heartbeat_status()} for agent in known],
         },
-        "channelSummary": summarize(host.channels.status()),
+        "channelSummary": summary_lines(host.channels.status()),
         "queuedSystemEvents": [notice.text for notice in notices],
         "sessions": {
             "paths": paths if call.caller.may("admin") else [],
@@ -65,19 +65,19 @@ async def status(call: Call, _params: NoParams) -> Json:
             "recent": recent[:_RECENT],
             "byAgent": by_agent,
         },
-        "loop": pictures.loop_figures(call.gateway.pulse),
+        "loop": pictures.loop_lag(call.gateway.pulse),
         "lanes": {
             name: {"active": inside, "waiting": waiting, "width": width}
-            for name, (inside, waiting, width) in host.lanes.shown().items()
+            for name, (inside, waiting, width) in host.lanes.snapshot().items()
         },
         "notBuilt": {"count": len(call.gateway.unbuilt), "methods": sorted(call.gateway.unbuilt)},
         **({"configProblem": why} if (why := call.gateway.config_problem) else {}),
     }
 
 
-async def _sessions_of(call: Call, agent: str) -> dict[str, Json]:
+async def _sessions_of(call: MethodCall, agent: str) -> dict[str, Json]:
     host = call.host
-    defaults, now_ms = await find_defaults(host, agent), host.clock.now_ms()
+    defaults, now_ms = await resolve_session_defaults(host, agent), host.clock.now_ms()
     records = await host.store.sessions(agent=agent, limit=_RECENT)
     return {
         "agentId": agent,
@@ -88,7 +88,7 @@ async def _sessions_of(call: Call, agent: str) -> dict[str, Json]:
 
 
 @method("system-presence", scope="read", params=NoParams)
-async def presence(call: Call, _params: NoParams) -> Json:
+async def presence(call: MethodCall, _params: NoParams) -> Json:
     """Who is connected, or was a moment ago."""
     return call.gateway.presence.entries()
 
@@ -114,15 +114,15 @@ class EventParams(Params):
 
 
 @method("system-event", scope="admin", params=EventParams)
-async def event(call: Call, params: EventParams) -> Json:
+async def event(call: MethodCall, params: EventParams) -> Json:
     """Tell of a device (`Node: …`), which is then listed, or leave a notice for the agent."""
     text = params.text.strip()
     if not text:
-        raise InvalidRequest("text required")
+        raise InvalidRequestError("text required")
     if text.startswith("Node:"):
         who = params.device_id or params.instance_id or params.host or params.ip or text
-        call.gateway.presence.note(who, params.model_dump(by_alias=True, exclude_none=True))
-        call.gateway.tell_presence()
+        call.gateway.presence.update(who, params.model_dump(by_alias=True, exclude_none=True))
+        call.gateway.broadcast_presence()
     else:
         call.host.notices.add(call.host.control.resolve_key(), text, call.host.clock.now_ms())
     return {"ok": True}
@@ -132,11 +132,11 @@ class WakeParams(Params):
     """A text and when to deliver it."""
 
     mode: Literal["now", "next-heartbeat"]
-    text: Words
+    text: MessageText
 
 
 @method("wake", scope="write", params=WakeParams)
-async def wake(call: Call, params: WakeParams) -> Json:
+async def wake(call: MethodCall, params: WakeParams) -> Json:
     """Leave a notice for the main session; with `now`, the agent is asked about it at once."""
     if not params.text.strip():
         return {"ok": False}
@@ -148,6 +148,6 @@ async def wake(call: Call, params: WakeParams) -> Json:
 
 
 @method("last-heartbeat", scope="read", params=NoParams)
-async def last_heartbeat(_call: Call, _params: NoParams) -> Json:
+async def last_heartbeat(_call: MethodCall, _params: NoParams) -> Json:
     """The last heartbeat; none has happened."""
     return None

@@ -6,29 +6,29 @@ from typing import Annotated
 
 from pydantic import Field
 
-from homarus.core.errors import InvalidRequest
+from homarus.core.errors import InvalidRequestError
 from homarus.core.message import Json
-from homarus.gateway.method import Call, NoParams, Params, method
+from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.params import Count, Day, Name
-from homarus.gateway.rows import Defaults, row
-from homarus.sessions.usage import Day as Spell
-from homarus.sessions.usage import Spent, Summary, Talk
+from homarus.gateway.session_rows import SessionDefaults, session_row
+from homarus.sessions.usage import DailyUsage as Spell
+from homarus.sessions.usage import MessageCounts, ModelUsage, UsageSummary
 from homarus.store.base import SessionRecord
 
 _COST_DAYS = 31
 _SESSION_DAYS = 30
 _MAX_DAYS = 3_660
 _MAX_SESSIONS = 1_000
-_NOTHING = Defaults(None, None, None)
+_NOTHING = SessionDefaults(None, None, None)
 
 
 @method("usage.status", scope="read", params=NoParams)
-async def status(call: Call, _params: NoParams) -> Json:
+async def status(call: MethodCall, _params: NoParams) -> Json:
     """How much of each provider's quota is used; no provider here tells that."""
     return {"updatedAt": call.host.clock.now_ms(), "providers": []}
 
 
-class CostParams(Params):
+class UsageCostParams(Params):
     """The first and the last day, both included."""
 
     start_date: Day | None = None
@@ -36,20 +36,20 @@ class CostParams(Params):
     days: Annotated[int, Field(ge=1, le=_MAX_DAYS)] | None = None
 
 
-@method("usage.cost", scope="read", params=CostParams)
-async def cost(call: Call, params: CostParams) -> Json:
+@method("usage.cost", scope="read", params=UsageCostParams)
+async def cost(call: MethodCall, params: UsageCostParams) -> Json:
     """Tokens and dollars by day, over every session. Without dates, of the last 31 days."""
     first, last = _range(call, params.start_date, params.end_date, params.days or _COST_DAYS)
-    whole = Summary()
+    whole = UsageSummary()
     for record in await _records(call, first):
-        summary = await call.gateway.spending.of(call.host.store, record)
+        summary = await call.gateway.usage.summary_of(call.host.store, record)
         whole.add(summary.between(str(first), str(last)))
     daily = [{"date": day, **_totals(whole.days[day].spent)} for day in sorted(whole.days)]
     return {
         "updatedAt": call.host.clock.now_ms(),
         "days": (last - first).days + 1,
         "daily": daily,
-        "totals": _totals(whole.whole.spent),
+        "totals": _totals(whole.totals.spent),
     }
 
 
@@ -64,7 +64,7 @@ class SessionsUsageParams(Params):
 
 
 @method("sessions.usage", scope="admin", params=SessionsUsageParams, advertised=False)
-async def sessions(call: Call, params: SessionsUsageParams) -> Json:
+async def sessions(call: MethodCall, params: SessionsUsageParams) -> Json:
     """What sessions cost, each by day and model, and all together. The newest 50, or `limit`."""
     first, last = _range(call, params.start_date, params.end_date, _SESSION_DAYS)
     if params.key:
@@ -72,9 +72,9 @@ async def sessions(call: Call, params: SessionsUsageParams) -> Json:
         records: Sequence[SessionRecord] = [found] if found else []
     else:
         records = await _records(call, first, min(params.limit, _MAX_SESSIONS))
-    whole, shown = Whole(), list[Json]()
+    whole, shown = UsageTotals(), list[Json]()
     for record in records:
-        summary = await call.gateway.spending.of(call.host.store, record)
+        summary = await call.gateway.usage.summary_of(call.host.store, record)
         within = summary.between(str(first), str(last))
         whole.add(record, within)
         shown.append(_session(record, within))
@@ -83,51 +83,55 @@ async def sessions(call: Call, params: SessionsUsageParams) -> Json:
         "startDate": str(first),
         "endDate": str(last),
         "sessions": shown,
-        "totals": _totals(whole.summary.whole.spent),
+        "totals": _totals(whole.summary.totals.spent),
         "aggregates": whole.aggregates(),
     }
 
 
-async def _records(call: Call, first: date, limit: int | None = None) -> Sequence[SessionRecord]:
+async def _records(
+    call: MethodCall, first: date, limit: int | None = None
+) -> Sequence[SessionRecord]:
     """Return the sessions that were used since a day."""
     since_ms = round(datetime.combine(first, time()).astimezone().timestamp() * 1000)
     return await call.host.store.sessions(since_ms=since_ms, limit=limit)
 
 
-def _range(call: Call, start: str | None, end: str | None, days: int) -> tuple[date, date]:
+def _range(call: MethodCall, start: str | None, end: str | None, days: int) -> tuple[date, date]:
     """Return the first and the last day of the range."""
     today = datetime.fromtimestamp(call.host.clock.now_ms() / 1000).astimezone().date()
     try:
         last = date.fromisoformat(end) if end else today
         first = date.fromisoformat(start) if start else last - timedelta(days=days - 1)
     except (ValueError, OverflowError):
-        raise InvalidRequest("startDate and endDate must be days of the calendar") from None
+        raise InvalidRequestError("startDate and endDate must be days of the calendar") from None
     if not 1971 <= first.year <= last.year <= 9_998 or not 0 <= (last - first).days < _MAX_DAYS:
-        raise InvalidRequest(f"the days from {first} to {last} are not between 1 and {_MAX_DAYS}")
+        raise InvalidRequestError(
+            f"the days from {first} to {last} are not between 1 and {_MAX_DAYS}"
+        )
     return first, last
 
 
-class Whole:
+class UsageTotals:
     """All totals, grouped as clients show them."""
 
     def __init__(self) -> None:
-        self.summary = Summary()
-        self._agents: dict[str, Spent] = {}
-        self._channels: dict[str, Spent] = {}
+        self.summary = UsageSummary()
+        self._agents: dict[str, ModelUsage] = {}
+        self._channels: dict[str, ModelUsage] = {}
 
-    def add(self, record: SessionRecord, summary: Summary) -> None:
+    def add(self, record: SessionRecord, summary: UsageSummary) -> None:
         self.summary.add(summary)
-        spent = summary.whole.spent
-        self._agents.setdefault(record.agent, Spent()).add(spent)
+        spent = summary.totals.spent
+        self._agents.setdefault(record.agent, ModelUsage()).add(spent)
         channel = record.data.get("lastChannel")
         if isinstance(channel, str) and channel:
-            self._channels.setdefault(channel[:100], Spent()).add(spent)
+            self._channels.setdefault(channel[:100], ModelUsage()).add(spent)
 
     def aggregates(self) -> dict[str, Json]:
-        day = self.summary.whole
-        providers: dict[str, Spent] = {}
+        day = self.summary.totals
+        providers: dict[str, ModelUsage] = {}
         for (provider, _), spent in day.models.items():
-            providers.setdefault(provider, Spent()).add(spent)
+            providers.setdefault(provider, ModelUsage()).add(spent)
         shown: dict[str, Json] = {
             "messages": _talk(day.talk),
             "tools": _tools(day),
@@ -148,8 +152,8 @@ class Whole:
         return {**shown, "dailyLatency": _latency_daily(self.summary)}
 
 
-def _session(record: SessionRecord, summary: Summary) -> dict[str, Json]:
-    shown = row(record, _NOTHING)
+def _session(record: SessionRecord, summary: UsageSummary) -> dict[str, Json]:
+    shown = session_row(record, _NOTHING)
     fields = ("label", "channel", "chatType", "origin", "modelProvider", "model")
     return {
         "key": record.key,
@@ -161,8 +165,8 @@ def _session(record: SessionRecord, summary: Summary) -> dict[str, Json]:
     }
 
 
-def _usage(record: SessionRecord, summary: Summary) -> dict[str, Json]:
-    day, names = summary.whole, sorted(summary.days)
+def _usage(record: SessionRecord, summary: UsageSummary) -> dict[str, Json]:
+    day, names = summary.totals, sorted(summary.days)
     shown: dict[str, Json] = {
         "sessionId": record.session_id,
         "sessionFile": record.data.get("sessionFile") or "",
@@ -184,7 +188,7 @@ def _usage(record: SessionRecord, summary: Summary) -> dict[str, Json]:
     return {**shown, **_totals(day.spent)}
 
 
-def _totals(spent: Spent) -> dict[str, Json]:
+def _totals(spent: ModelUsage) -> dict[str, Json]:
     usage = spent.usage
     return {
         "input": usage.input,
@@ -202,11 +206,11 @@ def _totals(spent: Spent) -> dict[str, Json]:
     }
 
 
-def _spent(spent: Spent) -> dict[str, Json]:
+def _spent(spent: ModelUsage) -> dict[str, Json]:
     return {"tokens": spent.usage.total, "cost": spent.usage.cost}
 
 
-def _talk(talk: Talk) -> dict[str, Json]:
+def _talk(talk: MessageCounts) -> dict[str, Json]:
     return {
         "total": talk.total,
         "user": talk.user,
@@ -244,7 +248,7 @@ def _models(day: Spell) -> list[Json]:
     ]
 
 
-def _models_daily(summary: Summary) -> list[Json]:
+def _models_daily(summary: UsageSummary) -> list[Json]:
     return [
         {"date": day, "provider": provider, "model": model, **_spent(one), "count": one.answers}
         for day in sorted(summary.days)
@@ -263,7 +267,7 @@ def _latency(waits_ms: Sequence[int]) -> dict[str, Json]:
     }
 
 
-def _latency_daily(summary: Summary) -> list[Json]:
+def _latency_daily(summary: UsageSummary) -> list[Json]:
     return [
         {"date": name, **_latency(summary.days[name].waits_ms)}
         for name in sorted(summary.days)

@@ -6,9 +6,9 @@ Other packages add embedders by the entry-point group `homarus.embedders`.
 from typing import Final, Protocol
 
 from homarus.core.clock import Clock
-from homarus.core.value import dataclass
-from homarus.memory.embed.base import Embedder, Paying, Telling
-from homarus.memory.place import Place
+from homarus.core.fast_dataclass import dataclass
+from homarus.memory.embed.base import Embedder, OnCost, OnNotice
+from homarus.memory.spec import MemorySpec
 from homarus.plugins.backends import BackendKind
 
 
@@ -19,10 +19,10 @@ class EmbedderRequest:
     `uses_settings` is whether `memorySearch.remote`, `model` and `local` are meant for it.
     """
 
-    place: Place
+    place: MemorySpec
     provider: str
-    on_cost: Paying
-    on_notice: Telling
+    on_cost: OnCost
+    on_notice: OnNotice
     clock: Clock
     uses_settings: bool = True
 

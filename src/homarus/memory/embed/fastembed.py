@@ -11,12 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from homarus.core.errors import MissingExtra, StoreError, UnknownName, Unreachable
-from homarus.core.text import nearest, one_line
+from homarus.core.errors import MissingExtraError, StoreError, UnknownNameError, UnreachableError
+from homarus.core.text import closest_names, one_line
 from homarus.memory.embed.backends import AvailableEmbedder, EmbedderRequest
-from homarus.memory.embed.base import Model, readable
+from homarus.memory.embed.base import EmbeddingModel, to_embeddable
 from homarus.memory.embed.local import weights_cache
-from homarus.memory.embed.onnx import Reading, give_back
+from homarus.memory.embed.onnx import TranslateModelErrors, trim_memory
 
 DEFAULT: Final = "BAAI/bge-small-en-v1.5"
 _BATCH = 16
@@ -34,38 +34,42 @@ def create(request: EmbedderRequest) -> AvailableEmbedder:
     name = (search.model if request.uses_settings else None) or DEFAULT
     folder = place.file(path) if path else None
     cache_dir = weights_cache(place) / "fastembed"
-    return AvailableEmbedder(FastEmbed(name, cache_dir, folder), f"{name} runs on this machine")
+    return AvailableEmbedder(
+        FastEmbedEmbedder(name, cache_dir, folder), f"{name} runs on this machine"
+    )
 
 
-class FastEmbed:
+class FastEmbedEmbedder:
     """One model, in the cache of weights or in a configured folder."""
 
     def __init__(self, name: str, cache_dir: Path, folder: Path | None = None) -> None:
         if importlib.util.find_spec("fastembed") is None:
-            raise MissingExtra("a sentence model by its name", "fastembed")
+            raise MissingExtraError("a sentence model by its name", "fastembed")
         self._name, self._cache_dir, self._folder = name, cache_dir, folder
 
     @property
-    def model(self) -> Model:
+    def model(self) -> EmbeddingModel:
         """Return the model; the dimensions of a rare one are read from the package."""
         dims = _DIMS.get(self._name) or int(self._described["dim"])
         # Weights in a user's folder are not those that the name stands for.
         folder = str(self._folder.resolve()) if self._folder else ""
         key = hashlib.sha256(folder.encode()).hexdigest()[:12] if folder else ""
-        return Model("fastembed", self._name, dims, key)
+        return EmbeddingModel("fastembed", self._name, dims, key)
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         if not texts:
             return []
-        return _listed(self._model.passage_embed(list(map(readable, texts)), batch_size=_BATCH))
+        return _listed(
+            self._model.passage_embed(list(map(to_embeddable, texts)), batch_size=_BATCH)
+        )
 
     def embed_question(self, text: str) -> list[float]:
-        return _listed(self._model.query_embed(readable(text)))[0]
+        return _listed(self._model.query_embed(to_embeddable(text)))[0]
 
     def close(self) -> None:
         """Free the weights."""
         self.__dict__.pop("_model", None)
-        give_back()
+        trim_memory()
 
     @cached_property
     def _described(self) -> dict[str, Any]:
@@ -77,7 +81,9 @@ class FastEmbed:
         found = known.get(self._name.lower())
         if found is None:
             names = [one["model"] for one in known.values()]
-            raise UnknownName("model of fastembed", self._name, nearest(self._name, names))
+            raise UnknownNameError(
+                "model of fastembed", self._name, closest_names(self._name, names)
+            )
         return found
 
     @cached_property
@@ -94,10 +100,10 @@ class FastEmbed:
                     raise StoreError(f"there is no {self._folder / name}", fix=fix)
             options["specific_model_path"] = str(self._folder)
         try:
-            with Reading(self._folder or self._cache_dir):
+            with TranslateModelErrors(self._folder or self._cache_dir):
                 return TextEmbedding(described["model"], str(self._cache_dir), **options)
         except (OSError, ValueError) as exc:
-            raise Unreachable(
+            raise UnreachableError(
                 f"fastembed cannot have {self._name}: {one_line(str(exc), 200)}",
                 fix="check the network for the first use, or name a folder in local.modelPath",
             ) from exc

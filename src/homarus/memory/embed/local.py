@@ -7,7 +7,7 @@ from homarus.core.errors import UserError
 from homarus.memory.embed import minilm
 from homarus.memory.embed.backends import AutoSelection, AvailableEmbedder, EmbedderRequest
 from homarus.memory.embed.onnx import check_extra, open_onnx
-from homarus.memory.place import Place
+from homarus.memory.spec import MemorySpec
 
 AUTO: Final = AutoSelection(order=10, takes_settings=True)
 
@@ -26,7 +26,7 @@ def create(request: EmbedderRequest) -> AvailableEmbedder:
     return AvailableEmbedder(minilm.open_minilm(folder), f"{minilm.NAME} is on this machine")
 
 
-def weights_cache(place: Place) -> Path:
+def weights_cache(place: MemorySpec) -> Path:
     """Return the folder of downloaded weights."""
     configured = place.search.local.model_cache_dir
     return place.file(configured) if configured else place.models_cache

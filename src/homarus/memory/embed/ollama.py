@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from homarus.core.value import dataclass
-from homarus.memory.embed.answer import Part, read_part
+from homarus.core.fast_dataclass import dataclass
 from homarus.memory.embed.backends import AvailableEmbedder, EmbedderRequest
-from homarus.memory.embed.jobs import Jobs, Read
-from homarus.memory.embed.remote import Kind, Limits
+from homarus.memory.embed.batch_jobs import BatchApi, EmbeddedTexts
+from homarus.memory.embed.remote import EmbedRequestLimits, TextKind
+from homarus.memory.embed.response import ResponseModel, parse_response
 from homarus.memory.embed.vendor import EmbeddingVendor, create_remote
 
 # Dimensions; it is free. Of another model, the first response tells them.
@@ -19,9 +19,9 @@ _MODELS: Final[Mapping[str, tuple[int, float]]] = {
     "bge-m3": (1024, 0.0),
     "embeddinggemma": (768, 0.0),
 }
-_LIMITS: Final = Limits(max_texts=64, max_chars=100_000, max_text_chars=8_000)
+_LIMITS: Final = EmbedRequestLimits(max_texts=64, max_chars=100_000, max_text_chars=8_000)
 # The prefix that a model was trained with.
-_BEFORE: Mapping[str, Mapping[Kind, str]] = {
+_BEFORE: Mapping[str, Mapping[TextKind, str]] = {
     "nomic-embed-text": {"note": "search_document: ", "question": "search_query: "},
     "mxbai-embed-large": {
         "question": "Represent this sentence for searching relevant passages: ",
@@ -29,13 +29,13 @@ _BEFORE: Mapping[str, Mapping[Kind, str]] = {
 }
 
 
-class _Answer(Part):
+class _OllamaResponse(ResponseModel):
     embeddings: list[list[float]]
     prompt_eval_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class OllamaWire:
+class OllamaEmbeddingApi:
     """`POST /api/embed`; the server truncates texts that are too long."""
 
     model: str
@@ -47,17 +47,17 @@ class OllamaWire:
         return f"run `ollama pull {self.model}`"
 
     @property
-    def jobs(self) -> Jobs | None:
+    def jobs(self) -> BatchApi | None:
         return None
 
-    def body(self, texts: Sequence[str], kind: Kind) -> bytes:
+    def body(self, texts: Sequence[str], kind: TextKind) -> bytes:
         before = _BEFORE.get(self.model.partition(":")[0], {}).get(kind, "")
         said = [before + text for text in texts]
         return json.dumps({"model": self.model, "input": said, "truncate": True}).encode()
 
-    def read(self, data: bytes) -> Read:
-        answer = read_part(_Answer, data)
-        return Read(answer.embeddings, answer.prompt_eval_count)
+    def read(self, data: bytes) -> EmbeddedTexts:
+        answer = parse_response(_OllamaResponse, data)
+        return EmbeddedTexts(answer.embeddings, answer.prompt_eval_count)
 
 
 def root_of(base_url: str) -> str:
@@ -71,7 +71,7 @@ VENDOR: Final = EmbeddingVendor(
     "nomic-embed-text",
     _MODELS,
     _LIMITS,
-    lambda model, _own: OllamaWire(model),
+    lambda model, _own: OllamaEmbeddingApi(model),
     root=root_of,
 )
 AUTO: Final = None  # only if the config names it

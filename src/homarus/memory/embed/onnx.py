@@ -13,9 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from homarus.core.errors import MissingExtra, StoreError, UserError
+from homarus.core.errors import MissingExtraError, StoreError, UserError
 from homarus.core.text import one_line
-from homarus.memory.embed.base import Model, readable
+from homarus.memory.embed.base import EmbeddingModel, to_embeddable
 
 _BATCH = 4  # larger batches are slower here: short texts are padded to the longest
 MAX_TOKENS: Final = 256
@@ -25,7 +25,7 @@ _MAX_CONFIG_BYTES = 1 << 20
 _MARK_BYTES = 1 << 20
 
 
-class OnnxModel:
+class OnnxEmbedder:
     """Runs with one thread and no arena: half the memory, and not slower for single lines."""
 
     def __init__(
@@ -48,11 +48,11 @@ class OnnxModel:
         self._name, self._dims, self._key = name, dims, key
 
     @property
-    def model(self) -> Model:
+    def model(self) -> EmbeddingModel:
         """Return the model; if the folder does not state its dimensions, one text is embedded."""
         if not self._dims:
             self._dims = len(self.embed(["size"])[0])
-        return Model("local", self._name, self._dims, self._key)
+        return EmbeddingModel("local", self._name, self._dims, self._key)
 
     @cached_property
     def _session(self) -> Any:
@@ -64,7 +64,7 @@ class OnnxModel:
         options.enable_mem_pattern = False
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         providers = ["CPUExecutionProvider"]
-        with Reading(self._model_file):
+        with TranslateModelErrors(self._model_file):
             return onnxruntime.InferenceSession(str(self._model_file), options, providers=providers)
 
     @cached_property
@@ -75,7 +75,7 @@ class OnnxModel:
             text = self._tokenizer_file.read_text(encoding="utf-8", errors="replace")
         except OSError as exc:  # it was there when this object was created
             raise _unreadable(self._tokenizer_file, exc.strerror) from exc
-        with Reading(self._tokenizer_file):
+        with TranslateModelErrors(self._tokenizer_file):
             made = Tokenizer.from_str(text)
         made.enable_truncation(MAX_TOKENS)
         made.enable_padding(pad_id=0, pad_token="[PAD]")  # noqa: S106 - a token of the tokenizer
@@ -95,19 +95,19 @@ class OnnxModel:
         """Free the weights."""
         for held in ("_session", "_tokenizer"):
             self.__dict__.pop(held, None)
-        give_back()
+        trim_memory()
 
     def _run(self, texts: list[str]) -> list[list[float]]:
         import numpy as np
 
-        found = self._tokenizer.encode_batch(list(map(readable, texts)))
+        found = self._tokenizer.encode_batch(list(map(to_embeddable, texts)))
         ids = np.array([one.ids for one in found], np.int64)
         mask = np.array([one.attention_mask for one in found], np.int64)
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         wanted = {one.name for one in self._session.get_inputs()}
         if other := wanted - given.keys():
             raise _unreadable(self._model_file, f"it wants {', '.join(sorted(other))}, too")
-        with Reading(self._model_file):
+        with TranslateModelErrors(self._model_file):
             hidden = self._session.run(None, {name: given[name] for name in wanted})[0]
         if hidden.ndim == 2:
             summed = hidden
@@ -120,7 +120,7 @@ class OnnxModel:
         return made
 
 
-class Reading:
+class TranslateModelErrors:
     """Translate the libraries' errors about an invalid model into one StoreError.
 
     Those of tokenizers are bare Exceptions, those of onnxruntime have no common base.
@@ -137,7 +137,7 @@ class Reading:
             raise _unreadable(self._file, exc) from exc
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """Return freed memory to the system.
 
     glibc keeps about 80 of the 170 MB that a model takes, and more each time, unless it is told to
@@ -155,10 +155,10 @@ def check_extra() -> None:
     """Check that the packages are installed, without importing them. Raises MissingExtraError."""
     for needed in ("numpy", "onnxruntime", "tokenizers"):
         if importlib.util.find_spec(needed) is None:
-            raise MissingExtra("a local sentence model", "vectors")
+            raise MissingExtraError("a local sentence model", "vectors")
 
 
-def open_onnx(path: Path) -> OnnxModel:
+def open_onnx(path: Path) -> OnnxEmbedder:
     """Open the model of a folder, or of a file with its tokenizer next to it or above."""
     if path.suffix.lower() == ".gguf":
         raise UserError(f"{path} is a GGUF model, and those are not used for memory", fix=_FIX)
@@ -170,7 +170,7 @@ def open_onnx(path: Path) -> OnnxModel:
     folder = file.parent
     if not (folder / "tokenizer.json").is_file() and (folder.parent / "tokenizer.json").is_file():
         folder = folder.parent
-    return OnnxModel(
+    return OnnxEmbedder(
         file,
         folder / "tokenizer.json",
         folder.name,

@@ -4,12 +4,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from homarus.core.value import dataclass
-from homarus.memory.embed.answer import Part, read_part
+from homarus.core.fast_dataclass import dataclass
 from homarus.memory.embed.backends import AutoSelection, AvailableEmbedder, EmbedderRequest
-from homarus.memory.embed.filejobs import ENDPOINT, FileJobs
-from homarus.memory.embed.jobs import Jobs, Read
-from homarus.memory.embed.remote import Kind, Limits
+from homarus.memory.embed.batch_jobs import BatchApi, EmbeddedTexts
+from homarus.memory.embed.file_batches import ENDPOINT, FileBatchApi
+from homarus.memory.embed.remote import EmbedRequestLimits, TextKind
+from homarus.memory.embed.response import ResponseModel, parse_response
 from homarus.memory.embed.vendor import EmbeddingVendor, create_remote
 
 # Dimensions, and USD per million tokens.
@@ -19,27 +19,27 @@ _MODELS: Final[Mapping[str, tuple[int, float]]] = {
     "text-embedding-ada-002": (1536, 0.10),
 }
 # OpenAI's limits are 2,048 texts and 300,000 tokens; 8,192 tokens for one text.
-_LIMITS: Final = Limits(max_texts=512, max_chars=400_000, max_text_chars=16_000)
+_LIMITS: Final = EmbedRequestLimits(max_texts=512, max_chars=400_000, max_text_chars=16_000)
 
 
-class _Item(Part):
+class _OpenAIVector(ResponseModel):
     index: int | None = None
     embedding: list[float]
 
 
-class _Usage(Part):
+class _OpenAIUsage(ResponseModel):
     prompt_tokens: int | None = None
     total_tokens: int | None = None
 
 
-class _Answer(Part):
-    data: list[_Item]
-    usage: _Usage | None = None
+class _OpenAIResponse(ResponseModel):
+    data: list[_OpenAIVector]
+    usage: _OpenAIUsage | None = None
 
 
-def read_list(data: bytes) -> Read:
+def read_list(data: bytes) -> EmbeddedTexts:
     """Parse a list of numbered vectors; return them in the order of their numbers."""
-    answer = read_part(_Answer, data)
+    answer = parse_response(_OpenAIResponse, data)
     numbers = [item.index for item in answer.data]
     items = list(answer.data)
     if any(number is not None for number in numbers):
@@ -48,11 +48,11 @@ def read_list(data: bytes) -> Read:
         items.sort(key=lambda item: item.index or 0)
     used = answer.usage
     tokens = (used.total_tokens or used.prompt_tokens) if used else None
-    return Read([item.embedding for item in items], tokens)
+    return EmbeddedTexts([item.embedding for item in items], tokens)
 
 
 @dataclass(frozen=True, slots=True)
-class OpenAIWire:
+class OpenAIEmbeddingApi:
     """`POST /embeddings`."""
 
     model: str
@@ -61,18 +61,18 @@ class OpenAIWire:
     key_header: str = "Authorization"
     unknown_fix: str = ""
 
-    def body(self, texts: Sequence[str], kind: Kind) -> bytes:
+    def body(self, texts: Sequence[str], kind: TextKind) -> bytes:
         return json.dumps(self._body(texts)).encode()
 
-    def read(self, data: bytes) -> Read:
+    def read(self, data: bytes) -> EmbeddedTexts:
         return read_list(data)
 
     @property
-    def jobs(self) -> Jobs | None:
+    def jobs(self) -> BatchApi | None:
         """Return the Batch API, at half the price."""
         if not self.has_jobs:
             return None
-        return FileJobs(
+        return FileBatchApi(
             line=lambda texts: {"method": "POST", "url": ENDPOINT, "body": self._body(texts)},
             request={"endpoint": ENDPOINT, "completion_window": "24h"},
             read=read_list,
@@ -88,7 +88,7 @@ VENDOR: Final = EmbeddingVendor(
     "text-embedding-3-small",
     _MODELS,
     _LIMITS,
-    OpenAIWire,
+    OpenAIEmbeddingApi,
     key_name="OPENAI_API_KEY",
     has_compatible_servers=True,
 )

@@ -11,16 +11,29 @@ from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
-from homarus.config.memory import Batch
+from homarus.config.memory import EmbeddingBatchConfig
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.errors import ContextOverflow, ProviderError, StoreError
+from homarus.core.errors import ContextOverflowError, ProviderError, StoreError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
-from homarus.memory.embed.base import Model, Paid, Paying, Telling, readable, unpaid
-from homarus.memory.embed.jobs import MAX_JOB_TEXTS, Bundle, Jobs, Read, run_jobs
-from homarus.memory.embed.link import Access, Link, Patience, identity
+from homarus.memory.embed.base import (
+    EmbeddingCost,
+    EmbeddingModel,
+    OnCost,
+    OnNotice,
+    ignore_cost,
+    to_embeddable,
+)
+from homarus.memory.embed.batch_jobs import (
+    MAX_JOB_TEXTS,
+    BatchApi,
+    BatchContext,
+    EmbeddedTexts,
+    run_jobs,
+)
+from homarus.memory.embed.client import EmbeddingClient, EmbedRetryPolicy, ServiceAccess, identity
 
-Kind: TypeAlias = Literal["note", "question"]
+TextKind: TypeAlias = Literal["note", "question"]
 T = TypeVar("T")
 
 QUESTION_S: Final = 4.0
@@ -33,12 +46,12 @@ _MOST_DIMS = 16_384
 _SHORTEST = 1e-150  # shorter vectors have too little precision for a direction
 _CHARS_PER_TOKEN = 4
 _MAX_FAILED_JOBS = 2
-_SIZE = Patience(attempts=2, each_s=30.0, whole_s=30.0)  # a search may wait for it, too
+_SIZE = EmbedRetryPolicy(attempts=2, each_s=30.0, whole_s=30.0)  # a search may wait for it, too
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EmbedRequestLimits:
     """What a service accepts in one request."""
 
     max_texts: int = 100
@@ -47,20 +60,20 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Hosted:
+class HostedModel:
     """One model of one service. With `dims` 0, the first response tells. Prices are per million."""
 
     provider: str
     model: str
-    access: Access
+    access: ServiceAccess
     dims: int = 0
     price: float = 0.0
-    limits: Limits = Limits()
-    batch: Batch = Batch.model_construct()
+    limits: EmbedRequestLimits = EmbedRequestLimits()
+    batch: EmbeddingBatchConfig = EmbeddingBatchConfig.model_construct()
     question_s: float = QUESTION_S
 
 
-class Wire(Protocol):
+class EmbeddingApi(Protocol):
     """The request and response format of one vendor."""
 
     @property
@@ -75,25 +88,25 @@ class Wire(Protocol):
         ...
 
     @property
-    def jobs(self) -> Jobs | None: ...
+    def jobs(self) -> BatchApi | None: ...
 
-    def body(self, texts: Sequence[str], kind: Kind) -> bytes: ...
+    def body(self, texts: Sequence[str], kind: TextKind) -> bytes: ...
 
-    def read(self, data: bytes) -> Read:
+    def read(self, data: bytes) -> EmbeddedTexts:
         """Parse the vectors of a response. Raises ValueError."""
         ...
 
 
-class Remote:
+class RemoteEmbedder:
     """An embedder whose model runs on a service, to which the texts are sent."""
 
     def __init__(
         self,
-        hosted: Hosted,
-        wire: Wire,
+        hosted: HostedModel,
+        wire: EmbeddingApi,
         *,
-        paid: Paying = unpaid,
-        tell: Telling = _log.warning,
+        paid: OnCost = ignore_cost,
+        tell: OnNotice = _log.warning,
         clock: Clock | None = None,
     ) -> None:
         self._hosted, self._wire, self._paid, self._tell = hosted, wire, paid, tell
@@ -104,7 +117,7 @@ class Remote:
         self._mark = identity(hosted.access)
         self._failed_jobs = 0
         self._open_jobs: dict[str, str] = {}
-        self._link = Link(
+        self._link = EmbeddingClient(
             hosted.provider,
             hosted.model,
             hosted.access,
@@ -114,12 +127,12 @@ class Remote:
         )
 
     @property
-    def model(self) -> Model:
+    def model(self) -> EmbeddingModel:
         """Return the model; an unknown one is determined by one request."""
         hosted = self._hosted
         if not self._dims:
             self._run(self._request(["size"], "note", _SIZE))
-        return Model(hosted.provider, hosted.model, self._dims, self._mark)
+        return EmbeddingModel(hosted.provider, hosted.model, self._dims, self._mark)
 
     @property
     def texts_at_once(self) -> int:
@@ -138,7 +151,7 @@ class Remote:
         if not said:
             return [0.0] * self.model.dims
         seconds = self._hosted.question_s
-        patience = Patience(attempts=2, each_s=seconds, whole_s=seconds, longest_wait_s=1.0)
+        patience = EmbedRetryPolicy(attempts=2, each_s=seconds, whole_s=seconds, longest_wait_s=1.0)
         return self._run(self._part([said], "question", patience))[0]
 
     def stop(self) -> None:
@@ -177,26 +190,28 @@ class Remote:
 
     def _clean(self, text: str) -> str:
         """Return what is sent of a text; empty for a blank one."""
-        return readable(text.strip(), self._hosted.limits.max_text_chars)
+        return to_embeddable(text.strip(), self._hosted.limits.max_text_chars)
 
     # --- one request after the other
 
     async def _notes(self, texts: list[str]) -> list[list[float]]:
-        parts = list(cut_parts(texts, self._hosted.limits))
+        parts = list(split_batches(texts, self._hosted.limits))
         found: dict[int, list[list[float]]] = {}
         if self._uses_jobs and len(texts) >= _MIN_JOB_TEXTS:
             found = await self._by_jobs(parts)
         made: list[list[float]] = []
         for number, part in enumerate(parts):
             had = found.get(number)
-            made += await self._part(part, "note", Patience()) if had is None else had
+            made += await self._part(part, "note", EmbedRetryPolicy()) if had is None else had
         return made
 
-    async def _part(self, texts: list[str], kind: Kind, patience: Patience) -> list[list[float]]:
+    async def _part(
+        self, texts: list[str], kind: TextKind, patience: EmbedRetryPolicy
+    ) -> list[list[float]]:
         """Embed one batch; if it is too large it is halved, and a single text is shortened."""
         try:
             return await self._request(texts, kind, patience)
-        except ContextOverflow:
+        except ContextOverflowError:
             if len(texts) > 1:
                 half = len(texts) // 2
                 first = await self._part(texts[:half], kind, patience)
@@ -205,8 +220,10 @@ class Remote:
                 raise
             return await self._part([texts[0][: len(texts[0]) // 2]], kind, patience)
 
-    async def _request(self, texts: list[str], kind: Kind, patience: Patience) -> list[list[float]]:
-        data = await self._link.ask(
+    async def _request(
+        self, texts: list[str], kind: TextKind, patience: EmbedRetryPolicy
+    ) -> list[list[float]]:
+        data = await self._link.request(
             "POST",
             self._wire.path,
             self._wire.body(texts, kind),
@@ -216,7 +233,7 @@ class Remote:
         try:
             read = self._wire.read(data)
         except ValueError as exc:
-            raise self._link.unusable(_told(data, exc)) from None
+            raise self._link.bad_response_error(_told(data, exc)) from None
         self._pay(texts, read.tokens, self._hosted.price)
         return self._checked(read.vectors, len(texts))
 
@@ -225,23 +242,27 @@ class Remote:
         count = sum(map(len, texts)) // _CHARS_PER_TOKEN + 1 if tokens is None else tokens
         cost_usd = count * price / 1_000_000
         hosted = self._hosted
-        self._paid(Paid(hosted.provider, hosted.model, len(texts), count, cost_usd, guessed))
+        self._paid(
+            EmbeddingCost(hosted.provider, hosted.model, len(texts), count, cost_usd, guessed)
+        )
 
     def _checked(self, vectors: list[list[float]], count: int) -> list[list[float]]:
         """Return unit vectors. Raises BadRequestError for a wrong number or size of them."""
         if len(vectors) != count:
-            raise self._link.unusable(f"{len(vectors)} vectors for {count} texts")
+            raise self._link.bad_response_error(f"{len(vectors)} vectors for {count} texts")
         if not self._dims:
             dims = len(vectors[0])
             if not 0 < dims <= _MOST_DIMS:
-                raise self._link.unusable(f"a vector of {dims} numbers")
+                raise self._link.bad_response_error(f"a vector bad_response_error {dims} numbers")
             self._dims = dims
         for vector in vectors:
             if len(vector) != self._dims:
-                raise self._link.unusable(f"a vector of {len(vector)} numbers, not {self._dims}")
+                raise self._link.bad_response_error(
+                    f"a vector bad_response_error {len(vector)} numbers, not {self._dims}"
+                )
         made = [to_unit(vector) for vector in vectors]
         if None in made:
-            raise self._link.unusable("a vector with numbers that are none")
+            raise self._link.bad_response_error("a vector with numbers that are none")
         return [vector for vector in made if vector is not None]
 
     # --- by the vendor's batch API
@@ -255,7 +276,7 @@ class Remote:
         """Return the parts that jobs embedded; the caller embeds the others, which is logged."""
         jobs = self._wire.jobs
         assert jobs is not None  # noqa: S101 - see _uses_jobs
-        bundle = Bundle(self._link, jobs, self._hosted.batch, self._open_jobs)
+        bundle = BatchContext(self._link, jobs, self._hosted.batch, self._open_jobs)
         outcome = await run_jobs(bundle, parts)
         found: dict[int, list[list[float]]] = {}
         trouble = outcome.trouble
@@ -276,7 +297,7 @@ class Remote:
         return found
 
 
-def cut_parts(texts: Sequence[str], limits: Limits) -> Iterator[list[str]]:
+def split_batches(texts: Sequence[str], limits: EmbedRequestLimits) -> Iterator[list[str]]:
     """Yield batches of texts within the limits of a service."""
     part: list[str] = []
     chars = 0

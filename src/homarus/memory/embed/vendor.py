@@ -4,15 +4,21 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from homarus.config.memory import Batch
-from homarus.config.memory import Remote as RemoteSettings
+from homarus.config.memory import EmbeddingBatchConfig
+from homarus.config.memory import RemoteEmbeddingConfig as RemoteSettings
 from homarus.core.errors import UserError
-from homarus.core.value import dataclass
+from homarus.core.fast_dataclass import dataclass
+from homarus.memory.embed.access import config_key
 from homarus.memory.embed.backends import AvailableEmbedder, EmbedderRequest
-from homarus.memory.embed.keys import given_key
-from homarus.memory.embed.link import Access
-from homarus.memory.embed.remote import QUESTION_S, Hosted, Limits, Remote, Wire
-from homarus.memory.place import Place
+from homarus.memory.embed.client import ServiceAccess
+from homarus.memory.embed.remote import (
+    QUESTION_S,
+    EmbeddingApi,
+    EmbedRequestLimits,
+    HostedModel,
+    RemoteEmbedder,
+)
+from homarus.memory.spec import MemorySpec
 
 _PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 
@@ -33,8 +39,8 @@ class EmbeddingVendor:
     base_url: str
     default: str
     models: Mapping[str, tuple[int, float]]
-    limits: Limits
-    wire: Callable[[str, bool], Wire]
+    limits: EmbedRequestLimits
+    wire: Callable[[str, bool], EmbeddingApi]
     key_name: str = ""  # the environment variable of the key; empty: no key is needed
     root: Callable[[str], str] = _unchanged
     model_prefixes: tuple[str, ...] = ()  # that users write before a model's name
@@ -55,14 +61,14 @@ def create_remote(vendor: EmbeddingVendor, request: EmbedderRequest) -> Availabl
     model = _model_name(search.model if request.uses_settings else None, vendor, request.provider)
     known = own_service or not vendor.has_compatible_servers
     dims, price = vendor.models.get(model.partition(":")[0], (0, 0.0)) if known else (0, 0.0)
-    hosted = Hosted(
+    hosted = HostedModel(
         request.provider,
         model,
         access,
         dims,
         price if own_service else 0.0,
         vendor.limits,
-        search.remote.batch if request.uses_settings else Batch.model_construct(),
+        search.remote.batch if request.uses_settings else EmbeddingBatchConfig.model_construct(),
         _question_timeout_s(request.place),
     )
     wire = vendor.wire(model, own_service)
@@ -70,7 +76,7 @@ def create_remote(vendor: EmbeddingVendor, request: EmbedderRequest) -> Availabl
         request.on_notice(
             f"memory: {request.provider} at {_host(access.base_url)} has no batch service"
         )
-    embedder = Remote(
+    embedder = RemoteEmbedder(
         hosted, wire, paid=request.on_cost, tell=request.on_notice, clock=request.clock
     )
     why = f"{model} of {vendor.name if own_service else _host(access.base_url)}"
@@ -80,7 +86,7 @@ def create_remote(vendor: EmbeddingVendor, request: EmbedderRequest) -> Availabl
     return AvailableEmbedder(embedder, why, sent_to)
 
 
-def _resolve_access(vendor: EmbeddingVendor, request: EmbedderRequest) -> Access:
+def _resolve_access(vendor: EmbeddingVendor, request: EmbedderRequest) -> ServiceAccess:
     """Return the address, headers and key: `memorySearch.remote` before the chat provider's.
 
     The chat provider's headers and key are sent only to the vendor's address and to the chat
@@ -92,12 +98,12 @@ def _resolve_access(vendor: EmbeddingVendor, request: EmbedderRequest) -> Access
     )
     base_url = (remote.base_url or chat.base_url or vendor.base_url).strip()
     if _origin(base_url) not in {_origin(chat.base_url), _origin(vendor.base_url)}:
-        chat = Access()
+        chat = ServiceAccess()
     base_url = vendor.root(base_url)
     key = chat.key
     if remote.api_key and remote.api_key.strip():
-        key = given_key("memorySearch.remote.apiKey", remote.api_key.strip())
-    return Access(base_url, {**chat.headers, **remote.headers}, key)
+        key = config_key("memorySearch.remote.apiKey", remote.api_key.strip())
+    return ServiceAccess(base_url, {**chat.headers, **remote.headers}, key)
 
 
 def _model_name(configured: str | None, vendor: EmbeddingVendor, provider: str) -> str:
@@ -108,7 +114,7 @@ def _model_name(configured: str | None, vendor: EmbeddingVendor, provider: str) 
     return name or vendor.default
 
 
-def _question_timeout_s(place: Place) -> float:
+def _question_timeout_s(place: MemorySpec) -> float:
     timeout_ms = place.settings.qmd.limits.timeout_ms
     return timeout_ms / 1000 if timeout_ms else 10 * QUESTION_S
 

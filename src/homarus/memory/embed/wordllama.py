@@ -13,9 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from homarus.core.errors import MissingExtra, StoreError
+from homarus.core.errors import MissingExtraError, StoreError
 from homarus.memory.embed.backends import AutoSelection, AvailableEmbedder, EmbedderRequest
-from homarus.memory.embed.base import Model, readable
+from homarus.memory.embed.base import EmbeddingModel, to_embeddable
 
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
@@ -28,18 +28,18 @@ AUTO: Final = AutoSelection(order=50)
 
 def create(request: EmbedderRequest) -> AvailableEmbedder:
     """Create the embedder. Raises MissingExtraError."""
-    return AvailableEmbedder(WordLlama(), "static word vectors are on this machine")
+    return AvailableEmbedder(WordLlamaEmbedder(), "static word vectors are on this machine")
 
 
-class WordLlama:
+class WordLlamaEmbedder:
     """Embeds a text as the normalised mean of its word vectors."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or _installed()
 
     @property
-    def model(self) -> Model:
-        return Model("wordllama", "l2_supercat_256", 256, weight=0.5)
+    def model(self) -> EmbeddingModel:
+        return EmbeddingModel("wordllama", "l2_supercat_256", 256, weight=0.5)
 
     @cached_property
     def _table(self) -> Any:
@@ -58,7 +58,7 @@ class WordLlama:
         import numpy as np
 
         vectors: list[list[float]] = []
-        said = list(map(readable, texts))
+        said = list(map(to_embeddable, texts))
         for found in self._tokenizer.encode_batch(said, add_special_tokens=False):
             mean = self._table[found.ids].mean(axis=0, dtype=np.float32) if found.ids else None
             length = float(np.linalg.norm(mean)) if mean is not None else 0.0
@@ -72,7 +72,7 @@ def _installed() -> Path:
     found = [importlib.util.find_spec(name) for name in ("numpy", "tokenizers", "wordllama")]
     package = found[-1]
     if None in found or package is None or package.origin is None:
-        raise MissingExtra("static word vectors", "vectors")
+        raise MissingExtraError("static word vectors", "vectors")
     return Path(package.origin).parent
 
 

@@ -19,22 +19,34 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
-from homarus.core.errors import HomarusError, NotFound, StoreError
+from homarus.core.errors import HomarusError, NotFoundError, StoreError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import one_line
 from homarus.core.units import parse_duration_ms
-from homarus.core.value import dataclass
-from homarus.memory.base import Answer, Ask, Progress, Status, unseen
-from homarus.memory.embed.base import Paying
-from homarus.memory.export import export_sessions, exports_folder
-from homarus.memory.index import Report
-from homarus.memory.place import Place
-from homarus.memory.qmd.answers import Reader, Row, needles_of, read_rows, words_of
-from homarus.memory.qmd.collections import PREFIX, SESSIONS, Document, find_document
-from homarus.memory.qmd.program import Program, folders_of
-from homarus.memory.qmd.registry import Registry, remove_index
-from homarus.memory.results import Result
-from homarus.memory.view import EVERYTHING, View
-from homarus.store.place import make_folder
+from homarus.memory.base import (
+    MemoryStatus,
+    Progress,
+    SearchOptions,
+    SearchResponse,
+    ignore_progress,
+)
+from homarus.memory.embed.base import OnCost
+from homarus.memory.index import SyncReport
+from homarus.memory.qmd.collections import PREFIX, SESSIONS, QmdDocument, find_document
+from homarus.memory.qmd.output import (
+    QmdResultBuilder,
+    QmdRow,
+    query_needles,
+    query_words,
+    read_rows,
+)
+from homarus.memory.qmd.process import QmdProcess, folders_of
+from homarus.memory.qmd.registry import CollectionRegistry, remove_index
+from homarus.memory.results import SearchResult
+from homarus.memory.spec import MemorySpec
+from homarus.memory.transcript_export import export_sessions, exports_folder
+from homarus.memory.view import EVERYTHING, MemoryView
+from homarus.store.state_paths import make_private_dir
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -56,7 +68,7 @@ _VECTORS = re.compile(r"^\s*Vectors:\s+(\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _QmdQuery:
     """A query, the collections to search, and its limits."""
 
     question: str
@@ -70,34 +82,34 @@ class _Asked:
         return ("--json", "-n", str(self.count), *named)
 
 
-def create(place: Place, on_cost: Paying) -> "Qmd":
+def create(place: MemorySpec, on_cost: OnCost) -> "QmdBackend":
     """Open the backend; qmd embeds locally, so there are no costs."""
-    return Qmd(place)
+    return QmdBackend(place)
 
 
-def sync_interval_s(place: Place) -> float:
+def sync_interval_s(place: MemorySpec) -> float:
     """Return `memory.qmd.update.interval` in seconds."""
     return parse_duration_ms(place.settings.qmd.update.interval, "m") / 1000
 
 
-class Qmd:
+class QmdBackend:
     """One agent's notes in the index of qmd. Raises StoreError when qmd fails."""
 
-    def __init__(self, place: Place, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, place: MemorySpec, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._place, self._monotonic = place, monotonic
         self._settings = place.settings.qmd
-        self._program = Program(place)
-        self._registry = Registry(place, self._program)
+        self._program = QmdProcess(place)
+        self._registry = CollectionRegistry(place, self._program)
         self._update: threading.Thread | None = None
         self._opened_s = monotonic()
         self._updated_s: float | None = None
         self._embedded_s: float | None = None
-        self._report = Report()
+        self._report = SyncReport()
         self._problem = ""
         self._failure: HomarusError | None = None
         self._takes_words: bool | None = None
 
-    def sync(self, *, force: bool = False, progress: Progress = unseen) -> Report:
+    def sync(self, *, force: bool = False, progress: Progress = ignore_progress) -> SyncReport:
         """Start an update when it is due; `force` does it now, and waits."""
         update = self._settings.update
         is_boot = self._updated_s is None and update.on_boot
@@ -114,7 +126,7 @@ class Qmd:
             raise self._failure
         return self._report
 
-    def search(self, text: str, ask: Ask) -> Answer:
+    def search(self, text: str, ask: SearchOptions) -> SearchResponse:
         """Return what qmd finds and the view shows, cut from the files as they are now."""
         question = _clean(text)
         limits = self._settings.limits
@@ -122,25 +134,27 @@ class Qmd:
         if not self._is_settled:
             self._settle(wait_ms=limit_ms)
         searched = [one.name for one in self._registry.collections or ()]
-        results: list[Result] = []
+        results: list[SearchResult] = []
         notes: tuple[str, ...] = ()
         if question and searched and ask.max_results > 0:
             count = ask.max_results + _SPARE if ask.view == EVERYTHING else _MANY
-            asked = _Asked(question, searched, count, limit_ms)
+            asked = _QmdQuery(question, searched, count, limit_ms)
             documents, lost = self._documents(self._mend(lambda: self._ask(asked)), ask.view)
             results = self._show(question, documents, ask)
             if lost:
                 notes = (f"{lost} results of qmd name files that are not there",)
         mode = self._settings.search_mode
-        return Answer(tuple(results), backend="qmd", provider="qmd", model=mode, notes=notes)
+        return SearchResponse(
+            tuple(results), backend="qmd", provider="qmd", model=mode, notes=notes
+        )
 
-    def status(self) -> Status:
+    def status(self) -> MemoryStatus:
         """Return what qmd reports about its index."""
         timeout_ms = self._settings.update.command_timeout_ms
         said = self._program.run("status", timeout_ms=timeout_ms)
         place, files, vectors = self._place, _TOTAL.search(said), _VECTORS.search(said)
         sources = ("memory", "sessions") if self._settings.sessions.enabled else ("memory",)
-        return Status(
+        return MemoryStatus(
             agent=place.agent,
             workspace=str(place.workspace),
             database=str(folders_of(place).index),
@@ -168,7 +182,7 @@ class Qmd:
 
     # --- queries
 
-    def _ask(self, asked: "_Asked") -> list[Row]:
+    def _ask(self, asked: "_QmdQuery") -> list[QmdRow]:
         mode = self._settings.search_mode
         began_s = time.monotonic()
         said = self._program.run(
@@ -186,9 +200,9 @@ class Qmd:
             return self._ask_for_words(asked, left_ms)
         return []
 
-    def _ask_for_words(self, asked: "_Asked", left_ms: int) -> list[Row]:
+    def _ask_for_words(self, asked: "_QmdQuery", left_ms: int) -> list[QmdRow]:
         """Search for any word, if no file has all words of the query."""
-        words = words_of(asked.question)
+        words = query_words(asked.question)
         try:
             if not words or not self._can_take_words():
                 return []
@@ -210,10 +224,12 @@ class Qmd:
             self._takes_words = found is not None and _numbers(found) >= _TYPED_SINCE
         return self._takes_words
 
-    def _documents(self, rows: Sequence[Row], view: View) -> tuple[list[tuple[Row, Document]], int]:
+    def _documents(
+        self, rows: Sequence[QmdRow], view: MemoryView
+    ) -> tuple[list[tuple[QmdRow, QmdDocument]], int]:
         """Return the visible files of the results, and how many results have no file."""
         known = {one.name for one in self._registry.collections or ()}
-        found: list[tuple[Row, Document]] = []
+        found: list[tuple[QmdRow, QmdDocument]] = []
         lost = 0
         seen: set[tuple[int, int]] = set()
         for row in rows:
@@ -223,7 +239,7 @@ class Qmd:
             try:
                 document = find_document(self._place, f"{PREFIX}{path}")
                 status = document.file.stat()
-            except (NotFound, OSError):
+            except (NotFoundError, OSError):
                 lost += 1
                 continue
             same = (status.st_dev, status.st_ino)  # one file by two names, or in two collections
@@ -232,11 +248,15 @@ class Qmd:
                 found.append((row, document))
         return found, lost
 
-    def _show(self, question: str, found: Sequence[tuple[Row, Document]], ask: Ask) -> list[Result]:
+    def _show(
+        self, question: str, found: Sequence[tuple[QmdRow, QmdDocument]], ask: SearchOptions
+    ) -> list[SearchResult]:
         limits = self._settings.limits
-        reader = Reader(needles_of(question), ask.max_snippet_chars or limits.max_snippet_chars)
+        reader = QmdResultBuilder(
+            query_needles(question), ask.max_snippet_chars or limits.max_snippet_chars
+        )
         room = ask.max_injected_chars or limits.max_injected_chars
-        shown: list[Result] = []
+        shown: list[SearchResult] = []
         for row, document in found:
             if len(shown) == ask.max_results:
                 break
@@ -281,7 +301,7 @@ class Qmd:
             self._update = threading.Thread(target=work, name=name, daemon=True)
             self._update.start()
 
-    def _await_update(self, seconds: float, progress: Progress = unseen) -> None:
+    def _await_update(self, seconds: float, progress: Progress = ignore_progress) -> None:
         """Wait for the running update; `progress` is called meanwhile, and may end the wait."""
         until = time.monotonic() + seconds
         while (update := self._update) is not None:
@@ -332,10 +352,10 @@ class Qmd:
         if self._settings.sessions.enabled:
             folder = exports_folder(self._place)
             try:
-                make_folder(folder)
+                make_private_dir(folder)
             except OSError as exc:
                 raise StoreError(f"{folder} cannot be made: {exc.strerror}") from exc
-        self._mend(partial(self._registry.settle, wait_ms=wait_ms))
+        self._mend(partial(self._registry.reconcile, wait_ms=wait_ms))
 
     def _mend(self, work: Callable[[], T]) -> T:
         """Run `work`; if the index is damaged, rebuild it and run again."""
@@ -366,7 +386,7 @@ def _numbers(found: re.Match[str]) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _report(said: str) -> Report:
+def _report(said: str) -> SyncReport:
     """Report an update: qmd prints how many files of a collection changed, not which."""
     names = _HEADING.findall(said)
     indexed: list[str] = []
@@ -377,4 +397,4 @@ def _report(said: str) -> Report:
         indexed += [f"{PREFIX}{name}"] * (new + updated)
         removed += [f"{PREFIX}{name}"] * gone
         unchanged += same
-    return Report(tuple(indexed), tuple(removed), unchanged)
+    return SyncReport(tuple(indexed), tuple(removed), unchanged)

@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from homarus.core.errors import HomarusError, NotFound, ToolError
+from homarus.core.errors import HomarusError, NotFoundError, ToolError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import one_line
-from homarus.core.value import dataclass
-from homarus.memory.export import audience_of_export, exports_folder
-from homarus.memory.place import Place
-from homarus.memory.source import MAX_FILE_BYTES, Source
-from homarus.memory.view import PRIVATE, View, audience_of_path
-from homarus.tools import pattern as globs
-from homarus.tools.guard import Beneath
+from homarus.memory.note_files import MAX_FILE_BYTES, Source
+from homarus.memory.spec import MemorySpec
+from homarus.memory.transcript_export import audience_of_export, exports_folder
+from homarus.memory.view import PRIVATE, MemoryView, audience_of_path
+from homarus.tools import glob_pattern as globs
+from homarus.tools.rooted_fs import RootedFs
 
 SESSIONS: Final = "sessions"
 PREFIX: Final = "qmd/"
@@ -31,7 +31,7 @@ _SNIFFED = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
+class QmdCollection:
     """A folder and a pattern for its files, in qmd's syntax."""
 
     name: str
@@ -47,7 +47,7 @@ class Collection:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class QmdDocument:
     """A file that a result of qmd refers to."""
 
     path: str
@@ -63,7 +63,7 @@ class Document:
     def read(self) -> str | None:
         """Return its text without following links; None when it cannot be read."""
         try:
-            with Beneath(self.root, links=False).open_read(f"./{self.relative}") as opened:
+            with RootedFs(self.root, links=False).open_read(f"./{self.relative}") as opened:
                 data = opened.file.read(MAX_FILE_BYTES + 1)
         except (HomarusError, OSError):
             return None
@@ -72,18 +72,18 @@ class Document:
         return data.decode("utf-8", "replace").replace("\0", "\ufffd")
 
 
-def collections_of(place: Place) -> tuple[Collection, ...]:
+def collections_of(place: MemorySpec) -> tuple[QmdCollection, ...]:
     """Return all collections to index, with unique names."""
     taken: set[str] = set()
-    found: list[Collection] = []
+    found: list[QmdCollection] = []
     for name, root, pattern, source in _wanted(place):
         unique = _unique(name, taken)
         taken.add(unique)
-        found.append(Collection(unique, root, pattern, source))
+        found.append(QmdCollection(unique, root, pattern, source))
     return tuple(found)
 
 
-def _wanted(place: Place) -> Iterator[tuple[str, Path, str, Source]]:
+def _wanted(place: MemorySpec) -> Iterator[tuple[str, Path, str, Source]]:
     settings = place.settings.qmd
     if settings.include_default_memory:
         yield "memory-root", place.workspace, "MEMORY.md", "memory"
@@ -115,7 +115,7 @@ def _unique(name: str, taken: set[str]) -> str:
 
 def _choices(pattern: str) -> Iterator[str]:
     """Yield the alternatives of a pattern, which commas separate."""
-    for choice in globs.expand(pattern[: globs.MAX_CHARS]):
+    for choice in globs.expand_braces(pattern[: globs.MAX_CHARS]):
         yield from (part.strip().removeprefix("./") for part in choice.split(","))
 
 
@@ -129,7 +129,7 @@ def _matches(choice: str, relative: str) -> bool:
         return False
 
 
-def find_document(place: Place, path: str) -> Document:
+def find_document(place: MemorySpec, path: str) -> QmdDocument:
     """Return the file of `qmd/<collection>/<path>`. Raises NotFoundError."""
     name, _, relative = path.removeprefix(PREFIX).partition("/")
     found = next((one for one in collections_of(place) if one.name == name), None)
@@ -140,14 +140,14 @@ def find_document(place: Place, path: str) -> Document:
     if not _is_plain_file(found.root, relative):
         raise _missing(path)
     audience = _audience(place, found, relative)
-    return Document(path, found.root, relative, audience, found.source)
+    return QmdDocument(path, found.root, relative, audience, found.source)
 
 
-def read_document(place: Place, name: str, view: View) -> bytes | None:
+def read_document(place: MemorySpec, name: str, view: MemoryView) -> bytes | None:
     """Return the text of `qmd/<name>` for a view, or None."""
     try:
         document = find_document(place, f"{PREFIX}{name}")
-    except NotFound:
+    except NotFoundError:
         return None
     if not view.shows(document.audience):
         return None
@@ -155,8 +155,8 @@ def read_document(place: Place, name: str, view: View) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def _missing(path: str) -> NotFound:
-    return NotFound(f"there is no {one_line(path)}", fix="name a path that memory_search gave")
+def _missing(path: str) -> NotFoundError:
+    return NotFoundError(f"there is no {one_line(path)}", fix="name a path that memory_search gave")
 
 
 def _is_inside(relative: str) -> bool:
@@ -179,7 +179,7 @@ def _is_plain_file(root: Path, relative: str) -> bool:
     return True
 
 
-def _audience(place: Place, collection: Collection, relative: str) -> str:
+def _audience(place: MemorySpec, collection: QmdCollection, relative: str) -> str:
     exports = exports_folder(place)
     file = collection.root / relative
     if file.is_relative_to(exports):  # also if another collection contains them

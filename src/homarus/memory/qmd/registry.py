@@ -13,11 +13,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from homarus.core.atomic_file import write_atomic
 from homarus.core.errors import StoreError
-from homarus.core.whole import replace_whole
-from homarus.memory.place import Place
-from homarus.memory.qmd.collections import Collection, collections_of
-from homarus.memory.qmd.program import Program, folders_of
+from homarus.memory.qmd.collections import QmdCollection, collections_of
+from homarus.memory.qmd.process import QmdProcess, folders_of
+from homarus.memory.spec import MemorySpec
 
 _LISTED = re.compile(r"^(\S.*?) \(qmd://.*\)$", re.MULTILINE)
 
@@ -33,21 +33,21 @@ class _Added(BaseModel):
 _LIST = TypeAdapter(list[_Added])
 
 
-class Registry:
+class CollectionRegistry:
     """The collections of one agent's qmd."""
 
-    def __init__(self, place: Place, program: Program) -> None:
+    def __init__(self, place: MemorySpec, program: QmdProcess) -> None:
         self._place, self._program = place, program
         self._file = folders_of(place).base / "collections.json"
-        self._settled: tuple[Collection, ...] | None = None
+        self._settled: tuple[QmdCollection, ...] | None = None
         self._settling = threading.Lock()
 
     @property
-    def collections(self) -> tuple[Collection, ...] | None:
+    def collections(self) -> tuple[QmdCollection, ...] | None:
         """Return the collections that qmd has; None before the first `reconcile`."""
         return self._settled
 
-    def settle(self, *, wait_ms: int = 0) -> None:
+    def reconcile(self, *, wait_ms: int = 0) -> None:
         """Add and remove collections; runs nothing when nothing changed.
 
         One thread does it, others wait for it: at most `wait_ms`, 0 without limit.
@@ -80,13 +80,13 @@ class Registry:
                 self._write(done)
         self._settled = wanted
 
-    def _is_there(self, collection: Collection) -> bool:
+    def _is_there(self, collection: QmdCollection) -> bool:
         """Return whether the folder exists; one in the workspace must not be a link."""
         root = collection.root
         is_own = root != self._place.workspace and root.is_relative_to(self._place.workspace)
         return root.is_dir() and not (is_own and root.is_symlink())
 
-    def _add(self, one: Collection, *, timeout_ms: int) -> None:
+    def _add(self, one: QmdCollection, *, timeout_ms: int) -> None:
         """Add a collection, which also indexes it."""
         named = (f"--name={one.name}", f"--mask={one.pattern}")
         self._run("add", *named, "--", str(one.root), timeout_ms=timeout_ms)
@@ -104,12 +104,12 @@ class Registry:
     def _write(self, added: Sequence[_Added]) -> None:
         text = json.dumps([one.model_dump() for one in added], indent=2, ensure_ascii=False)
         try:
-            replace_whole(self._file, f"{text}\n".encode("utf-8", "surrogatepass"))
+            write_atomic(self._file, f"{text}\n".encode("utf-8", "surrogatepass"))
         except OSError as exc:
             raise StoreError(f"{self._file} cannot be written: {exc.strerror}") from exc
 
 
-def _record(one: Collection) -> _Added:
+def _record(one: QmdCollection) -> _Added:
     return _Added(name=one.name, path=str(one.root), pattern=one.pattern)
 
 

@@ -6,25 +6,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from homarus.core.message import Json
 from homarus.testing.model_server.dialect import (
-    Ask,
-    Refusal,
-    Said,
+    ErrorResponse,
+    ServerMessage,
+    ServerRequest,
     call_input,
     compact_json,
     stop_reason,
     usage_of,
 )
 from homarus.testing.model_server.script import (
-    Call,
     CallTools,
     Content,
     Fail,
     Overflow,
+    ReportedUsage,
     Say,
+    ScriptedCall,
     Stop,
+    StreamFault,
     Think,
-    Tokens,
-    Trouble,
 )
 
 MODEL = "mock-1"
@@ -56,12 +56,12 @@ _ids = itertools.count(1)
 class AnthropicDialect:
     """The endpoints under /v1/messages."""
 
-    def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
+    def parse_request(self, path: str, body: Json, body_bytes: int) -> ServerRequest | None:
         if not path.endswith(_ASKED) or not isinstance(body, dict):
             return None
         messages = body.get("messages")
         turns = messages if isinstance(messages, list) else []
-        return Ask(
+        return ServerRequest(
             model=str(body.get("model", MODEL)),
             stream=bool(body.get("stream")),
             said=[said for turn in turns for said in _said(turn)],
@@ -75,10 +75,10 @@ class AnthropicDialect:
             return {"input_tokens": max(1, len(json.dumps(body)) // 4)}
         return None
 
-    def speak(self, ask: Ask) -> "MessageSpeaker":
-        return MessageSpeaker(ask)
+    def make_streamer(self, ask: ServerRequest) -> "MessageStreamer":
+        return MessageStreamer(ask)
 
-    def whole(self, ask: Ask, steps: Sequence[Content]) -> bytes:
+    def full_response(self, ask: ServerRequest, steps: Sequence[Content]) -> bytes:
         content: list[Json] = []
         for step in steps:
             match step:
@@ -97,20 +97,22 @@ class AnthropicDialect:
         }
         return compact_json({**message, "usage": _usage(ask, steps)})
 
-    def refuse(self, step: Fail | Overflow) -> Refusal:
+    def error_response(self, step: Fail | Overflow) -> ErrorResponse:
         if isinstance(step, Overflow):
             words = f"prompt is too long: {step.asked} tokens > {step.window} maximum"
-            return Refusal(400, compact_json(_error(words, "invalid_request_error")))
+            return ErrorResponse(400, compact_json(_error(words, "invalid_request_error")))
         if step.body is not None:
-            return Refusal(step.status, step.body)
+            return ErrorResponse(step.status, step.body)
         words, kind = _REFUSALS.get(step.status, (f"Status {step.status}.", "api_error"))
-        return Refusal(step.status, compact_json(_error(step.message or words, step.code or kind)))
+        return ErrorResponse(
+            step.status, compact_json(_error(step.message or words, step.code or kind))
+        )
 
 
-class MessageSpeaker:
+class MessageStreamer:
     """One streamed message with its blocks in sequence."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: ServerRequest) -> None:
         self._ask = ask
         self._steps: list[Content] = []
         self._index = -1
@@ -121,7 +123,7 @@ class MessageSpeaker:
         message["usage"] = {**_usage(self._ask, ()), "output_tokens": 1}
         return [_event("message_start", message=message), _event("ping")]
 
-    def say(self, step: Content) -> Iterable[bytes]:
+    def write(self, step: Content) -> Iterable[bytes]:
         self._steps.append(step)
         match step:
             case Think():
@@ -130,10 +132,10 @@ class MessageSpeaker:
                 return self._say("text", {"type": "text", "text": ""}, step.pieces)
             case CallTools():
                 return self._call_tools(step)
-            case Tokens() | Stop():
+            case ReportedUsage() | Stop():
                 return ()
 
-    def trouble(self, step: Trouble) -> list[bytes]:
+    def write_error(self, step: StreamFault) -> list[bytes]:
         kind = "api_error" if step.code == "server_error" else step.code
         return [_event("error", error=_error(step.message, kind)["error"])]
 
@@ -185,17 +187,17 @@ class MessageSpeaker:
         return _event("content_block_delta", index=self._index, delta=delta)
 
 
-def _said(turn: Json) -> Iterator[Said]:
+def _said(turn: Json) -> Iterator[ServerMessage]:
     """Return the messages of a turn; tool results in a user's turn count as the tools' messages."""
     if not isinstance(turn, dict):
         return
     role, content = str(turn.get("role")), turn.get("content")
     blocks = [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
     results = [b for b in blocks if b.get("type") == "tool_result"]
-    yield from (Said("tool", _text_of(result.get("content"))) for result in results)
+    yield from (ServerMessage("tool", _text_of(result.get("content"))) for result in results)
     if isinstance(content, str) or len(blocks) > len(results):
         calls = any(block.get("type") == "tool_use" for block in blocks)
-        yield Said(role, _text_of(content), calls=calls)
+        yield ServerMessage(role, _text_of(content), calls=calls)
 
 
 def _text_of(content: Json) -> str:
@@ -205,7 +207,7 @@ def _text_of(content: Json) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _message(ask: Ask) -> dict[str, Json]:
+def _message(ask: ServerRequest) -> dict[str, Json]:
     made = {"id": f"msg_{next(_ids):08x}", "type": "message", "role": "assistant"}
     return {**made, "model": ask.model, "stop_sequence": None}
 
@@ -214,11 +216,11 @@ def _thinking(text: str, signature: str) -> dict[str, Json]:
     return {"type": "thinking", "thinking": text, "signature": signature}
 
 
-def _tool_use(call: Call) -> dict[str, Json]:
+def _tool_use(call: ScriptedCall) -> dict[str, Json]:
     return {"type": "tool_use", "id": call.id or f"toolu_{next(_ids):08x}", "name": call.name}
 
 
-def _usage(ask: Ask, steps: Sequence[Content]) -> dict[str, Json]:
+def _usage(ask: ServerRequest, steps: Sequence[Content]) -> dict[str, Json]:
     tokens = usage_of(ask, steps)
     return {
         "input_tokens": tokens.given - tokens.cached,

@@ -10,25 +10,25 @@ from zlib import crc32
 
 from homarus.core.message import Json
 from homarus.testing.model_server.dialect import (
-    Ask,
-    Refusal,
-    Said,
+    ErrorResponse,
+    ServerMessage,
+    ServerRequest,
     call_input,
     compact_json,
     stop_reason,
     usage_of,
 )
 from homarus.testing.model_server.script import (
-    Call,
     CallTools,
     Content,
     Fail,
     Overflow,
+    ReportedUsage,
     Say,
+    ScriptedCall,
     Stop,
+    StreamFault,
     Think,
-    Tokens,
-    Trouble,
 )
 
 SIGNATURE = "bW9jay1zaWduYXR1cmU="
@@ -60,11 +60,11 @@ _ids = itertools.count(1)
 class BedrockDialect:
     """The endpoints under a model."""
 
-    def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
+    def parse_request(self, path: str, body: Json, body_bytes: int) -> ServerRequest | None:
         found = _PATH.search(path)
         if found is None or not isinstance(body, dict):
             return None
-        return Ask(
+        return ServerRequest(
             model=unquote(found[1]),
             stream=bool(found[2]),
             said=[said for turn in _objects(body.get("messages")) for said in _said(turn)],
@@ -77,10 +77,10 @@ class BedrockDialect:
     def other(self, method: str, path: str, body: Json) -> Json | None:
         return None
 
-    def speak(self, ask: Ask) -> "ConverseSpeaker":
-        return ConverseSpeaker(ask)
+    def make_streamer(self, ask: ServerRequest) -> "ConverseStreamer":
+        return ConverseStreamer(ask)
 
-    def whole(self, ask: Ask, steps: Sequence[Content]) -> bytes:
+    def full_response(self, ask: ServerRequest, steps: Sequence[Content]) -> bytes:
         content: list[Json] = []
         for step in steps:
             match step:
@@ -105,20 +105,20 @@ class BedrockDialect:
             }
         )
 
-    def refuse(self, step: Fail | Overflow) -> Refusal:
+    def error_response(self, step: Fail | Overflow) -> ErrorResponse:
         if isinstance(step, Overflow):
             return _refusal(400, "Input is too long for requested model.", "ValidationException")
         words, kind = _REFUSALS.get(step.status, (f"Status {step.status}.", ""))
         refusal = _refusal(step.status, step.message or words, step.code or kind)
         if step.body is not None:
-            return Refusal(step.status, step.body, refusal.headers)
+            return ErrorResponse(step.status, step.body, refusal.headers)
         return refusal
 
 
-class ConverseSpeaker:
+class ConverseStreamer:
     """One streamed answer with its blocks in sequence."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: ServerRequest) -> None:
         self._ask = ask
         self._steps: list[Content] = []
         self._index = -1
@@ -127,7 +127,7 @@ class ConverseSpeaker:
     def begin(self) -> list[bytes]:
         return [event("messageStart", role="assistant")]
 
-    def say(self, step: Content) -> Iterable[bytes]:
+    def write(self, step: Content) -> Iterable[bytes]:
         self._steps.append(step)
         match step:
             case Think():
@@ -136,10 +136,10 @@ class ConverseSpeaker:
                 return self._say(step.pieces)
             case CallTools():
                 return self._call_tools(step)
-            case Tokens() | Stop():
+            case ReportedUsage() | Stop():
                 return ()
 
-    def trouble(self, step: Trouble) -> list[bytes]:
+    def write_error(self, step: StreamFault) -> list[bytes]:
         name = _TROUBLES.get(step.code, step.code)
         headers = {":exception-type": name, ":message-type": "exception"}
         return [frame(headers, compact_json({"message": step.message}))]
@@ -214,15 +214,17 @@ def _text(value: str) -> bytes:
     return struct.pack("!BH", 7, len(raw)) + raw
 
 
-def _said(turn: Mapping[str, Json]) -> Iterator[Said]:
+def _said(turn: Mapping[str, Json]) -> Iterator[ServerMessage]:
     """Return the messages of a turn; tool results in a user's turn count as the tools' messages."""
     blocks = _objects(turn.get("content"))
     results = [block["toolResult"] for block in blocks if "toolResult" in block]
-    yield from (Said("tool", _text_of(_objects(result.get("content")))) for result in results)
+    yield from (
+        ServerMessage("tool", _text_of(_objects(result.get("content")))) for result in results
+    )
     own = [block for block in blocks if "toolResult" not in block and "cachePoint" not in block]
     if own:
         calls = any("toolUse" in block for block in own)
-        yield Said(str(turn.get("role")), _text_of(own), calls=calls)
+        yield ServerMessage(str(turn.get("role")), _text_of(own), calls=calls)
 
 
 def _objects(value: Json) -> list[dict[str, Json]]:
@@ -233,11 +235,11 @@ def _text_of(blocks: Iterable[Mapping[str, Json]]) -> str:
     return "\n".join(text for b in blocks if isinstance(text := b.get("text"), str))
 
 
-def _tool(call: Call) -> dict[str, Json]:
+def _tool(call: ScriptedCall) -> dict[str, Json]:
     return {"toolUseId": call.id or f"tooluse_{next(_ids):08x}", "name": call.name}
 
 
-def _usage(ask: Ask, steps: Sequence[Content]) -> dict[str, Json]:
+def _usage(ask: ServerRequest, steps: Sequence[Content]) -> dict[str, Json]:
     tokens = usage_of(ask, steps)
     return {
         "inputTokens": tokens.given - tokens.cached,
@@ -248,6 +250,6 @@ def _usage(ask: Ask, steps: Sequence[Content]) -> dict[str, Json]:
     }
 
 
-def _refusal(status: int, words: str, kind: str) -> Refusal:
+def _refusal(status: int, words: str, kind: str) -> ErrorResponse:
     headers = {"x-amzn-ErrorType": kind} if kind else {}
-    return Refusal(status, compact_json({"message": words}), headers)
+    return ErrorResponse(status, compact_json({"message": words}), headers)

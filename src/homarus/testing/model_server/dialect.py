@@ -5,23 +5,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Protocol
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.value import dataclass
 from homarus.testing.model_server.script import (
-    Call,
     CallTools,
     Content,
     Fail,
     Overflow,
+    ReportedUsage,
     Say,
+    ScriptedCall,
     Stop,
-    Tokens,
-    Trouble,
+    StreamFault,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ServerMessage:
     """One message of a request: its role, its text, and whether it calls tools."""
 
     role: str  # user, assistant, tool or another
@@ -30,12 +30,12 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ServerRequest:
     """A request for an answer, in any dialect."""
 
     model: str
     stream: bool
-    said: Sequence[Said]
+    said: Sequence[ServerMessage]
     tools: int
     body_bytes: int
     body: Json
@@ -43,7 +43,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ErrorResponse:
     """An error response."""
 
     status: int
@@ -51,14 +51,14 @@ class Refusal:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Speaker(Protocol):
+class AnswerStreamer(Protocol):
     """Writes one streamed answer: each result is a list of complete events."""
 
     def begin(self) -> list[bytes]: ...
 
-    def say(self, step: Content) -> Iterable[bytes]: ...
+    def write(self, step: Content) -> Iterable[bytes]: ...
 
-    def trouble(self, step: Trouble) -> list[bytes]: ...
+    def write_error(self, step: StreamFault) -> list[bytes]: ...
 
     def end(self) -> list[bytes]: ...
 
@@ -66,7 +66,7 @@ class Speaker(Protocol):
 class Dialect(Protocol):
     """One vendor's wire format."""
 
-    def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
+    def parse_request(self, path: str, body: Json, body_bytes: int) -> ServerRequest | None:
         """Return the request, or None when it is not for this dialect."""
         ...
 
@@ -74,22 +74,22 @@ class Dialect(Protocol):
         """Return the answer of this dialect's other methods (models, embeddings)."""
         ...
 
-    def speak(self, ask: Ask) -> Speaker: ...
+    def make_streamer(self, ask: ServerRequest) -> AnswerStreamer: ...
 
-    def whole(self, ask: Ask, steps: Sequence[Content]) -> bytes:
+    def full_response(self, ask: ServerRequest, steps: Sequence[Content]) -> bytes:
         """Return the complete answer, for a client that does not stream."""
         ...
 
-    def refuse(self, step: Fail | Overflow) -> Refusal: ...
+    def error_response(self, step: Fail | Overflow) -> ErrorResponse: ...
 
 
-def usage_of(ask: Ask, steps: Sequence[Content]) -> Tokens:
+def usage_of(ask: ServerRequest, steps: Sequence[Content]) -> ReportedUsage:
     """Return the usage the script reports, or an estimate by the size of request and answer."""
     for step in reversed(steps):
-        if isinstance(step, Tokens):
+        if isinstance(step, ReportedUsage):
             return step
     pieces = sum(len(step.pieces) for step in steps if isinstance(step, Say))
-    return Tokens(max(1, ask.body_bytes // 4), max(1, pieces))
+    return ReportedUsage(max(1, ask.body_bytes // 4), max(1, pieces))
 
 
 def stop_reason(steps: Sequence[Content], reasons: Mapping[str, str]) -> str:
@@ -100,7 +100,7 @@ def stop_reason(steps: Sequence[Content], reasons: Mapping[str, str]) -> str:
     return reasons["toolUse" if any(isinstance(step, CallTools) for step in steps) else "stop"]
 
 
-def call_input(call: Call) -> Json:
+def call_input(call: ScriptedCall) -> Json:
     """Return the arguments of a call as a JSON value."""
     return json.loads(call.args) if isinstance(call.args, str) else dict(call.args)
 

@@ -8,24 +8,24 @@ from urllib.parse import unquote
 
 from homarus.core.message import Json
 from homarus.testing.model_server.dialect import (
-    Ask,
-    Refusal,
-    Said,
+    ErrorResponse,
+    ServerMessage,
+    ServerRequest,
     compact_json,
     stop_reason,
     usage_of,
 )
 from homarus.testing.model_server.script import (
-    Call,
     CallTools,
     Content,
     Fail,
     Overflow,
+    ReportedUsage,
     Say,
+    ScriptedCall,
     Stop,
+    StreamFault,
     Think,
-    Tokens,
-    Trouble,
 )
 
 MODEL = "mock-1"
@@ -51,13 +51,13 @@ _ids = itertools.count(1)
 class GoogleDialect:
     """The endpoints under a model, and the model list of /v1beta."""
 
-    def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
+    def parse_request(self, path: str, body: Json, body_bytes: int) -> ServerRequest | None:
         method = _METHOD.search(path)
         if method is None or not isinstance(body, dict):
             return None
         contents = body.get("contents")
         turns = contents if isinstance(contents, list) else []
-        return Ask(
+        return ServerRequest(
             model=unquote(method[1]),
             stream=method[2] == "streamGenerateContent",
             said=[said for turn in turns for said in _said(turn)],
@@ -78,10 +78,10 @@ class GoogleDialect:
             return {"totalTokens": max(1, len(json.dumps(body)) // 4)}
         return None
 
-    def speak(self, ask: Ask) -> "GeminiSpeaker":
-        return GeminiSpeaker(ask)
+    def make_streamer(self, ask: ServerRequest) -> "GeminiStreamer":
+        return GeminiStreamer(ask)
 
-    def whole(self, ask: Ask, steps: Sequence[Content]) -> bytes:
+    def full_response(self, ask: ServerRequest, steps: Sequence[Content]) -> bytes:
         parts: list[Json] = []
         for step in steps:
             match step:
@@ -98,27 +98,27 @@ class GoogleDialect:
             {**_frame(ask), "candidates": [candidate], "usageMetadata": _usage(ask, steps)}
         )
 
-    def refuse(self, step: Fail | Overflow) -> Refusal:
+    def error_response(self, step: Fail | Overflow) -> ErrorResponse:
         if isinstance(step, Overflow):
             message = (
                 f"The input token count ({step.asked}) exceeds the maximum number of tokens "
                 f"allowed ({step.window})."
             )
-            return Refusal(400, compact_json(_error(400, message, "INVALID_ARGUMENT")))
+            return ErrorResponse(400, compact_json(_error(400, message, "INVALID_ARGUMENT")))
         if step.body is not None:
-            return Refusal(step.status, step.body)
+            return ErrorResponse(step.status, step.body)
         message, status = _REFUSALS.get(step.status, (f"Status {step.status}.", "UNKNOWN"))
         error = _error(step.status, step.message or message, step.code or status)
         if step.retry_after:
             kind = "type.googleapis.com/google.rpc.RetryInfo"
             error["error"]["details"] = [{"@type": kind, "retryDelay": f"{step.retry_after}s"}]
-        return Refusal(step.status, compact_json(error))
+        return ErrorResponse(step.status, compact_json(error))
 
 
-class GeminiSpeaker:
+class GeminiStreamer:
     """One streamed answer."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: ServerRequest) -> None:
         self._ask = ask
         self._frame = _frame(ask)
         self._steps: list[Content] = []
@@ -136,7 +136,7 @@ class GeminiSpeaker:
     def begin(self) -> list[bytes]:
         return []
 
-    def say(self, step: Content) -> Iterable[bytes]:
+    def write(self, step: Content) -> Iterable[bytes]:
         self._steps.append(step)
         match step:
             case Think():
@@ -147,10 +147,10 @@ class GeminiSpeaker:
                 )
             case CallTools():
                 return self._call_tools(step)
-            case Tokens() | Stop():
+            case ReportedUsage() | Stop():
                 return ()
 
-    def trouble(self, step: Trouble) -> list[bytes]:
+    def write_error(self, step: StreamFault) -> list[bytes]:
         """Return bare JSON over several lines instead of an event, as the service fails midway."""
         number = _TROUBLES.get(step.code, 0)
         status = _REFUSALS[number][1] if number else step.code.upper()
@@ -170,17 +170,19 @@ class GeminiSpeaker:
         return _event({**chunk, **self._frame})
 
 
-def _said(turn: Json) -> list[Said]:
+def _said(turn: Json) -> list[ServerMessage]:
     """Return the messages of one turn: each tool result, then the text."""
     if not isinstance(turn, dict):
         return []
     parts = _objects(turn, "parts")
-    results = [Said("tool", "") for part in parts if "functionResponse" in part]
+    results = [ServerMessage("tool", "") for part in parts if "functionResponse" in part]
     texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
     if turn.get("role") == "model":
         calls = any("functionCall" in part for part in parts)
-        return [Said("assistant", "\n".join(texts), calls)]
-    return [*results, Said("user", "\n".join(texts))] if texts or not results else [*results]
+        return [ServerMessage("assistant", "\n".join(texts), calls)]
+    return (
+        [*results, ServerMessage("user", "\n".join(texts))] if texts or not results else [*results]
+    )
 
 
 def _objects(held: Mapping[str, Json], name: str) -> list[dict[str, Json]]:
@@ -188,7 +190,7 @@ def _objects(held: Mapping[str, Json], name: str) -> list[dict[str, Json]]:
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
-def _frame(ask: Ask) -> dict[str, Json]:
+def _frame(ask: ServerRequest) -> dict[str, Json]:
     return {"modelVersion": ask.model, "responseId": f"mock{next(_ids):08x}"}
 
 
@@ -197,7 +199,7 @@ def _candidate(parts: list[Json], finish: str = "") -> dict[str, Json]:
     return {"content": {"parts": parts, "role": "model"}, **ended, "index": 0}
 
 
-def _calls(calls: Sequence[Call]) -> list[Json]:
+def _calls(calls: Sequence[ScriptedCall]) -> list[Json]:
     parts: list[Json] = []
     for call in calls:
         named = {"id": call.id} if call.id else {}
@@ -207,7 +209,7 @@ def _calls(calls: Sequence[Call]) -> list[Json]:
     return parts
 
 
-def _arguments(call: Call) -> Json:
+def _arguments(call: ScriptedCall) -> Json:
     if not isinstance(call.args, str):
         return dict(call.args)
     try:
@@ -216,7 +218,7 @@ def _arguments(call: Call) -> Json:
         return call.args
 
 
-def _usage(ask: Ask, steps: Sequence[Content]) -> dict[str, Json]:
+def _usage(ask: ServerRequest, steps: Sequence[Content]) -> dict[str, Json]:
     tokens = usage_of(ask, steps)
     usage = {
         "promptTokenCount": tokens.given,

@@ -4,19 +4,19 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from homarus.testing.model_server.dialect import Ask, Said
+from homarus.testing.model_server.dialect import ServerMessage, ServerRequest
 from homarus.testing.model_server.script import (
-    Call,
+    BodyFraming,
     CallTools,
     Comments,
     Delay,
     Fail,
-    Hold,
+    HangUntilDisconnect,
     Overflow,
     Raw,
     Say,
-    Shape,
-    Step,
+    ScriptedCall,
+    ScriptStep,
     Stop,
     Think,
 )
@@ -38,22 +38,24 @@ class Markers:
     def __init__(self) -> None:
         self._seen: Counter[tuple[str, str]] = Counter()
 
-    def steps(self, ask: Ask) -> list[Step]:
+    def steps(self, ask: ServerRequest) -> list[ScriptStep]:
         """Return the answer to a request without a script."""
         text, turn = _question(ask.said)
         sections = text.split("MOCK:next")
         if turn >= len(sections):
             return [Say(SHORT)]
         steps = self._read(sections[turn], text)
-        content = any(isinstance(s, Say | CallTools | Hold | Comments | Raw) for s in steps)
+        content = any(
+            isinstance(s, Say | CallTools | HangUntilDisconnect | Comments | Raw) for s in steps
+        )
         return steps if content or "MOCK:empty" in sections[turn] else [*steps, Say(SHORT)]
 
-    def _read(self, section: str, whole: str) -> list[Step]:
-        steps: list[Step] = []
-        calls: list[Call] = []
+    def _read(self, section: str, whole: str) -> list[ScriptStep]:
+        steps: list[ScriptStep] = []
+        calls: list[ScriptedCall] = []
         for match in _MARKER.finditer(section):
             if match["tool"]:
-                calls.append(Call(match["name"], match["args"]))
+                calls.append(ScriptedCall(match["name"], match["args"]))
             elif match["free"]:
                 steps.append((Say if match["free"] == "say" else Think)(match["text"]))
             else:
@@ -61,7 +63,7 @@ class Markers:
                 steps += self._word(match["word"], numbers, whole)
         return [*steps, CallTools(*calls)] if calls else steps
 
-    def _word(self, word: str, numbers: list[float], whole: str) -> list[Step]:
+    def _word(self, word: str, numbers: list[float], whole: str) -> list[ScriptStep]:
         if word == "echo":
             return [Say(_MARKER.sub("", whole).strip())]
         if word in {"fail", "overflow"}:
@@ -71,7 +73,7 @@ class Markers:
         make = _WORDS.get(word)
         return make(numbers) if make else []
 
-    def _refusal(self, word: str, numbers: list[float], whole: str) -> list[Step]:
+    def _refusal(self, word: str, numbers: list[float], whole: str) -> list[ScriptStep]:
         status = int(numbers.pop(0)) if word == "fail" and numbers else 500
         if numbers and self._is_over(word, whole, numbers[0]):
             return []
@@ -88,32 +90,32 @@ def _first(numbers: Sequence[float], otherwise: float) -> float:
     return numbers[0] if numbers else otherwise
 
 
-def _long(numbers: Sequence[float]) -> list[Step]:
+def _long(numbers: Sequence[float]) -> list[ScriptStep]:
     pieces = [f"word{i:04d} " for i in range(int(_first(numbers, 100)))]
     return [Say(pieces, gap_s=numbers[1] / 1000 if len(numbers) > 1 else 0.0)]
 
 
-_WORDS: dict[str, Callable[[list[float]], list[Step]]] = {
+_WORDS: dict[str, Callable[[list[float]], list[ScriptStep]]] = {
     "short": lambda _: [Say(SHORT)],
     "long": _long,
     "length": lambda _: [Stop("length")],
     "delay": lambda numbers: [Delay(_first(numbers, 0) / 1000)],
-    "cut": lambda numbers: [Shape(cut_at_byte=int(_first(numbers, 0)))],
+    "cut": lambda numbers: [BodyFraming(cut_at_byte=int(_first(numbers, 0)))],
     "malformed": lambda _: [Raw(b'data: {"choices":[{"delta":\n\n')],
-    "bytes": lambda numbers: [Shape(piece_bytes=int(_first(numbers, 1)))],
-    "crlf": lambda _: [Shape(newline=b"\r\n")],
+    "bytes": lambda numbers: [BodyFraming(piece_bytes=int(_first(numbers, 1)))],
+    "crlf": lambda _: [BodyFraming(newline=b"\r\n")],
     "comments": lambda _: [Comments()],
-    "hold": lambda _: [Hold()],
+    "hold": lambda _: [HangUntilDisconnect()],
 }
 
 
-def tag_of(ask: Ask) -> str | None:
+def tag_of(ask: ServerRequest) -> str | None:
     """Return the `T#token` of a question, by which a client finds its request in the statistics."""
     tags = _TAG.findall(_question(ask.said)[0])
     return tags[-1] if tags else None
 
 
-def _question(said: Sequence[Said]) -> tuple[str, int]:
+def _question(said: Sequence[ServerMessage]) -> tuple[str, int]:
     """Return the last user message, and how often it was answered already.
 
     A gateway may add messages of its own after the person's: the one with a marker counts, as

@@ -11,24 +11,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from homarus.core.message import Json
 from homarus.testing.model_server.dialect import (
-    Ask,
-    Refusal,
-    Said,
+    ErrorResponse,
+    ServerMessage,
+    ServerRequest,
     compact_json,
     stop_reason,
     usage_of,
 )
 from homarus.testing.model_server.script import (
-    Call,
     CallTools,
     Content,
     Fail,
     Overflow,
+    ReportedUsage,
     Say,
+    ScriptedCall,
     Stop,
+    StreamFault,
     Think,
-    Tokens,
-    Trouble,
 )
 
 MODEL = "mock-1"
@@ -59,11 +59,11 @@ _ids = itertools.count(1)
 class OpenAIDialect:
     """The endpoints under /v1."""
 
-    def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
+    def parse_request(self, path: str, body: Json, body_bytes: int) -> ServerRequest | None:
         if not path.endswith("/chat/completions") or not isinstance(body, dict):
             return None
         messages = body.get("messages")
-        return Ask(
+        return ServerRequest(
             model=str(body.get("model", MODEL)),
             stream=bool(body.get("stream")),
             said=[_said(m) for m in messages] if isinstance(messages, list) else [],
@@ -80,10 +80,10 @@ class OpenAIDialect:
             return _embeddings(body)
         return None
 
-    def speak(self, ask: Ask) -> "ChatSpeaker":
-        return ChatSpeaker(ask)
+    def make_streamer(self, ask: ServerRequest) -> "ChatStreamer":
+        return ChatStreamer(ask)
 
-    def whole(self, ask: Ask, steps: Sequence[Content]) -> bytes:
+    def full_response(self, ask: ServerRequest, steps: Sequence[Content]) -> bytes:
         message: dict[str, Json] = {"role": "assistant", "content": None}
         thought = "".join(p for s in steps if isinstance(s, Think) for p in s.pieces)
         text = [p for s in steps if type(s) is Say for p in s.pieces]
@@ -102,7 +102,7 @@ class OpenAIDialect:
         frame = _frame(ask, "chat.completion")
         return compact_json({**frame, "choices": [choice], "usage": _usage(ask, steps)})
 
-    def refuse(self, step: Fail | Overflow) -> Refusal:
+    def error_response(self, step: Fail | Overflow) -> ErrorResponse:
         if isinstance(step, Overflow):
             message = (
                 f"This model's maximum context length is {step.window} tokens. However, your "
@@ -110,19 +110,19 @@ class OpenAIDialect:
                 "messages."
             )
             kind, code = "invalid_request_error", "context_length_exceeded"
-            return Refusal(400, _error(message, kind, code))
+            return ErrorResponse(400, _error(message, kind, code))
         if step.body is not None:
-            return Refusal(step.status, step.body)
+            return ErrorResponse(step.status, step.body)
         message, kind, known = _REFUSALS.get(
             step.status, (f"Status {step.status}.", "invalid_request_error", None)
         )
-        return Refusal(step.status, _error(step.message or message, kind, step.code or known))
+        return ErrorResponse(step.status, _error(step.message or message, kind, step.code or known))
 
 
-class ChatSpeaker:
+class ChatStreamer:
     """One streamed chat completion."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: ServerRequest) -> None:
         self._ask = ask
         self._frame = _frame(ask, "chat.completion.chunk")
         self._steps: list[Content] = []
@@ -135,7 +135,7 @@ class ChatSpeaker:
     def begin(self) -> list[bytes]:
         return [self._event({"role": "assistant", "content": ""})]
 
-    def say(self, step: Content) -> Iterable[bytes]:
+    def write(self, step: Content) -> Iterable[bytes]:
         self._steps.append(step)
         match step:
             case Think():
@@ -146,10 +146,10 @@ class ChatSpeaker:
                 )
             case CallTools():
                 return self._call_tools(step)
-            case Tokens() | Stop():
+            case ReportedUsage() | Stop():
                 return ()
 
-    def trouble(self, step: Trouble) -> list[bytes]:
+    def write_error(self, step: StreamFault) -> list[bytes]:
         return [b"data: " + _error(step.message, step.code, step.code) + b"\n\n"]
 
     def end(self) -> list[bytes]:
@@ -205,18 +205,18 @@ def _embeddings(body: Mapping[str, Json]) -> Json:
     return {"object": "list", "data": data, "model": body.get("model", MODEL), "usage": usage}
 
 
-def _said(message: Json) -> Said:
+def _said(message: Json) -> ServerMessage:
     if not isinstance(message, dict):
-        return Said("", "")
+        return ServerMessage("", "")
     content = message.get("content")
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict)]
         content = "\n".join(text for text in parts if isinstance(text, str))
     text = content if isinstance(content, str) else ""
-    return Said(str(message.get("role")), text, calls=bool(message.get("tool_calls")))
+    return ServerMessage(str(message.get("role")), text, calls=bool(message.get("tool_calls")))
 
 
-def _frame(ask: Ask, kind: str) -> dict[str, Json]:
+def _frame(ask: ServerRequest, kind: str) -> dict[str, Json]:
     made = {"id": f"chatcmpl-{next(_ids):08x}", "object": kind, "created": int(time.time())}
     return {**made, "model": ask.model, "system_fingerprint": "fp_mock"}
 
@@ -225,16 +225,16 @@ def _choice(delta: Mapping[str, Json], finish: str | None = None) -> dict[str, J
     return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
 
 
-def _call(call: Call) -> dict[str, Json]:
+def _call(call: ScriptedCall) -> dict[str, Json]:
     function = {"name": call.name, "arguments": _arguments(call)}
     return {"id": call.id or f"call_{next(_ids):08x}", "type": "function", "function": function}
 
 
-def _arguments(call: Call) -> str:
+def _arguments(call: ScriptedCall) -> str:
     return call.args if isinstance(call.args, str) else json.dumps(dict(call.args))
 
 
-def _usage(ask: Ask, steps: Sequence[Content]) -> dict[str, Json]:
+def _usage(ask: ServerRequest, steps: Sequence[Content]) -> dict[str, Json]:
     tokens = usage_of(ask, steps)
     return {
         "prompt_tokens": tokens.given,

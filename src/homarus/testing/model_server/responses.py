@@ -7,19 +7,25 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from homarus.core.message import Json
-from homarus.testing.model_server.dialect import Ask, Refusal, Said, compact_json, usage_of
+from homarus.testing.model_server.dialect import (
+    ErrorResponse,
+    ServerMessage,
+    ServerRequest,
+    compact_json,
+    usage_of,
+)
 from homarus.testing.model_server.openai import MODEL, OpenAIDialect
 from homarus.testing.model_server.script import (
-    Call,
     CallTools,
     Content,
     Fail,
     Overflow,
+    ReportedUsage,
     Say,
+    ScriptedCall,
     Stop,
+    StreamFault,
     Think,
-    Tokens,
-    Trouble,
 )
 
 ENCRYPTED = "reasoning.encrypted_content"
@@ -35,10 +41,10 @@ class ResponsesDialect:
     def __init__(self) -> None:
         self._sister = OpenAIDialect()
 
-    def ask(self, path: str, body: Json, body_bytes: int) -> Ask | None:
+    def parse_request(self, path: str, body: Json, body_bytes: int) -> ServerRequest | None:
         if not path.endswith("/responses") or not isinstance(body, dict):
             return None
-        return Ask(
+        return ServerRequest(
             model=str(body.get("model", MODEL)),
             stream=bool(body.get("stream")),
             said=_said(body.get("input")),
@@ -50,24 +56,24 @@ class ResponsesDialect:
     def other(self, method: str, path: str, body: Json) -> Json | None:
         return None
 
-    def speak(self, ask: Ask) -> "ResponsesSpeaker":
-        return ResponsesSpeaker(ask)
+    def make_streamer(self, ask: ServerRequest) -> "ResponsesStreamer":
+        return ResponsesStreamer(ask)
 
-    def whole(self, ask: Ask, steps: Sequence[Content]) -> bytes:
-        speaker = ResponsesSpeaker(ask)
+    def full_response(self, ask: ServerRequest, steps: Sequence[Content]) -> bytes:
+        speaker = ResponsesStreamer(ask)
         for step in steps:
-            list(speaker.say(step))
+            list(speaker.write(step))
         speaker.end()
         return compact_json(speaker.response())
 
-    def refuse(self, step: Fail | Overflow) -> Refusal:
-        return self._sister.refuse(step)
+    def error_response(self, step: Fail | Overflow) -> ErrorResponse:
+        return self._sister.error_response(step)
 
 
-class ResponsesSpeaker:
+class ResponsesStreamer:
     """One streamed response."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: ServerRequest) -> None:
         self._ask = ask
         self._id, self._created_s = _id("resp"), int(time.time())
         self._sequence = itertools.count()
@@ -84,7 +90,7 @@ class ResponsesSpeaker:
             self._event("response.in_progress", response=response),
         ]
 
-    def say(self, step: Content) -> Iterable[bytes]:
+    def write(self, step: Content) -> Iterable[bytes]:
         self._steps.append(step)
         match step:
             case Think():
@@ -93,10 +99,10 @@ class ResponsesSpeaker:
                 return self._words(step, "message")
             case CallTools():
                 return self._call_tools(step)
-            case Tokens() | Stop():
+            case ReportedUsage() | Stop():
                 return ()
 
-    def trouble(self, step: Trouble) -> list[bytes]:
+    def write_error(self, step: StreamFault) -> list[bytes]:
         return [self._event("error", code=step.code, message=step.message, param=None)]
 
     def end(self) -> list[bytes]:
@@ -226,24 +232,28 @@ class ResponsesSpeaker:
         return f"event: {kind}\ndata: ".encode() + data + b"\n\n"
 
 
-def _said(items: Json) -> list[Said]:
+def _said(items: Json) -> list[ServerMessage]:
     """Return the messages of a request; consecutive items of the model are one of them."""
     if isinstance(items, str):
-        return [Said("user", items)]
-    said: list[Said] = []
+        return [ServerMessage("user", items)]
+    said: list[ServerMessage] = []
     for item in items if isinstance(items, list) else ():
         if not isinstance(item, dict):
             continue
         kind, role = item.get("type"), str(item.get("role"))
         if kind == "function_call_output":
-            said.append(Said("tool", _text_in(item.get("output"))))
+            said.append(ServerMessage("tool", _text_in(item.get("output"))))
         elif kind in _OF_THE_MODEL or role == "assistant":
             calls = kind == "function_call"
             text = _text_in(item.get("content")) if role == "assistant" else ""
-            before = said.pop() if said and said[-1].role == "assistant" else Said("assistant", "")
-            said.append(Said("assistant", before.text + text, before.calls or calls))
+            before = (
+                said.pop()
+                if said and said[-1].role == "assistant"
+                else ServerMessage("assistant", "")
+            )
+            said.append(ServerMessage("assistant", before.text + text, before.calls or calls))
         else:
-            said.append(Said(role, _text_in(item.get("content"))))
+            said.append(ServerMessage(role, _text_in(item.get("content"))))
     return said
 
 
@@ -254,7 +264,7 @@ def _text_in(content: Json) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _call(call: Call) -> dict[str, Json]:
+def _call(call: ScriptedCall) -> dict[str, Json]:
     arguments = call.args if isinstance(call.args, str) else json.dumps(dict(call.args))
     return {
         "id": _id("fc"),
@@ -270,7 +280,7 @@ def _output_text(text: str) -> dict[str, Json]:
     return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
 
 
-def _usage(ask: Ask, steps: Sequence[Content]) -> dict[str, Json]:
+def _usage(ask: ServerRequest, steps: Sequence[Content]) -> dict[str, Json]:
     tokens = usage_of(ask, steps)
     return {
         "input_tokens": tokens.given,

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Literal, TypeAlias
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.value import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Think(Say):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ScriptedCall:
     """One tool call. Arguments given as text are sent as they are, JSON or not."""
 
     name: str
@@ -42,16 +42,16 @@ class Call:
 class CallTools:
     """Tool calls made together; their arguments come in pieces, the calls' pieces in turns."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[ScriptedCall, ...]
     piece_chars: int
 
-    def __init__(self, *calls: Call, piece_chars: int = 8) -> None:
+    def __init__(self, *calls: ScriptedCall, piece_chars: int = 8) -> None:
         object.__setattr__(self, "calls", calls)
         object.__setattr__(self, "piece_chars", piece_chars)
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class ReportedUsage:
     """The usage to report. `given` counts the cached ones in."""
 
     given: int = 0
@@ -88,7 +88,7 @@ class Overflow:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class StreamFault:
     """An error inside a stream that had started well."""
 
     message: str = "The server had an error while processing your request."
@@ -103,14 +103,14 @@ class Delay:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class WaitForTest:
     """Wait until the test opens it."""
 
     opened: asyncio.Event
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class HangUntilDisconnect:
     """Send nothing more until the client disconnects."""
 
 
@@ -152,7 +152,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class BodyFraming:
     """How the bytes of the body are sent."""
 
     piece_bytes: int | None = None  # cut everything into pieces of this size
@@ -164,20 +164,20 @@ class Shape:
     end: bool = True  # the dialect's closing events
 
 
-Content: TypeAlias = Say | Think | CallTools | Tokens | Stop
-Step: TypeAlias = (
+Content: TypeAlias = Say | Think | CallTools | ReportedUsage | Stop
+ScriptStep: TypeAlias = (
     Content
     | Fail
     | Overflow
-    | Trouble
+    | StreamFault
     | Delay
-    | Gate
-    | Hold
+    | WaitForTest
+    | HangUntilDisconnect
     | Comments
     | Raw
     | Replay
     | LongLine
     | Cut
-    | Shape
+    | BodyFraming
 )
-Answer: TypeAlias = Sequence[Step]
+ScriptedAnswer: TypeAlias = Sequence[ScriptStep]

@@ -9,45 +9,50 @@ from contextlib import suppress
 from dataclasses import field
 from typing import Literal
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.value import dataclass
 from homarus.testing.model_server.anthropic import AnthropicDialect
 from homarus.testing.model_server.bedrock import BedrockDialect
-from homarus.testing.model_server.dialect import Ask, Dialect, Speaker
+from homarus.testing.model_server.body_stream import (
+    BodyStream,
+    ConnectionEnded,
+    read_request,
+    write_whole,
+)
+from homarus.testing.model_server.dialect import AnswerStreamer, Dialect, ServerRequest
 from homarus.testing.model_server.google import GoogleDialect
 from homarus.testing.model_server.markers import Markers, tag_of
 from homarus.testing.model_server.openai import OpenAIDialect
-from homarus.testing.model_server.pipe import HungUp, Pipe, read_request, write_whole
 from homarus.testing.model_server.responses import ResponsesDialect
 from homarus.testing.model_server.script import (
-    Answer,
+    BodyFraming,
     CallTools,
     Comments,
     Content,
     Cut,
     Delay,
     Fail,
-    Gate,
-    Hold,
+    HangUntilDisconnect,
     LongLine,
     Overflow,
     Raw,
     Replay,
+    ReportedUsage,
     Say,
-    Shape,
-    Step,
+    ScriptedAnswer,
+    ScriptStep,
     Stop,
-    Tokens,
-    Trouble,
+    StreamFault,
+    WaitForTest,
 )
 from homarus.testing.stream_server import StreamServer
 
 YIELD_EVERY = 16  # events sent before others get a turn
-_CONTENT = (Say, CallTools, Tokens, Stop)
+_CONTENT = (Say, CallTools, ReportedUsage, Stop)
 
 
 @dataclass(slots=True, eq=False)
-class Received:
+class ReceivedRequest:
     """One request and its result. Times are wall-clock seconds."""
 
     method: str
@@ -67,7 +72,7 @@ class ModelServer(StreamServer):
 
     def __init__(self, *, host: str = "127.0.0.1", port: int = 0) -> None:
         super().__init__(self._talk, host, port)
-        self.requests: list[Received] = []
+        self.requests: list[ReceivedRequest] = []
         self.peak = 0  # the most requests under way at once
         self._dialects: tuple[Dialect, ...] = (
             GoogleDialect(),  # before OpenAI's, which takes every list of models
@@ -76,7 +81,7 @@ class ModelServer(StreamServer):
             AnthropicDialect(),
             BedrockDialect(),
         )
-        self._answers: deque[Answer] = deque()
+        self._answers: deque[ScriptedAnswer] = deque()
         self._markers = Markers()
         self._under_way = 0
         self._arrival = asyncio.Event()
@@ -86,7 +91,7 @@ class ModelServer(StreamServer):
         """The base URL for a provider's config."""
         return f"{super().url}/v1"
 
-    def script(self, *answers: Answer) -> None:
+    def script(self, *answers: ScriptedAnswer) -> None:
         """Answer the next requests with these scripts, in this order."""
         self._answers.extend(answers)
 
@@ -101,7 +106,7 @@ class ModelServer(StreamServer):
         try:
             while (head := await read_request(reader)) is not None:
                 method, path, headers, raw = head
-                received = Received(method, path, headers, _parsed(raw), time.time())
+                received = ReceivedRequest(method, path, headers, _parsed(raw), time.time())
                 self._under_way += 1
                 self.peak = max(self.peak, self._under_way)
                 try:
@@ -121,7 +126,7 @@ class ModelServer(StreamServer):
             with suppress(ConnectionError):
                 await writer.wait_closed()
 
-    def _close(self, received: Received) -> None:
+    def _close(self, received: ReceivedRequest) -> None:
         received.end_s = time.time()
         if received.outcome == "open":
             received.outcome = "client left"
@@ -130,23 +135,23 @@ class ModelServer(StreamServer):
 
     async def _answer(
         self,
-        received: Received,
+        received: ReceivedRequest,
         body_bytes: int,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
         path = received.path.partition("?")[0]
         for dialect in self._dialects:
-            ask = dialect.ask(path, received.body, body_bytes)
+            ask = dialect.parse_request(path, received.body, body_bytes)
             if ask is not None:
                 self._record(received, ask)
                 steps = self._answers.popleft() if self._answers else self._markers.steps(ask)
-                await _Performance(received, dialect, ask, reader, writer).play(steps)
+                await _ScriptPlayer(received, dialect, ask, reader, writer).run(steps)
                 return
         await write_whole(writer, *self._other(received, path))
         received.outcome = "answered"
 
-    def _other(self, received: Received, path: str) -> tuple[int, bytes]:
+    def _other(self, received: ReceivedRequest, path: str) -> tuple[int, bytes]:
         if path == "/healthz":
             return 200, b'{"ok":true}'
         if path == "/_stats":
@@ -163,7 +168,7 @@ class ModelServer(StreamServer):
         problem = {"error": {"message": f"no route {received.method} {path}"}}
         return 404, json.dumps(problem).encode()
 
-    def _record(self, received: Received, ask: Ask) -> None:
+    def _record(self, received: ReceivedRequest, ask: ServerRequest) -> None:
         self.requests.append(received)
         self._arrival.set()
         received.stats = {
@@ -177,25 +182,25 @@ class ModelServer(StreamServer):
         }
 
 
-class _Performance:
+class _ScriptPlayer:
     """Plays one scripted answer."""
 
     def __init__(
         self,
-        received: Received,
+        received: ReceivedRequest,
         dialect: Dialect,
-        ask: Ask,
+        ask: ServerRequest,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
         self._received, self._dialect, self._ask = received, dialect, ask
         self._reader, self._writer = reader, writer
 
-    async def play(self, steps: Answer) -> None:
+    async def run(self, steps: ScriptedAnswer) -> None:
         received = self._received
         rest = list(steps)
         try:
-            while rest and isinstance(rest[0], Delay | Gate | Hold):
+            while rest and isinstance(rest[0], Delay | WaitForTest | HangUntilDisconnect):
                 await self._wait(rest.pop(0))
             received.first_s = time.time()
             refusal = next((s for s in rest if isinstance(s, Fail | Overflow)), None)
@@ -205,36 +210,36 @@ class _Performance:
                 await self._stream(rest)
             else:
                 await self._whole(rest)
-        except HungUp:
+        except ConnectionEnded:
             received.outcome = "cut"
         else:
             received.outcome = "answered"
 
     async def _refuse(self, step: Fail | Overflow) -> None:
-        refusal = self._dialect.refuse(step)
+        refusal = self._dialect.error_response(step)
         headers = {**refusal.headers, **(step.headers if isinstance(step, Fail) else {})}
         if isinstance(step, Fail) and step.retry_after:
             headers["Retry-After"] = step.retry_after
         await write_whole(self._writer, refusal.status, refusal.body, headers)
 
-    async def _whole(self, steps: Answer) -> None:
+    async def _whole(self, steps: ScriptedAnswer) -> None:
         for step in steps:
             if isinstance(step, Raw):
                 await write_whole(self._writer, 200, step.data)
                 return
         content = [step for step in steps if isinstance(step, _CONTENT)]
-        await write_whole(self._writer, 200, self._dialect.whole(self._ask, content))
+        await write_whole(self._writer, 200, self._dialect.full_response(self._ask, content))
 
-    async def _stream(self, steps: list[Step]) -> None:
-        shape = next((s for s in steps if isinstance(s, Shape)), Shape())
-        pipe = Pipe(self._reader, self._writer, shape, self._ask.content_type)
+    async def _stream(self, steps: list[ScriptStep]) -> None:
+        shape = next((s for s in steps if isinstance(s, BodyFraming)), BodyFraming())
+        pipe = BodyStream(self._reader, self._writer, shape, self._ask.content_type)
         await pipe.open()
         recorded = next((s for s in steps if isinstance(s, Replay)), None)
         if recorded is not None:
             await pipe.send(recorded.data)
             await pipe.end()
             return
-        speaker = self._dialect.speak(self._ask)
+        speaker = self._dialect.make_streamer(self._ask)
         for event in speaker.begin():
             await pipe.send(event)
         for step in steps:
@@ -244,24 +249,24 @@ class _Performance:
                 await pipe.send(event)
         await pipe.end()
 
-    async def _perform(self, step: Step, speaker: Speaker, pipe: Pipe) -> None:
+    async def _perform(self, step: ScriptStep, speaker: AnswerStreamer, pipe: BodyStream) -> None:
         match step:
-            case Say() | CallTools() | Tokens() | Stop():
+            case Say() | CallTools() | ReportedUsage() | Stop():
                 await self._say(step, speaker, pipe)
-            case Trouble():
-                for event in speaker.trouble(step):
+            case StreamFault():
+                for event in speaker.write_error(step):
                     await pipe.send(event)
-            case Delay() | Gate() | Hold():
+            case Delay() | WaitForTest() | HangUntilDisconnect():
                 await pipe.flush()
                 await self._wait(step)
             case Comments() | Raw() | LongLine() | Cut():
                 await self._misbehave(step, pipe)
-            case Shape() | Fail() | Overflow() | Replay():
+            case BodyFraming() | Fail() | Overflow() | Replay():
                 pass  # already done
 
-    async def _say(self, step: Content, speaker: Speaker, pipe: Pipe) -> None:
+    async def _say(self, step: Content, speaker: AnswerStreamer, pipe: BodyStream) -> None:
         gap_s = step.gap_s if isinstance(step, Say) else 0.0
-        for count, event in enumerate(speaker.say(step), 1):
+        for count, event in enumerate(speaker.write(step), 1):
             await pipe.send(event)
             if gap_s:
                 await pipe.flush()
@@ -269,7 +274,7 @@ class _Performance:
             elif count % YIELD_EVERY == 0:
                 await pipe.flush()
 
-    async def _misbehave(self, step: Comments | Raw | LongLine | Cut, pipe: Pipe) -> None:
+    async def _misbehave(self, step: Comments | Raw | LongLine | Cut, pipe: BodyStream) -> None:
         match step:
             case Comments():
                 await self._comment(step, pipe)
@@ -282,7 +287,7 @@ class _Performance:
             case Cut(how):
                 await pipe.cut(how)
 
-    async def _comment(self, step: Comments, pipe: Pipe) -> None:
+    async def _comment(self, step: Comments, pipe: BodyStream) -> None:
         sent = 0
         while step.times is None or sent < step.times:
             await pipe.send(b": " + step.text.encode() + b"\n\n")
@@ -291,13 +296,13 @@ class _Performance:
             if step.times is None:
                 await asyncio.sleep(step.every_s)
 
-    async def _wait(self, step: Step) -> None:
+    async def _wait(self, step: ScriptStep) -> None:
         match step:
             case Delay(seconds):
                 await asyncio.sleep(seconds)
-            case Gate(opened):
+            case WaitForTest(opened):
                 await opened.wait()
-            case Hold():
+            case HangUntilDisconnect():
                 await self._reader.read(1)
                 raise ConnectionResetError("the client left")
             case _:

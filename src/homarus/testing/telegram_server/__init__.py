@@ -27,7 +27,7 @@ prints its URL and serves until it is stopped; then tests act by HTTP:
     GET  /control/books         {"calls", "pushes", "messages", "pending", "drafts", "actions"}
 """
 
-from homarus.testing.telegram_server.acts import ADA, GROUP
-from homarus.testing.telegram_server.server import Books, Called, TelegramServer, Trouble
+from homarus.testing.telegram_server.server import CallFault, CallLog, RecordedCall, TelegramServer
+from homarus.testing.telegram_server.user_actions import ADA, GROUP
 
-__all__ = ["ADA", "GROUP", "Books", "Called", "TelegramServer", "Trouble"]
+__all__ = ["ADA", "GROUP", "CallFault", "CallLog", "RecordedCall", "TelegramServer"]

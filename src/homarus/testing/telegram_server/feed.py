@@ -8,9 +8,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from homarus.core.message import Json
-from homarus.testing.telegram_server.methods import Refusal, bad
+from homarus.testing.telegram_server.methods import FakeBotError, bad
+from homarus.testing.telegram_server.state import USUAL_KINDS, TelegramState
 from homarus.testing.telegram_server.webhook import Push, Webhook
-from homarus.testing.telegram_server.world import USUAL_KINDS, World
 
 MAX_POLL_S: Final = 50.0
 _POLLING: Final = {"offset", "limit", "timeout", "allowed_updates"}
@@ -27,12 +27,12 @@ _WEBHOOK: Final = (
 )
 
 
-class Feed:
+class UpdateFeed:
     """The pending updates of the bot."""
 
     def __init__(
         self,
-        world: World,
+        world: TelegramState,
         pushes: list[Push],
         hosts: Mapping[str, str],
         changed: Callable[[], None],
@@ -44,7 +44,7 @@ class Feed:
         self._webhook: Webhook | None = None
         self._pusher: asyncio.Task[None] | None = None
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Notify the poll or webhook of an update."""
         self._news.set()
 
@@ -57,7 +57,7 @@ class Feed:
         """Return the unconfirmed updates; wait when there are none."""
         _check(params, _POLLING)
         if self._webhook:
-            raise Refusal(409, _WEBHOOK)
+            raise FakeBotError(409, _WEBHOOK)
         self._allow(params)
         self._end_poll()
         mine = self._poll_ended = asyncio.Event()
@@ -140,7 +140,7 @@ class Feed:
                         for wait in waits:
                             wait.cancel()
                     if ended.is_set():
-                        raise Refusal(409, _TWO_POLLS)
+                        raise FakeBotError(409, _TWO_POLLS)
 
 
 def _check(params: Mapping[str, Json], takes: set[str]) -> None:

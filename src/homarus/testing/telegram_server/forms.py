@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qsl
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.value import dataclass
 
 # In a form everything is text; these are JSON in it.
 _STRUCTURES: Final = {

@@ -8,12 +8,18 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.core.text import utf16_len
-from homarus.core.value import dataclass
 from homarus.testing.telegram_server.forms import Upload
-from homarus.testing.telegram_server.html import BadMarkup, parse, trimmed
-from homarus.testing.telegram_server.world import Chat, Object, World, marked, without_answers
+from homarus.testing.telegram_server.state import (
+    FakeChat,
+    Object,
+    TelegramState,
+    marked,
+    without_answers,
+)
+from homarus.testing.telegram_server.telegram_html import BadMarkupError, parse, trimmed
 
 Params: TypeAlias = Mapping[str, Json]
 
@@ -38,7 +44,7 @@ _NOT_MODIFIED: Final = (
 _COMMAND: Final = re.compile(r"[a-z0-9_]{1,32}")
 
 
-class Refusal(Exception):
+class FakeBotError(Exception):
     """The server refuses a call."""
 
     def __init__(self, status: int, words: str, **more: Json) -> None:
@@ -47,23 +53,23 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class FakeBotMethod:
     """The parameters of a method and its function."""
 
     takes: frozenset[str]
-    run: Callable[[World, Params], Json]
+    run: Callable[[TelegramState, Params], Json]
 
 
-def bad(words: str, **more: Json) -> Refusal:
+def bad(words: str, **more: Json) -> FakeBotError:
     """Return the error for an invalid request."""
-    return Refusal(400, f"Bad Request: {words}", **more)
+    return FakeBotError(400, f"Bad Request: {words}", **more)
 
 
-def perform(world: World, name: str, params: Params) -> Json:
+def perform(world: TelegramState, name: str, params: Params) -> Json:
     """Return the result of a call."""
     method = METHODS.get(name)
     if method is None:
-        raise Refusal(404, "Not Found: method not found")
+        raise FakeBotError(404, "Not Found: method not found")
     if unknown := set(params) - method.takes:
         raise bad(f"no parameter is called {sorted(unknown)} (the fake is strict here)")
     return method.run(world, params)
@@ -72,7 +78,7 @@ def perform(world: World, name: str, params: Params) -> Json:
 # Messages
 
 
-def _send_message(world: World, params: Params) -> Json:
+def _send_message(world: TelegramState, params: Params) -> Json:
     chat = _chat(world, params)
     text, entities = _words(params, "text", "parse_mode", "entities")
     if not text:
@@ -85,8 +91,8 @@ def _send_message(world: World, params: Params) -> Json:
     return _sent(world, chat, params, fields)
 
 
-def _send_file(field: str) -> Callable[[World, Params], Json]:
-    def send(world: World, params: Params) -> Json:
+def _send_file(field: str) -> Callable[[TelegramState, Params], Json]:
+    def send(world: TelegramState, params: Params) -> Json:
         chat = _chat(world, params)
         caption, entities = _words(params, "caption", "parse_mode", "caption_entities")
         if utf16_len(caption) > MAX_CAPTION_UNITS:
@@ -101,12 +107,12 @@ def _send_file(field: str) -> Callable[[World, Params], Json]:
     return send
 
 
-def _file_fields(world: World, field: str, given: Json) -> Object:
+def _file_fields(world: TelegramState, field: str, given: Json) -> Object:
     if isinstance(given, Upload):
         if not given.content:
             raise bad("file must be non-empty")
         if len(given.content) > MAX_UPLOAD_BYTES:
-            raise Refusal(413, "Request Entity Too Large")
+            raise FakeBotError(413, "Request Entity Too Large")
         if field == "photo" and len(given.content) > MAX_PHOTO_BYTES:
             raise bad("file is too big")
         file = world.add_file(given.content, f"{field}s/{{number}}-{given.name}")
@@ -145,7 +151,7 @@ def file_fields(field: str, file: Object, name: str, mime: str) -> Object:
     return {"document": {**file, **named}}
 
 
-def _sent(world: World, chat: Chat, params: Params, fields: Object) -> Object:
+def _sent(world: TelegramState, chat: FakeChat, params: Params, fields: Object) -> Object:
     thread = _number(params, "message_thread_id")
     if thread and thread not in chat.topics:
         raise bad("message thread not found")
@@ -156,7 +162,7 @@ def _sent(world: World, chat: Chat, params: Params, fields: Object) -> Object:
     return world.new_message(chat, **author, **world.thread_fields(chat, thread), **fields)
 
 
-def _reply_fields(chat: Chat, params: Params) -> Object:
+def _reply_fields(chat: FakeChat, params: Params) -> Object:
     asked = params.get("reply_parameters")
     if asked is None:
         return {}
@@ -187,7 +193,7 @@ def _keyboard(params: Params) -> Json:
     return {"inline_keyboard": rows}
 
 
-def _edit_text(world: World, params: Params) -> Json:
+def _edit_text(world: TelegramState, params: Params) -> Json:
     chat = _chat(world, params)
     message = chat.messages.get(_number(params, "message_id"))
     if message is None:
@@ -213,14 +219,14 @@ def _edit_text(world: World, params: Params) -> Json:
     return message
 
 
-def _delete(world: World, params: Params) -> Json:
+def _delete(world: TelegramState, params: Params) -> Json:
     chat = _chat(world, params)
     if chat.messages.pop(_number(params, "message_id"), None) is None:
         raise bad("message to delete not found")
     return True
 
 
-def _react(world: World, params: Params) -> Json:
+def _react(world: TelegramState, params: Params) -> Json:
     chat = _chat(world, params)
     number = _number(params, "message_id")
     if number not in chat.messages:
@@ -232,7 +238,7 @@ def _react(world: World, params: Params) -> Json:
     return True
 
 
-def _act(world: World, params: Params) -> Json:
+def _act(world: TelegramState, params: Params) -> Json:
     chat = _chat(world, params)
     if params.get("action") not in _ACTIONS:
         raise bad("wrong parameter action in request")
@@ -243,7 +249,7 @@ def _act(world: World, params: Params) -> Json:
     return True
 
 
-def _draft(world: World, params: Params) -> Json:
+def _draft(world: TelegramState, params: Params) -> Json:
     chat = _chat(world, params)
     if chat.type != "private":
         raise bad("TEXTDRAFT_PEER_INVALID")
@@ -259,7 +265,7 @@ def _draft(world: World, params: Params) -> Json:
 # The bot itself
 
 
-def _set_commands(world: World, params: Params) -> Json:
+def _set_commands(world: TelegramState, params: Params) -> Json:
     commands = params.get("commands")
     if not isinstance(commands, list):
         raise bad("can't parse BotCommand: expected an array")
@@ -274,12 +280,12 @@ def _set_commands(world: World, params: Params) -> Json:
     return True
 
 
-def _delete_commands(world: World, _params: Params) -> Json:
+def _delete_commands(world: TelegramState, _params: Params) -> Json:
     world.commands = []
     return True
 
 
-def _answer_press(world: World, params: Params) -> Json:
+def _answer_press(world: TelegramState, params: Params) -> Json:
     id_ = params.get("callback_query_id")
     if id_ not in world.queries:
         raise bad("query is too old and response timeout expired or query ID is invalid")
@@ -287,7 +293,7 @@ def _answer_press(world: World, params: Params) -> Json:
     return True
 
 
-def _get_file(world: World, params: Params) -> Json:
+def _get_file(world: TelegramState, params: Params) -> Json:
     file = world.files.get(str(params.get("file_id", "")))
     if file is None:
         raise bad("invalid file_id")
@@ -299,7 +305,7 @@ def _get_file(world: World, params: Params) -> Json:
 # Shared by several methods
 
 
-def _chat(world: World, params: Params) -> Chat:
+def _chat(world: TelegramState, params: Params) -> FakeChat:
     given = params.get("chat_id")
     chat = None
     if isinstance(given, str) and given.startswith("@"):
@@ -315,7 +321,7 @@ def _chat(world: World, params: Params) -> Chat:
         raise bad("group chat was upgraded to a supergroup chat",
                   parameters={"migrate_to_chat_id": chat.moved_to})  # fmt: skip
     if chat.refusal:
-        raise Refusal(*chat.refusal)
+        raise FakeBotError(*chat.refusal)
     return chat
 
 
@@ -328,7 +334,7 @@ def _words(params: Params, name: str, mode: str, entities: str) -> tuple[str, li
         raise bad("unsupported parse_mode")
     try:
         text, found = parse(said) if how else (said, list(params.get(entities) or []))
-    except BadMarkup as exc:
+    except BadMarkupError as exc:
         raise bad(f"can't parse entities: {exc}") from exc
     text, found = trimmed(text, found)
     return text, found or marked(text)
@@ -351,30 +357,32 @@ _SENDING: Final = {
 _TEXT: Final = {"text", "entities", "link_preview_options"}
 _EDITING: Final = {"chat_id", "message_id", "reply_markup", "parse_mode"}
 _FILES: Final = ("photo", "document", "voice", "audio", "video", "animation")
-METHODS: Final[dict[str, Method]] = {
-    "getMe": Method(frozenset(), lambda world, _params: world.me),
-    "sendMessage": Method(frozenset(_SENDING | _TEXT), _send_message),
-    "editMessageText": Method(frozenset(_EDITING | _TEXT), _edit_text),
-    "deleteMessage": Method(frozenset({"chat_id", "message_id"}), _delete),
-    "setMessageReaction": Method(
+METHODS: Final[dict[str, FakeBotMethod]] = {
+    "getMe": FakeBotMethod(frozenset(), lambda world, _params: world.me),
+    "sendMessage": FakeBotMethod(frozenset(_SENDING | _TEXT), _send_message),
+    "editMessageText": FakeBotMethod(frozenset(_EDITING | _TEXT), _edit_text),
+    "deleteMessage": FakeBotMethod(frozenset({"chat_id", "message_id"}), _delete),
+    "setMessageReaction": FakeBotMethod(
         frozenset({"chat_id", "message_id", "reaction", "is_big"}), _react
     ),
-    "sendChatAction": Method(frozenset({"chat_id", "message_thread_id", "action"}), _act),
-    "sendMessageDraft": Method(
+    "sendChatAction": FakeBotMethod(frozenset({"chat_id", "message_thread_id", "action"}), _act),
+    "sendMessageDraft": FakeBotMethod(
         frozenset({"chat_id", "message_thread_id", "draft_id", "text", "parse_mode", "entities"}),
         _draft,
     ),
-    "setMyCommands": Method(frozenset({"commands", "scope", "language_code"}), _set_commands),
-    "deleteMyCommands": Method(frozenset({"scope", "language_code"}), _delete_commands),
-    "answerCallbackQuery": Method(
+    "setMyCommands": FakeBotMethod(
+        frozenset({"commands", "scope", "language_code"}), _set_commands
+    ),
+    "deleteMyCommands": FakeBotMethod(frozenset({"scope", "language_code"}), _delete_commands),
+    "answerCallbackQuery": FakeBotMethod(
         frozenset({"callback_query_id", "text", "show_alert"}), _answer_press
     ),
-    "getFile": Method(frozenset({"file_id"}), _get_file),
-    "sendSticker": Method(
+    "getFile": FakeBotMethod(frozenset({"file_id"}), _get_file),
+    "sendSticker": FakeBotMethod(
         frozenset((_SENDING - {"parse_mode"}) | {"sticker"}), _send_file("sticker")
     ),
     **{
-        f"send{name.title()}": Method(
+        f"send{name.title()}": FakeBotMethod(
             frozenset(_SENDING | {name, "caption", "caption_entities"}), _send_file(name)
         )
         for name in _FILES

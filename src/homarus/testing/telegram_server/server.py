@@ -10,16 +10,16 @@ from dataclasses import asdict, field
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.value import dataclass
-from homarus.testing.model_server.pipe import HungUp, read_request, write_whole
+from homarus.testing.model_server.body_stream import ConnectionEnded, read_request, write_whole
 from homarus.testing.stream_server import StreamServer, serve
-from homarus.testing.telegram_server.acts import Acts
-from homarus.testing.telegram_server.feed import Feed
+from homarus.testing.telegram_server.feed import UpdateFeed
 from homarus.testing.telegram_server.forms import Upload, read_params
-from homarus.testing.telegram_server.methods import Refusal, bad, perform
+from homarus.testing.telegram_server.methods import FakeBotError, bad, perform
+from homarus.testing.telegram_server.state import TelegramState
+from homarus.testing.telegram_server.user_actions import UserActions
 from homarus.testing.telegram_server.webhook import Push
-from homarus.testing.telegram_server.world import World
 
 TOKEN: Final = "700000001:AAfake-token_0123456789abcdefghijklm"  # noqa: S105 - nobody's
 _TOKEN: Final = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
@@ -27,7 +27,7 @@ _ACTS: Final = ("say", "attach", "edit", "press", "react", "upgrade", "block")
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class CallFault:
     """A fault of a call. `page` answers with a proxy's page, `told` with its own body."""
 
     status: int = 500
@@ -40,7 +40,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class RecordedCall:
     """A call and its answer; status 0: none. Files are given by name and size."""
 
     method: str
@@ -51,14 +51,14 @@ class Called:
 
 
 @dataclass(slots=True)
-class Books:
+class CallLog:
     """Every request on the wire, and every call once it is answered."""
 
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    calls: list[Called] = field(default_factory=list)
+    calls: list[RecordedCall] = field(default_factory=list)
     pushes: list[Push] = field(default_factory=list)
 
-    def of(self, *methods: str) -> list[Called]:
+    def of(self, *methods: str) -> list[RecordedCall]:
         """Return the calls of these methods, in order."""
         return [call for call in self.calls if call.method in methods]
 
@@ -83,16 +83,16 @@ class TelegramServer(StreamServer):
     ) -> None:
         super().__init__(self._talk, host, port)
         self.token = token
-        self.world = World(username, reads_all=reads_all)
-        self.books = Books()
+        self.world = TelegramState(username, reads_all=reads_all)
+        self.books = CallLog()
         self.hosts = dict(hosts or {})
-        self.feed = Feed(self.world, self.books.pushes, self.hosts, self._changed_now)
-        self.acts = Acts(self.world, self.feed.tell)
-        self.say, self.attach, self.edit = self.acts.say, self.acts.attach, self.acts.edit
+        self.feed = UpdateFeed(self.world, self.books.pushes, self.hosts, self._changed_now)
+        self.acts = UserActions(self.world, self.feed.notify)
+        self.say, self.attach, self.edit = self.acts.send_message, self.acts.attach, self.acts.edit
         self.press, self.react = self.acts.press, self.acts.react
         self.redeliver = self.acts.redeliver
         self._without = without
-        self._troubles: list[tuple[str, Trouble]] = []
+        self._troubles: list[tuple[str, CallFault]] = []
         self._changed = asyncio.Event()
 
     async def __aexit__(self, *exc: object) -> None:
@@ -103,7 +103,7 @@ class TelegramServer(StreamServer):
 
     def trouble(self, method: str, *, times: int = 1, **what: Any) -> None:
         """Make the next calls of a method, or of any (`*`), fail."""
-        self._troubles += [(method, Trouble(**what))] * times
+        self._troubles += [(method, CallFault(**what))] * times
 
     def sent(self, chat: int = 0) -> list[dict[str, Any]]:
         """Return the bot's messages as they are now, in one chat or all."""
@@ -116,7 +116,9 @@ class TelegramServer(StreamServer):
             if one.get("from", {}).get("id") == mine or one["chat"]["type"] == "channel"
         ]
 
-    async def until_called(self, method: str, count: int = 1, wait_s: float = 30.0) -> list[Called]:
+    async def until_called(
+        self, method: str, count: int = 1, wait_s: float = 30.0
+    ) -> list[RecordedCall]:
         """Wait until a method was called, and answered, this many times."""
         async with asyncio.timeout(wait_s):
             while len(found := self.books.of(method)) < count:
@@ -147,7 +149,7 @@ class TelegramServer(StreamServer):
     # The wire
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, asyncio.IncompleteReadError, HungUp):
+        with suppress(ConnectionError, asyncio.IncompleteReadError, ConnectionEnded):
             while (request := await read_request(reader)) is not None:
                 method, target, headers, body = request
                 parts = urlsplit(target)
@@ -174,7 +176,7 @@ class TelegramServer(StreamServer):
         try:
             self._check_token(steps)
             params = read_params(headers, query, body)
-        except Refusal as exc:
+        except FakeBotError as exc:
             await self._answer(writer, method, {}, exc.status, _refused(exc))
             return
         except ValueError as exc:
@@ -192,14 +194,14 @@ class TelegramServer(StreamServer):
     def _check_token(self, steps: list[str]) -> None:
         token = steps[0].removeprefix("bot")
         if len(steps) != 2 or not steps[0].startswith("bot") or not _TOKEN.fullmatch(token):
-            raise Refusal(404, "Not Found")
+            raise FakeBotError(404, "Not Found")
         if token != self.token:
-            raise Refusal(401, "Unauthorized")
+            raise FakeBotError(401, "Unauthorized")
 
     async def _perform(self, method: str, params: Mapping[str, Json]) -> tuple[int, Json]:
         try:
             if method in self._without:
-                raise Refusal(404, "Not Found: method not found")
+                raise FakeBotError(404, "Not Found: method not found")
             match method:
                 case "getUpdates":
                     result = await self.feed.get_updates(params)
@@ -211,7 +213,7 @@ class TelegramServer(StreamServer):
                     result = self.feed.webhook_info()
                 case _:
                     result = perform(self.world, method, params)
-        except Refusal as exc:
+        except FakeBotError as exc:
             return exc.status, _refused(exc)
         return 200, {"ok": True, "result": result}
 
@@ -220,16 +222,16 @@ class TelegramServer(StreamServer):
         writer: asyncio.StreamWriter,
         method: str,
         params: Mapping[str, Json],
-        trouble: Trouble,
+        trouble: CallFault,
     ) -> None:
         if trouble.taken:
             await self._perform(method, params)
         if trouble.wait_s:
             await asyncio.sleep(trouble.wait_s)
         told = trouble.told or _refused(_trouble_words(trouble))
-        self._note(Called(method, _shown(params), trouble.status, told, trouble.taken))
+        self._note(RecordedCall(method, _shown(params), trouble.status, told, trouble.taken))
         if not trouble.status:
-            raise HungUp
+            raise ConnectionEnded
         body = b"<html>Bad Gateway</html>" if trouble.page else json.dumps(told).encode()
         await write_whole(writer, trouble.status, body)
 
@@ -242,27 +244,27 @@ class TelegramServer(StreamServer):
         told: Json,
     ) -> None:
         body = json.dumps(told).encode()
-        self._note(Called(method, _shown(params), status, json.loads(body), status == 200))
+        self._note(RecordedCall(method, _shown(params), status, json.loads(body), status == 200))
         await write_whole(writer, status, body)
 
     async def _give_file(self, writer: asyncio.StreamWriter, steps: list[str]) -> None:
         path = "/".join(steps[2:])
         found = next((one for one in self.world.files.values() if one.path == path), None)
         if steps[1] != f"bot{self.token}" or found is None:
-            body = json.dumps(_refused(Refusal(404, "Not Found"))).encode()
+            body = json.dumps(_refused(FakeBotError(404, "Not Found"))).encode()
             await write_whole(writer, 404, body)
             return
         kind = {"Content-Type": "application/octet-stream"}
         await write_whole(writer, 200, found.content, kind)
 
-    def _note(self, call: Called) -> None:
+    def _note(self, call: RecordedCall) -> None:
         self.books.calls.append(call)
         self._changed_now()
 
     def _changed_now(self) -> None:
         self._changed.set()
 
-    def _next_trouble(self, method: str) -> Trouble | None:
+    def _next_trouble(self, method: str) -> CallFault | None:
         for at, (name, trouble) in enumerate(self._troubles):
             if name in {method, "*"}:
                 del self._troubles[at]
@@ -304,14 +306,14 @@ class TelegramServer(StreamServer):
         }
 
 
-def _trouble_words(trouble: Trouble) -> Refusal:
+def _trouble_words(trouble: CallFault) -> FakeBotError:
     if trouble.retry_after or trouble.status == 429:
         words = f"Too Many Requests: retry after {trouble.retry_after}"
-        return Refusal(429, words, parameters={"retry_after": trouble.retry_after})
-    return Refusal(trouble.status, trouble.words or "Bad Gateway")
+        return FakeBotError(429, words, parameters={"retry_after": trouble.retry_after})
+    return FakeBotError(trouble.status, trouble.words or "Bad Gateway")
 
 
-def _refused(refusal: Refusal) -> Json:
+def _refused(refusal: FakeBotError) -> Json:
     told = {"ok": False, "error_code": refusal.status, "description": refusal.words}
     return {**told, **refusal.more}
 

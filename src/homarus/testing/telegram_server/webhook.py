@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from homarus.core.value import dataclass
-from homarus.testing.telegram_server.world import Object
+from homarus.core.fast_dataclass import dataclass
+from homarus.testing.telegram_server.state import Object
 
 AGAIN_S: Final = 0.05  # the real one backs off
 ANSWER_S: Final = 60.0

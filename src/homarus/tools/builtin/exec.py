@@ -7,18 +7,18 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from homarus.config.resolve import entry_of
+from homarus.config.agent_settings import agent_entry
 from homarus.config.schema import Config
-from homarus.core.errors import ToolDenied, ToolError
-from homarus.core.keys import main_key
+from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.message import Text
-from homarus.tools.exec.consent import ask_to_run
+from homarus.core.session_keys import main_key
+from homarus.tools.exec.approval import approval_request
 from homarus.tools.exec.environment import build_environment
-from homarus.tools.exec.run import Outcome, run_command
+from homarus.tools.exec.run import CommandResult, run_command
 from homarus.tools.folder import DescriptorFolder
-from homarus.tools.guard import Beneath
+from homarus.tools.rooted_fs import RootedFs
 from homarus.tools.sources import ToolSourceContext
-from homarus.tools.tool import Result, Tool, ToolContext, tool
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, tool
 
 TIMEOUT_S = 1800.0
 MAX_TIMEOUT_S = 86_400.0
@@ -26,8 +26,8 @@ MAX_COMMAND_CHARS = 20_000
 
 
 # Which conversations' commands may run outside a sandbox: all, an agent's own, none.
-Unboxed: TypeAlias = Literal["all", "main", "none"]
-_SCOPES: Final[dict[str, Unboxed]] = {"off": "all", "non-main": "main", "all": "none"}
+UnsandboxedScope: TypeAlias = Literal["all", "main", "none"]
+_SCOPES: Final[dict[str, UnsandboxedScope]] = {"off": "all", "non-main": "main", "all": "none"}
 
 
 def tools(context: ToolSourceContext) -> Sequence[Tool]:
@@ -36,9 +36,9 @@ def tools(context: ToolSourceContext) -> Sequence[Tool]:
     return [exec_tool(float(timeout_s), unsandboxed_scope(context.config, context.agent_id))]
 
 
-def unsandboxed_scope(config: Config, agent_id: str) -> Unboxed:
+def unsandboxed_scope(config: Config, agent_id: str) -> UnsandboxedScope:
     """Return which sessions of an agent may run commands outside a sandbox."""
-    own, defaults = entry_of(config, agent_id), config.agents.defaults
+    own, defaults = agent_entry(config, agent_id), config.agents.defaults
     hosts = (own.tools.exec.host if own.tools else None, config.tools.exec.host)
     if next((each for each in hosts if each), "gateway") != "gateway":
         return "none"  # commands belong in a sandbox or on a node: there is neither
@@ -47,7 +47,7 @@ def unsandboxed_scope(config: Config, agent_id: str) -> Unboxed:
 
 
 @cache
-def exec_tool(default_timeout_s: float = TIMEOUT_S, unboxed: Unboxed = "all") -> Tool:
+def exec_tool(default_timeout_s: float = TIMEOUT_S, unboxed: UnsandboxedScope = "all") -> Tool:
     """The tool, with the time a command gets when the model names none."""
 
     @tool(
@@ -72,7 +72,7 @@ def exec_tool(default_timeout_s: float = TIMEOUT_S, unboxed: Unboxed = "all") ->
                 description="Seconds it may take",
             ),
         ] = None,
-    ) -> Result:
+    ) -> ToolOutput:
         """Run a shell command in the workspace. A person is asked first, every time.
 
         It has no terminal and no input. Processes it leaves in the background end with it.
@@ -88,20 +88,20 @@ execute = exec_tool(TIMEOUT_S, "all")
 
 async def _exec(
     ctx: ToolContext, command: str, workdir: str, env: dict[str, str], timeout_s: float
-) -> Result:
+) -> ToolOutput:
     _check(command)
     environment = build_environment(env, os.environ)
-    beneath = Beneath(ctx.workspace)
-    with beneath.hold(workdir) as held:
+    beneath = RootedFs(ctx.workspace)
+    with beneath.open_dir(workdir) as held:
         if not isinstance(held.folder, DescriptorFolder):
-            raise ToolDenied("exec denied: it needs Linux or macOS")
+            raise ToolDeniedError("exec denied: it needs Linux or macOS")
         folder = str(ctx.workspace / held.path)
-        question = ask_to_run(command, folder=folder, env=env, timeout_s=timeout_s)
+        question = approval_request(command, folder=folder, env=env, timeout_s=timeout_s)
         if not await ctx.ask(question):
-            raise ToolDenied("exec denied: nobody approved this command")
-        with beneath.hold(workdir) as now:
+            raise ToolDeniedError("exec denied: nobody approved this command")
+        with beneath.open_dir(workdir) as now:
             if not os.path.samestat(now.folder.stat_self(), held.folder.stat_self()):
-                raise ToolDenied(f"exec denied: {folder} is not the folder that was approved")
+                raise ToolDeniedError(f"exec denied: {folder} is not the folder that was approved")
         outcome = await run_command(
             command,
             folder_fd=held.folder.fd,
@@ -112,11 +112,11 @@ async def _exec(
     return _result(outcome, folder, timeout_s)
 
 
-def _check_unboxed(ctx: ToolContext, unboxed: Unboxed) -> None:
+def _check_unboxed(ctx: ToolContext, unboxed: UnsandboxedScope) -> None:
     """There is no sandbox yet: what belongs in one does not run, whatever a person would say."""
     is_main = ctx.session_key == main_key(ctx.agent)
     if unboxed == "none" or (unboxed == "main" and not is_main):
-        raise ToolDenied(
+        raise ToolDeniedError(
             "exec denied: the config wants commands of this conversation in a sandbox,"
             " and this version has none",
             fix="go on without commands; only the owner can change sandbox.mode",
@@ -135,7 +135,7 @@ def _check(command: str) -> None:
         raise ToolError("the command holds a character that cannot be passed to a program")
 
 
-def _result(outcome: Outcome, folder: str, timeout_s: float) -> Result:
+def _result(outcome: CommandResult, folder: str, timeout_s: float) -> ToolOutput:
     ok = outcome.exit_code == 0 and not outcome.timed_out
     output = outcome.output.rstrip("\n")
     note = ""
@@ -145,7 +145,7 @@ def _result(outcome: Outcome, folder: str, timeout_s: float) -> Result:
         note = "[The command ended its own keeper; how it ended is not known.]"
     elif not ok:
         note = f"[The command ended with exit code {outcome.exit_code}.]"
-    return Result(
+    return ToolOutput(
         (Text("\n\n".join(part for part in (output, note) if part) or "(no output)"),),
         {
             "status": "completed" if ok else "failed",

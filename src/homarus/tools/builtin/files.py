@@ -8,12 +8,12 @@ from pydantic import AliasChoices, Field
 
 from homarus.core.errors import ToolError
 from homarus.core.message import Image, Text
-from homarus.core.sniff import HEAD_BYTES, image_mime
-from homarus.tools.change import Change, replace_once
-from homarus.tools.guard import Beneath, Opened
-from homarus.tools.lines import read_window
-from homarus.tools.pathname import shown
-from homarus.tools.tool import Result, ToolContext, tool
+from homarus.core.mime import HEAD_BYTES, sniff_image_mime
+from homarus.tools.line_window import read_window
+from homarus.tools.pathname import format_path
+from homarus.tools.rooted_fs import OpenFile, RootedFs
+from homarus.tools.text_edit import TextEdit, replace_once
+from homarus.tools.tool import ToolContext, ToolOutput, tool
 
 MAX_LINES = 2000
 MAX_BYTES = 50_000
@@ -35,12 +35,12 @@ async def read(
     path: Path,
     offset: Annotated[int | None, Field(ge=0, description="First line to read, from 1")] = None,
     limit: Annotated[int | None, Field(ge=1, description="How many lines at most")] = None,
-) -> Result:
+) -> ToolOutput:
     """Read a text file, or look at an image (png, jpeg, gif, webp).
 
     Long files come in parts: at most 2000 lines or 50 KB, and where to go on.
     """
-    return await asyncio.to_thread(_read, Beneath(ctx.workspace), path, offset or 1, limit)
+    return await asyncio.to_thread(_read, RootedFs(ctx.workspace), path, offset or 1, limit)
 
 
 @tool(group="fs", serial=True, aliases=("file_write",))
@@ -51,8 +51,10 @@ async def write(
 ) -> str:
     """Write a file: make it, with its folders, or replace all that is in it."""
     data = _encoded(content, "content")
-    done = await asyncio.to_thread(Beneath(ctx.workspace).write_atomic, path, data)
-    return f"{'Created' if done.created else 'Replaced'} {shown(done.path)} ({len(data)} bytes)."
+    done = await asyncio.to_thread(RootedFs(ctx.workspace).write_atomic, path, data)
+    return (
+        f"{'Created' if done.created else 'Replaced'} {format_path(done.path)} ({len(data)} bytes)."
+    )
 
 
 @tool(group="fs", serial=True)
@@ -73,12 +75,12 @@ async def edit(
             description="What to put in its place",
         ),
     ],
-) -> Result:
+) -> ToolOutput:
     """Replace one piece of text in a file. Everything else stays, byte for byte."""
     _encoded(new_text, "newText")
-    done = await asyncio.to_thread(_edit, Beneath(ctx.workspace), path, old_text, new_text)
-    text = f"Edited {shown(path)} at line {done.line}."
-    return Result((Text(text),), {"diff": done.diff, "firstChangedLine": done.line})
+    done = await asyncio.to_thread(_edit, RootedFs(ctx.workspace), path, old_text, new_text)
+    text = f"Edited {format_path(path)} at line {done.line}."
+    return ToolOutput((Text(text),), {"diff": done.diff, "firstChangedLine": done.line})
 
 
 def _encoded(text: str, what: str) -> bytes:
@@ -89,52 +91,52 @@ def _encoded(text: str, what: str) -> bytes:
         raise ToolError(f"{what} holds half a character (U+{ord(broken):04X})") from exc
 
 
-def _edit(beneath: Beneath, path: str, old: str, new: str) -> Change:
+def _edit(beneath: RootedFs, path: str, old: str, new: str) -> TextEdit:
     with beneath.open_read(path) as opened:
         data = opened.file.read(MAX_EDIT_BYTES + 1)
         if len(data) > MAX_EDIT_BYTES:
             limit = f"{MAX_EDIT_BYTES // 1_000_000} MB"
-            raise ToolError(f"{shown(path)} is over {limit}: too big to edit")
+            raise ToolError(f"{format_path(path)} is over {limit}: too big to edit")
         try:
             text = data.decode()
         except UnicodeDecodeError as exc:
-            raise ToolError(f"{shown(path)} is not UTF-8 text: it would be damaged") from exc
-        change = replace_once(text, old, new, name=shown(path))
+            raise ToolError(f"{format_path(path)} is not UTF-8 text: it would be damaged") from exc
+        change = replace_once(text, old, new, name=format_path(path))
         # While the file is open, no other can take its inode and be mistaken for it.
         beneath.write_atomic(path, change.text.encode(), seen=opened.stat)
         return change
 
 
-def _read(beneath: Beneath, path: str, offset: int, limit: int | None) -> Result:
+def _read(beneath: RootedFs, path: str, offset: int, limit: int | None) -> ToolOutput:
     with beneath.open_read(path) as opened:
         head = opened.file.read(8192)
         opened.file.seek(0)
-        if mime := image_mime(head):
+        if mime := sniff_image_mime(head):
             return _read_image(opened, mime, path)
         if b"\0" in head:
             size = opened.stat.st_size
-            raise ToolError(f"{shown(path)} is a binary file ({size} bytes), not text")
+            raise ToolError(f"{format_path(path)} is a binary file ({size} bytes), not text")
         if not head:
-            return Result((Text("(empty file)"),))
-        return Result((Text(_read_lines(opened.file, offset, limit)),))
+            return ToolOutput((Text("(empty file)"),))
+        return ToolOutput((Text(_read_lines(opened.file, offset, limit)),))
 
 
-def _read_image(opened: Opened, mime: str, path: str) -> Result:
+def _read_image(opened: OpenFile, mime: str, path: str) -> ToolOutput:
     data = opened.file.read(MAX_IMAGE_BYTES + 1)
     if len(data) > MAX_IMAGE_BYTES:
         size = opened.stat.st_size
         raise ToolError(
-            f"{shown(path)} is an image of {size} bytes; the limit is {MAX_IMAGE_BYTES}",
+            f"{format_path(path)} is an image of {size} bytes; the limit is {MAX_IMAGE_BYTES}",
             fix="make it smaller first",
         )
-    note = Text(f"{shown(path)} ({mime}, {len(data)} bytes)")
-    return Result((note, Image(base64.b64encode(data).decode(), mime)))
+    note = Text(f"{format_path(path)} ({mime}, {len(data)} bytes)")
+    return ToolOutput((note, Image(base64.b64encode(data).decode(), mime)))
 
 
-def read_image(beneath: Beneath, path: str) -> Image | None:
+def read_image(beneath: RootedFs, path: str) -> Image | None:
     """The image at a path; None for a file that is none. ToolError when it cannot be had."""
     with beneath.open_read(path) as opened:
-        mime = image_mime(opened.file.read(HEAD_BYTES))
+        mime = sniff_image_mime(opened.file.read(HEAD_BYTES))
         opened.file.seek(0)
         shown_parts = _read_image(opened, mime, path).content if mime else ()
     return next((part for part in shown_parts if isinstance(part, Image)), None)

@@ -13,17 +13,25 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AliasChoices, Field
 
-from homarus.config.schema import MessageTool
-from homarus.core.errors import ToolDenied, ToolError
+from homarus.config.schema import MessageToolConfig
+from homarus.core.errors import ToolDeniedError, ToolError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Button, Extras, Text
-from homarus.core.text import one_line, reveal
-from homarus.core.value import dataclass
+from homarus.core.text import escape_invisible, one_line
 from homarus.tools.sources import ToolSourceContext
-from homarus.tools.tool import Mail, Posted, Question, Result, Tool, ToolContext, tool
+from homarus.tools.tool import (
+    ApprovalRequest,
+    Messenger,
+    SendResult,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    tool,
+)
 
-Action: TypeAlias = Literal["send", "reply", "thread-reply", "react", "edit", "delete"]
+MessageActionName: TypeAlias = Literal["send", "reply", "thread-reply", "react", "edit", "delete"]
 MAX_BUTTONS = 50
-_RULES = MessageTool.model_construct()
+_RULES = MessageToolConfig.model_construct()
 
 
 def _named(*names: str, about: str) -> object:
@@ -31,11 +39,11 @@ def _named(*names: str, about: str) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _MessageAction:
     """A call, read: what to do, and where."""
 
-    action: Action
-    mail: Mail
+    action: MessageActionName
+    mail: Messenger
     to: Address
     message_id: str
     text: str = ""
@@ -49,14 +57,14 @@ class _Asked:
 
 
 @cache
-def message_tool(rules: MessageTool = _RULES) -> Tool:
+def message_tool(rules: MessageToolConfig = _RULES) -> Tool:
     """The tool, with the rules for writing elsewhere."""
 
     @tool(group="messaging", name="message", serial=True, idempotent=True)
     async def run(
         ctx: ToolContext,
         *,
-        action: Annotated[Action, Field(description="What to do")] = "send",
+        action: Annotated[MessageActionName, Field(description="What to do")] = "send",
         message: Annotated[
             str | None, _named("message", "text", "caption", about="The words, in markdown")
         ] = None,
@@ -91,13 +99,13 @@ def message_tool(rules: MessageTool = _RULES) -> Tool:
             list[list[dict[str, str]]] | None,
             Field(description="Rows of {text, callback_data}; what is pressed comes as a message"),
         ] = None,
-    ) -> Result:
+    ) -> ToolOutput:
         """Write to a chat, or answer, react to, edit or delete a message there.
 
         Your answer reaches this conversation by itself: use this to write elsewhere, to send a
         file or buttons, or to react. To somebody new your person is asked first.
         """
-        asked = _Asked(
+        asked = _MessageAction(
             action,
             _mail(ctx),
             _find(ctx, target or "", channel or "", account_id or "", thread_id or ""),
@@ -124,7 +132,7 @@ def tools(context: ToolSourceContext) -> Sequence[Tool]:
     return [message_tool(context.config.tools.message)] if context.has_chats else []
 
 
-def _mail(ctx: ToolContext) -> Mail:
+def _mail(ctx: ToolContext) -> Messenger:
     if ctx.mail is None or not ctx.mail.accounts():
         raise ToolError("no chat service is connected", fix="say it in your answer")
     return ctx.mail
@@ -132,10 +140,10 @@ def _mail(ctx: ToolContext) -> Mail:
 
 def _find(ctx: ToolContext, target: str, channel: str, account: str, thread: str) -> Address:
     names = {"channel": channel, "account": account, "thread": thread}
-    return _mail(ctx).find(target, here=ctx.here, **names)
+    return _mail(ctx).resolve_address(target, here=ctx.here, **names)
 
 
-async def _permit(rules: MessageTool, ctx: ToolContext, asked: _Asked) -> bool:
+async def _permit(rules: MessageToolConfig, ctx: ToolContext, asked: _MessageAction) -> bool:
     """Whether this leaves the chat that is answered; ToolDenied when it may not."""
     to, here = asked.to, ctx.here
     if here and _chat(to) == _chat(here):
@@ -146,20 +154,22 @@ async def _permit(rules: MessageTool, ctx: ToolContext, asked: _Asked) -> bool:
         name = "allowWithinProvider" if within else "allowAcrossProviders"
         own = rules.cross_context
         if not (own.allow_within_provider if within else own.allow_across_providers):
-            raise ToolDenied(
+            raise ToolDeniedError(
                 f"from a chat on {here.channel} nothing is written to {_shown(to)}",
                 fix=f"your person can allow it: tools.message.crossContext.{name}",
             )
-    if not await asked.mail.knows(ctx.agent, to):
-        question = Question(
-            "May the agent write to somebody new?", reveal(_described(asked, _shown(to)))
+    if not await asked.mail.is_known_chat(ctx.agent, to):
+        question = ApprovalRequest(
+            "May the agent write to somebody new?", escape_invisible(_described(asked, _shown(to)))
         )
         if not await ctx.ask(question):
-            raise ToolDenied(f"nobody approved to write to {_shown(to)}, who is new to you")
+            raise ToolDeniedError(f"nobody approved to write to {_shown(to)}, who is new to you")
     return bound
 
 
-async def _send(rules: MessageTool, ctx: ToolContext, asked: _Asked, *, crossed: bool) -> Result:
+async def _send(
+    rules: MessageToolConfig, ctx: ToolContext, asked: _MessageAction, *, crossed: bool
+) -> ToolOutput:
     if not asked.text.strip() and not asked.media:
         raise ToolError("there is nothing to send", fix="give message or media")
     if asked.action == "thread-reply" and not asked.to.thread:
@@ -175,11 +185,11 @@ async def _send(rules: MessageTool, ctx: ToolContext, asked: _Asked, *, crossed:
         silent=asked.silent,
     )
     text = _marked(rules, ctx, asked.text) if crossed else asked.text
-    posted = await asked.mail.post(asked.to, text, extras, _key(ctx, asked))
+    posted = await asked.mail.send(asked.to, text, extras, _key(ctx, asked))
     return _told(asked.to, posted)
 
 
-async def _change(ctx: ToolContext, asked: _Asked) -> Result:
+async def _change(ctx: ToolContext, asked: _MessageAction) -> ToolOutput:
     """React, edit or delete."""
     message_id = asked.message_id or _current(ctx, asked)
     where = f"message {one_line(message_id, 60)} in {_shown(asked.to)}"
@@ -197,10 +207,10 @@ async def _change(ctx: ToolContext, asked: _Asked) -> Result:
         case _:
             await asked.mail.delete(asked.to, message_id)
             told = f"Deleted {where}."
-    return Result((Text(told),), {**_details(asked.to), "messageId": message_id})
+    return ToolOutput((Text(told),), {**_details(asked.to), "messageId": message_id})
 
 
-def _current(ctx: ToolContext, asked: _Asked) -> str:
+def _current(ctx: ToolContext, asked: _MessageAction) -> str:
     """The message meant where none is named: the one that is being answered, in its chat."""
     if named := asked.message_id or asked.reply_to:
         return named
@@ -209,7 +219,7 @@ def _current(ctx: ToolContext, asked: _Asked) -> str:
     raise ToolError("it is not said which message", fix="give messageId")
 
 
-def _marked(rules: MessageTool, ctx: ToolContext, text: str) -> str:
+def _marked(rules: MessageToolConfig, ctx: ToolContext, text: str) -> str:
     """Words from another chat, which say so."""
     marker = rules.cross_context.marker
     if not marker.enabled or not text.strip() or ctx.here is None:
@@ -220,7 +230,7 @@ def _marked(rules: MessageTool, ctx: ToolContext, text: str) -> str:
     return f"{prefix}{text}{suffix}"
 
 
-def _key(ctx: ToolContext, asked: _Asked) -> str:
+def _key(ctx: ToolContext, asked: _MessageAction) -> str:
     """One for one call. Some services use an id for several calls: what is said counts, too."""
     to = asked.to
     meant = (asked.reply_to, asked.message_id)
@@ -229,7 +239,7 @@ def _key(ctx: ToolContext, asked: _Asked) -> str:
     return f"{ctx.run_id}:message:{digest[:16]}"
 
 
-def _told(to: Address, posted: Posted) -> Result:
+def _told(to: Address, posted: SendResult) -> ToolOutput:
     shown, why = _shown(to), one_line(posted.why, 200)
     match posted.state:
         case "failed":
@@ -242,7 +252,7 @@ def _told(to: Address, posted: Posted) -> Result:
         case _:
             told = f"It is on its way to {shown}, and not there yet. Do not send it again."
     details = {**_details(to), "messageId": posted.message_id, "state": posted.state}
-    return Result((Text(told),), details)
+    return ToolOutput((Text(told),), details)
 
 
 def _rows(buttons: list[list[dict[str, str]]]) -> tuple[tuple[Button, ...], ...]:
@@ -280,7 +290,7 @@ def _details(to: Address) -> dict[str, str | None]:
     }
 
 
-def _described(asked: _Asked, shown: str) -> str:
+def _described(asked: _MessageAction, shown: str) -> str:
     lines = [f"To: {shown}", f"What: {asked.action}"]
     if asked.text:
         lines += ["", asked.text]

@@ -13,13 +13,13 @@ from typing import Annotated, TypeVar
 
 from pydantic import AliasChoices, Field
 
-from homarus.core.errors import ToolError, ToolTimeout
-from homarus.core.text import reveal
-from homarus.core.value import dataclass
-from homarus.tools.folder import Entry
-from homarus.tools.guard import MAX_ENTRIES, Beneath, Found
+from homarus.core.errors import ToolError, ToolTimeoutError
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.text import escape_invisible
+from homarus.tools.folder import DirEntry
+from homarus.tools.glob_pattern import compile_glob
 from homarus.tools.matcher import Matcher, make_matcher
-from homarus.tools.pattern import compile_glob
+from homarus.tools.rooted_fs import MAX_ENTRIES, RootedFs, WalkEntry
 from homarus.tools.tool import ToolContext, tool
 
 SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache"})
@@ -45,7 +45,7 @@ async def ls(
     limit: Annotated[int, Field(ge=1, le=5000, description="How many names at most")] = 500,
 ) -> str:
     """List a folder, hidden names included; folders end in /, links in @."""
-    listing = await asyncio.to_thread(Beneath(ctx.workspace).listdir, path, limit)
+    listing = await asyncio.to_thread(RootedFs(ctx.workspace).listdir, path, limit)
     lines = [_marked(entry) for entry in listing.entries]
     if listing.left_out:
         lines.append(f"\n[{listing.left_out} more names. Use a higher limit to see them.]")
@@ -61,7 +61,7 @@ async def find(
 ) -> str:
     """Find files and folders by name. Does not look into .git, node_modules and the like."""
     wanted = compile_glob(pattern)
-    return await _in_thread(lambda stop: _find(Beneath(ctx.workspace), wanted, path, limit, stop))
+    return await _in_thread(lambda stop: _find(RootedFs(ctx.workspace), wanted, path, limit, stop))
 
 
 @tool(group="fs", idempotent=True)
@@ -85,10 +85,10 @@ async def grep(
     def work(stop: threading.Event) -> str:
         matcher = make_matcher(pattern, literal=literal, ignore_case=ignore_case, stop=stop)
         try:
-            search = _Grep(Beneath(ctx.workspace), matcher, wanted, context, limit, stop)
+            search = _GrepSearch(RootedFs(ctx.workspace), matcher, wanted, context, limit, stop)
             return search.run(path)
         finally:
-            matcher.close()
+            matcher.remove_account()
 
     return await _in_thread(work)
 
@@ -102,19 +102,21 @@ async def _in_thread(work: Callable[[threading.Event], T]) -> T:
         stop.set()
 
 
-def _marked(entry: Entry) -> str:
-    return reveal(entry.name) + {"folder": "/", "link": "@", "other": "="}.get(entry.kind, "")
+def _marked(entry: DirEntry) -> str:
+    return escape_invisible(entry.name) + {"folder": "/", "link": "@", "other": "="}.get(
+        entry.kind, ""
+    )
 
 
 def _find(
-    beneath: Beneath, wanted: Callable[[str], bool], path: str, limit: int, stop: threading.Event
+    beneath: RootedFs, wanted: Callable[[str], bool], path: str, limit: int, stop: threading.Event
 ) -> str:
     due_s = time.monotonic() + SEARCH_S
     lines: list[str] = []
     note = ""
     for count, (relative, found) in enumerate(_relative(beneath, path), 1):
         if wanted(relative):
-            lines.append(_marked(Entry(found.path, found.kind)))
+            lines.append(_marked(DirEntry(found.path, found.kind)))
         if len(lines) == limit:
             note = f"[stopped at {limit}. Use a higher limit or a narrower pattern.]"
         elif count == MAX_ENTRIES or time.monotonic() > due_s or stop.is_set():
@@ -124,7 +126,7 @@ def _find(
     return "\n".join(lines or ["nothing found"]) + (f"\n\n{note}" if note else "")
 
 
-def _relative(beneath: Beneath, path: str) -> Iterator[tuple[str, Found]]:
+def _relative(beneath: RootedFs, path: str) -> Iterator[tuple[str, WalkEntry]]:
     """What is met on a walk, also by its path from the place that was asked for."""
     base = ""
     for found in beneath.walk(path, skip=SKIPPED):
@@ -134,10 +136,10 @@ def _relative(beneath: Beneath, path: str) -> Iterator[tuple[str, Found]]:
 
 
 @dataclass(slots=True)
-class _Grep:
+class _GrepSearch:
     """One search through many files."""
 
-    beneath: Beneath
+    beneath: RootedFs
     matcher: Matcher
     wanted: Callable[[str], bool]
     context: int
@@ -160,10 +162,10 @@ class _Grep:
             if found.kind == "file" and self.wanted(relative):
                 try:
                     self._search_file(found.path)
-                except ToolTimeout as exc:
+                except ToolTimeoutError as exc:
                     if not self.blocks:
                         raise
-                    return f"[stopped at {reveal(found.path)}: {exc}]"
+                    return f"[stopped at {escape_invisible(found.path)}: {exc}]"
             if self.left <= 0:
                 return "[more may match. Use a higher limit or a narrower pattern.]"
             if count == MAX_ENTRIES or time.monotonic() > due_s or self.stop.is_set():
@@ -174,11 +176,11 @@ class _Grep:
         text = self._text(path)
         if text is None:
             return
-        numbers = self.matcher.lines(text, self.left)
+        numbers = self.matcher.accounts(text, self.left)
         self.left -= len(numbers)
         if numbers:
             lines = text.split("\n")
-            self.blocks.extend(_blocks(reveal(path), lines, numbers, self.context))
+            self.blocks.extend(_blocks(escape_invisible(path), lines, numbers, self.context))
 
     def _text(self, path: str) -> str | None:
         """A file's text; None for what is no text, too big, or not ours to read."""

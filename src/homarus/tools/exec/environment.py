@@ -7,7 +7,7 @@ not change which program runs or what is loaded into it.
 import re
 from collections.abc import Mapping
 
-from homarus.core.errors import ToolDenied, ToolError
+from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.text import one_line
 
 KEPT = frozenset(
@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 def build_environment(asked: Mapping[str, str], outer: Mapping[str, str]) -> dict[str, str]:
     """Return the harmless part of `outer` and the requested variables."""
-    check_asked(asked)
+    check_requested_env(asked)
     kept = {
         name: value
         for name, value in outer.items()
@@ -41,7 +41,7 @@ def build_environment(asked: Mapping[str, str], outer: Mapping[str, str]) -> dic
     return {"PATH": DEFAULT_PATH} | kept | dict(asked)
 
 
-def check_asked(asked: Mapping[str, str]) -> None:
+def check_requested_env(asked: Mapping[str, str]) -> None:
     """Refuse names and values that a command may not be given."""
     if len(asked) > MAX_NAMES or sum(len(n) + len(v) for n, v in asked.items()) > MAX_CHARS:
         raise ToolError(f"env is too big: {MAX_NAMES} names and {MAX_CHARS} characters at most")
@@ -50,7 +50,7 @@ def check_asked(asked: Mapping[str, str]) -> None:
             raise ToolError(f"env: {one_line(name)!r} is not the name of a variable")
         if name.upper() in FORBIDDEN or name.upper().startswith(FORBIDDEN_PREFIXES):
             fix = "put it in the command, where the person sees it"
-            raise ToolDenied(f"env may not set {name}", fix=fix)
+            raise ToolDeniedError(f"env may not set {name}", fix=fix)
         if "\0" in value or not _encodable(value):
             raise ToolError(f"env: the value of {name} is not text")
 

@@ -7,7 +7,7 @@ PROGRESS_EVERY_S = 0.1
 PROGRESS_CHARS = 4_000
 
 
-class Output:
+class OutputBuffer:
     """Stores the head and the tail of any amount of text."""
 
     def __init__(self, max_chars: int) -> None:
@@ -38,7 +38,7 @@ class Output:
         return f"{self._head}\n\n[… {left_out} characters left out …]\n\n{tail}"
 
 
-class Progress:
+class ProgressThrottle:
     """Passes on the newest text, limited in rate and size."""
 
     def __init__(self, show: Callable[[str], None]) -> None:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from homarus.core.errors import ToolError
-from homarus.core.value import dataclass
-from homarus.tools.exec.output import Output, Progress
+from homarus.core.fast_dataclass import dataclass
+from homarus.tools.exec.output import OutputBuffer, ProgressThrottle
 
 MAX_OUTPUT_CHARS = 200_000
 _CHUNK_BYTES = 65_536
@@ -28,7 +28,7 @@ _KEEPER = Path(__file__).with_name("keeper.py")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CommandResult:
     """How a command ended; `exit_code` is None when it was killed before it could report one."""
 
     exit_code: int | None
@@ -44,15 +44,15 @@ async def run_command(
     env: Mapping[str, str],
     timeout_s: float,
     show: Callable[[str], None],
-) -> Outcome:
+) -> CommandResult:
     """Run the command to its end or its timeout."""
     loop = asyncio.get_running_loop()
     began_s = loop.time()
-    output = Output(MAX_OUTPUT_CHARS)
-    kept = _Kept(command, folder_fd, env)
+    output = OutputBuffer(MAX_OUTPUT_CHARS)
+    kept = _SupervisedProcess(command, folder_fd, env)
     try:
         async with asyncio.TaskGroup() as tasks:
-            pump = tasks.create_task(_pump(kept.output, output, Progress(show)))
+            pump = tasks.create_task(_pump(kept.output, output, ProgressThrottle(show)))
             exit_code, timed_out = await _wait(kept.control, timeout_s)
             duration_ms = round((loop.time() - began_s) * 1000)
             if exit_code is None:
@@ -62,7 +62,7 @@ async def run_command(
             pump.cancel()
     finally:
         await kept.end()
-    return Outcome(exit_code, timed_out, output.text, duration_ms)
+    return CommandResult(exit_code, timed_out, output.text, duration_ms)
 
 
 async def _wait(control: socket.socket, timeout_s: float) -> tuple[int | None, bool]:
@@ -85,7 +85,7 @@ async def _exit_code(control: socket.socket) -> int | None:
     return int(told) if told else None
 
 
-async def _pump(pipe: BinaryIO, output: Output, progress: Progress) -> None:
+async def _pump(pipe: BinaryIO, output: OutputBuffer, progress: ProgressThrottle) -> None:
     """Read the command's output until its pipe is closed."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_CHUNK_BYTES)
@@ -107,7 +107,7 @@ async def _pump(pipe: BinaryIO, output: Output, progress: Progress) -> None:
         progress.flush(loop.time())
 
 
-class _Kept:
+class _SupervisedProcess:
     """A supervisor process, our end of its control socket, and the command's output pipe."""
 
     def __init__(self, command: str, folder_fd: int, env: Mapping[str, str]) -> None:

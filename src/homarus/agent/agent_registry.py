@@ -1,0 +1,85 @@
+"""The agents of the config with their tools, made at first use."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from homarus.agent import workspace
+from homarus.agent.agent import Agent, effective_tools, make_agent
+from homarus.agent.prompt.identity_file import find_identity
+from homarus.config.agent_settings import agent_entry, resolve_agent_settings
+from homarus.config.paths import Paths
+from homarus.config.schema import Config
+from homarus.policy.tool_policy import decide_tool_call
+from homarus.tools.registry import ToolRegistry
+from homarus.tools.sources import ToolSourceContext, load_tools
+
+if TYPE_CHECKING:
+    from homarus.memory.tools import ToolMemory
+
+
+class AgentRegistry:
+    """Makes and caches agents and their tools.
+
+    `reaches` returns whether there are chats to write to; `memory` returns the memory of an
+    agent.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        paths: Paths,
+        *,
+        reaches: Callable[[], bool] = lambda: False,
+        memory: "Callable[[str], ToolMemory] | None" = None,
+    ) -> None:
+        self._config, self._paths, self._reaches = config, paths, reaches
+        self._memory = memory
+        self._agents: dict[str, Agent] = {}
+        self._tools: dict[str, ToolRegistry] = {}
+
+    def get(self, agent_id: str) -> Agent:
+        """Return an agent, and create its workspace if needed. UnknownName when there is none."""
+        if agent_id not in self._agents:
+            settings = resolve_agent_settings(self._config(), self._paths, agent_id)
+            workspace.ensure_workspace(settings.workspace, templates=not settings.skip_bootstrap)
+            self._agents[agent_id] = make_agent(settings, self._config().tools)
+        return self._agents[agent_id]
+
+    def tools(self, agent_id: str) -> ToolRegistry:
+        """Return the tools that an agent's rules do not deny."""
+        if agent_id not in self._tools:
+            agent = self.get(agent_id)
+            all_tools = load_tools(self._tool_context(agent))
+            self._tools[agent_id] = all_tools.filter(
+                lambda tool: decide_tool_call(tool.name, *agent.rules).action != "deny"
+            )
+        return self._tools[agent_id]
+
+    def _tool_context(self, agent: Agent) -> ToolSourceContext:
+        config, memory = self._config(), self._memory
+        own = resolve_agent_settings(config, self._paths, agent.id).tools
+        is_used = memory is not None and has_memory(config, agent.id)
+        return ToolSourceContext(
+            agent.id,
+            config,
+            lambda key: effective_tools(key, own, config.tools),
+            has_chats=self._reaches(),
+            memory=partial(memory, agent.id) if memory and is_used else None,
+        )
+
+    def display_name(self, agent_id: str) -> tuple[str, str]:
+        """Return an agent's display name and emoji."""
+        identity = find_identity(resolve_agent_settings(self._config(), self._paths, agent_id))
+        return identity.name or "", identity.emoji or ""
+
+    def clear(self) -> None:
+        """Drop all agents and tools: the config has changed."""
+        self._agents.clear()
+        self._tools.clear()
+
+
+def has_memory(config: Config, agent_id: str) -> bool:
+    """Return whether memory search is enabled for an agent, without parsing its other settings."""
+    own, default = agent_entry(config, agent_id).memory_search, config.agents.defaults.memory_search
+    return own.get("enabled", default.get("enabled", True)) is not False

@@ -1,0 +1,118 @@
+"""The settings of the chat that a run answers: prompt text, tool rules, citations. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, Literal
+
+from homarus.agent.prompt.facts import Citations
+from homarus.agent.prompt.injection import session_kind
+from homarus.config.schema import Config
+from homarus.core.channel_traits import FindTraits
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Address, Inbound
+from homarus.core.session_keys import chat_type_of, is_subagent
+from homarus.policy.tool_policy import ToolRules, decide_tool_call
+from homarus.sessions.last_route import last_address
+from homarus.sessions.session import Session
+from homarus.tools.registry import ToolRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class ChatContext:
+    """The settings of one chat. Its `rules` come on top of the agent's: all must allow a tool."""
+
+    prompt_text: str = ""
+    reactions: Literal["", "minimal", "extensive"] = ""
+    rules: tuple[ToolRules, ...] = ()
+    citations: Citations = "auto"
+
+    def tools(self, of_agent: ToolRegistry) -> ToolRegistry:
+        """Return the tools that the chat's rules do not deny."""
+        if not self.rules:
+            return of_agent
+        return of_agent.filter(
+            lambda tool: decide_tool_call(tool.name, *self.rules).action != "deny"
+        )
+
+
+NO_CHAT: Final = ChatContext()
+_NO_MEMORY: Final = ToolRules(deny=("memory_*",))
+
+
+def resolve_chat_context(
+    config: Config,
+    address: Address,
+    senders: Sequence[str] = (),
+    *,
+    find_traits: FindTraits,
+    group: bool,
+    parent: str = "",
+) -> ChatContext:
+    """Return the settings of a chat. `senders` are the senders of the messages, if known.
+
+    When several senders are answered at once, the rules of all of them hold.
+    """
+    if address.channel not in config.channels:
+        return NO_CHAT
+    from homarus.config.channels import common_settings  # only for config files that name channels
+    from homarus.policy.group_policy import resolve_group, tool_rules
+
+    settings = common_settings(config, address.channel, address.account)
+    level = (settings.model_extra or {}).get("reactionLevel")
+    chat = ChatContext(reactions=level if level in ("minimal", "extensive") else "")
+    if not group:
+        return chat
+    room = resolve_group(settings, address, find_traits, parent=parent)
+    prompts = [(layer.system_prompt or "").strip() for layer in reversed(room.layers)]
+    rules = [tool_rules(room, address.channel, sender, find_traits) for sender in senders or ("",)]
+    return ChatContext(
+        "\n\n".join(text for text in prompts if text),
+        chat.reactions,
+        tuple(dict.fromkeys(each for each in rules if each)),
+    )
+
+
+def with_memory(
+    chat: ChatContext, config: Config, key: str, channel: str, *, group: bool
+) -> ChatContext:
+    """Return the chat with the memory rule and the citations that hold there.
+
+    Sub-agents and chats outside the memory scope have no memory tools. By default answers in groups
+    do not cite files.
+    """
+    from homarus.memory.scope import is_search_allowed  # only when a run starts
+
+    settings = None
+    if config.memory:
+        from homarus.config.memory import memory_settings
+
+        settings = memory_settings(config)
+    kind = chat_type_of(key)
+    kind = "group" if group and kind == "direct" else kind
+    scope = settings.qmd.scope if settings else None
+    if is_subagent(key) or not is_search_allowed(scope, key, channel, kind):
+        return replace(chat, rules=(*chat.rules, _NO_MEMORY))
+    wish: Citations = settings.citations if settings else "auto"
+    return replace(chat, citations="off" if wish == "auto" and kind != "direct" else wish)
+
+
+def session_chat_context(
+    config: Config,
+    session: Session,
+    inbounds: Sequence[Inbound] = (),
+    *,
+    find_traits: FindTraits,
+) -> ChatContext:
+    """Return the settings of the chat the messages came from, else of the session's last chat."""
+    group = session_kind(session.key) == "group"
+    if not inbounds or inbounds[0].address.channel not in config.channels:
+        address = last_address(session.record.data)
+        chat = resolve_chat_context(config, address, find_traits=find_traits, group=group)
+    else:
+        group = group or any(one.metadata.kind != "direct" for one in inbounds)
+        senders, parent = [one.sender for one in inbounds], inbounds[0].metadata.parent
+        address = inbounds[0].address
+        chat = resolve_chat_context(
+            config, address, senders, find_traits=find_traits, group=group, parent=parent
+        )
+    return with_memory(chat, config, session.key, address.channel, group=group)

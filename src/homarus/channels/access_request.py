@@ -1,0 +1,95 @@
+"""Resolve the settings of the chat that a message comes from: group, topic, allowlists.
+
+The nearest setting wins: a topic's over its group's, a group's own over that of `*`, and those over
+the account's.
+"""
+
+from typing import Final
+
+from homarus.channels.registry import find_traits
+from homarus.config.agent_settings import agent_entry
+from homarus.config.channels import AccountSettings
+from homarus.config.schema import Config
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Inbound
+from homarus.policy import access
+from homarus.policy.access import AllowlistMatch
+from homarus.policy.group_policy import ResolvedGroup, resolve_group
+from homarus.sessions.routing import Route
+
+HISTORY_LIMIT: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRequest:
+    """One message for access control, with its route and settings."""
+
+    inbound: Inbound
+    route: Route
+    config: Config
+    settings: AccountSettings
+
+    @property
+    def channel(self) -> str:
+        return self.inbound.address.channel
+
+    @property
+    def account(self) -> str:
+        return self.inbound.address.account
+
+    def is_allowlisted(self, entries: tuple[str, ...]) -> bool:
+        """Return whether a list has the sender, or `*`."""
+        return access.is_listed(self.channel, self.inbound.sender, entries, find_traits)
+
+    def is_named(self, entries: tuple[str, ...]) -> bool:
+        return access.is_named(self.channel, self.inbound.sender, entries, find_traits)
+
+
+def is_direct(inbound: Inbound) -> bool:
+    """Return whether only the bot and the sender are in the chat; if unclear, False."""
+    address = inbound.address
+    is_group = find_traits(address.channel).is_group_id(address.chat)
+    return inbound.metadata.kind == "direct" and not is_group
+
+
+def group_of(case: AccessRequest) -> ResolvedGroup:
+    """Return the settings of the group a message comes from."""
+    inbound = case.inbound
+    return resolve_group(
+        case.settings, inbound.address, find_traits, parent=inbound.metadata.parent
+    )
+
+
+def group_allowlist(
+    case: AccessRequest, room: ResolvedGroup, *, is_open: bool
+) -> tuple[str, ...] | None:
+    """Return the nearest allowlist of a group, None when there is none."""
+    own = (layer.allow_from for layer in room.layers)
+    nearest = next((each for each in own if each is not None), None)
+    if nearest is not None or is_open:
+        return nearest
+    settings = case.settings
+    if "group_allow_from" in settings.model_fields_set:
+        return settings.group_allow_from
+    return settings.allow_from or None
+
+
+def command_allowlists(case: AccessRequest, room: ResolvedGroup) -> tuple[AllowlistMatch, ...]:
+    """Return the lists of senders that may command: the group's and `allowFrom`.
+
+    A `*` lets senders be answered; commands need an id on a list.
+    """
+    lists = (group_allowlist(case, room, is_open=False), case.settings.allow_from)
+    return tuple(
+        AllowlistMatch(is_set=True, has_sender=case.is_named(each)) for each in lists if each
+    )
+
+
+def history_limit(case: AccessRequest) -> int:
+    """Return how many unaddressed messages are added to an answered one."""
+    own = (
+        case.settings.history_limit,
+        agent_entry(case.config, case.route.agent).group_chat.history_limit,
+        case.config.messages.group_chat.history_limit,
+    )
+    return next((each for each in own if each is not None), HISTORY_LIMIT)

@@ -1,0 +1,257 @@
+"""Reconcile the running channel accounts with the config.
+
+An account that cannot be created (an invalid setting, a missing package) has a problem, and the
+others run. When the config changes, only the accounts whose settings changed are restarted.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from homarus.channels import base
+from homarus.channels.base import Channel, ChannelContext, SupportsProbe, SupportsWebhook
+from homarus.channels.inbound import InboundPipeline
+from homarus.channels.supervisor import ChannelSupervisor, RunningAccount
+from homarus.config.schema import Config
+from homarus.core.clock import Clock
+from homarus.core.errors import ChannelError, ConfigError, HomarusError, UserError
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.tasks import run_contained
+
+log = logging.getLogger(__name__)
+
+PROBE_S: Final = 10.0
+# What `channels capabilities` prints for each optional protocol of an adapter.
+_ABILITIES: Final[Mapping[str, type[Any]]] = {
+    "LooksUp": base.SupportsLookup,
+    "Types": base.SupportsTyping,
+    "Drafts": base.SupportsDrafts,
+    "Edits": base.SupportsEdit,
+    "Deletes": base.SupportsDelete,
+    "Reacts": base.SupportsReactions,
+    "Fetches": base.SupportsMediaFetch,
+    "Probes": base.SupportsProbe,
+    "Listens": base.SupportsWebhook,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AccountStatus:
+    """The state of an account. `problem` says why it is stopped, or what failed last."""
+
+    channel: str
+    account: str
+    name: str = ""
+    enabled: bool = True
+    configured: bool = True
+    running: bool = False
+    connected: bool = False
+    since_ms: int = 0
+    last_in_ms: int = 0
+    last_out_ms: int = 0
+    restarts: int = 0
+    problem: str = ""
+    waiting: int = 0
+
+
+@dataclass(slots=True)
+class _ConfiguredAccount:
+    """An account of the config; `problem` says why it cannot be created."""
+
+    settings: Mapping[str, Any]
+    enabled: bool = True
+    problem: str = ""
+
+
+class ChannelController:
+    """The accounts of a config. `given` are channels that the program itself provides."""
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        delivery: ChannelSupervisor,
+        intake: InboundPipeline,
+        clock: Clock,
+        *,
+        state: Path,
+        env: Callable[[], Mapping[str, str]],
+        given: Sequence[Channel] = (),
+        commands: Callable[[], tuple[tuple[str, str], ...]] = tuple,
+    ) -> None:
+        self._config, self._delivery, self._intake = config, delivery, intake
+        self._clock, self._state, self._env, self._commands = clock, state, env, commands
+        self._accounts: dict[tuple[str, str], _ConfiguredAccount] = {}
+        self._turn = asyncio.Lock()  # one reconciliation at a time
+        self._given = frozenset((channel.name, channel.account) for channel in given)
+        for channel in given:
+            delivery.add_account(channel)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no chat can be reached: no account is enabled."""
+        wanted = any(_is_on(settings) for _, settings in self._wanted())
+        return not wanted and not self._delivery.accounts
+
+    async def run(self) -> None:
+        """Receive and send until cancelled."""
+        await self.reconcile()
+        await self._delivery.run(self._intake)
+
+    async def reconcile(self) -> None:
+        """Start, restart and stop accounts to match the current config."""
+        async with self._turn:
+            wanted = dict(self._wanted())
+            known = self._accounts
+            for key in [key for key, one in known.items() if one.settings != wanted.get(key)]:
+                await self._delivery.remove_account(*key)
+                del known[key]
+            for key, settings in wanted.items():
+                if key not in known or known[key].problem:  # what made it fail may be fixed
+                    known[key] = _ConfiguredAccount(settings, enabled=_is_on(settings))
+                    await self._open(key, known[key])
+            self._accounts = {key: known[key] for key in wanted}
+
+    async def stop(self, channel: str, account: str) -> None:
+        """Stop one account until its settings change or the gateway restarts."""
+        async with self._turn:
+            await self._delivery.remove_account(*self._known(channel, account))
+
+    def status(self) -> tuple[AccountStatus, ...]:
+        """Return every account and its state."""
+        lines = {line.key: line for line in self._delivery.accounts}
+        keys = dict.fromkeys((*self._accounts, *lines))
+        return tuple(self._status(key, lines.get(key)) for key in keys)
+
+    async def probe(self, channel: str, account: str) -> str:
+        """Return our name on the service. Raises ChannelError when the login fails."""
+        found = self._line(channel, account).channel
+        if not isinstance(found, SupportsProbe):
+            raise ChannelError(f"{channel} cannot be asked")
+        try:
+            async with asyncio.timeout(PROBE_S):
+                return await found.probe()
+        except TimeoutError as exc:
+            raise ChannelError(f"{channel} did not answer within {PROBE_S:.0f} s") from exc
+
+    def find_webhook(self, path: str) -> SupportsWebhook | None:
+        """Return the account with this webhook path."""
+        line = self._with_path(path)
+        return line.channel if line and isinstance(line.channel, SupportsWebhook) else None
+
+    def find_channel(self, channel: str, account: str) -> Channel | None:
+        """Return a running account, None if there is none."""
+        line = self._delivery.find_account(channel, account)
+        return line.channel if line else None
+
+    def _wanted(self) -> Sequence[tuple[tuple[str, str], Mapping[str, Any]]]:
+        config = self._config()
+        if not config.channels:
+            return ()
+        from homarus.config.channels import account_names, channel_names, merged_section
+
+        return [
+            ((channel, account), merged_section(config.channels, channel, account))
+            for channel in channel_names(config)
+            for account in account_names(config, channel)
+            if (channel, account) not in self._given
+        ]
+
+    async def _open(self, key: tuple[str, str], account: _ConfiguredAccount) -> None:
+        """Start an account; an error becomes its problem."""
+
+        async def start() -> None:
+            try:
+                channel = self._create(*key)
+                self._check_path(channel)
+                self._delivery.add_account(channel)
+            except HomarusError as exc:
+                account.problem = str(exc)
+                log.error(  # noqa: TRY400 - the error says it all
+                    "channel %s:%s is off: %s", *key, exc
+                )
+
+        def on_bug(exc: Exception) -> None:
+            account.problem = f"it met a bug ({type(exc).__name__}); homarus logs has the details"
+
+        if account.enabled:
+            await run_contained(f"run_contained {':'.join(key)}", start, on_bug)
+
+    def _check_path(self, channel: Channel) -> None:
+        """Refuse a webhook path that another account has."""
+        if isinstance(channel, SupportsWebhook) and (other := self._with_path(channel.path)):
+            raise ConfigError(
+                f"its webhook's path {channel.path} is that of {other.name} already",
+                fix="give one of them another webhookPath",
+            )
+
+    def _create(self, channel: str, account: str) -> Channel:
+        from homarus.channels.registry import load_channel
+        from homarus.config.channels import account_settings
+
+        kind = load_channel(channel)
+        settings = account_settings(self._config(), channel, account, kind.Settings)
+        place = ChannelContext(
+            channel,
+            account,
+            self._clock,
+            commands=self._commands(),
+            env=self._env(),
+            state=self._state,
+        )
+        return kind.create(place, settings)
+
+    def _known(self, channel: str, account: str) -> tuple[str, str]:
+        if (channel, account) not in self._accounts:
+            raise UserError(
+                f"there is no channel {channel}:{account}",
+                fix="homarus channels list shows what is configured",
+            )
+        return channel, account
+
+    def _with_path(self, path: str) -> RunningAccount | None:
+        for line in self._delivery.accounts if path else ():
+            if isinstance(line.channel, SupportsWebhook) and line.channel.path == path:
+                return line
+        return None
+
+    def _line(self, channel: str, account: str) -> RunningAccount:
+        line = self._delivery.find_account(channel, account)
+        if line is None:
+            problem = self._accounts[self._known(channel, account)].problem
+            raise ChannelError(f"{channel}:{account} is off{problem and f': {problem}'}")
+        return line
+
+    def _status(self, key: tuple[str, str], line: RunningAccount | None) -> AccountStatus:
+        account = self._accounts.get(key) or _ConfiguredAccount({})
+        configured_status = AccountStatus(
+            *key,
+            name=str(account.settings.get("name") or ""),
+            enabled=account.enabled,
+            configured=not account.problem,
+            problem=account.problem,
+        )
+        if line is None:
+            return configured_status
+        return replace(
+            configured_status,
+            running=line.task is not None and not line.task.done(),
+            connected=line.is_connected,
+            since_ms=line.since_ms,
+            last_in_ms=self._intake.last_ms.get(line.name, 0),
+            last_out_ms=line.last_out_ms,
+            restarts=line.restarts,
+            problem="" if line.is_connected else line.problem,
+            waiting=line.courier.pending_count,
+        )
+
+
+def _is_on(settings: Mapping[str, Any]) -> bool:
+    return settings.get("enabled") is not False
+
+
+def supported_features(channel: Channel) -> tuple[str, ...]:
+    """Return what a channel can do besides receiving and sending, as the command prints it."""
+    return tuple(name for name, protocol in _ABILITIES.items() if isinstance(channel, protocol))

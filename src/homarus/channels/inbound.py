@@ -1,0 +1,238 @@
+"""Accept inbound messages into the journal, once each, or ignore them.
+
+Access control and routing are the admission pipeline's (admission.py). An admitted message is in
+the journal before its service is acknowledged, and acknowledged before it is answered. A duplicate
+is counted and dropped; an id that comes with another text is stored next to the first, parked, and
+logged. An ignored message moves only the cursor, and perhaps sends its sender a pairing notice.
+While nothing can be stored, the channel gets the error: it acknowledges nothing, is restarted after
+a backoff, and reads the message again.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+from homarus.channels.base import Acknowledge, Channel, InboundHandler
+from homarus.core.clock import Clock
+from homarus.core.errors import StoreError
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.faults import fault_point
+from homarus.core.message import Inbound, Json
+from homarus.core.tasks import run_contained
+from homarus.store.journal import Acceptance, Cursor, InboxRecord, Journal, OutboxRecord
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedMessage:
+    """An admitted message, as it is stored for each of its sessions.
+
+    `in_turn`: each session runs after the previous one has answered. `welcome` is called when the
+    message is new.
+    """
+
+    messages: tuple[tuple[str, Inbound], ...]
+    in_turn: bool = False
+    on_accepted: Callable[[], object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedMessage:
+    """A rejected message; `parcels` is what its sender gets."""
+
+    parcels: tuple[OutboxRecord, ...] = ()
+
+
+AdmitMessage: TypeAlias = Callable[[Channel, Inbound], Awaitable[AdmittedMessage | RejectedMessage]]
+# Done when it is answered; None if the caller is not notified.
+SubmitAccepted: TypeAlias = "Callable[[str, InboxRecord], asyncio.Future[Any] | None]"
+
+
+def admit_all(route: Callable[[Inbound], str]) -> AdmitMessage:
+    """Return an admission that admits every sender, to the session that `route` returns."""
+
+    async def admit(_channel: Channel, inbound: Inbound) -> AdmittedMessage | RejectedMessage:
+        return AdmittedMessage(((route(inbound), inbound),))
+
+    return admit
+
+
+class InboundPipeline:
+    """Accept messages of all channels. `admit` decides, `put` submits what is accepted."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Clock,
+        *,
+        admit: AdmitMessage,
+        put: SubmitAccepted,
+        posted: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._journal, self._clock = journal, clock
+        self._admit, self._put, self._posted = admit, put, posted
+        self.last_ms: dict[str, int] = {}  # when each channel read something
+        self._group = asyncio.TaskGroup()  # messages being stored
+        self._closed = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Accept messages while the block lasts; it can be entered once."""
+        async with self._group:
+            yield
+
+    def handler_for(
+        self, channel: Channel, connected: Callable[[], None] = lambda: None
+    ) -> InboundHandler:
+        """Return the handler of one channel; `connected` is called after its login."""
+        return _AccountInboundHandler(self, channel, f"{channel.name}:{channel.account}", connected)
+
+    def close(self) -> None:
+        """Submit nothing more: what is accepted from now on waits for the next start."""
+        self._closed = True
+
+    async def accept(
+        self,
+        channel: Channel,
+        inbound: Inbound,
+        cursor: Cursor | None,
+        acknowledge: Acknowledge | None,
+    ) -> None:
+        """Store a message, acknowledge it, and submit it."""
+        fault_point("intake.read")
+        admitted = await self._admit(channel, inbound)
+        if isinstance(admitted, RejectedMessage):
+            await self.reject(admitted, cursor)
+            return
+        rows = list[Acceptance]()
+        stored = self._store(admitted, cursor, rows)
+        try:
+            # A channel that is stopped meanwhile must not cancel the message: stored and not
+            # submitted, it would be a duplicate when offered again, and never be answered.
+            await asyncio.shield(stored)
+            fault_point("intake.accepted")
+            if acknowledge:
+                await acknowledge()
+            fault_point("intake.acknowledged")
+        finally:
+            # Also after a failed acknowledgement or a failed copy for another session.
+            stored.add_done_callback(lambda _done: self._submit_new(admitted, rows))
+
+    async def cursor(self, name: str) -> Mapping[str, Json] | None:
+        return await self._journal.cursor(name)
+
+    def record_activity(self, name: str) -> None:
+        """Record that a channel has read something."""
+        self.last_ms[name] = self._clock.now_ms()
+
+    async def reject(self, rejected: RejectedMessage, cursor: Cursor | None) -> None:
+        """Store only the cursor, and what the sender gets."""
+        if cursor is None and not rejected.parcels:
+            return
+        async with self._journal.transaction() as unit:
+            if cursor:
+                unit.save_cursor(cursor)
+            unit.enqueue(*rejected.parcels)
+        if rejected.parcels:
+            self._posted()
+
+    def _store(
+        self, taken: AdmittedMessage, cursor: Cursor | None, rows: list[Acceptance]
+    ) -> asyncio.Future[None]:
+        """Store the message in a task of its own; `rows` grows with each session.
+
+        If one copy is stored and the next is not, the first is a duplicate when the message is
+        offered again, and still has to be submitted.
+        """
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def keep() -> None:
+            try:
+                await self._accept(taken, cursor, rows)
+                stored.set_result(None)
+            except StoreError as exc:
+                stored.set_exception(exc)  # for the channel to handle: no bug
+            except asyncio.CancelledError:
+                stored.cancel()
+                raise
+
+        name = f"keeping a message of {taken.messages[0][1].address.channel}"
+        self._group.create_task(run_contained(name, keep, stored.set_exception), name=name)
+        return stored
+
+    async def _accept(
+        self, taken: AdmittedMessage, cursor: Cursor | None, rows: list[Acceptance]
+    ) -> None:
+        """Store it for each session; the cursor moves with the last."""
+        *others, last = taken.messages
+        at_ms = self._clock.now_ms()
+        for session, inbound in others:
+            rows.append(await self._journal.accept(session, inbound, at_ms=at_ms))
+        rows.append(await self._journal.accept(*last, at_ms=at_ms, cursor=cursor))
+
+    def _submit_new(self, taken: AdmittedMessage, rows: Sequence[Acceptance]) -> None:
+        new = [one.row for one in rows if self._is_new(one)]
+        if new and taken.on_accepted:
+            taken.on_accepted()
+        if taken.in_turn:
+            self._submit_in_turn(new)
+        else:
+            for row in new:
+                self._put(row.session, row)
+
+    def _submit_in_turn(self, rows: Sequence[InboxRecord]) -> None:
+        """Submit one after another; the next start submits what is left at the end."""
+        if rows and not self._closed:
+            first, *others = rows
+            answered = self._put(first.session, first)
+            if answered:
+                answered.add_done_callback(lambda _done: self._submit_in_turn(others))
+            else:
+                self._submit_in_turn(others)
+
+    def _is_new(self, acceptance: Acceptance) -> bool:
+        row = acceptance.row
+        match acceptance.kind:
+            case "new":
+                return not self._closed
+            case "duplicate":
+                log.info(
+                    "message %s of %s came again (%d): not answered twice",
+                    row.message_id,
+                    row.channel,
+                    row.duplicates,
+                )
+            case "conflict":
+                log.warning(
+                    "a message of %s is parked: %s; see homarus inbox --stuck", row.channel, row.why
+                )
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _AccountInboundHandler:
+    """The handler of one channel; `name` is the name of its cursor."""
+
+    intake: InboundPipeline
+    channel: Channel
+    name: str
+    mark_connected: Callable[[], None]
+
+    async def __call__(
+        self,
+        inbound: Inbound,
+        cursor: Mapping[str, Json] | None = None,
+        acknowledge: Acknowledge | None = None,
+    ) -> None:
+        read = None if cursor is None else Cursor(self.name, cursor)
+        self.intake.record_activity(self.name)
+        await self.intake.accept(self.channel, inbound, read, acknowledge)
+
+    async def load_cursor(self) -> Mapping[str, Json] | None:
+        return await self.intake.cursor(self.name)
+
+    async def save_cursor(self, cursor: Mapping[str, Json]) -> None:
+        await self.intake.reject(RejectedMessage(), Cursor(self.name, cursor))

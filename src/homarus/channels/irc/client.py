@@ -1,0 +1,366 @@
+"""Our registration on a server: nick, joined channels, and confirmation of sent lines.
+
+IRC confirms no message. But a server handles the lines of a connection in order, so each message is
+followed by a PING: the PONG confirms that the message was taken, and an error about it comes
+before.
+"""
+
+import asyncio
+import itertools
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import ClassVar, Final
+
+from homarus.channels.irc.connection import IrcConnection, IrcTimings
+from homarus.channels.irc.message import (
+    MAX_BYTES,
+    IrcMessage,
+    UnsendableLineError,
+    fold_name,
+    format_message,
+)
+from homarus.channels.irc.settings import IrcSettings
+from homarus.core.clock import Clock
+from homarus.core.errors import ChannelAuthError, ChannelError, SendError
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.text import one_line
+
+log = logging.getLogger(__name__)
+
+REGISTER_S: Final = 60.0
+WANTED: Final = frozenset({"account-tag", "message-tags", "server-time"})
+SPARE_NAMES: Final = 3  # how many other nicks are tried: with one, two, three underscores
+MAX_ROOMS_PER_JOIN: Final = 10  # in one JOIN
+# Their maximum: servers cut what they pass on, so there must be room for ours.
+MAX_NICK, MAX_USER, MAX_HOST = 32, 11, 63
+
+_GREETED: Final = frozenset({"376", "422"})  # the message of the day ended, or there is none
+_TAKEN: Final = frozenset({"433", "436", "437"})
+_NOT_LET_IN: Final = frozenset({"403", "405", "437", "471", "473", "474", "475", "476", "477"})
+# No such nick, not in that channel, too long, not allowed, and so on.
+_REFUSED: Final = frozenset(
+    str(number)
+    for number in (401, 402, 403, 404, 408, *range(411, 416), 417, 442, 477, 482, 486, 489, 494)
+) | {"531", "716"}
+_TOO_FAST: Final = frozenset({"263", "439"})
+_BANNED: Final = re.compile(
+    r"\b(bad password|password (mismatch|incorrect)|access denied|[kgz]-?lined?|banned)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingSend:
+    """A line that is not confirmed yet; `target` is its recipient, folded."""
+
+    target: str
+    outcome: asyncio.Future[None]
+
+
+def overhead(nick_bytes: int, user_host_bytes: int, target_bytes: int) -> int:
+    """Return the bytes besides the text in the line that others get.
+
+    The line is `:nick!user@host PRIVMSG target :` + text + CR LF.
+    """
+    return len(":! PRIVMSG  :\r\n") + nick_bytes + user_host_bytes + target_bytes
+
+
+class IrcClient:
+    """One registered connection. `register` makes it, `handle_message` updates it."""
+
+    def __init__(
+        self,
+        wire: IrcConnection,
+        settings: IrcSettings,
+        pace: IrcTimings,
+        clock: Clock,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._wire, self._settings, self._pace, self._clock = wire, settings, pace, clock
+        self._changed = changed
+        self.nick = settings.nick
+        self.caps: set[str] = set()
+        self.rooms = {room.split(" ")[0]: room.partition(" ")[2] for room in settings.channels}
+        self._joined: set[str] = set()
+        self._complaints: dict[str, str] = {}
+        self._support: dict[str, str] = {}
+        self._user_host = ""
+        self._offered: set[str] = set()
+        self._names = itertools.islice(itertools.count(1), SPARE_NAMES)
+        self._registered = False
+        self._waiting: dict[str, _PendingSend] = {}
+        self._tokens = itertools.count(1)
+
+    # Registration
+
+    async def register(self, password: str) -> None:
+        """Get a nick on the server. Raises ChannelAuthFailedError when it refuses us."""
+        settings = self._settings
+        hello = [format_message("CAP", "LS", "302")]
+        if password:
+            hello.append(format_message("PASS", password))
+        user = settings.username or re.sub(r"[^A-Za-z0-9_.-]", "", self.nick) or "homarus"
+        hello.append(format_message("NICK", self.nick))
+        hello.append(format_message("USER", user, "0", "*", settings.realname or settings.nick))
+        self._wire.send_lines(*hello)
+        try:
+            async with asyncio.timeout(REGISTER_S):
+                while (await self.read()).command not in _GREETED or not self._registered:
+                    pass
+        except TimeoutError as exc:
+            raise ChannelError(f"{settings.host} did not let us in in time") from exc
+
+    async def read(self) -> IrcMessage:
+        """Return the next line, after handling it."""
+        line = await self._wire.read()
+        self.handle_message(line)
+        return line
+
+    def identify(self, password: str) -> None:
+        """Identify to NickServ."""
+        serv = self._settings.nickserv
+        wanted = self._settings.nick
+        orders = [f"IDENTIFY {password}"]
+        if serv.register_ and serv.register_email:
+            orders.insert(0, f"REGISTER {password} {serv.register_email}")
+        if self.fold(self.nick) != self.fold(wanted):  # in use: perhaps by our old connection
+            orders = [f"IDENTIFY {wanted} {password}", f"GHOST {wanted} {password}"]
+        self._wire.send_lines(*(format_message("PRIVMSG", serv.service, order) for order in orders))
+
+    async def maintain_membership(self) -> None:
+        """Join the channels, and maintain membership and nick."""
+        while True:
+            for line in self._joins(room for room in self.rooms if not self.is_in(room)):
+                await self._wire.acquire_slot()
+                self._wire.send_lines(line)
+            await self._clock.sleep(self._pace.again_s)
+            if self.fold(self.nick) != self.fold(self._settings.nick):
+                self._wire.send_lines(format_message("NICK", self._settings.nick))
+
+    def _joins(self, rooms: Iterable[str]) -> Iterator[bytes]:
+        remaining = sorted(rooms, key=lambda room: not self.rooms[room])  # those with a key first
+        while remaining:
+            batch, remaining = remaining[:MAX_ROOMS_PER_JOIN], remaining[MAX_ROOMS_PER_JOIN:]
+            keys = [self.rooms[room] for room in batch if self.rooms[room]]
+            yield format_message("JOIN", ",".join(batch), *([",".join(keys)] if keys else []))
+
+    # State
+
+    def fold(self, name: str) -> str:
+        return fold_name(name, self._support.get("CASEMAPPING", "rfc1459").lower())
+
+    def is_me(self, name: str) -> bool:
+        return self.fold(name) == self.fold(self.nick)
+
+    def is_in(self, room: str) -> bool:
+        return self.fold(room) in self._joined
+
+    def is_join_pending(self, room: str) -> bool:
+        """Return whether this is a configured channel that we have not joined yet."""
+        known = {self.fold(name) for name in self.rooms}
+        return self.fold(room) in known and not self.is_in(room)
+
+    def room(self, target: str) -> str:
+        """Return the channel a message was sent to; "" when it was sent to a user."""
+        bare = target.lstrip(self._support.get("STATUSMSG", ""))
+        return bare if bare[:1] in (self._support.get("CHANTYPES") or "#&") and bare else ""
+
+    # Sending
+
+    async def send(self, target: str, text: str) -> None:
+        """Send a message and wait for its confirmation."""
+        try:
+            line = format_message("PRIVMSG", target, text)
+        except UnsendableLineError as exc:
+            raise SendError(f"it cannot be sent by IRC: {exc}", retryable=False) from exc
+        known = len(self._user_host.encode()) or MAX_USER + 1 + MAX_HOST
+        size = overhead(len(self.nick.encode()), known, len(target.encode())) + len(text.encode())
+        if size > MAX_BYTES:
+            problem = f"it is {size - MAX_BYTES} bytes too long for a line to {target}"
+            raise SendError(problem, retryable=False, fix="lower channels.irc.textChunkLimit")
+        await self._wire.acquire_slot()
+        if not self._wire.is_open:
+            raise SendError("the connection was lost before it was sent", retryable=True)
+        await self._confirmed(target, line)
+
+    async def ping(self) -> None:
+        """Wait for a response of the server."""
+        await self._confirmed("")
+
+    async def _confirmed(self, target: str, *lines: bytes) -> None:
+        token = f"homarus-{next(self._tokens)}"
+        waiter = _PendingSend(self.fold(target), asyncio.get_running_loop().create_future())
+        self._waiting[token] = waiter
+        try:
+            self._wire.send_lines(*lines, format_message("PING", token))
+            async with asyncio.timeout(self._pace.answer_s):
+                await waiter.outcome
+        except TimeoutError as exc:
+            problem = f"{self._settings.host} did not confirm within {self._pace.answer_s:.0f} s"
+            raise ChannelError(problem) from exc
+        finally:
+            del self._waiting[token]
+
+    def on_disconnect(self) -> None:
+        """Fail all pending sends: their outcome is unknown."""
+        for waiter in self._waiting.values():
+            if not waiter.outcome.done():
+                lost = ChannelError("the connection was lost before the server confirmed")
+                waiter.outcome.set_exception(lost)
+
+    # Reading
+
+    def handle_message(self, line: IrcMessage) -> None:
+        """Handle a line about us; raises the errors that end the connection."""
+        if note := self._NOTED.get(line.command):
+            note(self, line)
+        if line.command in _REFUSED or line.command in _TOO_FAST:
+            self._refuse(line)
+        if self._registered and line.command in _NOT_LET_IN:
+            self._complain(line)
+
+    def _ping(self, line: IrcMessage) -> None:
+        self._wire.send_lines(format_message("PONG", line.param(-1)))
+
+    def _pong(self, line: IrcMessage) -> None:
+        waiter = self._waiting.get(line.param(-1))
+        if waiter and not waiter.outcome.done():
+            waiter.outcome.set_result(None)
+
+    def _refuse(self, line: IrcMessage) -> None:
+        """Fail the oldest pending send to a target: the server refused it."""
+        named = line.param(1) if len(line.params) > 2 else ""
+        target = "" if named.upper() == "PRIVMSG" else self.fold(named)  # 263 names the command
+        for waiter in self._waiting.values():
+            if waiter.outcome.done() or (target and target != waiter.target):
+                continue
+            again = line.command in _TOO_FAST or self.is_join_pending(waiter.target)
+            words = f"the IRC server refused it: {one_line(line.param(-1), 200)} ({line.command})"
+            waiter.outcome.set_exception(SendError(words, retryable=again))
+            return
+
+    def _complain(self, line: IrcMessage) -> None:
+        room, words = line.param(1), f"{one_line(line.param(-1), 200)} ({line.command})"
+        if self.is_join_pending(room) and self._complaints.get(room) != words:
+            self._complaints[room] = words
+            log.warning("%s does not let us into %s: %s", self._settings.host, room, words)
+
+    def _cap(self, line: IrcMessage) -> None:
+        words = line.param(-1).split()
+        match line.param(1).upper():
+            case "LS":
+                self._offered.update(word.partition("=")[0] for word in words)
+                if line.param(2) == "*" and len(line.params) > 3:
+                    return  # the list continues
+                asked = sorted(WANTED & self._offered)
+                request = (
+                    format_message("CAP", "REQ", " ".join(asked))
+                    if asked
+                    else format_message("CAP", "END")
+                )
+                self._wire.send_lines(request)
+            case "ACK":
+                self.caps.update(words)
+                self._wire.send_lines(format_message("CAP", "END"))
+            case "NAK":
+                self._wire.send_lines(format_message("CAP", "END"))
+            case "DEL":
+                self.caps.difference_update(words)
+
+    def _welcome(self, line: IrcMessage) -> None:
+        self._registered = True
+        self.nick = line.param(0) or self.nick
+        if self.nick != self._settings.nick:
+            log.warning("%s is taken on %s: we are %s for now", *self._named, self.nick)
+
+    def _isupport(self, line: IrcMessage) -> None:
+        for word in line.params[1:-1]:
+            name, _, value = word.partition("=")
+            self._support[name.upper()] = value
+
+    def _host(self, line: IrcMessage) -> None:
+        self._user_host = ""  # 396: it shows with the next JOIN
+
+    def _taken(self, line: IrcMessage) -> None:
+        if self._registered:
+            return  # it is retried later
+        spare = next(self._names, 0)
+        if not spare:
+            problem = (
+                f"{self._settings.nick} is taken on {self._settings.host}, and so are its likes"
+            )
+            raise ChannelError(problem, fix="choose another channels.irc.nick")
+        self.nick = self._settings.nick + "_" * spare
+        self._wire.send_lines(format_message("NICK", self.nick))
+
+    def _no_nick(self, line: IrcMessage) -> None:
+        if not self._registered:
+            words = one_line(line.param(-1), 200)
+            problem = f"{self._settings.host} takes no nick like {self.nick}: {words}"
+            raise ChannelAuthError(problem, fix="choose another channels.irc.nick")
+
+    def _nick(self, line: IrcMessage) -> None:
+        if self.is_me(line.nick):
+            self.nick = line.param(0) or self.nick
+            self._learn(line)
+
+    def _join(self, line: IrcMessage) -> None:
+        if self.is_me(line.nick):
+            self._joined.add(self.fold(line.param(0)))
+            self._complaints.pop(line.param(0), None)
+            self._learn(line)
+            self._changed()
+
+    def _part(self, line: IrcMessage) -> None:
+        if self.is_me(line.nick):
+            self._joined.discard(self.fold(line.param(0)))
+
+    def _kick(self, line: IrcMessage) -> None:
+        if self.is_me(line.param(1)):
+            self._joined.discard(self.fold(line.param(0)))
+            who, why = one_line(line.nick), one_line(line.param(-1), 200)
+            log.warning("%s threw us out of %s: %s", who, line.param(0), why)
+
+    def _notice(self, line: IrcMessage) -> None:
+        """Log what NickServ says; a notice is never answered."""
+        if self.fold(line.nick) == self.fold(self._settings.nickserv.service):
+            log.info("%s on %s: %s", line.nick, self._settings.host, one_line(line.param(-1), 200))
+
+    def _shut_out(self, line: IrcMessage) -> None:
+        problem = f"{self._settings.host} does not let us in: {one_line(line.param(-1), 200)}"
+        raise ChannelAuthError(problem, fix="check channels.irc.password, or ask its operators")
+
+    def _error(self, line: IrcMessage) -> None:
+        words = one_line(line.param(-1), 200)
+        if _BANNED.search(words):
+            self._shut_out(line)
+        raise ChannelError(f"{self._settings.host} ended the connection: {words}")
+
+    def _learn(self, line: IrcMessage) -> None:
+        """Track how others see us: our mask is part of each line they get."""
+        self._user_host = line.source.partition("!")[2]
+
+    @property
+    def _named(self) -> tuple[str, str]:
+        return self._settings.nick, self._settings.host
+
+    _NOTED: ClassVar[Mapping[str, Callable[["IrcClient", IrcMessage], None]]] = {
+        "PING": _ping,
+        "PONG": _pong,
+        "CAP": _cap,
+        "001": _welcome,
+        "005": _isupport,
+        "396": _host,
+        "432": _no_nick,
+        **dict.fromkeys(_TAKEN, _taken),
+        "463": _shut_out,
+        "464": _shut_out,
+        "465": _shut_out,
+        "NICK": _nick,
+        "JOIN": _join,
+        "PART": _part,
+        "KICK": _kick,
+        "NOTICE": _notice,
+        "ERROR": _error,
+    }

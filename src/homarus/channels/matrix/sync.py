@@ -1,0 +1,351 @@
+"""Sync with the homeserver: long polls, and the events that they leave out.
+
+A response has the events since a position, and the next position. A message is passed on with the
+position before its response, the last one with the position after: a stop in the middle reads the
+response again, and stored messages are recognised by their ids.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterable
+from functools import cache
+from typing import Final
+
+from homarus.channels.base import Acknowledge, InboundHandler
+from homarus.channels.matrix.account import DIRECT, MatrixAccount
+from homarus.channels.matrix.api import MatrixRefusedError, Object, get_object, get_objects, get_str
+from homarus.channels.matrix.content import transaction
+from homarus.channels.matrix.events import (
+    ENCRYPTED,
+    MEMBER,
+    MESSAGE,
+    STICKER,
+    MatrixIdentity,
+    joins,
+    quoted_message,
+    since_invited,
+    to_inbound,
+    with_quote,
+)
+from homarus.channels.matrix.rooms import MatrixRoom
+from homarus.channels.matrix.settings import MatrixSettings
+from homarus.core.clock import Clock
+from homarus.core.errors import ChannelAuthError, ChannelError, SendError
+from homarus.core.message import Inbound
+
+log = logging.getLogger(__name__)
+
+POLL_S: Final = 30  # how long the homeserver may wait for events
+LATE_S: Final = 30  # how much longer we wait for it
+FIRST_S: Final = 300.0  # an account with many rooms takes its time
+JOIN_S: Final = 120.0  # the room may be on another server
+JOIN_TRIES, JOIN_AGAIN_S = 5, 30.0
+PAGE: Final = 100
+MAX_PAGES: Final = 10  # of what one room missed
+MAX_STRIKES: Final = 3
+TOLD: Final = "homarus.encryption"  # account data: notified rooms
+CANNOT_READ: Final = (
+    "This room is encrypted, and I cannot read encrypted messages. Please talk to me in a room"
+    " without encryption."
+)
+_STATE: Final = (MEMBER, "m.room.name", "m.room.canonical_alias", "m.room.encryption")
+_TYPES: Final = (MESSAGE, STICKER, ENCRYPTED, *_STATE)
+
+
+class SyncLoop:
+    """Sync one account. `group` is for tasks that are not awaited.
+
+    `strikes` counts, across runs, how often the missed events of a room could not be fetched.
+    """
+
+    def __init__(
+        self,
+        account: MatrixAccount,
+        settings: MatrixSettings,
+        ear: MatrixIdentity,
+        *,
+        clock: Clock,
+        group: asyncio.TaskGroup,
+        strikes: dict[str, int],
+    ) -> None:
+        self._account, self._settings, self._ear = account, settings, ear
+        self._clock, self._strikes = clock, strikes
+        self._group: asyncio.TaskGroup = group
+        self._joining: set[str] = set()
+        self._told: set[str] = set()  # rooms that were notified of their encryption
+        self._read: dict[str, str] = {}  # by room: the last stored message
+        self._news = asyncio.Event()
+
+    async def run(self, receive: InboundHandler) -> None:
+        """Sync until cancelled, from the cursor, or from now if there is none."""
+        first = await self._sync("", 1, answer_s=FIRST_S)
+        now = _position(first)
+        self._apply_account_data(first)
+        for room, told in get_object(first, "rooms", "join").items():
+            if isinstance(told, dict):
+                self._account.rooms[room].apply_sync(told)
+        kept = get_str(await receive.load_cursor() or {}, "since")
+        self._group.create_task(self._send_receipts(), name="read receipts of Matrix")
+        if not kept:  # messages from here on are not lost in a crash
+            await receive.save_cursor({"since": now})
+        since = kept or now
+        while True:
+            try:
+                answer = await self._sync(since, self._settings.initial_sync_limit)
+            except MatrixRefusedError as exc:
+                if since != kept or since == now:
+                    raise
+                log.warning("Matrix no longer knows how far was read, so it goes on now: %s", exc)
+                since = now
+                continue
+            since = await self._handle_response(answer, since, receive)
+
+    async def _sync(self, since: str, limit: int, *, answer_s: float = POLL_S + LATE_S) -> Object:
+        query: dict[str, str | int] = {"filter": _filter(limit, self._account.me)}
+        if since:
+            query |= {"since": since, "timeout": POLL_S * 1000}
+        else:
+            # Nothing is awaited, but some homeservers cache the response for minutes.
+            query["timeout"] = self._clock.now_ms() % (POLL_S * 1000)
+        return await self._account.server.get("sync", answer_s=answer_s, query=query)
+
+    async def _handle_response(self, answer: Object, since: str, receive: InboundHandler) -> str:
+        """Pass on the messages of a response, and return the next position."""
+        after = _position(answer)
+        self._apply_account_data(answer)
+        messages = list[Inbound]()
+        for room, told in get_object(answer, "rooms", "join").items():
+            if isinstance(told, dict):
+                messages += await self._heard(room, told, since)
+        for number, inbound in enumerate(messages, 1):
+            cursor = after if number == len(messages) else since
+            await receive(inbound, {"since": cursor}, self._acknowledge(inbound))
+        return after
+
+    def _apply_account_data(self, answer: Object) -> None:
+        """Apply account data: direct rooms, joined rooms and invites."""
+        rooms = self._account.rooms
+        for event in get_objects(get_object(answer, "account_data"), "events"):
+            if event.get("type") == DIRECT:
+                rooms.direct = get_object(event, "content")
+        for room in get_object(answer, "rooms", "leave"):
+            rooms.forget(room)
+        for room, told in get_object(answer, "rooms", "invite").items():
+            if isinstance(told, dict) and room not in self._joining:
+                self._handle_invite(room, get_objects(get_object(told, "invite_state"), "events"))
+
+    # Messages
+
+    async def _heard(self, id_: str, told: Object, since: str) -> list[Inbound]:
+        timeline = get_object(told, "timeline")
+        state = get_objects(get_object(told, "state"), "events")
+        is_new = id_ not in self._account.rooms and (
+            timeline.get("limited") is True
+            or any(joins(event, self._account.me) for event in state)
+        )
+        room = self._account.rooms[id_]
+        room.apply_sync(told)
+        messages = list[Inbound]()
+        for event in await self._events(room, timeline, since, is_new=is_new):
+            if event.get("type") == ENCRYPTED and event.get("sender") != self._account.me:
+                self._mind_encryption(room)
+            elif event.get("type") in {MESSAGE, STICKER}:
+                inbound = await self._translated(event, room)
+                if inbound:
+                    messages.append(inbound)
+        return messages
+
+    async def _events(
+        self, room: MatrixRoom, timeline: Object, since: str, *, is_new: bool
+    ) -> list[Object]:
+        """Return the new events of a room, without those before our invite."""
+        events = get_objects(timeline, "events")
+        ours = since_invited(events, self._account.me)
+        if ours is not None:
+            return ours
+        start = get_str(timeline, "prev_batch")
+        if timeline.get("limited") is True and start:
+            missed, invited = await self._fill_gap(room, start, "" if is_new else since)
+            return [*missed, *events] if invited or not is_new else []
+        return [] if is_new else events
+
+    async def _fill_gap(
+        self, room: MatrixRoom, start: str, since: str
+    ) -> tuple[list[Object], bool]:
+        """Fetch missed events. A room where that fails must not block the others."""
+        try:
+            found = await self._fetch_missed(room, start, since)
+        except ChannelAuthError:
+            raise
+        except ChannelError as exc:
+            strikes = self._strikes[room.id] = self._strikes.get(room.id, 0) + 1
+            if not isinstance(exc, MatrixRefusedError) and strikes < MAX_STRIKES:
+                raise
+            log.warning("what was missed in %s cannot be had, and is not read: %s", room.id, exc)
+            found = [], False
+        self._strikes.pop(room.id, None)
+        return found
+
+    async def _fetch_missed(
+        self, room: MatrixRoom, start: str, since: str
+    ) -> tuple[list[Object], bool]:
+        """Return the events before a response's, and whether our invite is the first.
+
+        Without a position to go back to, it fetches one page only.
+        """
+        pages = MAX_PAGES if since else 1
+        found = list[Object]()  # newest first
+        query: dict[str, str | int] = {"dir": "b", "limit": PAGE}
+        query["filter"] = json.dumps(_timeline(self._account.me))
+        if since:
+            query["to"] = since
+        while start and pages:
+            query["from"], pages = start, pages - 1
+            told = await self._account.server.get("rooms", room.id, "messages", query=query)
+            room.apply_state(get_objects(told, "state"))
+            page = get_objects(told, "chunk")
+            ours = since_invited(page[::-1], self._account.me)
+            if ours is not None:
+                return [*ours, *found[::-1]], True
+            found += page
+            start = get_str(told, "end")
+        if start and since:
+            log.warning("%s: too much was missed; what is older is not read", room.id)
+        return found[::-1], False
+
+    async def _translated(self, event: Object, room: MatrixRoom) -> Inbound | None:
+        account = self._account
+        await account.count_people(room)
+        is_direct = account.rooms.is_direct(room) and room.id not in self._settings.common.groups
+        now_ms = self._clock.now_ms()
+        inbound = to_inbound(event, room, self._ear, is_direct=is_direct, at_ms=now_ms)
+        if inbound is None:
+            return None
+        account.cache_event(inbound.id, quoted_message(event))
+        if reply_to := inbound.metadata.reply_to:
+            try:
+                answered = await account.find_event(room.id, reply_to)
+            except ChannelError as exc:
+                log.warning("what a message in %s answers cannot be had: %s", room.id, exc)
+            else:
+                inbound = with_quote(inbound, answered, account.me) if answered else inbound
+        return inbound
+
+    # Requests
+
+    def _acknowledge(self, inbound: Inbound) -> Acknowledge:
+        async def acknowledge() -> None:
+            self._read[inbound.address.chat] = inbound.id
+            self._news.set()
+
+        return acknowledge
+
+    async def _send_receipts(self) -> None:
+        """Send read receipts, for the last message of each room."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._read:
+                room, event = self._read.popitem()
+                try:
+                    await self._account.server.post(
+                        "rooms", room, "receipt", "m.read", event, data={}
+                    )
+                except ChannelError as exc:
+                    log.info("no read receipt in %s: %s", room, exc)
+
+    def _handle_invite(self, room: str, state: Iterable[Object]) -> None:
+        """Accept an invite, or leave it pending."""
+        alias = inviter = ""
+        is_direct = False
+        for event in state:
+            content = get_object(event, "content")
+            if event.get("type") == "m.room.canonical_alias":
+                alias = get_str(content, "alias")
+            elif event.get("type") == MEMBER and event.get("state_key") == self._account.me:
+                inviter = get_str(event, "sender")
+                is_direct = content.get("is_direct") is True
+        if self._settings.joins(room, alias, inviter, is_direct=is_direct):
+            self._joining.add(room)
+            person = inviter if is_direct else ""
+            self._group.create_task(self._join(room, person), name=f"joining {room}")
+        else:
+            log.info("an invitation of %s to %s is left alone (autoJoin)", inviter, room)
+
+    async def _join(self, room: str, person: str) -> None:
+        if person:  # messages of a room may arrive before our join does
+            self._account.rooms.add_direct(room, person)
+        try:
+            for left in reversed(range(JOIN_TRIES)):
+                try:
+                    await self._account.server.post("join", room, data={}, answer_s=JOIN_S)
+                    break
+                except SendError as exc:
+                    if not (exc.retryable and left):
+                        raise
+                    await self._clock.sleep(exc.after_s or JOIN_AGAIN_S)
+            if person:
+                await self._account.note_direct(room, person)
+        except ChannelError as exc:
+            log.warning("the invitation to %s could not be followed: %s", room, exc)
+        finally:
+            self._joining.discard(room)
+
+    def _mind_encryption(self, room: MatrixRoom) -> None:
+        room.is_encrypted = True
+        if room.id not in self._told:
+            self._told.add(room.id)
+            log.warning("%s is encrypted: what is said there cannot be read", room.id)
+            self._group.create_task(self._notify_encrypted(room.id), name=f"telling {room.id}")
+
+    async def _notify_encrypted(self, room: str) -> None:
+        """Notify an encrypted room once, across restarts."""
+        server, mine = self._account.server, ("user", self._account.me, "rooms", room)
+        try:
+            try:
+                await server.get(*mine, "account_data", TOLD)
+            except MatrixRefusedError:  # not notified yet
+                content = {"msgtype": "m.notice", "body": CANNOT_READ, "m.mentions": {}}
+                once = transaction(room, TOLD)
+                await server.put("rooms", room, "send", MESSAGE, once, data=content)
+                await server.put(*mine, "account_data", TOLD, data={"told": True})
+        except ChannelError as exc:
+            log.warning("it could not be said in %s that it is encrypted: %s", room, exc)
+
+
+def _position(answer: Object) -> str:
+    found = get_str(answer, "next_batch")
+    if not found:
+        raise ChannelError("Matrix did not say how far was read")
+    return found
+
+
+def _timeline(me: str) -> dict[str, object]:
+    """Return the filter of events: not our own, with the senders' names."""
+    return {
+        "types": _TYPES,
+        "not_senders": [me],
+        "lazy_load_members": True,
+        "include_redundant_members": True,
+    }
+
+
+@cache
+def _filter(limit: int, me: str) -> str:
+    nothing: dict[str, list[str]] = {"types": []}
+    told = {
+        "presence": nothing,
+        "account_data": {"types": [DIRECT]},
+        "room": {
+            "ephemeral": nothing,
+            "account_data": nothing,
+            "state": {
+                "types": _STATE,
+                "lazy_load_members": True,
+                "include_redundant_members": True,
+            },
+            "timeline": {**_timeline(me), "limit": limit},
+        },
+    }
+    return json.dumps(told, separators=(",", ":"))

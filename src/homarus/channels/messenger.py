@@ -1,0 +1,276 @@
+"""Send messages from tools to chats, and change messages there.
+
+A message goes through the outbox like any reply, under an id that the tool call determines: however
+often a call is run, its message is sent once. Reacting, editing and deleting are idempotent, so
+they are requested from the service directly.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from homarus.channels.base import Channel, SupportsDelete, SupportsEdit, SupportsReactions
+from homarus.channels.supervisor import ChannelSupervisor
+from homarus.config.schema import Config
+from homarus.core.clock import Clock
+from homarus.core.errors import ToolDeniedError, ToolError, ToolTimeoutError
+from homarus.core.message import Address, Extras, Media, Outbound
+from homarus.core.text import one_line
+from homarus.plugins.hook_runner import Hooks
+from homarus.plugins.values import Refusal
+from homarus.sessions.last_route import last_address
+from homarus.store.base import Store
+from homarus.store.journal import OutboxRecord
+from homarus.tools.tool import SendResult
+
+if TYPE_CHECKING:
+    from homarus.config.channels import AccountSettings
+
+RECEIPT_TIMEOUT_S: Final = 10.0  # how long a tool waits for the receipt of its message
+REQUEST_TIMEOUT_S: Final = 30.0  # timeout of a request
+RECEIPT_POLL_S: Final = 0.1
+
+
+class ChannelMessenger:
+    """The Messenger of tools/tool.py over the running channels; imports are lazy."""
+
+    def __init__(
+        self,
+        delivery: ChannelSupervisor,
+        store: Store,
+        clock: Clock,
+        *,
+        config: Callable[[], Config],
+        hooks: Hooks,
+        state: Path,
+    ) -> None:
+        self._delivery, self._store, self._clock = delivery, store, clock
+        self._config, self._hooks, self._state = config, hooks, state
+
+    def accounts(self) -> tuple[tuple[str, str], ...]:
+        return tuple(line.key for line in self._delivery.accounts)
+
+    def resolve_address(
+        self,
+        target: str,
+        *,
+        channel: str = "",
+        account: str = "",
+        thread: str = "",
+        here: Address | None = None,
+    ) -> Address:
+        return resolve_address(
+            target, self.accounts(), channel=channel, account=account, thread=thread, here=here
+        )
+
+    async def attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
+        from homarus.tools.attachments import AttachmentStore
+
+        return await AttachmentStore(self._state / "media")(names, workspace)
+
+    async def is_known_chat(self, agent: str, to: Address) -> bool:
+        from homarus.channels.pairing import PairingStore
+        from homarus.channels.registry import find_traits
+        from homarus.policy.access import EVERYONE, normalize_sender_id
+
+        where = {"lastChannel": to.channel, "lastTo": to.chat}
+        talked = await self._store.sessions(agent=agent, where=where)
+        # Two accounts may be on two networks: the same name is another person there.
+        if any(last_address(one.data).account == to.account for one in talked):
+            return True
+        settings = self._settings(to)
+        if to.chat != EVERYONE and to.chat in settings.groups:
+            return True
+        allowed = (*settings.allow_from, *settings.group_allow_from)
+        paired = PairingStore(self._state, self._clock).approved_senders(to.channel, to.account)
+        people = {normalize_sender_id(to.channel, one, find_traits) for one in (*allowed, *paired)}
+        return normalize_sender_id(to.channel, to.chat, find_traits) in people - {"", EVERYONE}
+
+    async def send(self, to: Address, text: str, extras: Extras, key: str) -> SendResult:
+        from homarus.channels.outbound import build_outbox_records
+
+        channel, settings = self._open(to, "sendMessage")
+        _check_files(channel, extras.media)
+        text = await self._run_hooks(Outbound(to, text, key, extras))
+        at_ms, able = self._clock.now_ms(), channel.capabilities
+        parcels = build_outbox_records(key, text, to, able, settings, extras=extras, at_ms=at_ms)
+        if not parcels:
+            raise ToolError("there is nothing in the message", fix="give message or media")
+        async with self._store.journal.transaction() as unit:
+            unit.enqueue(*parcels)
+        self._delivery.wake_workers()
+        return await self._receipt([parcel.id for parcel in parcels])
+
+    async def react(self, to: Address, message_id: str, emoji: str) -> None:
+        channel, _ = self._open(to, "reactions")
+        if not isinstance(channel, SupportsReactions):
+            raise _unsupported(to, "has no reactions")
+        async with _requesting(to):
+            await channel.react(to, message_id, emoji)
+
+    async def edit(self, to: Address, message_id: str, text: str) -> None:
+        from homarus.channels.outbound import render_parts
+
+        channel, settings = self._open(to, "editMessage")
+        if not isinstance(channel, SupportsEdit):
+            raise _unsupported(to, "cannot change a message that was sent")
+        key = f"{message_id}:edit"
+        text = await self._run_hooks(Outbound(to, text, key, Extras(replaces=message_id)))
+        parts = render_parts(text, channel.capabilities, settings, mode="length")
+        if len(parts) != 1:
+            why = "is empty" if not parts else "is too long for one message"
+            raise ToolError(f"the new text {why}", fix="delete the message and send another")
+        async with _requesting(to):
+            await channel.edit(to, message_id, parts[0])
+
+    async def delete(self, to: Address, message_id: str) -> None:
+        channel, _ = self._open(to, "deleteMessage")
+        if not isinstance(channel, SupportsDelete):
+            raise _unsupported(to, "cannot take a message back")
+        async with _requesting(to):
+            await channel.delete(to, message_id)
+
+    async def _run_hooks(self, message: Outbound) -> str:
+        """Return the text as the hooks leave it."""
+        sent = await self._hooks.message_sending(message)
+        if isinstance(sent, Refusal):
+            raise ToolDeniedError(f"the message is not sent: {sent.reason}")
+        return sent.text
+
+    def _open(self, to: Address, action: str) -> tuple[Channel, "AccountSettings"]:
+        """Return the account that reaches a chat, if its settings allow the action."""
+        line = self._delivery.find_account(to.channel, to.account)
+        if line is None:
+            raise ToolError(f"{to.channel}:{to.account} is not at work")
+        settings = self._settings(to)
+        if settings.actions.get(action) is False:
+            raise ToolDeniedError(f"channels.{to.channel}.actions.{action} is off")
+        return line.channel, settings
+
+    def _settings(self, to: Address) -> "AccountSettings":
+        from homarus.config.channels import common_settings
+
+        return common_settings(self._config(), to.channel, to.account)
+
+    async def _receipt(self, ids: Sequence[str]) -> SendResult:
+        """Return the state of the records, as far as it is known within the timeout."""
+        until_s = self._clock.monotonic() + RECEIPT_TIMEOUT_S
+        while True:
+            found = [await self._store.journal.outbox_record(parcel_id) for parcel_id in ids]
+            posted = _posted([parcel for parcel in found if parcel])
+            if posted.state != "queued" or self._clock.monotonic() >= until_s:
+                return posted
+            await self._clock.sleep(RECEIPT_POLL_S)
+
+
+def resolve_address(
+    target: str,
+    accounts: Collection[tuple[str, str]],
+    *,
+    channel: str = "",
+    account: str = "",
+    thread: str = "",
+    here: Address | None = None,
+) -> Address:
+    """Return the chat that a target names; missing parts are those of the current chat."""
+    from homarus.channels.targets import parse_target
+
+    known = {name for name, _ in accounts}
+    if here and here.channel not in known:
+        here = None
+    target, channel = target.strip(), channel.strip().lower()
+    head, colon, rest = target.partition(":")
+    if not channel and colon and head.lower() in known:
+        channel, target = head.lower(), rest
+    channel = channel or _channel_of(target, known, here)
+    if channel not in known:
+        told = ", ".join(sorted(known)) or "none"
+        raise ToolError(f"there is no channel {one_line(channel, 40)!r}", fix=f"channels: {told}")
+    ours = [one for name, one in accounts if name == channel]
+    target, account = _account_of(target.removeprefix(f"{channel}:"), account.strip(), ours)
+    near = here if here and here.channel == channel and account in {"", here.account} else None
+    if not account:
+        account = near.account if near else "default" if "default" in ours else ours[0]
+    if account not in ours:
+        raise ToolError(f"{channel} has no account {one_line(account, 40)!r}", fix=_names(ours))
+    if not target:
+        if near is None:
+            raise ToolError("it is not said to whom", fix="give target")
+        return Address(channel, near.chat, account, thread or near.thread)
+    chat, inner = parse_target(channel, target)
+    same = near.thread if near and near.chat == chat else None
+    return Address(channel, chat, account, thread or inner or same)
+
+
+def _channel_of(target: str, known: Collection[str], here: Address | None) -> str:
+    from homarus.channels.registry import find_traits
+
+    traits = {channel: find_traits(channel) for channel in sorted(known)}
+    by_form = [channel for channel, each in traits.items() if each.is_own_address(target)]
+    is_room_here = here is not None and traits[here.channel].has_named_rooms
+    if not by_form and target.startswith("#") and not is_room_here:
+        by_form = [channel for channel, each in traits.items() if each.is_group_id(target)]
+    if by_form:
+        return by_form[0]
+    if here:
+        return here.channel
+    if len(known) == 1:
+        return next(iter(known))
+    told = ", ".join(sorted(known)) or "none"
+    raise ToolError("it is not said on which channel", fix=f"give channel, one of: {told}")
+
+
+def _account_of(target: str, account: str, ours: Sequence[str]) -> tuple[str, str]:
+    """Split off an account in front of the target."""
+    head, colon, rest = target.partition(":")
+    if colon and rest and head in ours and account in {"", head}:
+        return rest, head
+    return target, account
+
+
+def _names(accounts: Sequence[str]) -> str:
+    return f"accounts: {', '.join(accounts)}"
+
+
+def _posted(parcels: Sequence[OutboxRecord]) -> SendResult:
+    """Return the outcome of a message: that of its worst part."""
+    receipt = next((parcel.receipt for parcel in parcels if parcel.receipt), "")
+    states = {parcel.state: parcel.why for parcel in reversed(parcels)}
+    if "dead" in states:
+        return SendResult("failed", receipt, states["dead"])
+    if "pending" in states or "sending" in states:
+        return SendResult("queued", receipt, states.get("pending", ""))
+    if "unknown" in states:
+        return SendResult("unknown", receipt, states["unknown"])
+    return SendResult("sent", receipt)
+
+
+def _check_files(channel: Channel, media: Sequence[Media]) -> None:
+    """Raise a ToolError for a file that cannot be sent: the agent learns it, not the chat."""
+    max_bytes = channel.capabilities.media_max_bytes
+    for file in media:
+        if file.problem:
+            raise ToolError(f"{file.name}: {file.problem}")
+        if not max_bytes:
+            raise ToolError(f"{channel.name} takes no files", fix="say it in words")
+        if file.size > max_bytes:
+            raise ToolError(f"{file.name} has {file.size} bytes; {channel.name} takes {max_bytes}")
+
+
+def _unsupported(to: Address, why: str) -> ToolError:
+    return ToolError(f"{to.channel} {why}")
+
+
+@asynccontextmanager
+async def _requesting(to: Address) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(REQUEST_TIMEOUT_S):
+            yield
+    except TimeoutError as exc:
+        raise ToolTimeoutError(
+            f"{to.channel} did not answer within {REQUEST_TIMEOUT_S:g} s"
+        ) from exc
+    except OSError as exc:
+        raise ToolError(f"{to.channel} could not be reached: {exc}") from exc

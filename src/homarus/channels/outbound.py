@@ -1,0 +1,130 @@
+"""Turn a text into outbox records, each one message of the service.
+
+A record is in the service's dialect and within its limit. A file goes alone; the text goes with it
+where the service has captions and it fits, else before it. A file that cannot be sent is replaced
+by a line of text, so that the reader does not wait for it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from homarus.channels.base import TTL_MS, Capabilities
+from homarus.channels.chunk import ChunkMode
+from homarus.channels.markup import parts
+from homarus.core.message import NO_EXTRAS, Address, Extras, Inbound, Media
+from homarus.core.text import one_line
+from homarus.store.journal import OutboxRecord
+from homarus.store.journal_codec import to_storable
+
+if TYPE_CHECKING:  # not imported without channels
+    from homarus.config.channels import AccountSettings
+
+_MB: Final = 1_000_000
+_MAX_NAME_CHARS: Final = 80
+
+
+def build_outbox_records(
+    run: str,
+    text: str,
+    to: Address,
+    capabilities: Capabilities,
+    settings: "AccountSettings",
+    *,
+    at_ms: int,
+    extras: Extras = NO_EXTRAS,
+    first: int = 0,
+) -> list[OutboxRecord]:
+    """Return the records of a text and its extras; their numbers start at `first`.
+
+    The first record has `reply_to` and `replaces`, the last one the buttons.
+    """
+    files, notes = _sort_out(extras.media, capabilities, settings)
+    words = "\n\n".join([text, *notes]) if text.strip() else "\n\n".join(notes)
+    bodies = _bodies(words, files, capabilities, settings, caption=not extras.replaces)
+    ids = (f"{run}:{number}" for number in range(first, first + len(bodies)))
+    expires_ms = at_ms + TTL_MS
+    return [
+        OutboxRecord(
+            parcel_id, run, to, part, at_ms, expires_ms,
+            extras=Extras(
+                reply_to=extras.reply_to if not at or settings.reply_to_mode == "all" else "",
+                replaces=extras.replaces if not at and file is None else "",
+                media=(file,) if file else (),
+                as_voice=extras.as_voice and file is not None,
+                buttons=extras.buttons if at == len(bodies) - 1 else (),
+                silent=extras.silent,
+            ),
+        )
+        for at, (parcel_id, (part, file)) in enumerate(zip(ids, bodies, strict=True))
+    ]  # fmt: skip
+
+
+def with_reply_to(
+    inbound: Inbound, extras: Extras, settings: "AccountSettings", first: int
+) -> Extras:
+    """Return a reply's extras, with `reply_to` by the account's `replyToMode` if unset."""
+    mode = settings.reply_to_mode
+    if extras.reply_to or mode == "off" or (mode == "first" and first):
+        return extras
+    return replace(extras, reply_to=inbound.id)
+
+
+def render_parts(
+    text: str,
+    capabilities: Capabilities,
+    settings: "AccountSettings",
+    *,
+    limit: int = 0,
+    mode: ChunkMode | None = None,
+) -> list[str]:
+    """Return a text in the dialect, split; `limit` is one below the account's own."""
+    max_size = min(capabilities.text_limit, settings.text_chunk_limit or capabilities.text_limit)
+    found = parts(
+        to_storable(text),
+        capabilities,
+        tables=settings.markdown.tables,
+        limit=min(limit or max_size, max_size),
+        mode=mode or settings.chunk_mode,
+    )
+    return [part for part in found if part.strip()]
+
+
+def _bodies(
+    words: str,
+    files: Sequence[Media],
+    capabilities: Capabilities,
+    settings: "AccountSettings",
+    *,
+    caption: bool,
+) -> list[tuple[str, Media | None]]:
+    """Yield the messages to make: text, text with a file, or a file."""
+    limit = capabilities.caption_limit
+    if files and caption and limit and words.strip():
+        over = render_parts(words, capabilities, settings, limit=limit, mode="length")
+        if len(over) == 1:
+            return [(over[0], files[0]), *(("", file) for file in files[1:])]
+    said = render_parts(words, capabilities, settings) if words.strip() else []
+    return [*((part, None) for part in said), *(("", file) for file in files)]
+
+
+def _sort_out(
+    media: Sequence[Media], capabilities: Capabilities, settings: "AccountSettings"
+) -> tuple[list[Media], list[str]]:
+    """Return the files that can be sent, and a line of text for each that cannot."""
+    max_size = capabilities.media_max_bytes
+    if settings.media_max_mb:
+        max_size = min(max_size, round(settings.media_max_mb * _MB))
+    files, notes = list[Media](), list[str]()
+    for file in media:
+        name = f"`{one_line(file.name or 'a file', _MAX_NAME_CHARS).replace('`', chr(39))}`"
+        if file.problem:
+            notes.append(f"({name} was not sent: {one_line(file.problem, 200)})")
+        elif not max_size:
+            notes.append(f"(a file that cannot be sent here: {name})")
+        elif file.size > max_size:
+            size, limit = f"{file.size / _MB:.1f} MB", f"{max_size / _MB:.1f} MB"
+            notes.append(f"({name} was not sent: it has {size}, and {limit} is the limit here)")
+        else:
+            files.append(file)
+    return files, notes

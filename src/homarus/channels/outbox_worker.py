@@ -1,0 +1,347 @@
+"""Send the outbox records of one channel: in order per chat, chats concurrently, nothing twice.
+
+A record is marked before the send and again after the service has answered. In between, the
+connection can break, the timeout can pass or the process can die. Then the outcome is unknown, and
+the channel decides what follows:
+
+- the service is idempotent: send again under the same key;
+- the service supports lookup: query it, and send again if the message never arrived;
+- neither: the record becomes *unknown* and is never sent again. Later records are still sent, as
+  most of a reply is better than less of it; the chat is told with its next reply
+  (supervisor.py).
+
+After a temporary refusal the record is retried later, before the chat's other records. A permanent
+refusal and an expired record make the record *dead*, which is logged; the rest is sent. When the
+service refuses our credential, the channel stops and its records stay pending.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from homarus.channels.base import Channel, SupportsLookup
+from homarus.core.clock import Clock
+from homarus.core.errors import ChannelAuthError, ChannelError, SendError, StoreError
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.faults import fault_point
+from homarus.core.message import Outbound
+from homarus.core.retry import Backoff
+from homarus.core.tasks import run_contained, task_group
+from homarus.store.journal import Journal, Lease, OutboxRecord, OutboxState
+
+log = logging.getLogger(__name__)
+
+OnStateChange: TypeAlias = Callable[[OutboxRecord], object]
+
+BACKOFF: Final = Backoff(first_s=1.0, max_s=300.0)
+MIN_RETRY_AFTER_S, MAX_RETRY_AFTER_S = 1.0, 86_400.0  # the longest wait that a service may ask for
+SEND_TIMEOUT_S: Final = 60.0  # timeout of one send
+FILE_EXTRA_S: Final = 240.0  # added for a file: adapters give up before that
+GRACE_S: Final = 3.0  # grace period at the end, for due records and again for sends under way
+POLL_INTERVAL_S: Final = 30.0  # interval of polls without a wake-up
+TOO_LATE: Final = "it could not be delivered in time"
+UNCONFIRMED: Final = "it was being sent when the program stopped, and nobody heard the answer"
+MAX_CHATS_AT_ONCE: Final = 16  # chats of one channel that are sent to at once
+
+
+@dataclass(frozen=True, slots=True)
+class _SendOutcome:
+    """The outcome of a record, or of one attempt to send it."""
+
+    state: OutboxState
+    why: str = ""
+    receipt: str = ""
+    not_before_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _ChatBackoff:
+    """How long a chat is not sent to; the state of its record does not say."""
+
+    failures: int
+    until_s: float
+
+
+class OutboxWorker:
+    """Send the pending records of one channel; `ended` is called with every new state."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        journal: Journal,
+        clock: Clock,
+        *,
+        ended: OnStateChange = lambda _parcel: None,
+        backoff: Backoff = BACKOFF,
+        send_s: float = SEND_TIMEOUT_S,
+        file_s: float = FILE_EXTRA_S,
+        width: int = MAX_CHATS_AT_ONCE,
+    ) -> None:
+        self._channel, self._journal, self._clock = channel, journal, clock
+        self._ended, self._backoff, self._width = ended, backoff, width
+        self._send_s, self._file_s = send_s, file_s
+        self._account_key = f"{channel.name}:{channel.account}"
+        self._wake = asyncio.Event()
+        self._stale = True  # there may be records that no poll has seen
+        self._stopping = False
+        self._refused: ChannelAuthError | None = None
+        self._next_poll_at_s = 0.0  # when the next poll is due, by the monotonic clock
+        self._due: deque[tuple[str, list[OutboxRecord]]] = deque()
+        self._active: dict[str, asyncio.Task[None]] = {}
+        self._missed: set[str] = set()  # busy chats for which a poll found more records
+        self._backoffs: dict[str, _ChatBackoff] = {}
+        self.pending_count = 0  # records at the last poll
+        self._unwritten: dict[str, _SendOutcome] = {}  # by record: not journaled yet
+
+    def wake(self) -> None:
+        """Wake the worker: a record was enqueued."""
+        self._stale = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send until cancelled. Raises ChannelAuthFailedError when the service refuses us.
+
+        Whatever ends this, sends under way get a grace period: interrupted, their outcome would be
+        unknown.
+        """
+        self._due.clear()
+        self._active.clear()
+        self._missed.clear()
+        self._stale, self._stopping, self._refused = True, False, None
+        async with task_group() as group:
+            try:
+                await self._work(group)
+            except asyncio.CancelledError:
+                await self._final_poll(group)
+                raise
+            finally:
+                self._stopping = True
+                await self._wait_for_sends()
+
+    async def _work(self, group: asyncio.TaskGroup) -> None:
+        while self._refused is None:
+            self._wake.clear()
+            if self._stale and not self._due:
+                self._stale = False
+                await self._poll()
+            self._start(group)
+            await self._wait()
+        raise self._refused
+
+    async def _final_poll(self, group: asyncio.TaskGroup) -> None:
+        """Send what was enqueued just before the cancellation."""
+        with suppress(StoreError):  # otherwise the cancellation would be lost
+            if not self._due:
+                await self._poll()
+        self._start(group)
+        await self._wait_for_sends()
+
+    async def _wait_for_sends(self) -> None:
+        if self._active:
+            await asyncio.wait(self._active.values(), timeout=GRACE_S)
+
+    async def _wait(self) -> None:
+        """Wait until woken, or until the next poll is due."""
+        if self._due:  # seen by this poll; sent to when the chat's task is done
+            await self._wake.wait()
+            return
+
+        async def wake_later() -> None:
+            await self._clock.sleep(max(0.0, self._next_poll_at_s - self._clock.monotonic()))
+            self.wake()
+
+        async with asyncio.TaskGroup() as group:
+            timer = group.create_task(wake_later())
+            await self._wake.wait()
+            timer.cancel()
+
+    async def _poll(self) -> None:
+        """Start a task for each chat with a due record, and find when the next one is due."""
+        channel = self._channel
+        records = await self._journal.outbox_records("pending", "sending", channel=channel.name)
+        chats: dict[str, list[OutboxRecord]] = {}
+        for parcel in records:
+            if parcel.address.account == channel.account:
+                chats.setdefault(parcel.address.chat, []).append(parcel)
+        self._backoffs = {chat: rest for chat, rest in self._backoffs.items() if chat in chats}
+        self.pending_count = sum(map(len, chats.values()))
+        next_s = POLL_INTERVAL_S
+        for chat, parcels in chats.items():
+            if chat in self._active:
+                self._missed.add(chat)
+            elif (wait_s := self._wait_s(chat, parcels[0])) > 0:
+                next_s = min(next_s, wait_s)
+            else:
+                self._due.append((chat, parcels))
+        self._next_poll_at_s = self._clock.monotonic() + next_s
+
+    def _wait_s(self, chat: str, first: OutboxRecord) -> float:
+        rest = self._backoffs.get(chat)
+        rest_s = rest.until_s - self._clock.monotonic() if rest else 0.0
+        due_ms = min(first.not_before_ms, first.expires_ms)
+        return max(rest_s, (due_ms - self._clock.now_ms()) / 1000)
+
+    def _start(self, group: asyncio.TaskGroup) -> None:
+        while self._due and len(self._active) < self._width:
+            chat, parcels = self._due.popleft()
+            name = f"delivery to {self._account_key}:{chat}"
+            self._active[chat] = group.create_task(self._run_chat(name, chat, parcels), name=name)
+
+    async def _run_chat(self, name: str, chat: str, parcels: Sequence[OutboxRecord]) -> None:
+        has_more = True
+
+        async def send_all() -> None:
+            nonlocal has_more
+            async with self._journal.lease(f"outbox:{self._account_key}:{chat}") as lease:
+                for parcel in parcels:
+                    if self._stopping or not await self._send_record(parcel, lease):
+                        return
+            self._backoffs.pop(chat, None)
+            has_more = False
+
+        try:
+            await run_contained(name, send_all, lambda _exc: self._back_off(chat))
+        finally:
+            del self._active[chat]
+            if has_more or chat in self._missed:
+                self._missed.discard(chat)
+                self._stale = True
+            self._wake.set()
+
+    def _back_off(self, chat: str) -> None:
+        failures = self._backoffs[chat].failures + 1 if chat in self._backoffs else 1
+        until_s = self._clock.monotonic() + self._backoff.delay_s(failures)
+        self._backoffs[chat] = _ChatBackoff(failures, until_s)
+
+    async def _send_record(self, parcel: OutboxRecord, lease: Lease) -> bool:
+        """Send one record if it can be sent now; return whether the chat's next may follow."""
+        if end := self._unwritten.get(parcel.id):
+            return await self._record_outcome(parcel, lease, end, take=True)
+        if parcel.state == "sending":
+            try:
+                end = await self._resolve(parcel)
+            except (ChannelError, TimeoutError, OSError) as exc:
+                self._refused = exc if isinstance(exc, ChannelAuthError) else self._refused
+                self._look_up_later(parcel, str(exc) or "it took too long")
+                return False
+            if end:
+                return await self._record_outcome(parcel, lease, end, take=True)
+        now_ms = self._clock.now_ms()
+        if now_ms >= parcel.expires_ms:
+            return await self._record_outcome(
+                parcel, lease, _SendOutcome("dead", TOO_LATE), take=True
+            )
+        if parcel.not_before_ms > now_ms:
+            return False
+        return await self._send(parcel, lease)
+
+    async def _resolve(self, parcel: OutboxRecord) -> _SendOutcome | None:
+        """Return the outcome of an earlier unconfirmed send, None when it must be retried."""
+        channel = self._channel
+        if self._is_repeatable(parcel) and self._clock.now_ms() < parcel.expires_ms:
+            return None
+        if isinstance(channel, SupportsLookup):
+            async with asyncio.timeout(self._send_s):
+                receipt = await channel.look_up(_outbound(parcel))
+            return _SendOutcome("sent", receipt=receipt.message_id) if receipt else None
+        return _SendOutcome("unknown", UNCONFIRMED)
+
+    async def _send(self, parcel: OutboxRecord, lease: Lease) -> bool:
+        async with self._journal.transaction() as unit:
+            unit.send_started(parcel.id, lease)
+        fault_point("deliver.started")
+        try:
+            async with asyncio.timeout(self._send_s + self._file_s * bool(parcel.extras.media)):
+                receipt = await self._channel.send(_outbound(parcel))
+        except ChannelAuthError as exc:
+            self._refused = exc
+            return await self._record_outcome(parcel, lease, _SendOutcome("pending", str(exc)))
+        except SendError as exc:
+            if parcel.extras.replaces and not exc.retryable:
+                # The message to replace is gone: it is sent as a new message, and an earlier
+                # attempt may have done so.
+                extras = replace(parcel.extras, replaces="")
+                return await self._send_record(replace(parcel, extras=extras), lease)
+            again = self._retry_later(parcel, str(exc), exc.after_s)
+            return await self._record_outcome(
+                parcel, lease, again if exc.retryable else _SendOutcome("dead", str(exc))
+            )
+        except (ChannelError, TimeoutError, OSError) as exc:
+            return await self._mark_unknown(parcel, lease, str(exc) or "it took too long")
+        fault_point("deliver.answered")
+        await self._record_outcome(parcel, lease, _SendOutcome("sent", receipt=receipt.message_id))
+        fault_point("deliver.ended")
+        return True
+
+    def _is_repeatable(self, parcel: OutboxRecord) -> bool:
+        """Return whether sending twice has the effect of once; an edit has."""
+        return self._channel.capabilities.idempotent or bool(parcel.extras.replaces)
+
+    async def _mark_unknown(self, parcel: OutboxRecord, lease: Lease, why: str) -> bool:
+        """Record that the message may have arrived."""
+        if self._is_repeatable(parcel):
+            return await self._record_outcome(parcel, lease, self._retry_later(parcel, why))
+        if isinstance(self._channel, SupportsLookup):
+            self._look_up_later(parcel, why)  # a message still on its way is not found yet
+            return False
+        return await self._record_outcome(parcel, lease, _SendOutcome("unknown", why))
+
+    def _look_up_later(self, parcel: OutboxRecord, why: str) -> None:
+        log.warning("%s may have arrived, asking later: %s", self._describe(parcel), why)
+        self._back_off(parcel.address.chat)
+
+    def _retry_later(
+        self, parcel: OutboxRecord, why: str, after_s: float | None = None
+    ) -> _SendOutcome:
+        rules, failures = self._channel.capabilities.retry, parcel.attempts + 1
+        if failures < rules.attempts:  # journaled: a crash resets no backoff
+            policy = Backoff(rules.min_delay_s, max_s=rules.max_delay_s, jitter=rules.jitter)
+            delay_s = policy.delay_s(failures)
+        else:
+            delay_s = self._backoff.delay_s(failures)
+        if after_s is not None:
+            delay_s = min(max(MIN_RETRY_AFTER_S, after_s), MAX_RETRY_AFTER_S)
+        return _SendOutcome(
+            "pending", why, not_before_ms=self._clock.now_ms() + round(delay_s * 1000)
+        )
+
+    async def _record_outcome(
+        self, parcel: OutboxRecord, lease: Lease, end: _SendOutcome, *, take: bool = False
+    ) -> bool:
+        """Write the outcome to the journal; `take` if the record is not marked by this lease."""
+        self._unwritten[parcel.id] = end
+        async with self._journal.transaction() as unit:
+            if take:
+                unit.send_started(parcel.id, lease)
+            unit.send_ended(
+                parcel.id,
+                lease,
+                end.state,
+                receipt=end.receipt,
+                why=end.why,
+                not_before_ms=end.not_before_ms,
+            )
+        del self._unwritten[parcel.id]
+        if end.state != "pending":
+            self.pending_count = max(0, self.pending_count - 1)
+        self._ended(replace(parcel, state=end.state, receipt=end.receipt, why=end.why))
+        label, why = self._describe(parcel), end.why
+        match end.state:
+            case "dead":
+                log.error("%s was given up: %s", label, why)
+            case "unknown":
+                log.error("%s may have arrived, it is not sent again: %s", label, why)
+            case "pending":
+                log.warning("%s did not go out, again later: %s", label, why)
+        return end.state != "pending"
+
+    def _describe(self, parcel: OutboxRecord) -> str:
+        return f"parcel {parcel.id} to {self._account_key}:{parcel.address.chat}"
+
+
+def _outbound(parcel: OutboxRecord) -> Outbound:
+    return Outbound(parcel.address, parcel.text, parcel.id, parcel.extras)

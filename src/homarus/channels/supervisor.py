@@ -1,0 +1,247 @@
+"""Run every channel under supervision, and turn replies into outbox records.
+
+Each account has its own tasks, to receive and to send. A failed one is restarted after a backoff;
+an account whose credential is refused stops alone until it is restarted. Accounts can be added and
+removed while the program runs.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from homarus.channels.base import TTL_MS, Capabilities, Channel
+from homarus.channels.inbound import InboundPipeline
+from homarus.config.schema import Config
+from homarus.core.clock import Clock
+from homarus.core.errors import ChannelAuthError, UserError
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import NO_EXTRAS, NO_OUTBOX_CHANNELS, Address, Extras, Inbound, Outbound
+from homarus.core.retry import Backoff
+from homarus.core.tasks import supervise, task_group
+from homarus.store.journal import Journal, OutboxRecord
+
+if TYPE_CHECKING:
+    from homarus.channels.outbox_worker import OutboxWorker
+
+log = logging.getLogger(__name__)
+
+NOTICE_MS: Final = 7 * TTL_MS  # how long an unknown delivery is worth a notice
+RESTART: Final = Backoff(first_s=1.0, max_s=60.0)
+
+
+def unknown_delivery_notice(unknown: Sequence[OutboxRecord], *, at_ms: int) -> list[OutboxRecord]:
+    """Return the notice for a chat about replies whose delivery is unknown.
+
+    Its id is the same for the same replies, and the journal drops an id that it has: however often
+    it is posted, the chat reads it once.
+    """
+    recent = [parcel for parcel in unknown if at_ms - parcel.at_ms < NOTICE_MS]
+    if not recent:
+        return []
+    last = recent[-1]
+    text = (
+        f"I could not find out whether an earlier reply of mine arrived: {last.address.channel}"
+        " did not confirm it. I have not sent it again, so that you do not get it twice. If it is"
+        " missing, ask me for it."
+    )
+    return [OutboxRecord(f"{last.run}:notice", last.run, last.address, text, at_ms, at_ms + TTL_MS)]
+
+
+@dataclass(slots=True)
+class RunningAccount:
+    """One supervised account; `problem` says why it is stopped, or what failed last."""
+
+    channel: Channel
+    courier: "OutboxWorker"
+    problem: str = ""
+    is_connected: bool = False  # the service accepted the login, and no failure since
+    since_ms: int = 0
+    last_out_ms: int = 0
+    restarts: int = 0
+    task: asyncio.Task[None] | None = None
+
+    def connect(self) -> None:
+        self.is_connected, self.problem = True, ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.channel.name, self.channel.account
+
+    @property
+    def name(self) -> str:
+        return ":".join(self.key)
+
+
+class ChannelSupervisor:
+    """Supervise all channel accounts."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        channels: Sequence[Channel],
+        clock: Clock,
+        *,
+        config: Callable[[], Config] = Config,
+        sent: Callable[[Outbound, str], object] = lambda _message, _error: None,
+        restart: Backoff = RESTART,
+    ) -> None:
+        self._config, self._sent = config, sent
+        self._journal, self._clock, self._restart = journal, clock, restart
+        self._lines: dict[tuple[str, str], RunningAccount] = {}
+        self._able: dict[tuple[str, str], Capabilities] = {}  # of removed accounts
+        self._unknown: dict[str, OutboxRecord] = {}
+        self._live: tuple[asyncio.TaskGroup, InboundPipeline] | None = None  # while it runs
+        for channel in channels:
+            self.add_account(channel)
+
+    @property
+    def accounts(self) -> tuple[RunningAccount, ...]:
+        """Return every account and its state."""
+        return tuple(self._lines.values())
+
+    def find_account(self, channel: str, account: str) -> RunningAccount | None:
+        """Return one account, None if it is not running."""
+        return self._lines.get((channel, account))
+
+    async def run(self, intake: InboundPipeline) -> None:
+        """Receive and send until cancelled; due records are still sent, in a grace period."""
+        for parcel in await self._journal.outbox_records("unknown"):
+            self._track_unknown(parcel)
+        async with intake.running(), asyncio.TaskGroup() as group:
+            self._live = group, intake
+            for line in self._lines.values():
+                self._start(line)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self._live = None
+                intake.close()
+
+    def add_account(self, channel: Channel) -> None:
+        """Add an account, and start it if the supervisor is running."""
+        from homarus.channels.outbox_worker import OutboxWorker  # not imported without channels
+
+        line = RunningAccount(
+            channel, OutboxWorker(channel, self._journal, self._clock, ended=self._track_unknown)
+        )
+        if self._lines.setdefault(line.key, line) is not line:
+            raise UserError(f"two channels are called {line.name}", fix="rename one of them")
+        self._start(line)
+
+    async def remove_account(self, channel: str, account: str) -> None:
+        """Stop one account; its pending records stay in the journal."""
+        line = self._lines.pop((channel, account), None)
+        if line:
+            self._able[line.key] = line.channel.capabilities
+        if line and line.task:
+            line.task.cancel()
+            await asyncio.wait([line.task])
+
+    def wake_workers(self) -> None:
+        """Wake the workers: records were enqueued, or are to be retried."""
+        for line in self._lines.values():
+            line.courier.wake()
+
+    def build_reply(
+        self, inbound: Inbound, run: str, text: str, first: int = 0, extras: Extras = NO_EXTRAS
+    ) -> list[OutboxRecord]:
+        """Return the records of a reply; none for a client that reads the transcript.
+
+        If the delivery of an earlier reply to the chat is unknown, a notice precedes. Records for a
+        channel that is not running wait in the journal, where the status shows them; one that is
+        being restarted gets them by its last known capabilities.
+        """
+        to = inbound.address
+        capabilities = self.capabilities(to)
+        if capabilities is None:
+            return []
+        from homarus.channels.outbound import (  # not imported without channels
+            build_outbox_records,
+            with_reply_to,
+        )
+        from homarus.config.channels import common_settings
+
+        at_ms, settings = (
+            self._clock.now_ms(),
+            common_settings(self._config(), to.channel, to.account),
+        )
+        unknown = [one for one in self._unknown.values() if _is_same_chat(one.address, to)]
+        extras = with_reply_to(inbound, extras, settings, first)
+        reply = build_outbox_records(
+            run, text, to, capabilities, settings, extras=extras, at_ms=at_ms, first=first
+        )
+        return [*unknown_delivery_notice(unknown, at_ms=at_ms), *reply] if reply else []
+
+    def capabilities(self, to: Address) -> Capabilities | None:
+        """Return what the target can take, None if no channel sends to it."""
+        if to.channel in NO_OUTBOX_CHANNELS:
+            return None
+        line = self.find_account(to.channel, to.account)
+        if line is None:
+            return self._able.get((to.channel, to.account), Capabilities())
+        return line.channel.capabilities
+
+    def _track_unknown(self, parcel: OutboxRecord) -> None:
+        """Track the records with unknown delivery, without their text."""
+        line = self.find_account(parcel.address.channel, parcel.address.account)
+        if line and parcel.state == "sent":
+            line.last_out_ms = self._clock.now_ms()
+        if parcel.state in {"sent", "dead"}:
+            self._sent(Outbound(parcel.address, parcel.text, parcel.id), parcel.why)
+        if parcel.state == "unknown":
+            self._unknown[parcel.id] = replace(parcel, text="")
+        else:
+            self._unknown.pop(parcel.id, None)
+
+    def _start(self, line: RunningAccount) -> None:
+        if self._live:
+            group, intake = self._live
+            work = self._supervise(line, intake)
+            line.task = group.create_task(work, name=f"channel {line.name}")
+
+    async def _supervise(self, line: RunningAccount, intake: InboundPipeline) -> None:
+        channel, receive = line.channel, intake.handler_for(line.channel, line.connect)
+        clock, backoff, fatal = self._clock, self._restart, (ChannelAuthError,)
+
+        async def run() -> None:
+            line.is_connected, line.since_ms = False, clock.now_ms()
+            await channel.run(receive)
+
+        def failed(exc: Exception) -> None:
+            line.is_connected, line.problem = False, str(exc) or type(exc).__name__
+            line.restarts += 1
+
+        try:
+            async with task_group() as group:
+                group.create_task(
+                    supervise(
+                        f"channel {line.name}",
+                        run,
+                        clock=clock,
+                        backoff=backoff,
+                        fatal=fatal,
+                        failed=failed,
+                    )
+                )
+                # Not a task of the group: when it is cancelled, it sends due records while the
+                # channel is still connected.
+                await supervise(
+                    f"delivery of {line.name}",
+                    line.courier.run,
+                    clock=clock,
+                    backoff=backoff,
+                    fatal=fatal,
+                )
+        except* ChannelAuthError as errors:
+            line.problem = str(errors.exceptions[0])
+            log.error(  # noqa: TRY400 - the error says it all
+                "channel %s stopped: %s", line.name, line.problem
+            )
+        finally:
+            line.is_connected = False
+
+
+def _is_same_chat(one: Address, other: Address) -> bool:
+    return (one.channel, one.account, one.chat) == (other.channel, other.account, other.chat)

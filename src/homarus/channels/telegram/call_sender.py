@@ -1,0 +1,68 @@
+"""Send calls, with fallbacks after Telegram refused one.
+
+A refused call had no effect, so a fallback cannot send the message twice: text without markup when
+Telegram cannot parse it, a group's new id, an image as a plain file.
+"""
+
+import logging
+
+from homarus.channels.service_client import UploadFile, load_upload
+from homarus.channels.telegram.api import BotApiClient, TelegramRefusedError
+from homarus.channels.telegram.outbound import INSTEAD, MAX_PHOTO_BYTES, BotApiCall
+from homarus.core.message import Json
+
+log = logging.getLogger(__name__)
+
+
+class CallSender:
+    """Send the calls of one bot to its chats."""
+
+    def __init__(self, api: BotApiClient, max_bytes: int) -> None:
+        self._api, self._max_bytes = api, max_bytes
+        self._moved: dict[str, str] = {}  # groups that became supergroups
+
+    async def send(self, call: BotApiCall) -> Json:
+        """Send a call, with fallbacks. Raises TelegramRefusedError when none is left."""
+        if moved := self._moved.get(str(call.params["chat_id"])):
+            call = call.moved(moved)
+        media = call.media
+        file = await load_upload(media, self._max_bytes) if media and media.path else None
+        if file and call.field == "photo" and len(file.content) > MAX_PHOTO_BYTES:
+            call = call.as_file("document")
+        while True:
+            try:
+                return await self._ask(call, file)
+            except TelegramRefusedError as exc:
+                other = self._other_way(call, exc)
+                if other is None:
+                    raise
+                call = other
+
+    def record_migration(self, chat: str, to: str) -> None:
+        """Record the new id of a group that became a supergroup."""
+        log.warning("the group %s is %s now: change it in the config", chat, to)
+        self._moved[chat] = to
+
+    async def _ask(self, call: BotApiCall, file: UploadFile | None) -> Json:
+        if file:
+            return await self._api.upload(call.method, call.params, call.field, file)
+        if call.media:
+            return await self._api.call(call.method, {**call.params, call.field: call.media.ref})
+        return await self._api.call(call.method, call.params)
+
+    def _other_way(self, call: BotApiCall, refusal: TelegramRefusedError) -> BotApiCall | None:
+        """Return the next fallback; each is used once."""
+        chat = str(call.params["chat_id"])
+        if refusal.moved_to and chat not in self._moved:
+            self.record_migration(chat, refusal.moved_to)
+            return call.moved(refusal.moved_to)
+        if "can't parse entities" in refusal.reason and "parse_mode" in call.params:
+            from homarus.channels.markup import plain
+
+            # Without Telegram's text: it quotes the message.
+            log.warning("Telegram cannot read our markup, the words go without")
+            return call.with_words(plain(call.params[call.text_param], "telegram"))
+        for words, field in INSTEAD:
+            if words in refusal.reason and call.field not in {"", field}:
+                return call.as_file(field)
+        return None

@@ -1,0 +1,260 @@
+"""`homarus channels add`, `remove` and `logout`: accounts in the configuration."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from homarus.cli.config_client import run_with_config
+from homarus.cli.gateway_options import (
+    GatewayOptions,
+    as_json_option,
+    is_gateway_running,
+    open_gateway,
+    with_gateway_config,
+)
+from homarus.config.json5_document import KeyPath, parse_json5, to_plain
+from homarus.config.load import resolve_env
+from homarus.config.paths import Paths, shorten
+from homarus.config.tree_edit import parse_path
+from homarus.core.errors import ConfigError, UserError
+from homarus.core.message import Json
+from homarus.core.session_keys import DEFAULT_ACCOUNT, normalize_account_id
+from homarus.core.text import one_line
+
+if TYPE_CHECKING:
+    from homarus.channels.registry import ChannelModule
+
+# Options of `add` and their settings, where the channel has them.
+_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "token": ("botToken", "token", "accessToken"),
+    "bot_token": ("botToken",),
+    "access_token": ("accessToken",),
+    "password": ("password",),
+    "host": ("host",),
+    "port": ("port",),
+    "nick": ("nick",),
+    "homeserver": ("homeserver",),
+    "user_id": ("userId",),
+    "name": ("name",),
+}
+_SECRETS: Final = frozenset({"token", "bot_token", "access_token", "password"})
+account_option = click.option(
+    "--account", metavar="ID", help="Which account; without it, the usual one."
+)
+
+
+@click.command()
+@click.argument("channel")
+@click.option("--account", metavar="ID", help="A name for one of several accounts.")
+@click.option("--name", metavar="TEXT", help="What it is called in lists.")
+@click.option("--token", metavar="TOKEN", help="Its token, whichever kind the service has.")
+@click.option("--bot-token", metavar="TOKEN", help="The token of a bot.")
+@click.option("--access-token", metavar="TOKEN", help="The token of an account.")
+@click.option("--password", metavar="TEXT", help="The password of an account.")
+@click.option("--host", metavar="HOST", help="The server.")
+@click.option("--port", metavar="PORT", type=click.IntRange(1, 65_535), help="The server's port.")
+@click.option("--nick", metavar="NICK", help="The nick to go by.")
+@click.option("--homeserver", metavar="URL", help="The homeserver.")
+@click.option("--user-id", metavar="ID", help="Who we are there, as @name:server.")
+@click.option("--set", "said", metavar="KEY=VALUE", multiple=True, help="Any setting; repeatable.")
+@as_json_option
+def add(
+    channel: str, account: str | None, said: tuple[str, ...], *, as_json: bool, **options: Any
+) -> None:
+    """Add an account of a chat service to the configuration, or change one.
+
+    A secret may be the name of a variable, as '${NAME}', or `-` to be asked for it.
+    """
+    from homarus.channels.registry import load_channel
+    from homarus.config.account_edits import add_account
+
+    kind = load_channel(channel)
+    name = _account(account)
+    values = _values(channel, kind, options, said)
+
+    def edit(tree: Any) -> Any:
+        new = add_account(tree, channel, name, values)
+        _check(kind, new, channel, name)
+        return new
+
+    changed = run_with_config(GatewayOptions(), lambda settings: settings.change(edit))
+    policy = _policy(channel, name)
+    if as_json:
+        report = {"ok": True, "channel": channel, "account": name, "dmPolicy": policy}
+        click.echo(json.dumps({**report, "path": changed.file, "gateway": changed.effect or None}))
+        return
+    effect = f"; {changed.effect}" if changed.effect else ""
+    click.echo(f"{channel}:{name} is in {_short(changed.file)}{effect}.")
+    for line in _next_steps(channel, policy, is_served=is_gateway_running(GatewayOptions())):
+        click.echo(line)
+
+
+def _values(
+    channel: str, kind: "ChannelModule", options: Mapping[str, Any], said: Sequence[str]
+) -> dict[KeyPath, Json]:
+    """Return the settings of the options, by key."""
+    from homarus.config.channels import keys_of
+
+    known = kind.Settings.keys()
+    found: dict[KeyPath, Json] = {}
+    for option, keys in _OPTIONS.items():
+        value = options.get(option)
+        if value is None:
+            continue
+        key = next((key for key in keys if key in known), "")
+        if not key:
+            flag = f"--{option.replace('_', '-')}"
+            own = ", ".join(keys_of(kind.Settings))
+            raise UserError(f"{channel} has no {flag}", fix=f"it has {own}")
+        found[key,] = _secret(option) if value == "-" and option in _SECRETS else value
+    for text in said:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"{one_line(text, 40)!r} is not KEY=VALUE")
+        found[parse_path(key)] = _value(value)
+    return found
+
+
+def _secret(option: str) -> str:
+    if sys.stdin.isatty():
+        asked: str = click.prompt(option.replace("_", " ").capitalize(), hide_input=True)
+        return asked
+    if given := sys.stdin.readline().strip():
+        return given
+    raise UserError(f"no {option.replace('_', ' ')} came by standard input", fix="send one line")
+
+
+def _value(text: str) -> Json:
+    try:
+        return to_plain(parse_json5(text))
+    except ConfigError:
+        return text
+
+
+def _check(kind: "ChannelModule", tree: Mapping[str, Any], channel: str, account: str) -> None:
+    """Refuse an account that its channel could not be built with, as far as that is known here."""
+    from homarus.config.account_edits import has_unset_variables
+    from homarus.config.channels import merged_section, read_account
+    from homarus.config.variables import substitute
+
+    if "$include" in {*tree["channels"], *tree["channels"][channel]}:
+        return  # its effective value depends on the complete config
+    paths = with_gateway_config(Paths.find(os.environ))
+    env, _ = resolve_env(paths, os.environ, tree)
+    channels = substitute(tree["channels"], env)
+    settings = read_account(channels, channel, account, kind.Settings)
+    if not has_unset_variables(merged_section(channels, channel, account)):
+        from homarus.channels.base import ChannelContext
+        from homarus.core.clock import SystemClock
+
+        kind.create(
+            ChannelContext(channel, account, SystemClock(), env=env, state=paths.state), settings
+        )
+
+
+def _policy(channel: str, account: str) -> str:
+    from homarus.config.channels import common_settings
+
+    config = run_with_config(GatewayOptions(), lambda settings: settings.config())
+    return common_settings(config, channel, account).dm_policy
+
+
+def _next_steps(channel: str, policy: str, *, is_served: bool) -> list[str]:
+    begin = [] if is_served else ["Next: homarus gateway run"]
+    match policy:
+        case "pairing":
+            how = "Write to it there: it answers with a code. Then"
+            return [*begin, f"{how} `homarus pairing approve {channel} CODE` lets you in."]
+        case "allowlist":
+            return [*begin, "Those in allowFrom are heard, nobody else."]
+        case "open":
+            return [*begin, "Everybody who can write to it is heard."]
+    return [*begin, "Direct messages to it are not heard (dmPolicy is disabled)."]
+
+
+@click.command()
+@click.argument("channel")
+@click.option("--account", metavar="ID", help="One account; without it, all of the channel.")
+@click.option("--delete", is_flag=True, help="Take it out of the configuration.")
+@as_json_option
+def remove(channel: str, account: str | None, *, delete: bool, as_json: bool) -> None:
+    """Switch a channel or one of its accounts off; its settings stay unless they are deleted."""
+    from homarus.config.account_edits import account_ids, delete_account, disable_account
+
+    name = normalize_account_id(account) if account else None
+    gone: tuple[str, ...] = ()
+
+    def edit(tree: Any) -> Any:
+        nonlocal gone
+        gone = (name,) if name else account_ids(tree, channel)
+        return (delete_account if delete else disable_account)(tree, channel, name)
+
+    changed = run_with_config(GatewayOptions(), lambda settings: settings.change(edit))
+    if delete:
+        for each in gone:
+            _login_file(channel, each).unlink(missing_ok=True)
+    what = f"{channel}:{name}" if name else channel
+    done = "is deleted from" if delete else "is off in"
+    if as_json:
+        report = {"ok": True, "channel": channel, "accounts": list(gone), "deleted": delete}
+        click.echo(json.dumps({**report, "gateway": changed.effect or None}))
+        return
+    effect = f"; {changed.effect}" if changed.effect else ""
+    click.echo(f"{what} {done} {_short(changed.file)}{effect}.")
+    if not delete:
+        again = f"{channel} --account {name}" if name else channel
+        click.echo(f"`homarus channels add {again}` switches it on again.")
+
+
+@click.command()
+@click.argument("channel")
+@account_option
+@as_json_option
+def logout(channel: str, account: str | None, *, as_json: bool) -> None:
+    """Stop an account and forget the login it keeps; a password signs it in anew."""
+    from homarus.channels.registry import load_channel
+
+    load_channel(channel)
+    name = _account(account)
+    if is_gateway_running(GatewayOptions()):
+        asyncio.run(_logout(channel, name))
+    else:
+        file = _login_file(channel, name)
+        if not file.is_file():
+            raise UserError(
+                f"{channel}:{name} keeps no login", fix=f"homarus channels remove {channel}"
+            )
+        file.unlink()
+    if as_json:
+        click.echo(json.dumps({"ok": True, "channel": channel, "account": name}))
+    else:
+        click.echo(f"The login of {channel}:{name} is forgotten.")
+
+
+async def _logout(channel: str, account: str) -> None:
+    async with open_gateway(GatewayOptions()) as link:
+        await link.call("channels.logout", {"channel": channel, "accountId": account})
+
+
+def _account(given: str | None) -> str:
+    """Return an account's normalised id; raises for one that cannot be an id."""
+    if given is None:
+        return DEFAULT_ACCOUNT
+    name = normalize_account_id(given)
+    if name == DEFAULT_ACCOUNT and given.strip().lower() != DEFAULT_ACCOUNT:
+        raise UserError(f"{one_line(given, 40)!r} cannot be an account's id", fix="use letters")
+    return name
+
+
+def _login_file(channel: str, account: str) -> Path:
+    return Paths.find(os.environ).state / "credentials" / channel / f"{account}.json"
+
+
+def _short(file: str) -> str:
+    return shorten(Path(file), Paths.find(os.environ).home)

@@ -1,0 +1,312 @@
+"""The configuration that a command reads and changes: through a gateway, or in the file.
+
+A gateway on this machine publishes which file it uses. Reading needs only that file; a change is
+made by the gateway, which refuses what it could not run with and applies the rest. Settings that no
+client may set (what is run, what is loaded) may be set by the owner at this machine: those are
+written to the file, from which the gateway reads them.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+from homarus.cli.gateway_options import (
+    GatewayOptions,
+    is_gateway_running,
+    open_gateway,
+    with_gateway_config,
+)
+from homarus.config.config_files import hash_text, read_text
+from homarus.config.json5_document import parse_json5, to_plain
+from homarus.config.load import read_raw
+from homarus.config.paths import Paths
+from homarus.config.rewrite import serialize
+from homarus.core.errors import ConfigError, InvalidRequestError, UserError
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Json
+
+if TYPE_CHECKING:
+    from homarus.config.schema import Config
+    from homarus.config.write import ConfigWrite
+    from homarus.gateway.client import GatewayClient
+
+T = TypeVar("T")
+Edit: TypeAlias = Callable[[Any], Any]
+_ATTEMPTS = 3
+_STALE = "config changed since last load"
+_NOTICE_S = 10.0
+_EFFECTS = {
+    "apply": "the gateway uses it now",
+    "restart": "the gateway restarts with it",
+    "ignore": "the gateway uses it after a restart (gateway.reload.mode is off)",
+    "refused": "the gateway does not use it: homarus status says why",
+    "": "the gateway has not taken it up yet: homarus status may say why",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChangeResult:
+    """The result of a change; `effect` describes the gateway's part."""
+
+    file: str
+    hash: str
+    changed: tuple[str, ...]
+    kept_layout: bool = True
+    unbuilt: tuple[str, ...] = ()
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValidation:
+    """All errors of a configuration; `in_use` is a running gateway's status of it."""
+
+    file: str
+    exists: bool
+    issues: tuple[Mapping[str, Json], ...]
+    warnings: tuple[str, ...]
+    in_use: str = ""
+
+
+class ConfigClient(Protocol):
+    """A configuration, in a file or behind a gateway."""
+
+    async def read(self) -> Json:
+        """Return it as written, with its includes."""
+        ...
+
+    async def config(self) -> "Config":
+        """Return it with defaults; a variable that is not set in this shell is no error."""
+        ...
+
+    async def validate(self) -> ConfigValidation: ...
+
+    async def change(self, edit: Edit) -> ConfigChangeResult:
+        """Apply a change to the file's own tree; ConfigError or InvalidRequest refuses it."""
+        ...
+
+
+@asynccontextmanager
+async def open_config_client(
+    reach: GatewayOptions, *, local: bool = False
+) -> AsyncIterator[ConfigClient]:
+    """Open the configuration of the options; `local` means the file, whoever uses it."""
+    if reach.url and not local:
+        async with open_gateway(reach) as link:
+            yield RemoteConfigClient(link)
+    elif local or not is_gateway_running(reach):
+        yield FileConfigClient(Paths.find(os.environ))
+    else:
+        yield LocalGatewayConfigClient(with_gateway_config(Paths.find(os.environ)), reach)
+
+
+def run_with_config(
+    reach: GatewayOptions, do: Callable[[ConfigClient], Awaitable[T]], *, local: bool = False
+) -> T:
+    """Run a function with the configuration of the options."""
+
+    async def main() -> T:
+        async with open_config_client(reach, local=local) as settings:
+            return await do(settings)
+
+    return asyncio.run(main())
+
+
+class FileConfigClient:
+    """The file of this environment."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+
+    async def read(self) -> Json:
+        return read_raw(self._paths)
+
+    async def config(self) -> "Config":
+        from homarus.config.load import examine_config
+
+        text = read_text(self._paths.config)
+        examined = examine_config(self._paths, os.environ, text, need_variables=False)
+        if examined.errors or examined.config is None:
+            raise examined.errors[0]
+        return examined.config
+
+    async def validate(self) -> ConfigValidation:
+        from homarus.config.load import examine_config
+
+        file = str(self._paths.config)
+        try:
+            found = examine_config(self._paths, os.environ, read_text(self._paths.config))
+        except ConfigError as exc:
+            return ConfigValidation(file, True, (_issue(exc),), ())  # noqa: FBT003 - it is there
+        return ConfigValidation(
+            file, found.exists, tuple(map(_issue, found.errors)), found.warnings
+        )
+
+    async def change(self, edit: Edit) -> ConfigChangeResult:
+        return _changed(self._write(edit))
+
+    def _write(self, edit: Edit) -> "ConfigWrite":
+        from homarus.config.write import write_config
+
+        return write_config(self._paths, os.environ, edit)
+
+
+class LocalGatewayConfigClient(FileConfigClient):
+    """The file that a gateway on this machine uses."""
+
+    def __init__(self, paths: Paths, reach: GatewayOptions) -> None:
+        super().__init__(paths)
+        self._reach = reach
+
+    async def validate(self) -> ConfigValidation:
+        async with open_gateway(self._reach) as link:
+            return await _validate(link)
+
+    async def change(self, edit: Edit) -> ConfigChangeResult:
+        async with open_gateway(self._reach) as link:
+            for _ in range(_ATTEMPTS):
+                text = read_text(self._paths.config)
+                own = to_plain(parse_json5("{}" if text is None else text, str(self._paths.config)))
+                new = edit(own)
+                if _is_guarded(own, new):
+                    return await self._write_and_wait(link, edit)
+                base = None if text is None else hash_text(text)
+                if changed := await _apply(link, new, base):
+                    return changed
+        raise _changed_meanwhile_error(str(self._paths.config))
+
+    async def _write_and_wait(self, link: "GatewayClient", edit: Edit) -> ConfigChangeResult:
+        """Write the file, and wait for the gateway's result."""
+        written = self._write(edit)
+        action = ""
+        if written.changed:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_NOTICE_S):
+                    action = await _applied_change(link)
+        return replace(_changed(written), effect=_EFFECTS[action] if written.changed else "")
+
+
+class RemoteConfigClient:
+    """The configuration of a remote gateway, without its secrets."""
+
+    def __init__(self, link: "GatewayClient") -> None:
+        self._link = link
+
+    async def read(self) -> Json:
+        return (await _fetch_config(self._link))["resolved"]
+
+    async def config(self) -> "Config":
+        from homarus.config.check import check_config
+
+        found = check_config((await _fetch_config(self._link))["config"]).config
+        if found is None:
+            raise UserError("the gateway's config is wrong", fix="homarus config validate --url …")
+        return found
+
+    async def validate(self) -> ConfigValidation:
+        return await _validate(self._link)
+
+    async def change(self, edit: Edit) -> ConfigChangeResult:
+        for _ in range(_ATTEMPTS):
+            payload = await _fetch_config(self._link)
+            base = payload.get("hash") if payload.get("exists") else None
+            if changed := await _apply(self._link, edit(payload["parsed"]), base):
+                return changed
+        raise _changed_meanwhile_error(str(payload["path"]))
+
+
+async def _fetch_config(link: "GatewayClient") -> dict[str, Json]:
+    """Return a gateway's config; raises when the gateway cannot load it."""
+    found = await link.call("config.get")
+    payload = found if isinstance(found, dict) else {}
+    if "hash" not in payload and payload.get("exists"):
+        messages = [str(issue.get("message")) for issue in payload.get("issues") or ()]
+        raise ConfigError("; ".join(messages), file=str(payload.get("path")))
+    return payload
+
+
+async def _validate(link: "GatewayClient") -> ConfigValidation:
+    found = await link.call("config.get")
+    payload = found if isinstance(found, dict) else {}
+    status = await link.call("status")
+    problem = status.get("configProblem") if isinstance(status, dict) else None
+    in_use = "the gateway goes on with the last good one" if problem else "the gateway uses it"
+    return ConfigValidation(
+        str(payload.get("path")),
+        bool(payload.get("exists")),
+        tuple(payload.get("issues") or ()),
+        tuple(str(note.get("message")) for note in payload.get("warnings") or ()),
+        in_use,
+    )
+
+
+async def _apply(
+    link: "GatewayClient", tree: Json, base_hash: str | None
+) -> ConfigChangeResult | None:
+    """Have the gateway apply it; None when the file was changed meanwhile."""
+    params: dict[str, Json] = {"raw": serialize(tree)}
+    if base_hash is not None:
+        params["baseHash"] = base_hash
+    try:
+        answer = await link.call("config.apply", params)
+    except InvalidRequestError as exc:
+        if exc.message.startswith(_STALE):
+            return None
+        raise
+    payload = answer if isinstance(answer, dict) else {}
+    applied = payload.get("applied") or {"action": "restart"}  # OpenClaw always restarts
+    action, idle = str(applied["action"]), applied.get("withoutEffect") or ()
+    effect = _EFFECTS.get(action, "")
+    if idle:
+        effect = f"{', '.join(idle)}: used after a restart (gateway.reload.mode is hot)"
+    return ConfigChangeResult(
+        file=str(payload.get("path")),
+        hash=str(applied.get("hash") or ""),
+        changed=tuple(applied.get("changed") or ()),
+        kept_layout=applied.get("keptLayout") is not False,
+        unbuilt=tuple(applied.get("notBuilt") or ()),
+        effect=effect,
+    )
+
+
+async def _applied_change(link: "GatewayClient") -> str:
+    """Return what the gateway says of a file that it found changed."""
+    async for name, payload in link.events():
+        if name == "config.reloaded" and isinstance(payload, dict):
+            return str(payload.get("action"))
+        if name == "config.rejected":
+            return "refused"
+    return ""
+
+
+def _is_guarded(old: Json, new: Json) -> bool:
+    from homarus.config.protected_keys import check_protected_keys
+
+    try:
+        check_protected_keys(old, new)
+    except UserError:
+        return True
+    return False
+
+
+def _changed(written: "ConfigWrite") -> ConfigChangeResult:
+    file = str(written.file)
+    return ConfigChangeResult(
+        file, written.hash, written.changed, written.kept_layout, written.unbuilt
+    )
+
+
+def _issue(error: ConfigError) -> dict[str, Json]:
+    return {
+        "file": error.file,
+        "line": error.line,
+        "path": error.key,
+        "message": error.reason,
+        "fix": error.fix,
+    }
+
+
+def _changed_meanwhile_error(file: str) -> UserError:
+    return UserError(f"{file} is being changed again and again", fix="try once more")

@@ -1,0 +1,230 @@
+"""The output of `homarus memory`: results with citations, the status table, progress."""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from homarus.config.paths import shorten
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Json
+from homarus.core.text import escape_invisible, one_line
+
+if TYPE_CHECKING:
+    from homarus.memory.base import FallbackNotice, MemoryStatus, NoteWrite, SearchResponse
+    from homarus.memory.index import SyncReport
+    from homarus.memory.note_files import SkippedFile
+    from homarus.memory.results import SearchResult
+    from homarus.memory.spec import MemorySpec
+
+_NAMED = 10  # skipped files; the rest are counted
+_PATIENCE_S = 0.3  # work that ends sooner needs no bar
+_REDRAW_S = 0.1
+_WIDTH = 24
+
+
+def describe_embedder(provider: str, model: str) -> str:
+    """Describe what compared the texts."""
+    if provider in {"", "none"}:
+        return "words only"
+    return f"words and {provider} {model}".rstrip()
+
+
+def describe_comparison(status: "MemoryStatus") -> str:
+    """Describe what an index is compared by: words, if no line has a vector."""
+    made = status.vectors or not status.files
+    return describe_embedder(status.provider, status.model) if made else describe_embedder("", "")
+
+
+def show_results(answer: "SearchResponse") -> Iterator[str]:
+    """Format snippets with their citations, best first."""
+    for result in answer.results:
+        yield f"{escape_invisible(result.citation)}  {result.score:.2f}{_source(result)}"
+        yield from (f"  {escape_invisible(line)}" for line in result.snippet.splitlines())
+        yield ""
+    count = len(answer.results)
+    told = f"{count} result{'s' if count != 1 else ''}, {describe_embedder(answer.provider, answer.model)}"
+    yield told if answer.backend == "builtin" else f"{told}, {answer.backend}"
+
+
+def _source(result: "SearchResult") -> str:
+    return "" if result.source == "memory" else f"  ({result.source})"
+
+
+def show_nothing(query: str) -> Iterator[str]:
+    """Format what to do when there is no result."""
+    yield f"Nothing found for {one_line(query)!r}."
+    yield "  → homarus memory status says what is indexed"
+    yield "  → homarus memory index --force reads everything again"
+
+
+def show_fallback(fallback: "FallbackNotice | None") -> str:
+    """Format why something else was used."""
+    return (
+        f"{fallback.wanted} could not be used: {escape_invisible(fallback.why)}" if fallback else ""
+    )
+
+
+def show_report(report: "SyncReport", took_s: float, by: str) -> Iterator[str]:
+    """Format what indexing did."""
+    if report.rebuilt:
+        yield f"The index was made anew: {escape_invisible(report.rebuilt)}."
+    count, gone = len(report.indexed), len(report.removed)
+    parts = [f"{_counted(count, 'file')} indexed", f"{report.unchanged} unchanged"]
+    parts += [f"{gone} gone"] if gone else []
+    parts.append(_counted(report.lines, "line"))
+    parts += [f"{report.embedded:,} embedded"] if report.embedded else []
+    yield f"{', '.join(parts)} in {took_s:.1f} s ({by})."
+    if report.unembedded:
+        why = escape_invisible(report.problem)
+        yield f"{_counted(report.unembedded, 'line')} found by words only, until later: {why}"
+    yield from show_skipped(report.skipped)
+    if report.inexact:
+        names = ", ".join(escape_invisible(path) for path in report.inexact[:_NAMED])
+        yield f"Not UTF-8 throughout, read as well as it can be: {names}{_more(report.inexact)}"
+
+
+def show_skipped(skipped: "Iterable[SkippedFile]") -> Iterator[str]:
+    """Format the files that are not in the index, by name."""
+    listed = list(skipped)
+    if listed:
+        yield f"{_counted(len(listed), 'file')} skipped:"
+    for one in listed[:_NAMED]:
+        yield f"  {escape_invisible(one.path)}  {escape_invisible(one.why)}"
+    if len(listed) > _NAMED:
+        yield f"  and {len(listed) - _NAMED:,} more (--json names all of them)"
+
+
+def _more(names: tuple[str, ...]) -> str:
+    return f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+
+
+def show_written(written: "NoteWrite") -> str:
+    """Format where text was written."""
+    last = f"-L{written.end_line}" if written.end_line != written.start_line else ""
+    where = f"{escape_invisible(written.path)}#L{written.start_line}{last}"
+    return f"Written to {where}." if written.added else f"It stands there already: {where}."
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' if count != 1 else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
+    """What `status` found out about one memory; without a status, `problem` says why."""
+
+    place: "MemorySpec"
+    status: "MemoryStatus | None" = None
+    size_bytes: int | None = None  # of the index, before it was opened
+    skipped: "tuple[SkippedFile, ...]" = ()
+    trial: "EmbedderProbe | None" = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderProbe:
+    """The result of embedding a text; `tried` are the providers skipped before."""
+
+    ok: bool
+    told: str
+    tried: tuple[tuple[str, str], ...] = ()
+
+
+def show_status(looked: MemoryReport) -> Iterator[tuple[str, str]]:
+    """Return the rows of the status table."""
+    place, status, size = looked.place, looked.status, looked.size_bytes
+    yield "agent", place.agent
+    yield "workspace", shorten(place.workspace, place.home)
+    if status is None:
+        yield "problem", escape_invisible(looked.problem)
+        return
+    told = f" ({size / 1_000_000:.1f} MB)" if size is not None else " (new)"
+    yield "index", shorten(place.database, place.home) + told
+    yield "backend", status.backend
+    yield "compares", describe_comparison(status)
+    yield "because", escape_invisible(status.why)
+    yield "sources", ", ".join(status.sources)
+    held = f"{_counted(status.files, 'file')}, {_counted(status.lines, 'line')}"
+    held = f"{held}, {_counted(status.chunks, 'passage')}"
+    yield "holds", f"{held}, {_counted(status.vectors, 'vector')}"
+    yield "state", _state(status)
+    yield "fallback", show_fallback(status.fallback)
+    yield "problem", escape_invisible(status.problem)
+    for note in status.notes:
+        yield "note", escape_invisible(note)
+    if looked.trial:
+        yield from ((f"not {name}", escape_invisible(why)) for name, why in looked.trial.tried)
+        yield "trial", escape_invisible(looked.trial.told)
+
+
+def looked_json(looked: MemoryReport) -> dict[str, Json]:
+    """Encode the status for programs."""
+    from homarus.memory.serialize import skipped_json, status_json
+
+    place, status = looked.place, looked.status
+    told: dict[str, Json] = status_json(status) if status else {"problem": looked.problem}
+    if trial := looked.trial:
+        tried = [{"provider": name, "why": why} for name, why in trial.tried]
+        told["embedding"] = {"ok": trial.ok, "told": trial.told, "tried": tried}
+    return {
+        "agentId": place.agent,
+        "workspaceDir": str(place.workspace),
+        "dbPath": str(place.database),
+        **told,
+        "dbBytes": looked.size_bytes,
+        "skipped": [skipped_json(one) for one in looked.skipped],
+    }
+
+
+def _state(status: "MemoryStatus") -> str:
+    if not status.files:
+        how = "nothing is indexed yet: homarus memory index"
+        return how if status.dirty else "there are no notes yet"
+    told = "files changed since it was made" if status.dirty else "up to date"
+    return f"{told}; words of it were looked for, and found" if status.tested else told
+
+
+def print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    """Print a table without empty rows."""
+    listed = [(name, text) for name, text in rows if text]
+    width = max((len(name) for name, _ in listed), default=0)
+    for name, text in listed:
+        click.echo(f"{name:<{width}}  {text}")
+
+
+class ProgressBar:
+    """A progress bar on a terminal, once indexing takes a while; elsewhere nothing.
+
+    It is called from memory's own thread.
+    """
+
+    def __init__(self, *, live: bool | None = None) -> None:
+        self._live = sys.stderr.isatty() if live is None else live
+        self._next_s = time.monotonic() + _PATIENCE_S
+        self._shown = 0
+
+    def __call__(self, done: int, whole: int, what: str) -> None:
+        now_s = time.monotonic()
+        if not self._live or not whole or now_s < self._next_s:
+            return
+        self._next_s = now_s + _REDRAW_S
+        full = _WIDTH * min(done, whole) // whole
+        line = f"[{'#' * full:.<{_WIDTH}}] {done:,} of {whole:,}  {one_line(what, 40)}"
+        click.echo(f"\r{line:<{self._shown}}", err=True, nl=False)
+        self._shown = len(line)
+
+    def clear(self) -> None:
+        """Remove the bar from the screen."""
+        if self._shown:
+            click.echo(f"\r{'':<{self._shown}}\r", err=True, nl=False)
+            self._shown = 0
+
+
+def warn_notes(notes: Iterable[str], fallback: "FallbackNotice | None") -> None:
+    """Print notices about the results."""
+    for note in (*notes, show_fallback(fallback)):
+        if note:
+            click.echo(escape_invisible(note), err=True)

@@ -1,0 +1,155 @@
+"""Resolve which memory a command means: `--agent`, `--workspace`, `--state`, or the config.
+
+`--state` is a state directory with its own config or none. `--workspace` is any folder of notes. If
+only that is given, its index is next to the agent's own, which it must not replace.
+"""
+
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from homarus.config.paths import Paths, expand, shorten
+from homarus.core.errors import UserError
+from homarus.core.fast_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from homarus.memory.agent_memory import AgentMemory
+    from homarus.memory.spec import MemorySpec
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTarget:
+    """The `--agent`, `--workspace` and `--state` options of a command."""
+
+    agent: str | None = None
+    workspace: str | None = None
+    state: str | None = None
+
+
+def memory_target_options(command: Callable[..., T]) -> Callable[..., T]:
+    """Add `--agent`, `--workspace` and `--state`; the command gets them as `which`."""
+
+    @wraps(command)
+    def choosing(
+        *args: Any, agent: str | None, workspace: str | None, state: str | None, **named: Any
+    ) -> T:
+        return command(*args, which=MemoryTarget(agent, workspace, state), **named)
+
+    made: Callable[..., T] = choosing
+    for name, shown, told in (
+        ("--state", "DIR", "Keep the index there; its config, if it has one, holds."),
+        ("--workspace", "DIR", "The notes of this folder instead of the agent's own."),
+        ("--agent", "ID", "This agent's memory."),
+    ):
+        made = click.option(name, metavar=shown, help=told)(made)
+    return made
+
+
+def resolve_memory(which: MemoryTarget, *, make: bool = False) -> "MemorySpec":
+    """Return the memory of the options; `make` creates a missing workspace."""
+    (place,) = _places(which, every=False)
+    if make:
+        with suppress(OSError):  # what is there instead is reported below
+            place.workspace.mkdir(parents=True, exist_ok=True)
+    if not place.workspace.is_dir():
+        shown = shorten(place.workspace, place.home)
+        raise UserError(
+            f"no workspace at {shown}", fix="homarus setup makes it, or name one: --workspace"
+        )
+    return place
+
+
+def resolve_memories(which: MemoryTarget) -> "list[MemorySpec]":
+    """Return the memories of every agent, or of the given one. Workspaces may be missing."""
+    return _places(which, every=which.agent is None and which.workspace is None)
+
+
+def without_timeout(place: "MemorySpec") -> "MemorySpec":
+    """Return the spec without the search timeout, which is meant for sessions."""
+    limits = place.settings.qmd.limits.model_copy(update={"timeout_ms": 0})
+    qmd = place.settings.qmd.model_copy(update={"limits": limits})
+    return replace(place, settings=place.settings.model_copy(update={"qmd": qmd}))
+
+
+@asynccontextmanager
+async def open_memory(place: "MemorySpec") -> "AsyncIterator[AgentMemory]":
+    """Open a memory for the duration of a block."""
+    from homarus.memory.agent_memory import AgentMemory
+
+    memory = AgentMemory(without_timeout(place))
+    try:
+        yield memory
+    finally:
+        await memory.close()
+
+
+def _places(which: MemoryTarget, *, every: bool) -> "list[MemorySpec]":
+    """Resolve the specs by the config. Unset variables are allowed: notes need no secrets."""
+    from homarus.config.agent_settings import agent_ids, default_agent_id
+    from homarus.config.config_files import read_text
+    from homarus.config.load import examine_config
+    from homarus.memory.spec import resolve_memory_spec
+
+    paths = _paths(which)
+    found = examine_config(paths, os.environ, read_text(paths.config), need_variables=False)
+    if found.errors or found.config is None:
+        raise found.errors[0]
+    named = agent_ids(found.config) if every else [which.agent or default_agent_id(found.config)]
+    own = [resolve_memory_spec(found.config, paths, found.env, agent) for agent in named]
+    return own if which.workspace is None else [_elsewhere(which, own[0], which.workspace)]
+
+
+def _paths(which: MemoryTarget) -> Paths:
+    if which.state is None:
+        paths = Paths.find(os.environ)
+        if not paths.gateway_file.exists():  # the rest is slow to import
+            return paths
+        from homarus.cli.gateway_options import with_gateway_config
+
+        return with_gateway_config(paths)
+    env = {name: text for name, text in os.environ.items() if name != "OPENCLAW_CONFIG_PATH"}
+    if not which.state.strip():
+        raise UserError("--state names no folder", fix="write --state DIR")
+    paths = Paths.find({**env, "OPENCLAW_STATE_DIR": which.state})
+    _check_state(paths)
+    return paths
+
+
+def _check_state(paths: Paths) -> None:
+    """Check that the state directory can be written. Raises UserError."""
+    there = next(path for path in (paths.state, *paths.state.parents) if path.exists())
+    shown, fix = shorten(there, paths.home), "choose another folder with --state"
+    if not there.is_dir():
+        raise UserError(f"{shown} is not a folder", fix=fix)
+    if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+        raise UserError(f"{shown} cannot be written to", fix=fix)
+
+
+def _elsewhere(which: MemoryTarget, place: "MemorySpec", workspace: str) -> "MemorySpec":
+    """Return the spec of a given folder, with an index of its own next to the agent's.
+
+    The agent's other sources (transcripts, extra paths, another backend) are not in it; a state
+    that was given as well belongs to it alone.
+    """
+    given = expand(workspace, place.home)
+    if not workspace.strip() or not given.is_dir():
+        told = f"no workspace at {shorten(given, place.home)}"
+        raise UserError(told, fix="name a folder that is there")
+    if which.state is not None or given.resolve() == place.workspace.resolve():
+        return replace(place, workspace=given)
+    known_by = hashlib.sha256(os.fsencode(given.resolve())).hexdigest()[:8]
+    return replace(
+        place,
+        workspace=given,
+        database=place.database.with_name(f"{place.agent}@{known_by}.sqlite"),
+        search=place.search.model_copy(update={"sources": ("memory",), "extra_paths": ()}),
+        settings=place.settings.model_copy(update={"backend": "builtin"}),
+    )

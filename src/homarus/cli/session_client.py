@@ -1,0 +1,365 @@
+"""Use one session from a terminal command: through a running gateway, else in this process.
+
+Both clients show the same events while an answer is made.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import field
+from math import ceil
+from typing import TYPE_CHECKING, Protocol
+from uuid import uuid4
+
+from homarus.app import open_app
+from homarus.cli.gateway_options import GatewayOptions, is_gateway_running, open_gateway
+from homarus.core.bus import Subscription
+from homarus.core.clock import Clock
+from homarus.core.errors import HomarusError, UnavailableError, UserError
+from homarus.core.event import (
+    CommandAnswered,
+    ErrorNoted,
+    Event,
+    EventData,
+    RunEnded,
+    TextAdded,
+    ToolEnded,
+    ToolStarted,
+    encode_attempt,
+)
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import (
+    Address,
+    Authority,
+    Inbound,
+    Json,
+    RunOptions,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from homarus.core.tasks import task_group
+from homarus.providers.model_router import ModelRouter
+from homarus.sessions.control import SessionControl, SessionStatus
+from homarus.tools.tool import AskApproval, deny_approval
+
+if TYPE_CHECKING:
+    from homarus.agent.run import RunOutcome
+    from homarus.gateway.client import GatewayClient
+
+ShowEvent = Callable[[Event], None]
+_PATIENCE_S = 7 * 86_400.0  # runs have their own deadline
+_SHOW_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChatAnswer:
+    """The outcome of a message; `wire` is the result of the `agent` method."""
+
+    text: str
+    aborted: bool = False
+    payload: Mapping[str, Json] = field(default_factory=dict)
+
+
+class SessionClient(Protocol):
+    """One session, in this process or behind a gateway."""
+
+    async def run(self, text: str, wishes: RunOptions = RunOptions()) -> ChatAnswer:  # noqa: B008 - frozen
+        """Run the agent on a message and wait; raises the error of a failed run."""
+        ...
+
+    async def send(self, text: str) -> ChatAnswer:
+        """Send a line of a chat, which may be a command or have directives, and wait."""
+        ...
+
+    async def status(self) -> SessionStatus: ...
+
+    async def set_model(self, ref: str) -> None: ...
+
+    def abort(self) -> bool:
+        """Stop the active run; return whether there was one."""
+        ...
+
+
+@asynccontextmanager
+async def open_session_client(
+    reach: GatewayOptions,
+    *,
+    key: str | None = None,
+    agent: str | None = None,
+    local: bool = False,
+    ask: AskApproval = deny_approval,
+    show: ShowEvent = lambda _event: None,
+    warn: Callable[[str], None] = lambda _text: None,
+) -> AsyncIterator[SessionClient]:
+    """Open a session; `local` does not use a gateway, even when one runs."""
+    if local or not is_gateway_running(reach):
+        async with open_app(os.environ, ask=ask, warn=warn) as app:
+            desk = LocalSessionClient(
+                app.control, app.models, app.clock, app.control.resolve_key(key, agent)
+            )
+            with app.bus.subscribe(size=100_000) as events:
+                async with task_group() as group:
+                    group.create_task(desk.show(events, show))
+                    yield desk
+                    events.close()
+        return
+    async with open_gateway(reach) as link, task_group() as group:
+        remote = GatewaySessionClient(link, group, await _key_at(link, key, agent))
+        showing = group.create_task(remote.show(show))
+        yield remote
+        showing.cancel()
+
+
+class LocalSessionClient:
+    """A session in this process."""
+
+    def __init__(
+        self, control: "SessionControl[RunOutcome]", models: ModelRouter, clock: Clock, key: str
+    ) -> None:
+        self._control, self._models, self._clock, self._key = control, models, clock, key
+
+    async def run(self, text: str, wishes: RunOptions = RunOptions()) -> ChatAnswer:  # noqa: B008 - frozen
+        return await self._ask(text, wishes, "")
+
+    async def send(self, text: str) -> ChatAnswer:
+        return await self._ask(text, RunOptions(), "owner")
+
+    async def _ask(self, text: str, wishes: RunOptions, authority: Authority) -> ChatAnswer:
+        inbound = Inbound(
+            uuid4().hex,
+            Address(channel="cli", chat="local"),
+            "owner",
+            text,
+            at_ms=self._clock.now_ms(),
+            options=wishes,
+            authority=authority,
+        )
+        outcome = await self._control.ask(self._key, inbound)
+        await asyncio.sleep(0)  # so that the run's last event is shown before the answer
+        if outcome.error:
+            raise outcome.error
+        return ChatAnswer(outcome.text, outcome.status == "aborted", result_json(outcome))
+
+    async def status(self) -> SessionStatus:
+        return await self._control.status(self._key)
+
+    async def set_model(self, ref: str) -> None:
+        model = self._models.check(ref)
+        await (await self._control.load(self._key)).set_model(model.provider, model.id)
+
+    def abort(self) -> bool:
+        return bool(self._control.stop_now(self._key))
+
+    async def show(self, events: Subscription, show: ShowEvent) -> None:
+        async for event in events:
+            if event.session_key == self._key:
+                show(event)
+
+
+class GatewaySessionClient:
+    """A session behind a gateway, on this machine or another."""
+
+    def __init__(self, link: "GatewayClient", group: asyncio.TaskGroup, key: str) -> None:
+        self._link, self._key = link, key
+        self._group: asyncio.TaskGroup = group
+        self._view: ShowEvent = lambda _event: None
+        self._run_id = ""  # of the last message
+        self._asking = False
+        self._began = False  # an event of its run was shown
+        self._shown = asyncio.Event()  # its last event was shown
+        self._saying: asyncio.Future[ChatAnswer] | None = None
+
+    async def run(self, text: str, wishes: RunOptions = RunOptions()) -> ChatAnswer:  # noqa: B008 - frozen
+        self._run_id = str(uuid4())
+        self._shown.clear()
+        params: dict[str, Json] = {
+            "message": text,
+            "sessionKey": self._key,
+            "idempotencyKey": self._run_id,
+            **({"model": wishes.model} if wishes.model else {}),
+            **({"thinking": wishes.thinking} if wishes.thinking else {}),
+            **({"timeout": ceil(wishes.timeout_s)} if wishes.timeout_s else {}),  # integer
+        }
+        self._asking = True
+        try:
+            found = await self._link.call("agent", params, final=True, timeout_s=_PATIENCE_S)
+        finally:
+            self._asking = False
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SHOW_S):
+                    await self._shown.wait()
+        wire = found if isinstance(found, dict) else {}
+        result = wire.get("result") or {}
+        payloads = result.get("payloads") or ()
+        said = "\n".join(str(payload.get("text") or "") for payload in payloads)
+        return ChatAnswer(said, bool((result.get("meta") or {}).get("aborted")), wire)
+
+    async def send(self, text: str) -> ChatAnswer:
+        self._run_id, self._began = str(uuid4()), False
+        said: asyncio.Future[ChatAnswer] = asyncio.get_running_loop().create_future()
+        self._saying = said
+        params = {"sessionKey": self._key, "message": text, "idempotencyKey": self._run_id}
+        self._asking = True
+        try:
+            status = await self._link.call("chat.send", params)
+            if isinstance(status, dict) and "aborted" in status:  # a stop request gets no run
+                said.set_result(
+                    ChatAnswer("Stopped." if status["aborted"] else "Nothing is running.")
+                )
+                self._show_reply((await said).text)
+            return await said
+        finally:
+            self._asking, self._saying = False, None
+
+    async def status(self) -> SessionStatus:
+        listed = await self._ask("sessions.list", {"search": self._key})
+        rows = [row for row in listed["sessions"] if row["key"] == self._key]
+        row = {**listed["defaults"], **(rows[0] if rows else {})}
+        history = await self._ask("chat.history", {"sessionKey": self._key, "limit": 1000})
+        agent = self._key.split(":")[1] if self._key.startswith("agent:") else "main"
+        files = await self._ask("agents.files.list", {"agentId": agent})
+        return SessionStatus(
+            key=self._key,
+            agent=agent,
+            model=f"{row.get('modelProvider')}/{row.get('model')}",
+            reason="by the gateway",
+            note="",
+            session_id=str(row.get("sessionId") or ""),
+            messages=len(history["messages"]),
+            context_tokens=int(row.get("totalTokens") or 0),
+            window=int(row.get("contextTokens") or 0),
+            workspace=str(files["workspace"]),
+        )
+
+    async def set_model(self, ref: str) -> None:
+        await self._ask("sessions.patch", {"key": self._key, "model": ref})
+
+    def abort(self) -> bool:
+        if not self._asking:
+            return False
+        params = {"sessionKey": self._key, "runId": self._run_id}
+        self._group.create_task(self._stop(params))
+        return True
+
+    async def show(self, show: ShowEvent) -> None:
+        """Show the events of the run that is waited for."""
+        self._view = show
+        async for name, payload in self._link.events():
+            if name == "chat" and isinstance(payload, dict):
+                self._on_chat(payload)
+            if name != "agent" or not isinstance(payload, dict):
+                continue
+            if payload.get("runId") == self._run_id and (fact := decode_event(payload)):
+                self._began = True
+                seq, ts_ms = int(payload.get("seq") or 0), int(payload.get("ts") or 0)
+                show(Event(self._run_id, self._key, seq, ts_ms, fact))
+                if isinstance(fact, RunEnded):
+                    self._shown.set()
+        if self._saying and not self._saying.done():
+            self._saying.set_exception(UnavailableError("the gateway closed the connection"))
+
+    def _on_chat(self, payload: Mapping[str, Json]) -> None:
+        """Handle a `chat` event: show a command's reply, and record the end of the message."""
+        run_id, said = str(payload.get("runId")), self._saying
+        text, state = _result_text(payload.get("message")), payload.get("state")
+        if run_id == f"{self._run_id}:status" and state == "final":
+            self._show_reply(text)
+        if run_id != self._run_id or said is None or said.done() or state == "delta":
+            return
+        if state == "error":
+            said.set_exception(UserError(str(payload.get("errorMessage") or "it failed")))
+            return
+        if not self._began and text:
+            self._show_reply(text)
+        said.set_result(ChatAnswer(text, aborted=state == "aborted"))
+
+    def _show_reply(self, text: str) -> None:
+        self._view(Event(self._run_id, self._key, 1, 0, CommandAnswered(text)))
+
+    async def _stop(self, params: Mapping[str, Json]) -> None:
+        with suppress(HomarusError):  # the run's own result reports what happened
+            await self._link.call("chat.abort", params)
+
+    async def _ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
+        found = await self._link.call(method, params)
+        return found if isinstance(found, dict) else {}
+
+
+async def _key_at(link: "GatewayClient", key: str | None, agent: str | None) -> str:
+    """Return the session key as the gateway stores it."""
+    if key is None and agent is None:
+        snapshot = link.hello.get("snapshot")
+        defaults = snapshot.get("sessionDefaults") if isinstance(snapshot, dict) else None
+        if isinstance(defaults, dict) and defaults.get("mainSessionKey"):
+            return str(defaults["mainSessionKey"])
+    name = key or "main"
+    if agent and not name.startswith("agent:"):
+        name = f"agent:{agent}:{name}"
+    shown = await link.call("chat.history", {"sessionKey": name, "limit": 1})
+    return str(shown["sessionKey"]) if isinstance(shown, dict) else name
+
+
+def decode_event(payload: Mapping[str, Json]) -> EventData | None:
+    """Decode the payload of an `agent` event; None for kinds that are not shown."""
+    data = payload.get("data")
+    if not isinstance(data, dict):
+        return None
+    match payload.get("stream"), data.get("phase"):
+        case "assistant", _:
+            return TextAdded(str(data.get("delta") or ""))
+        case "tool", "start":
+            args = data.get("args")
+            name, call_id = str(data.get("name")), str(data.get("toolCallId"))
+            return ToolStarted(ToolCall(call_id, name, args if isinstance(args, dict) else {}))
+        case "tool", "result":
+            name, call_id = str(data.get("name")), str(data.get("toolCallId"))
+            parts = (Text(_result_text(data.get("result"))),)
+            return ToolEnded(ToolResult(call_id, name, parts, is_error=bool(data.get("isError"))))
+        case "error", _:
+            return ErrorNoted(str(data.get("message") or data.get("reason") or ""))
+        case "lifecycle", "end" | "error":
+            return RunEnded(error=str(data.get("error") or ""), aborted=bool(data.get("aborted")))
+        case "lifecycle", "fallback":
+            return ErrorNoted(f"{data.get('error')}; next: {data.get('next')}")
+        case _:
+            return None
+
+
+def _result_text(result: Json) -> str:
+    content = result.get("content") if isinstance(result, dict) else None
+    texts = [str(part.get("text") or "") for part in content or () if isinstance(part, dict)]
+    return "\n".join(texts)
+
+
+def result_json(outcome: "RunOutcome") -> dict[str, Json]:
+    """Return an outcome in the format that OpenClaw's command prints."""
+    provider, _, model = outcome.model.partition("/")
+    usage = outcome.usage
+    return {
+        "runId": outcome.run_id,
+        "status": "ok",
+        "summary": "completed",
+        "result": {
+            "payloads": [{"text": outcome.text, "mediaUrl": None}],
+            "meta": {
+                "durationMs": outcome.duration_ms,
+                "agentMeta": {
+                    "sessionId": outcome.session_id,
+                    "sessionKey": outcome.session_key,
+                    "provider": provider,
+                    "model": model,
+                    "usage": {
+                        "input": usage.input,
+                        "output": usage.output,
+                        "cacheRead": usage.cache_read,
+                        "cacheWrite": usage.cache_write,
+                        "total": usage.total,
+                    },
+                },
+                "attempts": [encode_attempt(failed) for failed in outcome.attempts],
+                "aborted": False,
+            },
+        },
+    }

@@ -1,0 +1,160 @@
+"""Set up logging: JSON lines in a file, warnings on the terminal.
+
+Each record is one line of bounded length, with secrets redacted. The file is created with the
+first record, with mode 0600.
+"""
+
+import json
+import logging
+import os
+import re
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from functools import lru_cache
+from io import TextIOWrapper
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from homarus.core.text import one_line
+
+if TYPE_CHECKING:
+    from homarus.config.schema import Config
+
+MAX_CHARS = 4_000
+LEVELS = {
+    "silent": logging.CRITICAL + 10,
+    "fatal": logging.CRITICAL,
+    "error": logging.ERROR,
+    "warn": logging.WARNING,
+    "info": logging.INFO,
+    "debug": logging.DEBUG,
+    "trace": logging.DEBUG,
+}
+_VALUE = r"""(?:\\?"[^"\r\n]{1,2000}|'[^'\r\n]{1,2000}|[^\s"',;&}\\]{3,})"""
+_MEANS = r"[\\\"']{0,4}\s{0,3}[:=]\s{0,3}"
+_MARKS = (
+    "sk", "pk", "rk", "gsk", "xai", "ghp", "gho", "ghu", "ghs", "ghr", "github_pat", "glpat",
+    "xoxa", "xoxb", "xoxe", "xoxp", "xoxr", "xoxs", "xapp", "npm", "hf", "pplx", "whsec", "shpat",
+)  # fmt: skip
+_NAMES = (
+    "apikey", "api_key", "api-key", "privatekey", "private_key", "private-key", "secret",
+    "password", "passwd", "passphrase", "credential",
+)  # fmt: skip
+_FIELDS = ("key", "token", "secret", "password", "signature")
+# Patterns of secrets, by texts of which one must be in the line, so that most lines need no
+# regular expression. The group of a pattern names the secret and is not redacted.
+_SECRETS: dict[tuple[str, ...], str] = {
+    ("private key-----",): r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?:(?!-----END)[\s\S])+",
+    ("cookie",): rf"(\b(?:set-)?cookie{_MEANS})[^\r\n]{{3,}}",
+    ("authorization",): rf"(\bauthorization{_MEANS}[\\\"']{{0,4}})"
+    r"(?:[A-Z-]{2,20} {1,3})?[^\s\"',}\\]{3,}",
+    ("bearer ", "basic "): r"(\b(?:bearer|basic) {1,3})[A-Z0-9._~+/-]{8,}=*",
+    tuple(f"{name}=" for name in (*_FIELDS, "sig", "code")): (
+        rf"([?&#](?:[\w-]{{0,30}}(?:{'|'.join(_FIELDS)})|sig|code)=)[^&\s\"'#]+"
+    ),
+    _NAMES: rf"((?:{'|'.join(_NAMES)})[\w-]{{0,20}}{_MEANS}){_VALUE}",
+    ("token", "_key", "-key"): rf"((?:token|[-_]key){_MEANS})(?!\d{{1,7}}\b){_VALUE}",
+    ("://",): r"(://[^/\s:@]{0,80}:)[^/\s@]{1,200}(?=@)",
+    tuple(f"{mark}{sep}" for mark in _MARKS for sep in "-_"): (
+        rf"\b(?:{'|'.join(_MARKS)})[-_][A-Z0-9_-]{{12,}}"
+    ),
+    ("aiza", "akia", "asia"): r"\bAIza[A-Z0-9_-]{12,}|\bA[KS]IA[A-Z0-9]{12,}",
+    ("ya29.", "sg."): r"\b(?:ya29|SG)\.[\w-]{12,}(?:\.[\w-]+)?",
+    ("eyj",): r"\beyJ[A-Z0-9_-]{5,1000}\.[A-Z0-9_-]{2,}(?:\.[A-Z0-9_-]*)?",
+    (":",): r"\d{6,12}:[A-Z0-9_-]{30,}",
+    (".",): r"\.[A-Z0-9_-]{6,7}\.[A-Z0-9_-]{27,}",
+}
+
+
+@lru_cache(1)
+def _patterns() -> tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]:
+    """Compile the patterns at the first record: many commands log nothing."""
+    return tuple((hints, re.compile(one, re.IGNORECASE)) for hints, one in _SECRETS.items())
+
+
+def redact(text: str) -> str:
+    """Replace everything in the text that looks like a secret."""
+    lowered = text.lower()
+    for hints, pattern in _patterns():
+        if any(hint in lowered for hint in hints):
+            text = pattern.sub(_blot, text)
+    return text
+
+
+def _blot(found: re.Match[str]) -> str:
+    return f"{found[1] if found.lastindex else ''}***"
+
+
+class JsonLineFormatter(logging.Formatter):
+    """Formats a record as one JSON object on one line."""
+
+    def __init__(self, *, redacted: bool) -> None:
+        super().__init__()
+        self._redacted = redacted
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = record.getMessage()
+        if record.exc_info:
+            text = f"{text}\n{self.formatException(record.exc_info)}"
+        row = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            # Redacted before it is cut, so that no part of a secret remains.
+            "message": (redact(text[: 2 * MAX_CHARS]) if self._redacted else text)[:MAX_CHARS],
+        }
+        return json.dumps(row)
+
+
+class ConsoleFormatter(logging.Formatter):
+    """Formats a warning for the terminal: one line, no traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(one_line(record.getMessage()[:MAX_CHARS], MAX_CHARS))
+
+
+class PrivateFileHandler(logging.FileHandler):
+    """Writes a log file with mode 0600, created with the first record."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, encoding="utf-8", delay=True)
+
+    def _open(self) -> TextIOWrapper:
+        path = Path(self.baseFilename)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.fdopen(os.open(path, flags, 0o600), "a", encoding="utf-8")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # the program continues without a log
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the base's name
+        """Ignore errors of writing the log."""
+
+
+def log_file(config: "Config") -> Path:
+    """Return the path of today's log."""
+    if config.logging.file:
+        return Path(config.logging.file).expanduser()
+    return Path(tempfile.gettempdir()) / "openclaw" / time.strftime("openclaw-%Y-%m-%d.log")
+
+
+def configure_logging(config: "Config") -> None:
+    """Log records to the file, and warnings to the terminal."""
+    root = logging.getLogger("homarus")
+    for old in root.handlers:
+        if isinstance(old, PrivateFileHandler):  # from an earlier config
+            old.close()
+    root.handlers.clear()
+    root.setLevel(LEVELS[config.logging.level])
+    root.propagate = False
+    file = PrivateFileHandler(log_file(config))
+    file.setFormatter(JsonLineFormatter(redacted=config.logging.redact_sensitive != "off"))
+    console = logging.StreamHandler(sys.stderr)
+    console.setLevel(logging.WARNING)
+    console.setFormatter(ConsoleFormatter())
+    root.handlers[:] = [file, console]

@@ -1,0 +1,189 @@
+"""Apply a changed config to a running gateway; the changed paths decide how.
+
+The files are polled twice a second (watching the state directory costs more: its database changes
+with every message) and read once they have been quiet for a moment. An invalid config changes
+nothing: the last good one stays, and clients are notified.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from homarus.config.config_files import read_config_files
+from homarus.config.json5_document import Value
+from homarus.config.load import LoadedConfig, load_config, load_text
+from homarus.config.paths import Paths
+from homarus.core.clock import Clock
+from homarus.core.errors import ConfigError
+from homarus.core.fast_dataclass import dataclass
+
+log = logging.getLogger(__name__)
+
+Stamp: TypeAlias = tuple[int, int, int] | None
+Rule: TypeAlias = Literal["none", "hot", "restart"]
+LOOK_S = 0.5
+_GONE = "put it back, or restart the gateway to go on without one"
+
+# The first prefix that matches. `none`: the next run reads it; `hot`: a running part is
+# notified; any other path needs a restart.
+RULES: tuple[tuple[str, Rule], ...] = (
+    ("gateway.remote", "none"),
+    ("gateway.reload", "none"),
+    ("hooks", "hot"),
+    ("agents.defaults.heartbeat", "hot"),
+    ("cron", "hot"),
+    ("browser", "hot"),
+    ("channels", "hot"),
+    *((name, "none") for name in (
+        "meta", "identity", "wizard", "logging", "models", "agents", "agent", "tools", "bindings",
+        "audio", "routing", "messages", "session", "talk", "skills", "ui",
+        "auth", "env", "$schema", "memory",  # our own: connections and indexes are reopened
+    )),
+    ("plugins", "restart"),
+    ("gateway", "restart"),
+    ("discovery", "restart"),
+    ("canvasHost", "restart"),
+)  # fmt: skip
+
+
+def reload_rule(path: str) -> Rule:
+    """Return what a change at this path requires."""
+    found = (rule for start, rule in RULES if path == start or path.startswith(f"{start}."))
+    return next(found, "restart")
+
+
+def changed_paths(
+    before: Mapping[str, Value], after: Mapping[str, Value], at: str = ""
+) -> Iterator[str]:
+    """Return the paths that differ, as deep as both sides are objects."""
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from changed_paths(old, new, f"{at}{name}.")
+        elif old != new or (name in before) != (name in after):
+            yield f"{at}{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """A new config, its changed paths, and the action."""
+
+    loaded: LoadedConfig
+    paths: tuple[str, ...]
+    action: Literal["apply", "restart", "ignore"]
+    ignored: tuple[str, ...] = ()  # needed a restart that the reload mode does not allow
+
+
+def plan_change(before: LoadedConfig, after: LoadedConfig) -> ConfigChange:
+    """Return the change that the new config's own reload mode allows."""
+    paths = tuple(changed_paths(before.raw, after.raw))
+    needing = tuple(path for path in paths if reload_rule(path) == "restart")
+    mode = after.config.gateway.reload.mode
+    if not paths or mode == "off":
+        return ConfigChange(after, paths, "ignore")
+    if mode == "restart" or (mode == "hybrid" and needing):
+        return ConfigChange(after, paths, "restart")
+    return ConfigChange(after, paths, "apply", ignored=needing)
+
+
+class ConfigWatcher:
+    """Watches the config files and reports each change.
+
+    `take` may raise a ConfigError, which refuses the change. `able` raises one for a config that
+    the gateway could not start with.
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        env: Mapping[str, str],
+        loaded: LoadedConfig,
+        clock: Clock,
+        *,
+        take: Callable[[ConfigChange], Awaitable[None]],
+        refuse: Callable[[ConfigError], None],
+        able: Callable[[LoadedConfig], None] = lambda _loaded: None,
+    ) -> None:
+        self._paths, self._env, self._clock = paths, env, clock
+        self._loaded, self._take, self._refuse, self._check_startable = loaded, take, refuse, able
+        self._lock = asyncio.Lock()  # changes are applied one at a time
+        self._latest: ConfigChange | ConfigError | None = None
+        self._files = self._sources()
+        self._seen = self._stamps()
+
+    async def run(self) -> None:
+        """Poll until cancelled."""
+        while True:
+            await self._clock.sleep(LOOK_S)
+            if self._stamps() != self._seen:
+                async with self._lock:
+                    await self._settle()
+                    with suppress(ConfigError):
+                        await self._read()
+
+    async def check_now(self) -> ConfigChange | None:
+        """Read a change now and return the latest, None when there was none.
+
+        Raises the ConfigError of a change that is not in use.
+        """
+        async with self._lock:
+            if (now := self._stamps()) != self._seen:
+                self._seen = now
+                return await self._read()
+        if isinstance(self._latest, ConfigError):
+            raise self._latest.with_traceback(None)
+        return self._latest
+
+    def check(self, text: str) -> None:
+        """Raise a ConfigError if the gateway could not run with this text as its config."""
+        self._check_startable(load_text(self._paths, self._env, text))
+
+    async def _settle(self) -> None:
+        """Wait until the files have not changed for a moment."""
+        while (now := self._stamps()) != self._seen:
+            self._seen = now
+            await self._clock.sleep(self._loaded.config.gateway.reload.debounce_ms / 1000)
+
+    async def _read(self) -> ConfigChange:
+        try:
+            loaded = await asyncio.to_thread(load_config, self._paths, self._env)
+            self._files = self._sources()
+            self._seen = self._stamps()
+            if self._loaded.exists and not loaded.exists:  # a deleted file would remove the token
+                raise ConfigError("the file is gone", file=str(self._paths.config), fix=_GONE)
+            change = plan_change(self._loaded, loaded)
+            await self._take(change)
+        except ConfigError as exc:
+            self._latest = exc
+            self._refuse(exc)
+            raise
+        self._latest = change
+        if change.action != "ignore":  # otherwise the old one stays in use, and is compared with
+            self._loaded = loaded
+        return change
+
+    def _stamps(self) -> tuple[Stamp, ...]:
+        return tuple(_stamp(file) for file in self._files)
+
+    def _sources(self) -> tuple[Path, ...]:
+        """Return the config, the files it includes, and the environment file."""
+        files = [self._paths.config, self._paths.state / ".env"]
+        try:
+            sources = read_config_files(
+                self._paths.config, self._paths.config.read_text(encoding="utf-8")
+            )
+        except (OSError, ValueError, ConfigError):
+            return tuple(files)
+        return tuple(dict.fromkeys([*files, *(source.file for source in sources.files)]))
+
+
+def _stamp(file: Path) -> Stamp:
+    """Return what identifies a file's state, following a link."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ino

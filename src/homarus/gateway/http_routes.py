@@ -1,0 +1,138 @@
+"""The plain HTTP routes: the chat page, `/health` and, when enabled, `/metrics`.
+
+The page's files are a fixed list, served with the strictest content security policy. Imported with
+the first request that is not for a WebSocket.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
+
+from homarus.gateway.origin_policy import RequestBlockedError, RequestInfo
+from homarus.gateway.server import Gateway, memory_bytes
+
+_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
+_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+        " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class HttpRoutes:
+    """The ASGI application behind the origin policy."""
+
+    def __init__(self, gateway: Gateway, *, page: bool, metrics: bool) -> None:
+        self._gateway = gateway
+        routes = [Route("/health", self._health), Route("/healthz", self._health)]
+        if metrics:
+            routes.append(Route("/metrics", self._metrics))
+        if page:
+            names = page_files()
+            routes += [Route(f"/{name}", self._page) for name in names]
+            routes.append(Route("/", self._page))
+            routes.append(Route("/avatar/{agent}", self._avatar))
+        self._router = Router(routes, default=self._not_found, redirect_slashes=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._router(scope, receive, send)
+
+    async def send_error(
+        self, barred: RequestBlockedError, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Send an error to a plain request or to a WebSocket upgrade."""
+        headers = {**_HEADERS, **({"Retry-After": str(barred.after_s)} if barred.after_s else {})}
+        kind = "unauthorized" if barred.status == 401 else "forbidden"
+        body = {"error": {"message": str(barred), "type": kind}}
+        response = JSONResponse(body, barred.status, headers)
+        if scope["type"] == "http":
+            if barred.status == 400:  # the rest of its input cannot be trusted
+                response.headers["Connection"] = "close"
+            await response(scope, receive, send)
+            return
+        await receive()
+        start = {"status": barred.status, "headers": response.raw_headers}
+        await send({"type": "websocket.http.response.start", **start})
+        await send({"type": "websocket.http.response.body", "body": response.body})
+
+    async def _health(self, _request: Request) -> Response:
+        ready, blocked = self._gateway.ready.is_set(), self._gateway.pulse.is_stalled
+        state = "starting" if not ready else "blocked" if blocked else "live"
+        ok = ready and not blocked
+        return JSONResponse({"ok": ok, "status": state}, 200 if ok else 503, _HEADERS)
+
+    async def _metrics(self, request: Request) -> Response:
+        self._gateway.gate.check_bearer(RequestInfo.from_scope(request.scope))
+        kind = "text/plain; version=0.0.4"
+        return PlainTextResponse(metrics_text(self._gateway), headers=_HEADERS, media_type=kind)
+
+    async def _page(self, request: Request) -> Response:
+        name = request.url.path.lstrip("/") or "index.html"
+        data = files("homarus.gateway").joinpath("static", name).read_bytes()
+        return Response(data, headers=_HEADERS, media_type=_TYPES[name.rpartition(".")[2]])
+
+    async def _avatar(self, request: Request) -> Response:
+        from homarus.gateway.avatars import find_avatar
+
+        name = str(request.path_params["agent"])
+        picture = None
+        if self._gateway.ready.is_set():
+            picture = await asyncio.to_thread(find_avatar, self._gateway.host, name)
+        if picture is None:
+            self._gateway.gate.check_bearer(RequestInfo.from_scope(request.scope))
+            return PlainTextResponse("Not Found", 404, _HEADERS)
+        return Response(picture.data, headers=_HEADERS, media_type=picture.mime)
+
+    async def _not_found(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer any other path: protected, whatever its spelling, and then 404."""
+        self._gateway.gate.check_bearer(RequestInfo.from_scope(scope))
+        await PlainTextResponse("Not Found", 404, _HEADERS)(scope, receive, send)
+
+
+def page_files() -> list[str]:
+    """Return the files of the page that may be requested."""
+    folder = files("homarus.gateway").joinpath("static")
+    if not folder.is_dir():
+        return []
+    return sorted(f.name for f in folder.iterdir() if f.name.rpartition(".")[2] in _TYPES)
+
+
+def metrics_text(gateway: Gateway) -> str:
+    """Return the gateway's counters in Prometheus format."""
+    counts = gateway.counts
+    figures: Iterable[tuple[str, str, str, float]] = (
+        ("connections", "gauge", "Clients connected now.", len(gateway.connections)),
+        ("runs", "gauge", "Runs under way.", len(gateway.events.live())),
+        ("uptime_seconds", "gauge", "Since the start.", gateway.uptime_ms / 1000),
+        (
+            "loop_lag_p99_seconds",
+            "gauge",
+            "How late the loop runs.",
+            gateway.pulse.p99_lag_ms / 1000,
+        ),
+        ("loop_lag_max_seconds", "gauge", "How late at most.", gateway.pulse.max_lag_ms / 1000),
+        ("loop_stalls_total", "counter", "Times the loop was blocked.", gateway.pulse.stalls),
+        ("memory_bytes", "gauge", "Resident memory.", memory_bytes()),
+        ("connections_total", "counter", "Clients that came in.", counts.connections),
+        ("refused_total", "counter", "Requests turned away at the door.", counts.refused),
+        ("requests_total", "counter", "Requests answered.", counts.requests),
+        ("events_total", "counter", "Events sent.", counts.events),
+        ("events_dropped_total", "counter", "Events a client was too slow for.", counts.dropped),
+    )
+    return "".join(
+        f"# HELP homarus_{name} {told}\n# TYPE homarus_{name} {kind}\nhomarus_{name} {value:g}\n"
+        for name, kind, told, value in figures
+    )

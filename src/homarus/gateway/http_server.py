@@ -1,0 +1,266 @@
+"""HTTP: one port for the WebSocket, for webhooks, and for plain requests.
+
+The origin policy checks every request first; `webhooks` answers chat services and `http_routes` the
+rest. A request that is not complete within the handshake timeout is dropped.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+from weakref import WeakSet
+
+import h11
+from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from homarus.core.errors import UnavailableError, UserError
+from homarus.gateway.connection import Connection
+from homarus.gateway.frames import HANDSHAKE_S, MAX_FRAME_BYTES, MAX_HELLO_BYTES
+from homarus.gateway.listen_address import ListenAddress
+from homarus.gateway.origin_policy import RequestBlockedError, RequestInfo
+from homarus.gateway.server import Gateway
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+    from websockets.http11 import Request as Upgrade
+
+    from homarus.channels.base import SupportsWebhook
+    from homarus.gateway.http_routes import HttpRoutes
+    from homarus.gateway.webhooks import WebhookEndpoint
+
+_WIRE = "homarus.wire"
+MAX_STRANGERS = 2_000
+MAX_SPILT_BYTES = 8 << 20  # of a body whose request was answered before it came
+_LINGER_S = 2.0  # for an aborted client to receive the close reason
+
+
+class HttpProtocol(H11Protocol):
+    """uvicorn's HTTP protocol with a timeout for incomplete requests."""
+
+    patience_s: ClassVar[float] = HANDSHAKE_S
+    max_waiting: ClassVar[int] = MAX_STRANGERS  # for the rest of a request, an open file
+    _waiting: ClassVar[WeakSet["HttpProtocol"]] = WeakSet()
+    _timeout: asyncio.TimerHandle | None = None
+    _spilt = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
+        super().connection_made(transport)
+        if len(self._waiting) >= self.max_waiting:
+            transport.abort()
+        else:
+            self._start_timeout()
+
+    def data_received(self, data: bytes) -> None:
+        if self._has_unread_body():
+            self._spilt += len(data)
+            if self._spilt > MAX_SPILT_BYTES:
+                self.transport.abort()
+                return
+        super().data_received(data)
+        whole = self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}
+        if whole or self.transport.get_protocol() is not self:  # otherwise it became a WebSocket
+            self._cancel_timeout()
+        elif self._timeout is None:
+            self._start_timeout()
+
+    def _has_unread_body(self) -> bool:
+        """Return whether a request was answered while its body is still arriving."""
+        cycle: RequestResponseCycle | None = self.cycle  # there is none before the first request
+        return bool(cycle and cycle.response_complete) and self.conn.their_state is h11.SEND_BODY
+
+    def eof_received(self) -> None:
+        """Handle the client's end of input; half a request is dropped."""
+        if self.conn.their_state is h11.SEND_BODY:
+            self.send_400_response("The request ended before its body did.")
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer once: invalid bytes after a response only close the connection."""
+        if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            self.transport.close()
+            return
+        super().send_400_response(msg)
+        if self.cycle is not None:  # the application must not answer it too
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_timeout()
+        super().connection_lost(exc)
+
+    def _start_timeout(self) -> None:
+        self._waiting.add(self)
+        self._timeout = self.loop.call_later(self.patience_s, self.transport.abort)
+
+    def _cancel_timeout(self) -> None:
+        self._waiting.discard(self)
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
+
+
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket, with an adjustable size limit and an abort for slow readers."""
+
+    def handle_connect(self, event: "Upgrade") -> None:
+        self.allow(MAX_HELLO_BYTES)
+        super().handle_connect(event)
+        if hasattr(self, "scope"):
+            self.scope["extensions"] = {**(self.scope["extensions"] or {}), _WIRE: {"wire": self}}
+
+    def allow(self, max_bytes: int) -> None:
+        self.conn.max_message_size = max_bytes
+
+    async def write(self, texts: Sequence[str]) -> None:
+        """Send frames in one write, once the client has read most of the previous ones."""
+        await self.writable.wait()
+        if self.disconnected or self.close_sent:
+            raise ClientDisconnected
+        for text in texts:
+            self.conn.send_text(text.encode())
+        self.transport.write(b"".join(self.conn.data_to_send()))
+
+    def hang_up(self, code: int, reason: str) -> None:
+        """Close now. `send` would wait for a client that may never read."""
+        if self.transport.is_closing():
+            return
+        if not self.close_sent:
+            self.conn.send_close(code, reason)
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.close_sent = True
+            self.queue.put_nowait({"type": "websocket.disconnect", "code": code})
+        self.transport.close()
+        self.loop.call_later(_LINGER_S, self.transport.abort)
+
+
+class GatewayAsgiApp:
+    """The ASGI application."""
+
+    def __init__(self, gateway: Gateway, *, page: bool = True, metrics: bool = False) -> None:
+        self._gateway, self._page, self._metrics = gateway, page, metrics
+
+    @cached_property
+    def _pages(self) -> "HttpRoutes":
+        # Imported with the first plain request, which most gateways never see.
+        from homarus.gateway.http_routes import HttpRoutes
+
+        return HttpRoutes(self._gateway, page=self._page, metrics=self._metrics)
+
+    @cached_property
+    def _webhooks(self) -> "WebhookEndpoint":
+        from homarus.gateway.webhooks import WebhookEndpoint
+
+        return WebhookEndpoint(self._gateway.clock)
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        try:
+            door = RequestInfo.from_scope(scope)
+            if listener := self._listener(scope):
+                self._gateway.gate.entrance.check_shape(door)
+                await self._webhooks.handle(listener, door, scope, receive, send)
+                return
+            self._gateway.gate.check_request(door)
+            if scope["type"] == "websocket":
+                if self._gateway.unauthenticated >= MAX_STRANGERS:
+                    raise RequestBlockedError(
+                        503, "too many connections that say nothing", after_s=5
+                    )
+                wire = scope["extensions"][_WIRE]["wire"]
+                await Connection(self._gateway, wire, receive, send, scope).serve()
+            else:
+                await self._pages(scope, receive, send)
+        except RequestBlockedError as barred:
+            self._gateway.counts.refused += 1
+            await self._pages.send_error(barred, scope, receive, send)
+            if scope["type"] == "websocket":
+                # uvicorn would log a refused upgrade as an unfinished handshake.
+                scope["extensions"][_WIRE]["wire"].handshake_complete = True
+
+    def _listener(self, scope: "Scope") -> "SupportsWebhook | None":
+        """Return the account that a webhook is for; its Host may be any name."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            return None
+        try:
+            switchboard = self._gateway.host.channels
+        except UnavailableError as exc:
+            raise RequestBlockedError(503, exc.message, after_s=2) from None
+        path: bytes = scope.get("raw_path") or scope["path"].encode()
+        return switchboard.find_webhook(path.decode("latin-1"))
+
+
+def open_sockets(listen: ListenAddress) -> list[socket.socket]:
+    """Bind the port; raises UserError when it cannot be bound."""
+    first = _listening(listen.host, listen.port)
+    sockets = [first]
+    port = first.getsockname()[1]
+    for other in listen.others:
+        with suppress(OSError, UserError):  # this machine has no IPv6
+            sockets.append(_listening(other, port))
+    return sockets
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With an explicit TCP protocol asyncio sets TCP_NODELAY; else small frames wait for ACKs.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((host, port))
+    except OSError as exc:
+        sock.close()
+        raise UserError(
+            f"cannot listen on {host} port {port}: {os.strerror(exc.errno or 0)}",
+            fix="another gateway may run there: homarus gateway status; or choose --port",
+        ) from exc
+    return sock
+
+
+class HttpServer:
+    """uvicorn on our own sockets, without its signal handling and main loop."""
+
+    def __init__(self, site: GatewayAsgiApp, sockets: list[socket.socket]) -> None:
+        config = Config(
+            site,
+            http=HttpProtocol,
+            ws=WebSocketProtocol,
+            ws_max_size=MAX_FRAME_BYTES,
+            ws_per_message_deflate=False,
+            ws_ping_interval=25.0,
+            ws_ping_timeout=25.0,
+            lifespan="off",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            proxy_headers=False,  # the origin policy alone decides which forwarded address counts
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        config.load()
+        self._server, self._sockets = Server(config), sockets
+        self._stopped = False
+        self._server.lifespan = config.lifespan_class(config)
+        logger = logging.getLogger("uvicorn.error")
+        logger.handlers, logger.propagate = logging.getLogger("homarus").handlers, False
+
+    async def start(self) -> None:
+        await self._server.startup(self._sockets)
+
+    def stop_accepting(self) -> None:
+        """Stop accepting connections."""
+        for server in self._server.servers:
+            server.close()
+
+    async def stop(self) -> None:
+        """Close the remaining connections; calling it again does nothing."""
+        if not self._stopped:
+            self._stopped = True
+            await self._server.shutdown(self._sockets)

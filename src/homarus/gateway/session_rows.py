@@ -1,0 +1,136 @@
+"""Sessions as rows of lists, built from session records, never from transcripts."""
+
+from collections.abc import Mapping
+
+from homarus.config.agent_settings import default_agent_id, resolve_agent_settings
+from homarus.core.errors import UserError
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Json
+from homarus.gateway.params import MAX_INT
+from homarus.gateway.services import GatewayServices
+from homarus.store.base import SessionRecord
+from homarus.store.state_paths import INDEX
+
+# Fields of a record that a row shows unchanged, if they have the right type.
+_TEXTS = (
+    "label", "displayName", "channel", "subject", "groupChannel", "space", "chatType",
+    "thinkingLevel", "verboseLevel", "reasoningLevel", "elevatedLevel", "sendPolicy",
+    "responseUsage", "lastChannel", "lastTo", "lastAccountId",
+)  # fmt: skip
+_FLAGS = ("systemSent", "abortedLastRun")
+_COUNTS = ("inputTokens", "outputTokens")
+_OBJECTS = ("origin", "deliveryContext")
+_LEVELS = ("thinkingLevel", "verboseLevel", "reasoningLevel", "elevatedLevel")
+_MAX_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDefaults:
+    """The model of a session that chose none; None when there is no model."""
+
+    provider: str | None
+    model: str | None
+    window: int | None
+    reasoning: bool = False
+
+
+async def resolve_session_defaults(
+    host: GatewayServices, agent: str | None = None
+) -> SessionDefaults:
+    """Return an agent's model, as configured or as available on this machine."""
+    config = host.loaded.config
+    try:
+        named = resolve_agent_settings(config, host.paths, agent or default_agent_id(config)).model
+        model = host.models.check(named or (await host.models.default_model()).ref)
+    except UserError:  # the config names an unknown model: lists are shown all the same
+        return SessionDefaults(None, None, None)
+    return SessionDefaults(model.provider, model.id, model.window, model.reasoning)
+
+
+def index_path(host: GatewayServices, agent: str) -> str:
+    """Return the file that lists an agent's sessions."""
+    return str(host.paths.sessions_dir(agent) / INDEX)
+
+
+def row_kind(record: SessionRecord) -> str:
+    """Return the kind of a session."""
+    if record.key in {"global", "unknown"}:
+        return record.key
+    marks = record.key.split(":")
+    is_group = record.data.get("chatType") in {"group", "channel"}
+    return "group" if is_group or {"group", "channel"} & {*marks} else "direct"
+
+
+def session_row(record: SessionRecord, defaults: SessionDefaults) -> dict[str, Json]:
+    """Return one row of `sessions.list`."""
+    data = record.data
+    shown: dict[str, Json] = {"key": record.key, "kind": row_kind(record)}
+    shown |= {name: text[:_MAX_CHARS] for name in _TEXTS if (text := _text(data, name))}
+    shown |= {name: data[name] for name in _OBJECTS if isinstance(data.get(name), dict)}
+    shown["updatedAt"] = record.updated_ms
+    if record.session_id:
+        shown["sessionId"] = record.session_id
+    shown |= _figures(record, defaults)
+    shown["modelProvider"] = (
+        _text(data, "providerOverride") or _text(data, "modelProvider") or defaults.provider
+    )
+    return shown
+
+
+def status_row(record: SessionRecord, defaults: SessionDefaults, now_ms: int) -> dict[str, Json]:
+    """Return one row of `status`."""
+    figures = _figures(record, defaults)
+    used, window = figures.pop("totalTokens", None), figures["contextTokens"]
+    left = max(0, window - used) if used is not None and window else None
+    levels = {name: text for name in _LEVELS if (text := _text(record.data, name))}
+    return {
+        "agentId": record.agent,
+        "key": record.key,
+        "kind": row_kind(record),
+        "sessionId": record.session_id,
+        "updatedAt": record.updated_ms,
+        "age": now_ms - record.updated_ms,
+        **levels,
+        **figures,
+        "totalTokens": used,
+        "remainingTokens": left,
+        "percentUsed": min(999, round(100 * used / window)) if left is not None else None,
+        "flags": _flags(record, levels),
+    }
+
+
+def _figures(record: SessionRecord, defaults: SessionDefaults) -> dict[str, Json]:
+    data = record.data
+    shown: dict[str, Json] = {
+        name: data[name] for name in _FLAGS if isinstance(data.get(name), bool)
+    }
+    shown |= {name: data[name] for name in _COUNTS if _count(data, name) is not None}
+    total = _count(data, "totalTokens")
+    fresh = total is not None and data.get("totalTokensFresh") is not False
+    if fresh:
+        shown["totalTokens"] = total
+    shown["totalTokensFresh"] = fresh
+    shown["model"] = _text(data, "modelOverride") or _text(data, "model") or defaults.model
+    shown["contextTokens"] = _count(data, "contextTokens") or defaults.window
+    return shown
+
+
+def _flags(record: SessionRecord, levels: Mapping[str, str]) -> list[str]:
+    short = {"thinkingLevel": "think", "verboseLevel": "verbose", "reasoningLevel": "reasoning"}
+    flags = [f"{short.get(name, 'elevated')}:{level}" for name, level in levels.items()]
+    flags += ["system"] if record.data.get("systemSent") is True else []
+    flags += ["aborted"] if record.data.get("abortedLastRun") is True else []
+    return [*flags, f"id:{record.session_id}"]
+
+
+def _text(data: Mapping[str, Json], name: str) -> str | None:
+    value = data.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def _count(data: Mapping[str, Json], name: str) -> int | None:
+    """Return a number that another program may have written, or None."""
+    value = data.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if 0 <= value <= MAX_INT else None

@@ -1,0 +1,300 @@
+"""Search the index of a workspace's notes; also usable as a library, without the gateway.
+
+with NoteSearch(workspace, state / "memory" / "main.sqlite") as notes:
+    notes.sync()
+    for result in notes.search("When did Ada move?"):
+        print(result.citation, result.snippet)
+
+`find` also says whether vectors were compared, and why not.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from homarus.core.errors import CorruptDataError, HomarusError, StoreError
+from homarus.core.fast_dataclass import dataclass
+from homarus.memory import hybrid_scoring, results
+from homarus.memory.base import Progress, SearchOptions, ignore_progress
+from homarus.memory.candidates import IndexSnapshot, gather_candidates, read_snapshot
+from homarus.memory.chunking import NoteChunk, whole_lines
+from homarus.memory.embed.base import Embedder, embed_question
+from homarus.memory.hybrid_search import HybridQuery, search_chunks
+from homarus.memory.index import Index, SyncReport, open_index
+from homarus.memory.note_files import find_notes
+from homarus.memory.query import ParsedQuery, parse_query
+from homarus.memory.ranker import (
+    LEXICAL,
+    WITH_VECTORS,
+    CandidatePool,
+    NoteInfo,
+    RankedLine,
+    RankingWeights,
+    max_score,
+    rank,
+    score_to_probability,
+)
+from homarus.memory.ranking_settings import RankingSettings
+from homarus.memory.relevance_feedback import expects_many_answers, rerank_by_feedback
+from homarus.memory.results import Passage, ResultLimits, SearchResult
+from homarus.memory.vectors import VectorTable
+from homarus.memory.view import MemoryView
+from homarus.store.query import select
+
+_PASSAGE_NOTES = 60  # notes whose chunks are read
+_PASSAGE_LINES = 160  # best lines whose notes are considered
+_PREFIX_CHARS = 300
+_MAX_SNAPSHOTS = 8  # one for each view
+_DIVERSITY_FACTOR = 3  # times as many results as requested are ranked before they are diversified
+
+
+class SearchTimeoutError(StoreError):
+    """A search exceeded its timeout."""
+
+    code = "store.too_slow"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOutcome:
+    """The results of a search; `why` says why vectors were not compared though there are some."""
+
+    results: tuple[SearchResult, ...]
+    by_vectors: bool = False
+    why: str = ""
+
+
+class _Deadline:
+    """The deadline of one search."""
+
+    def __init__(self, timeout_ms: int | None, monotonic: Callable[[], float]) -> None:
+        self._monotonic, self._timeout_ms = monotonic, timeout_ms
+        self._until = monotonic() + timeout_ms / 1000 if timeout_ms else math.inf
+
+    @property
+    def is_over(self) -> bool:
+        return self._monotonic() >= self._until
+
+    def check(self) -> None:
+        if self.is_over:
+            raise SearchTimeoutError(
+                f"memory was searched for longer than {self._timeout_ms} ms",
+                fix="Ask with fewer words, or raise memory.qmd.limits.timeoutMs.",
+            )
+
+
+class NoteSearch:
+    """Search the notes of one workspace. It blocks: use it from a thread.
+
+    An index that is missing or damaged is made by `rebuild` before it is searched; by default, by
+    `sync`.
+    """
+
+    def __init__(
+        self,
+        workspace: Path,
+        database: Path,
+        embedder: Embedder | None = None,
+        extra: Sequence[Path] = (),
+        ranking: RankingSettings | None = None,
+        *,
+        max_cached: int | None = None,
+        rebuild: Callable[[Index], SyncReport] | None = None,
+    ) -> None:
+        self._workspace = workspace
+        self._extra = tuple(extra)
+        self._rebuild_index = rebuild
+        self._ranking = ranking or RankingSettings()
+        self._snapshots: dict[MemoryView, IndexSnapshot] = {}
+        self._opened = 0
+        self._vectors: tuple[int, VectorTable | None] = (-1, None)
+        self._monotonic: Callable[[], float] = time.monotonic
+        self.embedder = embedder
+        self.index = open_index(database, embedder, max_cached=max_cached)
+        self.rebuilt = ""  # why the last rebuild by a search was necessary
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.index.close()
+
+    def sync(self, *, force: bool = False, progress: Progress = ignore_progress) -> SyncReport:
+        """Update the index from the files."""
+        notes = find_notes(self._workspace, self._extra)
+        return self.index.sync(notes, force=force, progress=progress)
+
+    def search(self, text: str, ask: SearchOptions | None = None) -> list[SearchResult]:
+        """Return the lines or passages that answer a query, best first."""
+        return list(self.find(text, ask).results)
+
+    def find(self, text: str, ask: SearchOptions | None = None) -> SearchOutcome:
+        """Search; when the query cannot be embedded, words alone are compared.
+
+        A missing or damaged index is rebuilt first. Raises SearchTimeoutError.
+        """
+        ask = ask or SearchOptions()
+        if not self.index.is_made():
+            self._rebuild()
+        try:
+            return self._search(text, ask)
+        except CorruptDataError as exc:
+            self.index.renew(exc)
+        self._rebuild()
+        return self._search(text, ask)
+
+    def _rebuild(self) -> None:
+        report = self._rebuild_index(self.index) if self._rebuild_index else self.sync()
+        self.rebuilt = report.rebuilt
+
+    def _search(self, text: str, ask: SearchOptions) -> SearchOutcome:
+        clock = _Deadline(ask.timeout_ms, self._monotonic)
+        with self.index.reading():
+            snapshot = self._snapshot(ask.view)
+            question = parse_query(text, snapshot.speakers, snapshot.years, ask.now)
+            clock.check()
+            vector, why = self._embed(text, snapshot, clock)
+            if self._ranking.formula:
+                shown = self._by_formula(
+                    snapshot, HybridQuery(text, vector, ask.view, ask.now), ask
+                )
+            else:
+                pool = gather_candidates(self.index.db, snapshot, question, vector, ask.view)
+                if not why:
+                    clock.check()
+                shown = self._ranked(question, pool, ask)
+        return SearchOutcome(tuple(shown), vector is not None, why)
+
+    def _embed(
+        self, text: str, snapshot: IndexSnapshot, clock: _Deadline
+    ) -> tuple[Sequence[float] | None, str]:
+        """Return the vector of the query; or None and the reason."""
+        if self.embedder is None or snapshot.vectors is None:
+            return None, ""
+        try:
+            vector = embed_question(self.embedder, text)
+        except (HomarusError, OSError) as exc:
+            return None, str(exc) or type(exc).__name__
+        if clock.is_over:
+            return None, f"{self.embedder.model.provider} took too long to embed the question"
+        return vector, ""
+
+    def _by_formula(
+        self, snapshot: IndexSnapshot, asked: HybridQuery, ask: SearchOptions
+    ) -> list[SearchResult]:
+        min_score = hybrid_scoring.MIN_SCORE if ask.min_score is None else ask.min_score
+        chars = ask.max_snippet_chars or hybrid_scoring.MAX_SNIPPET_CHARS
+        room = ResultLimits(ask.max_results, chars, ask.max_injected_chars, min_score)
+        return search_chunks(self.index.db, snapshot, asked, self._ranking, room)
+
+    def _ranked(
+        self, question: ParsedQuery, pool: CandidatePool, ask: SearchOptions
+    ) -> list[SearchResult]:
+        weights, spread = self._weights(pool), self._ranking.spread
+        half_life_days, lines = self._ranking.half_life_days, ask.mode == "lines"
+
+        def order(candidates: CandidatePool) -> list[RankedLine]:
+            return rank(question, candidates, weights, half_life_days)
+
+        if lines and expects_many_answers(question):
+            ranked = rerank_by_feedback(question, pool, order, partial(self._gather, ask.view))
+        else:
+            ranked = order(pool)
+        ranked = [one for one in ranked if one.is_told]
+        chars = results.MAX_LINE_CHARS if lines else results.MAX_PASSAGE_CHARS
+        chars = ask.max_snippet_chars or chars
+        room = ResultLimits(ask.max_results, chars, ask.max_injected_chars, ask.min_score)
+        if spread is not None:  # more than are shown, each of a size that fits alone
+            fitting = int(min(chars, room.budget))
+            room = ResultLimits(ask.max_results * _DIVERSITY_FACTOR, fitting, None, ask.min_score)
+        if lines:
+            words = (*question.phrases, *question.terms, *question.names)
+            scale = partial(_chance, weights, max_score(question, pool, weights))
+            shown = results.show_lines(ranked, pool.notes, room, scale, words)
+        else:
+            top = ranked[0].score if ranked else 0.0
+            scale = partial(_chance, weights, max_score(question, pool, weights) - top)
+            shown = results.show_passages(self._passages(ranked, pool), room, scale)
+        if spread is None:
+            return shown
+        spare = ResultLimits(ask.max_results, chars, ask.max_injected_chars)
+        return results.limit_results(results.diversify_results(shown, spread), spare)
+
+    def _gather(self, view: MemoryView, question: ParsedQuery) -> CandidatePool:
+        """Return the candidates by words alone."""
+        return gather_candidates(self.index.db, self._snapshot(view), question, None, view)
+
+    def _weights(self, pool: CandidatePool) -> RankingWeights:
+        if self._ranking.weights:
+            return self._ranking.weights
+        if not self.embedder or not pool.cosines:
+            return LEXICAL
+        return LEXICAL.towards(WITH_VECTORS, self.embedder.model.weight)
+
+    def _snapshot(self, view: MemoryView) -> IndexSnapshot:
+        generation = self.index.generation
+        if self._opened != self.index.opened:  # generations of two files are not comparable
+            self._opened, self._vectors = self.index.opened, (-1, None)
+            self._snapshots.clear()
+        snapshot = self._snapshots.get(view)
+        if snapshot is None or snapshot.generation != generation:
+            vectors = self._read_vectors(generation)
+            snapshot = read_snapshot(self.index.db, generation, view, vectors)
+            current = [one for one in self._snapshots.items() if one[1].generation == generation]
+            self._snapshots = dict(current[1 - _MAX_SNAPSHOTS :]) | {view: snapshot}
+        return snapshot
+
+    def _read_vectors(self, generation: int) -> VectorTable | None:
+        """Return all vectors of a generation, whatever their audience; they are cached."""
+        if self.embedder is None:
+            return None
+        if self._vectors[0] != generation:
+            read = VectorTable.read(self.index.db, self.embedder.model)
+            self._vectors = (generation, read if len(read) else None)
+        return self._vectors[1]
+
+    def _passages(self, ranked: Sequence[RankedLine], pool: CandidatePool) -> list[Passage]:
+        """Return the chunks around the best lines, with the weight of each line in them."""
+        by_note: dict[int, list[RankedLine]] = {}
+        for one in ranked:
+            by_note.setdefault(one.line.note, []).append(one)
+        best = dict.fromkeys(one.line.note for one in ranked[:_PASSAGE_LINES])
+        passages: list[Passage] = []
+        for note in list(best)[:_PASSAGE_NOTES]:
+            info = pool.notes[note]
+            rows = select(
+                self.index.db,
+                "SELECT start_line, end_line, text FROM chunks WHERE path = ? ORDER BY rowid",
+                (info.path,),
+            )
+            for row in rows:
+                if chunk := whole_lines(NoteChunk(*row)):
+                    passages += _passage(info, chunk, by_note[note], ranked[0].score)
+        return passages
+
+
+def _chance(weights: RankingWeights, max_score: float, score: float) -> float:
+    return score_to_probability(max_score - score, weights)
+
+
+def _passage(
+    info: NoteInfo, chunk: NoteChunk, lines: Sequence[RankedLine], top: float
+) -> Iterator[Passage]:
+    """Yield a chunk as a passage if it contains any of the lines; `lines` are the best first."""
+    line_weights: dict[int, float] = {}
+    best = ""
+    for one in lines:
+        line = one.line
+        if not chunk.start_line <= line.line <= chunk.end_line:
+            continue
+        if len(line.text) > _PREFIX_CHARS and line.text[:_PREFIX_CHARS] not in chunk.text:
+            continue  # the chunk holds another piece of this long line
+        best = best or line.text
+        line_weights[line.line] = line_weights.get(line.line, 0.0) + math.exp(one.score - top)
+    if line_weights:
+        yield Passage(info, chunk, line_weights, best)

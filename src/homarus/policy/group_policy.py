@@ -1,0 +1,90 @@
+"""Resolve the settings of one group: by its id, by `*` for all groups, by its topic.
+
+Access control, the prompt and the tool policy use the same result.
+"""
+
+from typing import TYPE_CHECKING, Literal
+
+from homarus.core.channel_traits import FindTraits
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Address
+from homarus.policy import access
+from homarus.policy.tool_groups import expand_tool_names
+from homarus.policy.tool_policy import ToolRules
+
+if TYPE_CHECKING:  # the settings of channels are not imported without channels
+    from homarus.config.channels import (
+        AccountSettings,
+        GroupSettings,
+        GroupToolSettings,
+        TopicSettings,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedGroup:
+    """The settings of one group."""
+
+    group: "GroupSettings | None"  # by its id
+    wildcard: "GroupSettings | None"  # by `*`
+    topic: "TopicSettings | None"
+
+    @property
+    def match_kind(self) -> Literal["", "by-id", "by-star"]:
+        if self.group:
+            return "by-id"
+        return "by-star" if self.wildcard else ""
+
+    @property
+    def layers(self) -> "tuple[TopicSettings, ...]":
+        """Return the settings that apply, the most specific first."""
+        return tuple(one for one in (self.topic, self.group or self.wildcard) if one)
+
+
+def resolve_group(
+    settings: "AccountSettings", here: Address, find_traits: FindTraits, *, parent: str = ""
+) -> ResolvedGroup:
+    """Return a group's settings, or its parent's where a thread has its own chat."""
+    groups, channel = settings.groups, here.channel
+
+    def normalize(name: str) -> str:
+        return access.normalize_sender_id(channel, name, find_traits) or name.strip()
+
+    wanted = {normalize(each): None for each in (here.chat, parent) if each}
+    by_id = {normalize(name): one for name, one in groups.items()}
+    group = next((by_id[each] for each in wanted if each in by_id and each != "*"), None)
+    usual, thread = groups.get("*"), here.thread
+    topics = [one.topics for one in (group, usual) if one]
+    topic = next((each[thread] for each in topics if thread and thread in each), None)
+    return ResolvedGroup(group, usual, topic)
+
+
+def tool_rules(
+    room: ResolvedGroup, channel: str, sender: str, find_traits: FindTraits
+) -> ToolRules | None:
+    """Return the tool rules for a sender in a group, in addition to the agent's own.
+
+    Rules of the sender win, else those of `*`, else those of the group; a group without tool rules
+    uses those of the `*` group.
+    """
+    for layer in (room.group, room.wildcard):
+        if layer is None:
+            continue
+        people = layer.tools_by_sender
+        named = (
+            own
+            for name, own in people.items()
+            if access.is_named(channel, sender, (name,), find_traits)
+        )
+        tools = next(named, people.get(access.EVERYONE))
+        if tools is None and "tools" in layer.model_fields_set:
+            tools = layer.tools
+        if tools is not None:
+            return _rules(tools)
+    return None
+
+
+def _rules(tools: "GroupToolSettings") -> ToolRules:
+    """Make rules of the settings; `alsoAllow` only extends a non-empty `allow`."""
+    allow = (*tools.allow, *tools.also_allow) if tools.allow else ()
+    return ToolRules(allow=expand_tool_names(allow), deny=expand_tool_names(tools.deny))

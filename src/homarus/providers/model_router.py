@@ -1,0 +1,245 @@
+"""Select models, connect them, and fall back when one fails.
+
+`connect` turns a ModelSelection into a Provider: the selected model, then the agent's fallbacks,
+then the configured primary, each with every credential that can be used now. Connections are made
+at first use and reused until `close`.
+"""
+
+import asyncio
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from homarus.config.paths import Paths
+from homarus.core.clock import Clock
+from homarus.core.errors import ProviderError, UnknownNameError, UserError
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.session_keys import DEFAULT_AGENT
+from homarus.core.text import closest_names
+from homarus.providers.base import Provider
+from homarus.providers.catalog import LOCAL, ModelInfo, lookup_model
+from homarus.providers.concurrency_limiter import ConcurrencyLimiter
+from homarus.providers.credentials import CredentialCandidate, Credentials, open_credentials
+from homarus.providers.default_model import DefaultModel, choose_default_model
+from homarus.providers.fallback import FallbackProvider, FallbackTarget, ProviderRetryPolicy
+from homarus.providers.model_discovery import DiscoveredModelCache, fetch_model_list
+from homarus.providers.resolution import (
+    api_of,
+    check_reachable,
+    needs_key,
+    open_local,
+    open_remote,
+    provider_names,
+    resolve_model,
+)
+
+if TYPE_CHECKING:
+    from homarus.config.model_refs import ModelRef
+    from homarus.config.schema import Config
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSelection:
+    """The model for an agent's run. With `ref` None the configured or default model is used.
+
+    `profile` is the credential of the session; with `locked` no other is tried.
+    """
+
+    agent: str
+    ref: str | None = None
+    fallbacks: tuple[str, ...] = ()
+    profile: str = ""
+    locked: bool = False
+
+
+class ModelRouter:
+    """Connections to models, shared by all runs."""
+
+    def __init__(
+        self,
+        config: "Config",
+        env: Mapping[str, str],
+        paths: Paths,
+        clock: Clock,
+        patience: ProviderRetryPolicy | None = None,
+    ) -> None:
+        self._config, self._env, self._paths, self._clock = config, env, paths, clock
+        self._patience = patience
+        self._choice: DefaultModel | None = None
+        self._credentials: dict[str, Credentials] = {}
+        self._limiters: dict[tuple[str, str], ConcurrencyLimiter] = {}
+        self._open: dict[tuple[str, str, str], Provider] = {}
+        self._known: dict[tuple[str, tuple[str, ...], bool], list[ModelInfo]] = {}
+        self.learned = DiscoveredModelCache(paths.models_cache / "lists")
+
+    async def default_model(self) -> DefaultModel:
+        """Return the default model of this machine when none is configured."""
+        if self._choice is None:
+            entries = self.credentials(DEFAULT_AGENT).entries()
+            usable = [e for e in entries if e.file is not None and not e.problem]
+            held = {entry.profile.provider: entry.profile.id for entry in reversed(usable)}
+            self._choice = await choose_default_model(self._config, self._env, held=held)
+        return self._choice
+
+    async def connect(self, wish: ModelSelection) -> tuple[Provider, ModelInfo]:
+        """Return a provider that tries every usable target in order, and the first target's model.
+
+        Raises UserError when no credential can be used.
+        """
+        # A default that was not configured is not checked against the allowed models.
+        ref = wish.ref or (await self.default_model()).ref
+        asked = (ref, wish.fallbacks, wish.ref is not None)
+        if asked not in self._known:
+            self._known[asked] = self._models(ref, wish.fallbacks, named=wish.ref is not None)
+        models = self._known[asked]
+        ways = list(self._ways(models, wish))
+        if not ways:
+            missing = self.credentials(wish.agent).missing_credential_error(models[0].provider)
+            raise UserError(missing.message, fix=missing.fix)
+        first = ways[0].model
+        name, api = first.provider, self._api(first)
+        return FallbackProvider(ways, self._clock, self._patience, name=name, api=api), first
+
+    async def preload(self, wish: ModelSelection) -> None:
+        """Import what the selected model needs."""
+        _, model = await self.connect(wish)
+        if model.provider != LOCAL:
+            open_remote(self._config, model, "", self._env)
+            await asyncio.sleep(0)  # each run waits for at most one of these
+            importlib.import_module("homarus.net.http_client")
+
+    def check(self, ref: str) -> ModelInfo:
+        """Return the model a user names. Raises an error for an unknown or forbidden one."""
+        return self._model(resolve_model(self._config, ref))
+
+    def describe(self, ref: "ModelRef") -> ModelInfo:
+        """Return what is known of a model, also from its service, usable or not."""
+        return self.learned.complete(lookup_model(self._config, ref))
+
+    def credentials(self, agent: str) -> Credentials:
+        if agent not in self._credentials:
+            self._credentials[agent] = open_credentials(
+                self._config, self._env, self._paths, agent, self._clock
+            )
+        return self._credentials[agent]
+
+    async def refresh(self, provider: str) -> int:
+        """Fetch and cache a service's model list; return its length."""
+        if provider not in provider_names(self._config) or provider == LOCAL:
+            raise UnknownNameError(
+                "provider", provider, closest_names(provider, provider_names(self._config))
+            )
+        candidates = self.credentials(DEFAULT_AGENT).candidates(provider)
+        if not candidates and needs_key(self._config, provider):
+            missing = self.credentials(DEFAULT_AGENT).missing_credential_error(provider)
+            raise UserError(missing.message, fix=missing.fix)
+        key = await candidates[0].secret() if candidates else ""
+        told = await fetch_model_list(self._config, provider, key)
+        self.learned.save(provider, told)
+        self._known.clear()
+        return len(told)
+
+    async def close(self) -> None:
+        """Close all connections, and write pending credential results."""
+        for provider in self._open.values():
+            await provider.close()
+        for credentials in self._credentials.values():
+            await credentials.close()
+
+    def _models(self, ref: str, fallbacks: Sequence[str], *, named: bool) -> list[ModelInfo]:
+        """Return the selected model, fallbacks and configured primary, each once."""
+        defaults = self._config.agents.defaults.model
+        wished = self._model(resolve_model(self._config, ref), named=named)
+        models = {wished.ref: wished}
+        for other in (*fallbacks, defaults.primary or ""):
+            found = resolve_model(self._config, other) if other else None
+            if found and (other == defaults.primary or self._allowed(found)):
+                check_reachable(self._config, found)
+                model = self.describe(found)
+                models.setdefault(model.ref, model)
+        return list(models.values())
+
+    def _model(self, ref: "ModelRef", *, named: bool = True) -> ModelInfo:
+        check_reachable(self._config, ref)
+        if named and not self._allowed(ref):
+            allowed = ", ".join(sorted(self._config.agents.defaults.models))
+            raise UserError(
+                f"{ref} is not among the allowed models",
+                fix=f"add it to agents.defaults.models, or use one of {allowed}",
+            )
+        return self.describe(ref)
+
+    def _allowed(self, ref: "ModelRef") -> bool:
+        """Return the allowed models: `agents.defaults.models`, when it lists any."""
+        defaults = self._config.agents.defaults
+        named = [*defaults.models, *filter(None, [defaults.model.primary])]
+        return not defaults.models or ref in [resolve_model(self._config, name) for name in named]
+
+    def _ways(self, models: Sequence[ModelInfo], wish: ModelSelection) -> Iterator[FallbackTarget]:
+        """Yield every model with every credential; those in cooldown only without others."""
+        resting: list[FallbackTarget] = []
+        found = False
+        for model in models:
+            try:
+                ways = list(self._ways_of(model, wish))
+            except UserError:
+                if model is models[0]:
+                    raise
+                continue  # an unusable fallback is skipped
+            for way, rests in ways:
+                if rests:
+                    resting.append(way)
+                else:
+                    found = True
+                    yield way
+        if not found:
+            yield from resting[:1]
+
+    def _ways_of(
+        self, model: ModelInfo, wish: ModelSelection
+    ) -> Iterator[tuple[FallbackTarget, bool]]:
+        if model.provider == LOCAL:
+            self._connect(model, "")  # nothing is loaded; missing weights are reported now
+            yield self._way(model, None, None), False
+            return
+        credentials = self.credentials(wish.agent)
+        locked = wish.profile if wish.locked else ""
+        candidates = credentials.candidates(
+            model.provider, model=model.id, locked=locked, preferred=wish.profile
+        )
+        for candidate in candidates:
+            yield self._way(model, candidate, credentials), bool(candidate.cooldown_until_ms)
+        if not candidates and not needs_key(self._config, model.provider):
+            self._connect(model, "")  # nothing is sent; a missing library is reported now
+            yield self._way(model, None, None), False
+
+    def _way(
+        self,
+        model: ModelInfo,
+        candidate: CredentialCandidate | None,
+        credentials: Credentials | None,
+    ) -> FallbackTarget:
+        name = candidate.profile_id if candidate else ""
+
+        async def opened() -> Provider:
+            return self._connect(model, await candidate.secret() if candidate else "")
+
+        def mark(error: ProviderError | None) -> None:
+            if candidate and credentials:
+                credentials.record_result(candidate, error)
+
+        limiter = self._limiters.setdefault((model.provider, name), ConcurrencyLimiter(self._clock))
+        return FallbackTarget(model, name, opened, mark, limiter)
+
+    def _connect(self, model: ModelInfo, secret: str) -> Provider:
+        place = (model.provider, model.id, secret)
+        if place not in self._open:
+            self._open[place] = (
+                open_local(model, self._paths)
+                if model.provider == LOCAL
+                else open_remote(self._config, model, secret, self._env)
+            )
+        return self._open[place]
+
+    def _api(self, model: ModelInfo) -> str:
+        return LOCAL if model.provider == LOCAL else api_of(self._config, model)

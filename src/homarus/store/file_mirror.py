@@ -1,0 +1,214 @@
+"""Mirror sessions and transcripts to files on one thread, so that no turn waits for them.
+
+A commit marks the files it made stale; a moment later they are written. Reading a session first
+checks whether its files changed (two calls of `stat`); only then is anything imported.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import TypeAlias
+
+import apsw
+
+from homarus.core.errors import HomarusError, StoreError
+from homarus.store.database_writer import DatabaseWriter
+from homarus.store.sessions_file import SessionsFiles
+from homarus.store.sqlite_errors import TranslateErrors
+from homarus.store.state_paths import StatePaths
+from homarus.store.transcript_file import Repair, TranscriptFiles
+
+log = logging.getLogger(__name__)
+
+TRANSCRIPT_DELAY_S = 0.05
+INDEX_DELAY_S = 0.2
+# sessions.json is written completely, which is slow with many sessions: then it is done less often.
+INDEX_SHARE = 0.05
+RETRY_S = 5.0
+_NEVER = float("inf")
+_EXPECTED = (OSError, HomarusError, ValueError)
+
+_Request: TypeAlias = tuple[Callable[[], None], "Future[None]"]
+
+
+class FileMirror:
+    """Writes `sessions.json` and the transcripts in the background; imports what others changed."""
+
+    def __init__(self, places: StatePaths, db: apsw.Connection, writer: DatabaseWriter) -> None:
+        self._places, self._db = places, db
+        self._transcripts = TranscriptFiles(places, db, writer)
+        self._indexes = SessionsFiles(places, db, writer)
+        self._wake = threading.Condition()
+        self._due: dict[tuple[str, str], float] = {}  # ("transcript" | "index", name) → when
+        self._requests: deque[_Request] = deque()
+        self._failed: set[tuple[str, str]] = set()
+        self._index_cost_s = 0.0
+        self._asleep_until = 0.0
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="store-mirror", daemon=True)
+        self._thread.start()
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """Return the files that held unreadable lines, since the store was opened."""
+        return tuple(self._transcripts.repairs)
+
+    def mark_dirty(self, transcripts: Iterable[str], agents: Iterable[str]) -> None:
+        """Schedule these files: a commit made them stale."""
+        now = time.monotonic()
+        index_delay_s = max(INDEX_DELAY_S, self._index_cost_s / INDEX_SHARE)
+        with self._wake:
+            for name in transcripts:
+                self._due.setdefault(("transcript", name), now + TRANSCRIPT_DELAY_S)
+            for name in agents:
+                self._due.setdefault(("index", name), now + index_delay_s)
+            if self._due and min(self._due.values()) < self._asleep_until:
+                self._wake.notify()  # else its timeout wakes it in time
+
+    def transcript_changed(self, session_id: str) -> bool:
+        return self._transcripts.changed(session_id)
+
+    def index_changed(self, agent: str) -> bool:
+        return self._indexes.changed(agent)
+
+    def import_transcript(self, session_id: str) -> Future[None]:
+        """Import a transcript that another program wrote."""
+        return self._ask(lambda: self._try(("transcript", session_id)))
+
+    def import_index(self, agent: str) -> Future[None]:
+        """Import a `sessions.json` that another program wrote."""
+        return self._ask(lambda: self._take_in_index(agent))
+
+    def import_indexes(self) -> Future[None]:
+        """Import the `sessions.json` of every agent."""
+        return self._ask(self._take_in_indexes)
+
+    def import_all(self) -> Future[None]:
+        """Import every `sessions.json` after a start, and schedule what was left unwritten."""
+        return self._ask(self._catch_up)
+
+    def flush(self) -> Future[None]:
+        """Write everything that is scheduled, now."""
+        return self._ask(lambda: self._work(_NEVER))
+
+    def close(self) -> None:
+        """Write everything that is scheduled, then stop. Blocks until it is done."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        self._thread.join()
+
+    def _ask(self, work: Callable[[], None]) -> Future[None]:
+        future: Future[None] = Future()
+        with self._wake:
+            if self._closing:
+                raise self._closed()
+            self._requests.append((work, future))
+            self._wake.notify()
+        return future
+
+    def _closed(self) -> StoreError:
+        return StoreError(f"{self._places.database} is closed")
+
+    def _run(self) -> None:
+        requests: list[_Request] = []
+        try:
+            closing = False
+            while not closing:
+                with self._wake:
+                    while not self._ready():
+                        self._asleep_until = min(self._due.values(), default=_NEVER)
+                        self._wake.wait(self._wait_s())
+                    self._asleep_until = 0.0
+                    requests = list(self._requests)
+                    self._requests.clear()
+                    closing = self._closing
+                for request in requests:
+                    _answer(request)
+                if closing:
+                    self._answer_last()
+                self._work(_NEVER if closing else time.monotonic())
+        finally:  # every waiting caller gets an answer, whatever happened above
+            with self._wake:
+                self._closing = True
+                requests.extend(self._requests)
+            for _, future in requests:
+                if not future.done():
+                    future.set_exception(self._closed())
+            self._db.close()
+
+    def _answer_last(self) -> None:
+        """Look for stale files before the end: a cancelled turn may have committed unannounced."""
+        _answer((self._catch_up, Future()))
+
+    def _ready(self) -> bool:
+        return bool(self._closing or self._requests) or self._wait_s() == 0
+
+    def _wait_s(self) -> float | None:
+        if not self._due:
+            return None
+        return max(0.0, min(self._due.values()) - time.monotonic())
+
+    def _work(self, until: float) -> None:
+        with self._wake:
+            ready = [what for what, due in self._due.items() if due <= until]
+            for what in ready:
+                del self._due[what]
+        for what in ready:
+            self._try(what)
+
+    def _try(self, what: tuple[str, str]) -> None:
+        """Sync one file; log a failure once and retry."""
+        kind, name = what
+        try:
+            with TranslateErrors(self._places.database):
+                if kind == "transcript":
+                    self._transcripts.sync(name)
+                else:
+                    self._sync_index(name)
+        except _EXPECTED as exc:
+            if what not in self._failed:
+                log.warning("the file of %s %s is behind: %s", kind, name, exc)
+            self._failed.add(what)
+            with self._wake:
+                self._due.setdefault(what, time.monotonic() + RETRY_S)
+        else:
+            self._failed.discard(what)
+
+    def _sync_index(self, agent: str) -> None:
+        started = time.perf_counter()
+        self._indexes.sync(agent)
+        self._index_cost_s = time.perf_counter() - started
+
+    def _take_in_index(self, agent: str) -> None:
+        try:
+            with TranslateErrors(self._places.database):
+                behind = self._indexes.import_changes(agent)
+        except OSError as exc:
+            log.warning("cannot read the sessions of agent %s: %s", agent, exc)
+        else:
+            self.mark_dirty((), (agent,) if behind else ())
+
+    def _take_in_indexes(self) -> None:
+        for agent in self._indexes.agents():
+            self._take_in_index(agent)
+
+    def _catch_up(self) -> None:
+        self._take_in_indexes()
+        with TranslateErrors(self._places.database):
+            self.mark_dirty(self._transcripts.unwritten(), ())
+
+
+def _answer(request: _Request) -> None:
+    work, future = request
+    if not future.set_running_or_notify_cancel():
+        return  # the caller was cancelled and no longer waits
+    try:
+        work()
+    except _EXPECTED as exc:
+        future.set_exception(exc)
+    else:
+        future.set_result(None)

@@ -1,0 +1,331 @@
+"""Encode and decode journal records: the message's JSON, its digest and the columns of its row.
+
+Every journal uses this module, so that they agree on which messages are the same. Text that UTF-8
+or a database cannot hold (half a surrogate pair, NUL) becomes U+FFFD outside the JSON.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+from uuid import uuid4
+
+from homarus.core.errors import CorruptDataError
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import (
+    DIRECT,
+    NO_EXTRAS,
+    Address,
+    Button,
+    Extras,
+    Image,
+    Inbound,
+    InboundMetadata,
+    Json,
+    Media,
+    RunOptions,
+)
+from homarus.core.text import one_line
+from homarus.store.journal import PREVIEW_CHARS, InboxRecord, OutboxRecord
+from homarus.store.transcript_codec import dump_json, load_json
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_MARK_CHARS: Final = (8, 64)
+# Stored keys by attribute. The keys are stored data: renaming an attribute must not change them.
+_OPTION_KEYS: Final = {
+    "model": "model",
+    "thinking": "thinking",
+    "timeout_s": "timeout",
+    "verbose": "verbose",
+    "reasoning": "reasoning",
+}
+_METADATA_KEYS: Final = {
+    "kind": "kind",
+    "title": "title",
+    "name": "name",
+    "handle": "handle",
+    "is_bot": "is_bot",
+    "is_edit": "is_edit",
+    "mentioned": "mentioned",
+    "mentions_others": "elsewhere",
+    "detects_mentions": "detects",
+    "reply_to": "reply_to",
+    "replies_to_us": "answers_us",
+    "quoted": "quoted",
+    "forwarded": "forwarded",
+    "parent": "parent",
+    "album": "album",
+    "guild": "guild",
+    "team": "team",
+    "roles": "roles",
+}
+_MEDIA_KEYS: Final = {
+    "kind": "kind",
+    "mime": "mime",
+    "name": "name",
+    "size": "size",
+    "ref": "ref",
+    "path": "path",
+    "problem": "problem",
+}
+_EXTRAS_KEYS: Final = {
+    "reply_to": "reply_to",
+    "replaces": "replaces",
+    "media": "media",
+    "as_voice": "as_voice",
+    "buttons": "buttons",
+    "silent": "silent",
+}
+# In the order of the fields of InboxRecord and OutboxRecord.
+ACCEPTED: Final = (
+    "SELECT id, session, channel, account, message_id, sender, preview, at_ms, state, body,"
+    " run, session_id, entry, reply, why, attempts, duplicates, settled_ms, place FROM accepted"
+)
+PARCELS: Final = (
+    "SELECT id, run, channel, chat, account, thread, text, at_ms, expires_ms, state, receipt, why,"
+    " attempts, not_before_ms, place, extras FROM parcels"
+)
+_NO_MEDIA: Final = Media()
+_NO_WISHES: Final = RunOptions()
+_BODY: Final = 9  # index of the message among the fields of InboxRecord
+
+
+def encode_inbound(inbound: Inbound) -> dict[str, Json]:
+    """Return a message as a JSON object, without the fields that have their default value."""
+    address, wishes = inbound.address, inbound.options
+    data: dict[str, Json] = {
+        "id": inbound.id,
+        "channel": address.channel,
+        "account": address.account,
+        "chat": address.chat,
+        "sender": inbound.sender,
+        "text": inbound.text,
+        "at": inbound.at_ms,
+    }
+    if address.thread is not None:
+        data["thread"] = address.thread
+    if inbound.images:
+        data["images"] = [{"mime": image.mime, "data": image.data} for image in inbound.images]
+    if options := _encode_fields(wishes, _NO_WISHES, _OPTION_KEYS):
+        data["wishes"] = options
+    if inbound.run_id:
+        data["run"] = inbound.run_id
+    if inbound.authority:
+        data["authority"] = inbound.authority
+    if inbound.metadata != DIRECT:
+        data["occasion"] = _encode_fields(inbound.metadata, DIRECT, _METADATA_KEYS)
+    if inbound.media:
+        data["media"] = [_encode_fields(media, _NO_MEDIA, _MEDIA_KEYS) for media in inbound.media]
+    if inbound.group_history:
+        data["before"] = inbound.group_history
+    if inbound.copy_for:
+        data["copyFor"] = inbound.copy_for
+    return data
+
+
+def decode_inbound(data: Json) -> Inbound:
+    """Return the message that `encode_inbound` wrote.
+
+    Raises CorruptDataError for any other value.
+    """
+    try:
+        return Inbound(
+            id=data["id"],
+            address=Address(data["channel"], data["chat"], data["account"], data.get("thread")),
+            sender=data["sender"],
+            text=data["text"],
+            images=tuple(Image(image["data"], image["mime"]) for image in data.get("images", ())),
+            at_ms=data["at"],
+            options=RunOptions(**_decode_fields(data.get("wishes", {}), _OPTION_KEYS)),
+            run_id=data.get("run", ""),
+            authority=data.get("authority", ""),
+            metadata=_read_occasion(data.get("occasion")),
+            media=_decode_media(data.get("media", ())),
+            group_history=data.get("before", ""),
+            copy_for=data.get("copyFor", ""),
+        )
+    except (AttributeError, KeyError, TypeError) as exc:
+        raise CorruptDataError("a kept message cannot be read", fix="run `homarus doctor`") from exc
+
+
+def digest_of(session: str, inbound: Inbound) -> str:
+    """Return a hash of what identifies a message: its session, chat, text, files and options.
+
+    The time is not part of it. A file counts by its id at the service, because whether it can be
+    downloaded may change.
+    """
+    images = [[media.kind, media.ref] for media in inbound.media] or [
+        [image.mime, image.data] for image in inbound.images
+    ]
+    options = _encode_fields(inbound.options, _NO_WISHES, _OPTION_KEYS)
+    said = [session, inbound.address.chat, inbound.text, images, options]
+    return hashlib.sha256(dump_json(said).encode()).hexdigest()
+
+
+def preview_of(text: str) -> str:
+    """Return the start of a message in one line."""
+    # Twice the limit, since blanks are folded, but not all of a text that may be very long.
+    return to_storable(one_line(text.lstrip()[: 2 * PREVIEW_CHARS], PREVIEW_CHARS))
+
+
+def to_storable(text: str) -> str:
+    """Return the text with U+FFFD for every character that some database cannot store."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def storable_ids(ids: Iterable[str]) -> tuple[str, ...]:
+    """Return storable ids in order, each of them once."""
+    return tuple(dict.fromkeys(map(to_storable, ids)))
+
+
+def _encode_fields(value: object, default: object, keys: Mapping[str, str]) -> dict[str, Json]:
+    """Return the attributes that differ from the default, under their stored keys."""
+    pairs = ((key, getattr(value, name), getattr(default, name)) for name, key in keys.items())
+    return {key: given for key, given, unset in pairs if given != unset}
+
+
+def _decode_fields(data: Mapping[str, Json], keys: Mapping[str, str]) -> dict[str, Any]:
+    """Return keyword arguments from stored data. Raises KeyError for an unknown key."""
+    names = {key: name for name, key in keys.items()}
+    return {names[key]: value for key, value in data.items()}
+
+
+def _decode_media(rows: Iterable[Mapping[str, Json]]) -> tuple[Media, ...]:
+    return tuple(Media(**_decode_fields(row, _MEDIA_KEYS)) for row in rows)
+
+
+def _read_occasion(data: Mapping[str, Json] | None) -> InboundMetadata:
+    if data is None:
+        return DIRECT
+    given = {**data, "roles": tuple(data.get("roles", ()))}
+    return InboundMetadata(**_decode_fields(given, _METADATA_KEYS))
+
+
+@dataclass(frozen=True, slots=True)
+class NewInboxRecord:
+    """A message prepared for the journal: its record, its digest and its JSON text."""
+
+    row: InboxRecord
+    digest: str
+    body: str
+
+    def columns(self) -> tuple[str | int, ...]:
+        """Return the values to insert; the other columns have their defaults."""
+        row = self.row
+        return (
+            row.id, row.session, row.channel, row.account, row.message_id, row.sender,
+            row.preview, row.at_ms, row.state, row.why, row.settled_ms, self.digest, self.body,
+        )  # fmt: skip
+
+    def at(self, place: int) -> InboxRecord:
+        """Return the record with the position that the database gave it."""
+        return replace(self.row, place=place)
+
+    def as_conflict(self) -> Iterator["NewInboxRecord"]:
+        """Yield the parked variants to try when the id is taken.
+
+        The first keeps the message id: then only the id of the run is taken. The others append a
+        part of the digest to it.
+        """
+        known = self.row.message_id
+        yield self._parked(known, f"run {self.row.id} is of another message")
+        for size in _MARK_CHARS:
+            why = f"message {known} was accepted before, with other words"
+            yield self._parked(f"{known}#{self.digest[:size]}", why)
+
+    def _parked(self, message_id: str, why: str) -> "NewInboxRecord":
+        row, new_id = self.row, str(uuid4())
+        parked = replace(
+            row, id=new_id, message_id=message_id, state="parked", why=why, settled_ms=row.at_ms
+        )
+        return replace(self, row=parked)
+
+
+def new_inbox_record(session: str, inbound: Inbound, at_ms: int) -> NewInboxRecord:
+    """Return a message prepared for the journal; one without an id is never a duplicate."""
+    row_id = to_storable(inbound.run_id) or str(uuid4())
+    known = f"{inbound.id}@{inbound.copy_for}" if inbound.copy_for and inbound.id else inbound.id
+    row = InboxRecord(
+        id=row_id,
+        session=to_storable(session),
+        channel=to_storable(inbound.address.channel),
+        account=to_storable(inbound.address.account),
+        message_id=to_storable(known) or row_id,
+        sender=to_storable(inbound.sender),
+        preview=preview_of(inbound.text),
+        at_ms=at_ms,
+        inbound=inbound,
+    )
+    return NewInboxRecord(row, digest_of(session, inbound), dump_json(encode_inbound(inbound)))
+
+
+def new_outbox_record(parcel: OutboxRecord) -> OutboxRecord:
+    """Return a new pending outbox record with text that every database can store."""
+    address = parcel.address
+    return OutboxRecord(
+        id=to_storable(parcel.id),
+        run=to_storable(parcel.run),
+        address=Address(
+            to_storable(address.channel),
+            to_storable(address.chat),
+            to_storable(address.account),
+            None if address.thread is None else to_storable(address.thread),
+        ),
+        text=to_storable(parcel.text),
+        at_ms=parcel.at_ms,
+        expires_ms=parcel.expires_ms,
+        not_before_ms=parcel.not_before_ms,
+        extras=parcel.extras,
+    )
+
+
+def encode_extras(extras: Extras) -> str:
+    """Return the extras of an outbox record as its column holds them, "" for none."""
+    if extras == NO_EXTRAS:
+        return ""
+    data = _encode_fields(extras, NO_EXTRAS, _EXTRAS_KEYS)
+    if extras.media:
+        data["media"] = [_encode_fields(media, _NO_MEDIA, _MEDIA_KEYS) for media in extras.media]
+    if extras.buttons:
+        data["buttons"] = [[[one.label, one.data] for one in row] for row in extras.buttons]
+    return dump_json(data)
+
+
+def decode_extras(text: str) -> Extras:
+    """Return the extras that `encode_extras` wrote. Raises CorruptDataError for any other text."""
+    if not text:
+        return NO_EXTRAS
+    try:
+        data = load_json(text)
+        media = _decode_media(data.pop("media", ()))
+        rows = data.pop("buttons", ())
+        buttons = tuple(tuple(Button(*one) for one in row) for row in rows)
+        return Extras(**_decode_fields(data, _EXTRAS_KEYS), media=media, buttons=buttons)
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise CorruptDataError("a parcel cannot be read", fix="run `homarus doctor`") from exc
+
+
+def decode_inbox_record(row: Sequence[Any]) -> InboxRecord:
+    """Return an inbox record from its columns, which are in the order of the fields."""
+    fields = [*row]
+    fields[_BODY] = decode_body(row[_BODY])
+    return InboxRecord(*fields)
+
+
+def decode_outbox_record(row: Sequence[Any]) -> OutboxRecord:
+    """Return an outbox record from its columns, which are in the order of the fields."""
+    parcel_id, run, channel, chat, account, thread, *rest, extras = row
+    address = Address(channel, chat, account, thread)
+    fields = (parcel_id, run, address, *rest, decode_extras(extras))
+    return OutboxRecord(*fields)
+
+
+def decode_body(body: str | None) -> Inbound | None:
+    """Return the message of an inbox record, or None when it was deleted or is unreadable."""
+    try:
+        return None if body is None else decode_inbound(load_json(body))
+    except (CorruptDataError, ValueError):
+        return None

@@ -1,0 +1,399 @@
+"""The journal in PostgreSQL, with the same guarantees for many processes (see journal.py).
+
+    async with open_journal("postgresql://…") as journal:
+        await journal.accept(session, inbound, at_ms=now_ms)
+
+A lease is an advisory lock of one connection: when that connection is lost, the server gives the
+lease to the next process, with a larger token. Writes of the first are refused then, as in every
+journal, by the token in the row.
+"""
+
+import asyncio
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import psycopg
+from psycopg import AsyncConnection, errors, sql
+from psycopg.pq import TransactionStatus
+
+from homarus.core.errors import ConflictError, DiskFullError, LeaseLostError, StoreError
+from homarus.core.lanes import Lanes
+from homarus.core.message import Inbound, Json
+from homarus.core.principal import OWNER, Principal
+from homarus.store import postgres_sql
+from homarus.store.journal import (
+    Acceptance,
+    Cursor,
+    InboxRecord,
+    InboxState,
+    JournalTransaction,
+    Lease,
+    OutboxRecord,
+    OutboxState,
+    SettledState,
+)
+from homarus.store.journal_codec import (
+    decode_inbox_record,
+    decode_outbox_record,
+    new_inbox_record,
+    storable_ids,
+    to_storable,
+)
+from homarus.store.postgres_sql import Db, Row, values_of
+from homarus.store.transcript_codec import dump_json, load_json
+
+CONNECTIONS: Final = 4
+POLL_S: Final = 0.1  # how often a lease that another process holds is polled
+
+_Step: TypeAlias = Callable[[Db], Awaitable[None]]
+
+
+@asynccontextmanager
+async def open_journal(uri: str, *, schema: str = "homarus") -> AsyncIterator["PostgresJournal"]:
+    """Connect, and create the tables in this schema if there are none."""
+    engine = _PostgresEngine(uri, schema)
+    try:
+        async with engine.connection() as db:
+            await postgres_sql.migrate(db, schema)
+        yield PostgresJournal(engine, OWNER)
+    finally:
+        await engine.close()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Translate PostgreSQL's errors into store errors."""
+    try:
+        yield
+    except errors.DiskFull as exc:
+        raise DiskFullError(
+            "PostgreSQL has no room to write", fix="free some disk space on its server"
+        ) from exc
+    except (errors.IntegrityError, errors.DeadlockDetected, errors.SerializationFailure) as exc:
+        raise ConflictError(
+            f"PostgreSQL: {exc}", fix="load it again, then repeat the change"
+        ) from exc
+    except psycopg.Error as exc:
+        raise StoreError(f"PostgreSQL: {exc}", fix="check the server and its address") from exc
+
+
+@dataclass(slots=True)
+class _PostgresEngine:
+    """What all scopes of one open journal share: the connections and the leases held."""
+
+    uri: str
+    schema: str
+    idle: list[Db] = field(default_factory=list)
+    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONNECTIONS))
+    lanes: Lanes = field(default_factory=Lanes)
+    keeper: Db | None = None  # holds the locks
+    keeper_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    held: dict[int, Db] = field(default_factory=dict)  # by token
+    closed: bool = False
+
+    async def connect(self) -> Db:
+        db: Db = await AsyncConnection.connect(self.uri, autocommit=True)
+        try:
+            path = sql.SQL("SET search_path TO {}").format(sql.Identifier(self.schema))
+            await db.execute(path)
+        except BaseException:
+            await db.close()
+            raise
+        return db
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Db]:
+        """Yield a connection for exclusive use."""
+        with _translated():
+            async with self.places:
+                if self.closed:
+                    raise StoreError("the journal is closed")
+                db = self.idle.pop() if self.idle else await self.connect()
+                try:
+                    yield db
+                finally:
+                    await self._put_back(db)
+
+    async def _put_back(self, db: Db) -> None:
+        if db.closed:  # the server is gone: the other connections are dead too
+            await self._close_idle()
+        elif self.closed or db.info.transaction_status != TransactionStatus.IDLE:
+            await db.close()
+        else:
+            self.idle.append(db)
+
+    async def _close_idle(self) -> None:
+        while self.idle:
+            await self.idle.pop().close()
+
+    async def acquire_lease(self, key: str) -> tuple[Db, int]:
+        """Wait for a lock; return its holder and a token larger than any before."""
+        while True:
+            db = await self._keeper()
+            try:
+                asked = await db.execute(
+                    "SELECT CASE WHEN pg_try_advisory_lock(hashtextextended(%s, 0))"
+                    " THEN nextval('tokens') END",
+                    (key,),
+                )
+                row = await asked.fetchone()
+            except BaseException:  # the server may have granted it all the same
+                await self.release_lease(db, key)
+                raise
+            if row and row[0] is not None:
+                return db, int(row[0])
+            await asyncio.sleep(POLL_S)
+
+    async def release_lease(self, db: Db, key: str) -> None:
+        try:
+            await db.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", (key,))
+        except psycopg.OperationalError:
+            if not db.closed:  # else the server has released it already
+                raise
+
+    async def _keeper(self) -> Db:
+        async with self.keeper_lock:
+            if self.closed:
+                raise StoreError("the journal is closed")
+            if self.keeper is None or self.keeper.closed:
+                self.keeper = await self.connect()
+            return self.keeper
+
+    def check(self, lease: Lease) -> None:
+        """Raise LeaseLostError when the connection that holds the lease is gone."""
+        db = self.held.get(lease.token)
+        if db is not None and db.closed:
+            raise LeaseLostError(f"the connection that held {lease.name} is lost")
+
+    async def close(self) -> None:
+        self.closed = True
+        await self._close_idle()
+        if self.keeper:
+            await self.keeper.close()
+
+
+class _PostgresTransaction:
+    """The steps of one transaction, and the leases they need."""
+
+    def __init__(self, who: Principal) -> None:
+        self._who = who
+        self.steps: list[_Step] = []
+        self.leases: list[Lease] = []
+
+    def _add(self, step: _Step, *leases: Lease) -> None:
+        self.steps.append(step)
+        self.leases += leases
+
+    def mark_running(
+        self,
+        ids: Sequence[str],
+        lease: Lease,
+        *,
+        run: str,
+        session_id: str = "",
+        entry: str = "",
+    ) -> None:
+        ids = storable_ids(ids)
+        self._add(
+            lambda db: postgres_sql.mark_running(
+                db, self._who, ids, lease, run=run, session_id=session_id, entry=entry
+            ),
+            lease,
+        )
+
+    def check_lease(self, ids: Sequence[str], lease: Lease) -> None:
+        ids = storable_ids(ids)
+        self._add(lambda db: postgres_sql.check_lease(db, self._who, ids, lease), lease)
+
+    def settle(
+        self,
+        ids: Sequence[str],
+        lease: Lease,
+        state: SettledState,
+        *,
+        at_ms: int,
+        why: str = "",
+        reply: str = "",
+    ) -> None:
+        ids, why = storable_ids(ids), to_storable(why)
+        self._add(
+            lambda db: postgres_sql.settle(
+                db, self._who, ids, lease, state=state, at_ms=at_ms, why=why, reply=reply
+            ),
+            lease,
+        )
+
+    def call_started(self, run: str, lease: Lease, call_id: str) -> None:
+        call = to_storable(call_id)
+        self._add(lambda db: postgres_sql.call_started(db, self._who, run, lease, call), lease)
+
+    def call_ended(self, run: str, lease: Lease, call_id: str) -> None:
+        call = to_storable(call_id)
+        self._add(lambda db: postgres_sql.call_ended(db, self._who, run, lease, call), lease)
+
+    def enqueue(self, *parcels: OutboxRecord) -> None:
+        self._add(lambda db: postgres_sql.enqueue(db, self._who, parcels))
+
+    def save_cursor(self, cursor: Cursor) -> None:
+        name, data = to_storable(cursor.name), dump_json(cursor.data)
+        self._add(lambda db: postgres_sql.put_cursor(db, self._who, name, data))
+
+    def send_started(self, parcel_id: str, lease: Lease) -> None:
+        parcel = to_storable(parcel_id)
+        self._add(lambda db: postgres_sql.send_started(db, self._who, parcel, lease), lease)
+
+    def send_ended(
+        self,
+        parcel_id: str,
+        lease: Lease,
+        state: OutboxState,
+        *,
+        receipt: str = "",
+        why: str = "",
+        not_before_ms: int = 0,
+    ) -> None:
+        parcel, receipt, why = to_storable(parcel_id), to_storable(receipt), to_storable(why)
+        self._add(
+            lambda db: postgres_sql.send_ended(
+                db,
+                self._who,
+                parcel,
+                lease,
+                state=state,
+                receipt=receipt,
+                why=why,
+                not_before_ms=not_before_ms,
+            ),
+            lease,
+        )
+
+
+class PostgresJournal:
+    """A Journal; journal.py says what it guarantees."""
+
+    def __init__(self, engine: _PostgresEngine, who: Principal) -> None:
+        self._engine, self._who = engine, who
+
+    def scoped(self, principal: Principal) -> "PostgresJournal":
+        return PostgresJournal(self._engine, principal)
+
+    async def accept(
+        self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
+    ) -> Acceptance:
+        arrival = new_inbox_record(session, inbound, at_ms)
+        async with self._engine.connection() as db, db.transaction():
+            if cursor:
+                name = to_storable(cursor.name)
+                await postgres_sql.put_cursor(db, self._who, name, dump_json(cursor.data))
+            return await postgres_sql.accept(db, self._who, arrival)
+
+    async def cursor(self, name: str) -> Mapping[str, Json] | None:
+        found = await self._read(
+            "SELECT json FROM cursors"
+            " WHERE team = %(team)s AND member = %(member)s AND name = %(name)s",
+            name=to_storable(name),
+        )
+        return load_json(found[0][0]) if found else None
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[JournalTransaction]:
+        unit = _PostgresTransaction(self._who)
+        yield unit
+        if not unit.steps:
+            return
+        async with self._engine.connection() as db, db.transaction():
+            for lease in unit.leases:
+                self._engine.check(lease)
+            for step in unit.steps:
+                await step(db)
+
+    @asynccontextmanager
+    async def lease(self, name: str) -> AsyncIterator[Lease]:
+        key = dump_json([self._engine.schema, self._who.team, self._who.user, name])
+        # The lane separates tasks of this process, which are one holder to the server.
+        async with self._engine.lanes.enter(key):
+            with _translated():
+                db, token = await self._engine.acquire_lease(key)
+            self._engine.held[token] = db
+            try:
+                yield Lease(name, token)
+            finally:
+                del self._engine.held[token]
+                with _translated():
+                    await self._engine.release_lease(db, key)
+
+    async def inbox_record(self, id: str) -> InboxRecord | None:  # noqa: A002 - the word for it
+        found = await self._read(f"{postgres_sql.OUR_ACCEPTED} AND id = %(id)s", id=to_storable(id))
+        return decode_inbox_record(found[0]) if found else None
+
+    async def inbox_records(
+        self, *states: InboxState, session: str | None = None, limit: int | None = None
+    ) -> Sequence[InboxRecord]:
+        query = sql.SQL(postgres_sql.OUR_ACCEPTED) + _of(states)
+        if session is not None:
+            query += sql.SQL(" AND session = %(session)s")
+        query += sql.SQL(" ORDER BY place DESC LIMIT %(limit)s")
+        found = await self._read(query, session=to_storable(session or ""), limit=_cut(limit))
+        return [decode_inbox_record(row) for row in reversed(found)]
+
+    async def open_calls(self, run: str) -> frozenset[str]:
+        found = await self._read(
+            "SELECT call_id FROM calls"
+            " WHERE team = %(team)s AND member = %(member)s AND run = %(run)s",
+            run=run,
+        )
+        return frozenset(call_id for (call_id,) in found)
+
+    async def outbox_record(self, id: str) -> OutboxRecord | None:  # noqa: A002 - the word for it
+        found = await self._read(f"{postgres_sql.OUR_PARCELS} AND id = %(id)s", id=to_storable(id))
+        return decode_outbox_record(found[0]) if found else None
+
+    async def outbox_records(
+        self, *states: OutboxState, channel: str | None = None, limit: int | None = None
+    ) -> Sequence[OutboxRecord]:
+        query = sql.SQL(postgres_sql.OUR_PARCELS) + _of(states)
+        if channel is not None:
+            query += sql.SQL(" AND channel = %(channel)s")
+        query += sql.SQL(" ORDER BY place LIMIT %(limit)s")
+        found = await self._read(query, channel=to_storable(channel or ""), limit=_cut(limit))
+        return [decode_outbox_record(row) for row in found]
+
+    async def retry(self, id: str, *, at_ms: int) -> bool:  # noqa: A002 - the word for it
+        async with self._engine.connection() as db, db.transaction():
+            return await postgres_sql.retry(db, self._who, to_storable(id), at_ms)
+
+    async def discard(self, id: str, *, at_ms: int, why: str) -> bool:  # noqa: A002 - the word for it
+        async with self._engine.connection() as db, db.transaction():
+            return await postgres_sql.discard(
+                db, self._who, to_storable(id), at_ms, to_storable(why)
+            )
+
+    async def prune(self, before_ms: int) -> int:
+        async with self._engine.connection() as db, db.transaction():
+            return await postgres_sql.prune(db, self._who, before_ms)
+
+    async def _read(self, query: str | sql.Composed, **values: object) -> list[Row]:
+        async with self._engine.connection() as db:
+            found = await db.execute(query, values_of(self._who, **values))
+            return await found.fetchall()
+
+
+def _of(states: Sequence[str]) -> sql.Composed:
+    """Return a condition with literal states, which lets the server use a partial index."""
+    if not states:
+        return sql.Composed([])
+    listed = sql.SQL(", ").join(sql.Literal(state) for state in states)
+    return sql.SQL(" AND state IN ({})").format(listed)
+
+
+def _cut(limit: int | None) -> int | None:
+    return None if limit is None else max(limit, 0)

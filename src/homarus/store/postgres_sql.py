@@ -1,0 +1,381 @@
+"""The tables and SQL statements of the journal in PostgreSQL, each inside a transaction.
+
+They mean what those of sqlite_journal_sql.py mean. Other processes write at the same time: every
+statement that reads a row also locks it, so that it stays unchanged until the commit.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from psycopg import AsyncConnection, AsyncCursor, sql
+
+from homarus.core.errors import ConflictError, LeaseLostError, StoreError
+from homarus.core.principal import Principal
+from homarus.store.journal import Acceptance, Lease, OutboxRecord, OutboxState, SettledState
+from homarus.store.journal_codec import (
+    ACCEPTED,
+    PARCELS,
+    NewInboxRecord,
+    decode_inbox_record,
+    encode_extras,
+    new_outbox_record,
+)
+
+Row: TypeAlias = tuple[Any, ...]
+Db: TypeAlias = AsyncConnection[Row]
+
+# One migration per version, each applied completely or not at all, never changed once released.
+MIGRATIONS: Final = (
+    """
+    CREATE SEQUENCE tokens;
+    CREATE TABLE accepted (
+        place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        team text NOT NULL, member text NOT NULL, id text NOT NULL, session text NOT NULL,
+        channel text NOT NULL, account text NOT NULL, message_id text NOT NULL,
+        sender text NOT NULL, preview text NOT NULL, at_ms bigint NOT NULL,
+        state text NOT NULL, token bigint NOT NULL DEFAULT 0,
+        run text NOT NULL DEFAULT '', session_id text NOT NULL DEFAULT '',
+        entry text NOT NULL DEFAULT '', reply text NOT NULL DEFAULT '',
+        why text NOT NULL DEFAULT '', attempts bigint NOT NULL DEFAULT 0,
+        duplicates bigint NOT NULL DEFAULT 0, settled_ms bigint NOT NULL DEFAULT 0,
+        digest text NOT NULL, body text,
+        UNIQUE (team, member, id), UNIQUE (team, member, channel, account, message_id)
+    );
+    CREATE INDEX accepted_open ON accepted (team, member, run)
+        WHERE state IN ('accepted', 'running');
+    CREATE INDEX accepted_parked ON accepted (team, member) WHERE state = 'parked';
+    CREATE TABLE calls (
+        team text, member text, run text, call_id text,
+        PRIMARY KEY (team, member, run, call_id)
+    );
+    CREATE TABLE parcels (
+        place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        team text NOT NULL, member text NOT NULL, id text NOT NULL, run text NOT NULL,
+        channel text NOT NULL, chat text NOT NULL, account text NOT NULL, thread text,
+        text text NOT NULL, at_ms bigint NOT NULL, expires_ms bigint NOT NULL,
+        state text NOT NULL DEFAULT 'pending', token bigint NOT NULL DEFAULT 0,
+        receipt text NOT NULL DEFAULT '', why text NOT NULL DEFAULT '',
+        attempts bigint NOT NULL DEFAULT 0, not_before_ms bigint NOT NULL DEFAULT 0,
+        UNIQUE (team, member, id)
+    );
+    CREATE INDEX parcels_waiting ON parcels (team, member) WHERE state IN ('pending', 'sending');
+    CREATE INDEX parcels_stranded ON parcels (team, member) WHERE state IN ('unknown', 'dead');
+    CREATE TABLE cursors (
+        team text, member text, name text, json text NOT NULL,
+        PRIMARY KEY (team, member, name)
+    );
+    """,
+    # Media, buttons and reply references of an outbox record.
+    "ALTER TABLE parcels ADD COLUMN extras text NOT NULL DEFAULT '';",
+)
+_SCHEMA_LOCK: Final = 0x686F6D61  # any number, the same in every process
+
+OUR_ACCEPTED: Final = f"{ACCEPTED} WHERE team = %(team)s AND member = %(member)s"
+OUR_PARCELS: Final = f"{PARCELS} WHERE team = %(team)s AND member = %(member)s"
+
+
+async def migrate(db: Db, schema: str) -> None:
+    """Bring the tables to the newest version. Raises StoreError for those of a newer Homarus."""
+    async with db.transaction():
+        await db.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
+        made = await db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,))
+        if not await made.fetchone():
+            await db.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+        await db.execute("CREATE TABLE IF NOT EXISTS meta (key text PRIMARY KEY, value bigint)")
+        found = await (await db.execute("SELECT value FROM meta WHERE key = 'schema'")).fetchone()
+        version = int(found[0]) if found else 0
+        if version > len(MIGRATIONS):
+            raise StoreError(
+                f"the tables in {schema} have schema {version}, of a newer Homarus;"
+                f" this one knows {len(MIGRATIONS)}",
+                fix="upgrade homarus",
+            )
+        for step in MIGRATIONS[version:]:
+            await db.execute(step)
+        await db.execute(
+            "INSERT INTO meta VALUES ('schema', %s)"
+            " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            (len(MIGRATIONS),),
+        )
+
+
+def values_of(who: Principal, **others: object) -> Mapping[str, object]:
+    """Return the named parameters of a statement."""
+    return {"team": who.team, "member": who.user, **others}
+
+
+async def put_cursor(db: Db, who: Principal, name: str, json: str) -> None:
+    """Save how far a channel has read."""
+    await db.execute(
+        "INSERT INTO cursors VALUES (%(team)s, %(member)s, %(name)s, %(json)s)"
+        " ON CONFLICT (team, member, name) DO UPDATE SET json = excluded.json",
+        values_of(who, name=name, json=json),
+    )
+
+
+async def accept(db: Db, who: Principal, arrival: NewInboxRecord) -> Acceptance:
+    """Store a message, or count it as a duplicate."""
+    if place := await _insert(db, who, arrival):
+        return Acceptance("new", arrival.at(place))
+    for other in arrival.as_conflict():
+        if known := await _count(db, who, other):
+            return Acceptance("duplicate", decode_inbox_record(known))
+        if place := await _insert(db, who, other):
+            return Acceptance("conflict", other.at(place))
+        if known := await _count(
+            db, who, other
+        ):  # another process inserted it between the two statements
+            return Acceptance("duplicate", decode_inbox_record(known))
+    raise ConflictError(f"there is no room beside message {arrival.row.message_id}")
+
+
+async def _insert(db: Db, who: Principal, arrival: NewInboxRecord) -> int:
+    made = await db.execute(
+        "INSERT INTO accepted (team, member, id, session, channel, account, message_id, sender,"
+        " preview, at_ms, state, why, settled_ms, digest, body)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+        " ON CONFLICT DO NOTHING RETURNING place",
+        (who.team, who.user, *arrival.columns()),
+    )
+    row = await made.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def _count(db: Db, who: Principal, arrival: NewInboxRecord) -> Row | None:
+    counted = await db.execute(
+        "UPDATE accepted SET duplicates = duplicates + 1 WHERE team = %(team)s"
+        " AND member = %(member)s AND channel = %(channel)s AND account = %(account)s"
+        " AND message_id = %(message)s AND digest = %(digest)s RETURNING id",
+        values_of(
+            who,
+            channel=arrival.row.channel,
+            account=arrival.row.account,
+            message=arrival.row.message_id,
+            digest=arrival.digest,
+        ),
+    )
+    if not (known := await counted.fetchone()):
+        return None
+    found = await db.execute(f"{OUR_ACCEPTED} AND id = %(id)s", values_of(who, id=known[0]))
+    return await found.fetchone()
+
+
+async def mark_running(
+    db: Db,
+    who: Principal,
+    ids: Sequence[str],
+    lease: Lease,
+    *,
+    run: str,
+    session_id: str,
+    entry: str,
+) -> None:
+    """Mark open rows as running under this lease. Doing so twice under one lease is one attempt."""
+    done = await db.execute(
+        "UPDATE accepted SET state = 'running', token = %(token)s, run = %(run)s,"
+        " attempts = attempts + (state = 'accepted' OR token <> %(token)s)::int,"
+        " session_id = coalesce(nullif(%(session_id)s, ''), session_id),"
+        " entry = coalesce(nullif(%(entry)s, ''), entry)"
+        " WHERE team = %(team)s AND member = %(member)s AND id = ANY(%(ids)s)"
+        " AND state IN ('accepted', 'running') AND token <= %(token)s",
+        values_of(who, ids=[*ids], token=lease.token, run=run, session_id=session_id, entry=entry),
+    )
+    _check_all(done, ids, lease)
+
+
+async def check_lease(db: Db, who: Principal, ids: Sequence[str], lease: Lease) -> None:
+    """Raise LeaseLostError unless these rows are running under this lease until the commit."""
+    found = await db.execute(
+        "SELECT 1 FROM accepted WHERE team = %(team)s AND member = %(member)s"
+        " AND id = ANY(%(ids)s) AND state = 'running' AND token = %(token)s FOR SHARE",
+        values_of(who, ids=[*ids], token=lease.token),
+    )
+    _check_all(found, ids, lease)
+
+
+async def settle(
+    db: Db,
+    who: Principal,
+    ids: Sequence[str],
+    lease: Lease,
+    *,
+    state: SettledState,
+    at_ms: int,
+    why: str,
+    reply: str,
+) -> None:
+    """Record the outcome. The body and the started calls are deleted unless it may be retried."""
+    done = await db.execute(
+        "UPDATE accepted SET state = %(state)s, token = %(token)s, settled_ms = %(at_ms)s,"
+        " why = %(why)s, reply = %(reply)s,"
+        " body = CASE WHEN %(state)s = 'parked' THEN body END"
+        " WHERE team = %(team)s AND member = %(member)s AND id = ANY(%(ids)s)"
+        " AND (state = 'running' AND token = %(token)s"
+        " OR state = 'accepted' AND token <= %(token)s) RETURNING run",
+        values_of(
+            who, ids=[*ids], token=lease.token, state=state, at_ms=at_ms, why=why, reply=reply
+        ),
+    )
+    _check_all(done, ids, lease)
+    await _forget_calls(db, who, [run for (run,) in await done.fetchall()])
+
+
+async def call_started(db: Db, who: Principal, run: str, lease: Lease, call_id: str) -> None:
+    """Record that a tool call may have started."""
+    await _check_run(db, who, run, lease)
+    await db.execute(
+        "INSERT INTO calls VALUES (%(team)s, %(member)s, %(run)s, %(call)s) ON CONFLICT DO NOTHING",
+        values_of(who, run=run, call=call_id),
+    )
+
+
+async def call_ended(db: Db, who: Principal, run: str, lease: Lease, call_id: str) -> None:
+    """Delete a started call: its result is stored in the transcript."""
+    await _check_run(db, who, run, lease)
+    await db.execute(
+        "DELETE FROM calls WHERE team = %(team)s AND member = %(member)s"
+        " AND run = %(run)s AND call_id = %(call)s",
+        values_of(who, run=run, call=call_id),
+    )
+
+
+async def enqueue(db: Db, who: Principal, parcels: Iterable[OutboxRecord]) -> None:
+    """Append records to the outbox."""
+    for parcel in map(new_outbox_record, parcels):
+        address = parcel.address
+        await db.execute(
+            "INSERT INTO parcels (team, member, id, run, channel, chat, account, thread, text,"
+            " at_ms, expires_ms, not_before_ms, extras)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+            (
+                who.team, who.user, parcel.id, parcel.run, address.channel, address.chat,
+                address.account, address.thread, parcel.text,
+                parcel.at_ms, parcel.expires_ms, parcel.not_before_ms, encode_extras(parcel.extras),
+            ),
+        )  # fmt: skip
+
+
+async def send_started(db: Db, who: Principal, parcel_id: str, lease: Lease) -> None:
+    """Mark a record as sending: from now on it may have been delivered."""
+    done = await db.execute(
+        "UPDATE parcels SET state = 'sending', token = %(token)s, attempts = attempts + 1"
+        " WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
+        " AND token <= %(token)s AND state IN ('pending', 'sending')",
+        values_of(who, id=parcel_id, token=lease.token),
+    )
+    if not done.rowcount:
+        raise LeaseLostError(f"parcel {parcel_id} is not ours to send under {lease.name}")
+
+
+async def send_ended(
+    db: Db,
+    who: Principal,
+    parcel_id: str,
+    lease: Lease,
+    *,
+    state: OutboxState,
+    receipt: str,
+    why: str,
+    not_before_ms: int,
+) -> None:
+    """Record the result of a send."""
+    done = await db.execute(
+        "UPDATE parcels SET state = %(state)s, receipt = %(receipt)s, why = %(why)s,"
+        " not_before_ms = %(not_before)s WHERE team = %(team)s AND member = %(member)s"
+        " AND id = %(id)s AND state = 'sending' AND token = %(token)s",
+        values_of(
+            who,
+            id=parcel_id,
+            token=lease.token,
+            state=state,
+            receipt=receipt,
+            why=why,
+            not_before=not_before_ms,
+        ),
+    )
+    if not done.rowcount:
+        raise LeaseLostError(f"parcel {parcel_id} is not being sent under {lease.name}")
+
+
+async def retry(db: Db, who: Principal, item_id: str, at_ms: int) -> bool:
+    """Reset a parked or dead item. A larger token refuses writes of the previous holder."""
+    message = await db.execute(
+        "UPDATE accepted SET state = 'accepted', token = token + 1, reply = '', why = '',"
+        " attempts = 0, settled_ms = 0"
+        " WHERE team = %(team)s AND member = %(member)s AND id = %(id)s AND state = 'parked'",
+        values_of(who, id=item_id),
+    )
+    if message.rowcount:
+        return True
+    parcel = await db.execute(
+        "UPDATE parcels SET state = 'pending', token = token + 1, why = '', attempts = 0,"
+        " not_before_ms = 0, expires_ms = CASE WHEN expires_ms > at_ms"
+        " THEN greatest(expires_ms, %(at_ms)s + expires_ms - at_ms) ELSE expires_ms END"
+        " WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
+        " AND state IN ('unknown', 'dead')",
+        values_of(who, id=item_id, at_ms=at_ms),
+    )
+    return bool(parcel.rowcount)
+
+
+async def discard(db: Db, who: Principal, item_id: str, at_ms: int, why: str) -> bool:
+    """Report a parked message, or delete a dead or unknown outbox record."""
+    message = await db.execute(
+        "UPDATE accepted SET state = 'reported', settled_ms = %(at_ms)s, why = %(why)s,"
+        " body = NULL WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
+        " AND state = 'parked' RETURNING run",
+        values_of(who, id=item_id, at_ms=at_ms, why=why),
+    )
+    if message.rowcount:
+        await _forget_calls(db, who, [run for (run,) in await message.fetchall()])
+        return True
+    parcel = await db.execute(
+        "DELETE FROM parcels WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
+        " AND state IN ('unknown', 'dead')",
+        values_of(who, id=item_id),
+    )
+    return bool(parcel.rowcount)
+
+
+async def prune(db: Db, who: Principal, before_ms: int) -> int:
+    """Delete finished items from before a time."""
+    messages = await db.execute(
+        "DELETE FROM accepted WHERE team = %(team)s AND member = %(member)s"
+        " AND settled_ms < %(before)s AND state IN ('answered', 'silent', 'reported')",
+        values_of(who, before=before_ms),
+    )
+    parcels = await db.execute(
+        "DELETE FROM parcels WHERE team = %(team)s AND member = %(member)s"
+        " AND at_ms < %(before)s AND state = 'sent'",
+        values_of(who, before=before_ms),
+    )
+    return messages.rowcount + parcels.rowcount
+
+
+async def _forget_calls(db: Db, who: Principal, runs: Sequence[str]) -> None:
+    """Delete the calls of these runs, unless one of their messages may be retried."""
+    await db.execute(
+        "DELETE FROM calls WHERE team = %(team)s AND member = %(member)s AND run = ANY(%(runs)s)"
+        " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = %(team)s AND member = %(member)s"
+        " AND run = calls.run AND state IN ('accepted', 'running'))"
+        " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = %(team)s AND member = %(member)s"
+        " AND run = calls.run AND state = 'parked')",
+        values_of(who, runs=[*runs]),
+    )
+
+
+async def _check_run(db: Db, who: Principal, run: str, lease: Lease) -> None:
+    found = await db.execute(
+        "SELECT 1 FROM accepted WHERE team = %(team)s AND member = %(member)s"
+        " AND run = %(run)s AND token = %(token)s AND state = 'running' FOR SHARE",
+        values_of(who, run=run, token=lease.token),
+    )
+    if not found.rowcount:
+        raise LeaseLostError(f"run {run} is not going on under {lease.name}")
+
+
+def _check_all(done: AsyncCursor[Row], ids: Sequence[str], lease: Lease) -> None:
+    if done.rowcount != len(ids):
+        raise LeaseLostError(
+            f"not all of these messages are ours under {lease.name}: {', '.join(ids)}"
+        )

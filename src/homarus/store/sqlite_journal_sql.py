@@ -1,0 +1,289 @@
+"""The SQL statements of the journal in state.sqlite.
+
+Statements that write run on the writer thread, inside a transaction. A row stores the token of the
+lease it was started under (0: never); writes under a smaller token are refused.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import apsw
+
+from homarus.core.errors import ConflictError, LeaseLostError
+from homarus.core.principal import Principal
+from homarus.store.journal import Acceptance, Lease, OutboxRecord, OutboxState, SettledState
+from homarus.store.journal_codec import (
+    ACCEPTED,
+    NewInboxRecord,
+    decode_inbox_record,
+    encode_extras,
+    new_outbox_record,
+)
+from homarus.store.query import select
+
+BY_ID: Final = f"{ACCEPTED} WHERE team = ? AND user = ? AND id = ?"
+# The exact text of the partial indexes' conditions: only then does SQLite use them.
+OPEN: Final = "state IN ('accepted', 'running')"
+PARKED: Final = "state = 'parked'"
+WAITING: Final = "state IN ('pending', 'sending')"
+STRANDED: Final = "state IN ('unknown', 'dead')"
+
+
+def accept(db: apsw.Connection, who: Principal, arrival: NewInboxRecord) -> Acceptance:
+    """Store a message, or count it as a duplicate."""
+    if place := _insert(db, who, arrival):
+        return Acceptance("new", arrival.at(place))
+    for other in arrival.as_conflict():
+        if known := _count(db, who, other):
+            (row,) = select(db, BY_ID, (who.team, who.user, known))
+            return Acceptance("duplicate", decode_inbox_record(row))
+        if place := _insert(db, who, other):
+            return Acceptance("conflict", other.at(place))
+    raise ConflictError(f"there is no room beside message {arrival.row.message_id}")
+
+
+def _insert(db: apsw.Connection, who: Principal, arrival: NewInboxRecord) -> int:
+    made = select(
+        db,
+        "INSERT INTO accepted (team, user, id, session, channel, account, message_id, sender,"
+        " preview, at_ms, state, why, settled_ms, digest, body)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO NOTHING RETURNING place",
+        (who.team, who.user, *arrival.columns()),
+    )
+    return int(made[0][0]) if made else 0
+
+
+def _count(db: apsw.Connection, who: Principal, arrival: NewInboxRecord) -> str:
+    row = arrival.row
+    known = select(
+        db,
+        "UPDATE accepted SET duplicates = duplicates + 1 WHERE team = ? AND user = ?"
+        " AND channel = ? AND account = ? AND message_id = ? AND digest = ? RETURNING id",
+        (who.team, who.user, row.channel, row.account, row.message_id, arrival.digest),
+    )
+    return str(known[0][0]) if known else ""
+
+
+def mark_running(
+    db: apsw.Connection,
+    who: Principal,
+    ids: Sequence[str],
+    lease: Lease,
+    *,
+    run: str,
+    session_id: str,
+    entry: str,
+) -> None:
+    """Mark open rows as running under this lease. Doing so twice under one lease is one attempt."""
+    for row_id in ids:
+        db.execute(
+            "UPDATE accepted SET attempts = attempts + (state = 'accepted' OR token <> ?5),"
+            " state = 'running', token = ?5, run = ?4,"
+            " session_id = CASE ?6 WHEN '' THEN session_id ELSE ?6 END,"
+            " entry = CASE ?7 WHEN '' THEN entry ELSE ?7 END"
+            " WHERE team = ?1 AND user = ?2 AND id = ?3 AND token <= ?5"
+            " AND state IN ('accepted', 'running')",
+            (who.team, who.user, row_id, run, lease.token, session_id, entry),
+        )
+        if not db.changes():
+            raise _lost(db, who, row_id, lease)
+
+
+def check_lease(db: apsw.Connection, who: Principal, ids: Iterable[str], lease: Lease) -> None:
+    """Raise LeaseLostError unless these rows are running under this lease."""
+    for row_id in ids:
+        if not select(
+            db,
+            "SELECT 1 FROM accepted WHERE team = ? AND user = ? AND id = ?"
+            " AND state = 'running' AND token = ?",
+            (who.team, who.user, row_id, lease.token),
+        ):
+            raise _lost(db, who, row_id, lease)
+
+
+def settle(
+    db: apsw.Connection,
+    who: Principal,
+    ids: Sequence[str],
+    lease: Lease,
+    *,
+    state: SettledState,
+    at_ms: int,
+    why: str,
+    reply: str,
+) -> None:
+    """Record the outcome. The body and the started calls are deleted unless it may be retried."""
+    runs = set[str]()
+    for row_id in ids:
+        settled = select(
+            db,
+            "UPDATE accepted SET state = ?5, token = ?4, settled_ms = ?6, why = ?7, reply = ?8,"
+            " body = CASE ?5 WHEN 'parked' THEN body END"
+            " WHERE team = ?1 AND user = ?2 AND id = ?3 AND"
+            " (state = 'running' AND token = ?4 OR state = 'accepted' AND token <= ?4)"
+            " RETURNING run",
+            (who.team, who.user, row_id, lease.token, state, at_ms, why, reply),
+        )
+        if not settled:
+            raise _lost(db, who, row_id, lease)
+        runs.add(settled[0][0])
+    for run in runs - {""}:
+        _forget_calls(db, who, run)
+
+
+def call_started(db: apsw.Connection, who: Principal, run: str, lease: Lease, call_id: str) -> None:
+    """Record that a tool call may have started."""
+    _check_run(db, who, run, lease)
+    db.execute(
+        "INSERT INTO calls VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (who.team, who.user, run, call_id),
+    )
+
+
+def call_ended(db: apsw.Connection, who: Principal, run: str, lease: Lease, call_id: str) -> None:
+    """Delete a started call: its result is stored in the transcript."""
+    _check_run(db, who, run, lease)
+    db.execute(
+        "DELETE FROM calls WHERE team = ? AND user = ? AND run = ? AND call_id = ?",
+        (who.team, who.user, run, call_id),
+    )
+
+
+def enqueue(db: apsw.Connection, who: Principal, parcels: Iterable[OutboxRecord]) -> None:
+    """Append records to the outbox."""
+    db.executemany(
+        "INSERT INTO parcels (team, user, id, run, channel, chat, account, thread, text, at_ms,"
+        " expires_ms, not_before_ms, extras) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO NOTHING",
+        [
+            (
+                who.team, who.user, parcel.id, parcel.run, parcel.address.channel,
+                parcel.address.chat, parcel.address.account, parcel.address.thread, parcel.text,
+                parcel.at_ms, parcel.expires_ms, parcel.not_before_ms, encode_extras(parcel.extras),
+            )
+            for parcel in map(new_outbox_record, parcels)
+        ],
+    )  # fmt: skip
+
+
+def send_started(db: apsw.Connection, who: Principal, parcel_id: str, lease: Lease) -> None:
+    """Mark a record as sending: from now on it may have been delivered."""
+    db.execute(
+        "UPDATE parcels SET state = 'sending', token = ?4, attempts = attempts + 1"
+        " WHERE team = ?1 AND user = ?2 AND id = ?3 AND token <= ?4"
+        " AND state IN ('pending', 'sending')",
+        (who.team, who.user, parcel_id, lease.token),
+    )
+    if not db.changes():
+        raise LeaseLostError(f"parcel {parcel_id} is not ours to send under {lease.name}")
+
+
+def send_ended(
+    db: apsw.Connection,
+    who: Principal,
+    parcel_id: str,
+    lease: Lease,
+    *,
+    state: OutboxState,
+    receipt: str,
+    why: str,
+    not_before_ms: int,
+) -> None:
+    """Record the result of a send."""
+    db.execute(
+        "UPDATE parcels SET state = ?5, receipt = ?6, why = ?7, not_before_ms = ?8"
+        " WHERE team = ?1 AND user = ?2 AND id = ?3 AND state = 'sending' AND token = ?4",
+        (who.team, who.user, parcel_id, lease.token, state, receipt, why, not_before_ms),
+    )
+    if not db.changes():
+        raise LeaseLostError(f"parcel {parcel_id} is not being sent under {lease.name}")
+
+
+def retry(db: apsw.Connection, who: Principal, item_id: str, at_ms: int) -> bool:
+    """Reset a parked or dead item. A larger token refuses writes of the previous holder.
+
+    An outbox record gets as long until it expires as it had at first.
+    """
+    db.execute(
+        "UPDATE accepted SET state = 'accepted', token = token + 1, reply = '', why = '',"
+        " attempts = 0, settled_ms = 0"
+        " WHERE team = ? AND user = ? AND id = ? AND state = 'parked'",
+        (who.team, who.user, item_id),
+    )
+    if db.changes():
+        return True
+    db.execute(
+        "UPDATE parcels SET state = 'pending', token = token + 1, why = '', attempts = 0,"
+        " not_before_ms = 0, expires_ms = CASE WHEN expires_ms > at_ms"
+        " THEN max(expires_ms, ?4 + expires_ms - at_ms) ELSE expires_ms END"
+        " WHERE team = ?1 AND user = ?2 AND id = ?3 AND state IN ('unknown', 'dead')",
+        (who.team, who.user, item_id, at_ms),
+    )
+    return bool(db.changes())
+
+
+def discard(db: apsw.Connection, who: Principal, item_id: str, at_ms: int, why: str) -> bool:
+    """Report a parked message, or delete a dead or unknown outbox record."""
+    given_up = select(
+        db,
+        "UPDATE accepted SET state = 'reported', settled_ms = ?, why = ?, body = NULL"
+        " WHERE team = ? AND user = ? AND id = ? AND state = 'parked' RETURNING run",
+        (at_ms, why, who.team, who.user, item_id),
+    )
+    if given_up:
+        _forget_calls(db, who, given_up[0][0])
+        return True
+    db.execute(
+        "DELETE FROM parcels"
+        " WHERE team = ? AND user = ? AND id = ? AND state IN ('unknown', 'dead')",
+        (who.team, who.user, item_id),
+    )
+    return bool(db.changes())
+
+
+def prune(db: apsw.Connection, who: Principal, before_ms: int) -> int:
+    """Delete finished items from before a time."""
+    db.execute(
+        "DELETE FROM accepted WHERE team = ? AND user = ? AND settled_ms < ?"
+        " AND state IN ('answered', 'silent', 'reported')",
+        (who.team, who.user, before_ms),
+    )
+    gone = db.changes()
+    db.execute(
+        "DELETE FROM parcels WHERE team = ? AND user = ? AND at_ms < ? AND state = 'sent'",
+        (who.team, who.user, before_ms),
+    )
+    return gone + db.changes()
+
+
+def _forget_calls(db: apsw.Connection, who: Principal, run: str) -> None:
+    """Delete the calls of a run, unless one of its messages may be retried."""
+    db.execute(
+        "DELETE FROM calls WHERE team = ?1 AND user = ?2 AND run = ?3"
+        " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = ?1 AND user = ?2 AND run = ?3"
+        " AND state IN ('accepted', 'running'))"
+        " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = ?1 AND user = ?2 AND run = ?3"
+        " AND state = 'parked')",
+        (who.team, who.user, run),
+    )
+
+
+def _check_run(db: apsw.Connection, who: Principal, run: str, lease: Lease) -> None:
+    if not select(
+        db,
+        "SELECT 1 FROM accepted WHERE team = ? AND user = ? AND run = ? AND token = ?"
+        " AND state = 'running' AND state IN ('accepted', 'running')",
+        (who.team, who.user, run, lease.token),
+    ):
+        raise LeaseLostError(f"run {run} is not going on under {lease.name}")
+
+
+def _lost(db: apsw.Connection, who: Principal, row_id: str, lease: Lease) -> LeaseLostError:
+    found = select(
+        db,
+        "SELECT state FROM accepted WHERE team = ? AND user = ? AND id = ?",
+        (who.team, who.user, row_id),
+    )
+    told = f"is {found[0][0]}, and not ours under {lease.name}" if found else "is not known"
+    return LeaseLostError(f"message {row_id} {told}")

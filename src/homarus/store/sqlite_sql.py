@@ -1,0 +1,282 @@
+"""The SQL statements that change state.sqlite. Each runs on the writer thread, in a transaction."""
+
+from collections.abc import Sequence
+
+import apsw
+
+from homarus.core.errors import ConflictError, NotFoundError
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Usage
+from homarus.core.principal import Principal
+from homarus.store.base import TranscriptEntry, UsageRecord
+from homarus.store.journal_codec import to_storable
+from homarus.store.query import select
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A session record with its JSON text."""
+
+    key: str
+    agent: str
+    session_id: str
+    updated_ms: int
+    json: str
+
+
+def next_change(db: apsw.Connection) -> int:
+    """Return the number of the next change of any session."""
+    rows = select(db, "UPDATE meta SET value = value + 1 WHERE key = 'change' RETURNING value")
+    return int(rows[0][0])
+
+
+def put_session(
+    db: apsw.Connection, who: Principal, row: SessionRow, if_version: int | None
+) -> None:
+    """Write a record. Raises ConflictError when its version is not `if_version`."""
+    if if_version is not None:
+        found = select(
+            db,
+            "SELECT version FROM sessions WHERE team = ? AND user = ? AND key = ? AND NOT deleted",
+            (who.team, who.user, row.key),
+        )
+        version = found[0][0] if found else 0
+        if version != if_version:
+            raise ConflictError(
+                f"session {row.key} is at version {version}, not {if_version}",
+                fix="load it again, then repeat the change",
+            )
+    write_session(db, who, row, next_change(db))
+
+
+def write_session(db: apsw.Connection, who: Principal, row: SessionRow, change: int) -> None:
+    """Write a record as change number `change`."""
+    db.execute(
+        "INSERT INTO sessions (team, user, key, agent, session_id, updated_ms, version, change,"
+        " json) VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (team, user, key) DO UPDATE SET"
+        " agent = excluded.agent, session_id = excluded.session_id, deleted = 0,"
+        " updated_ms = excluded.updated_ms, json = excluded.json, change = excluded.change,"
+        # A new record under the key of a deleted one starts again at version 1.
+        " version = CASE WHEN deleted THEN 1 ELSE version + 1 END",
+        (
+            who.team, who.user, row.key, row.agent, row.session_id,
+            row.updated_ms, change, row.json,
+        ),
+    )  # fmt: skip
+
+
+def delete_session(db: apsw.Connection, who: Principal, key: str) -> set[str]:
+    """Mark a session as deleted and return its agent.
+
+    The row goes with its `sessions.json` entry.
+    """
+    found = db.execute(
+        "UPDATE sessions SET deleted = 1, change = ? WHERE team = ? AND user = ? AND key = ?"
+        " RETURNING agent",
+        (next_change(db), who.team, who.user, key),
+    )
+    return {agent for (agent,) in found}
+
+
+def touch_sessions(db: apsw.Connection, who: Principal, session_id: str) -> None:
+    """Raise the version of sessions whose transcript changed outside, so that caches reload."""
+    db.execute(
+        "UPDATE sessions SET version = version + 1 WHERE team = ? AND user = ? AND session_id = ?",
+        (who.team, who.user, session_id),
+    )
+
+
+def open_transcript(
+    db: apsw.Connection, who: Principal, session_id: str, agent: str, header: str
+) -> None:
+    """Create a transcript, unless there is one."""
+    db.execute(
+        "INSERT INTO transcripts (team, user, session_id, agent, header) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT DO NOTHING",
+        (who.team, who.user, session_id, agent, header),
+    )
+
+
+def append(
+    db: apsw.Connection,
+    who: Principal,
+    session_id: str,
+    entries: Sequence[tuple[TranscriptEntry, str]],
+) -> None:
+    """Append entries, each with its line; the last becomes the leaf."""
+    seq = _last_seq(db, who, session_id)
+    _insert(db, who, session_id, seq, entries)
+    db.execute(
+        "UPDATE transcripts SET leaf = ?, last_seq = ?"
+        " WHERE team = ? AND user = ? AND session_id = ?",
+        (entries[-1][0].id, seq + len(entries), who.team, who.user, session_id),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """The result of an import. The file has every entry of ours up to `floor`, by its last line."""
+
+    changes: int
+    floor: int
+
+
+def import_entries(
+    db: apsw.Connection,
+    who: Principal,
+    session_id: str,
+    found: Sequence[tuple[TranscriptEntry, str]],
+    file_seq: int,
+) -> ImportResult:
+    """Import what a file holds: new entries are added, changed ones replaced.
+
+    Entries of ours that are missing at the end of the file will follow the imported ones there,
+    so the leaf stays ours while there are any.
+    """
+    scope = (who.team, who.user, session_id)
+    rows = select(
+        db,
+        "SELECT id, json, seq FROM entries WHERE team = ? AND user = ? AND session_id = ?",
+        scope,
+    )
+    known = {id_: (json, seq) for id_, json, seq in rows}
+    held = {entry.id for entry, _ in found if entry.id in known}
+    floor = max((seq for id_ in held if (seq := known[id_][1]) <= file_seq), default=0)
+    lacking = any(seq > floor and id_ not in held for id_, (_, seq) in known.items())
+    new = [(entry, text) for entry, text in found if entry.id not in held]
+    changed = [
+        (entry.parent, entry.type, entry.at_ms, text, *scope, entry.id)
+        for entry, text in found
+        if entry.id in held and known[entry.id][0] != text
+    ]
+    if changed:
+        db.executemany(
+            "UPDATE entries SET parent = ?, type = ?, at_ms = ?, json = ?"
+            " WHERE team = ? AND user = ? AND session_id = ? AND id = ?",
+            changed,
+        )
+    if new:
+        seq = _last_seq(db, who, session_id)
+        _insert(db, who, session_id, seq, new)
+        db.execute(
+            "UPDATE transcripts SET leaf = coalesce(?, leaf), last_seq = ?"
+            " WHERE team = ? AND user = ? AND session_id = ?",
+            (None if lacking else new[-1][0].id, seq + len(new), *scope),
+        )
+    if new or changed:
+        touch_sessions(db, who, session_id)
+    return ImportResult(len(new) + len(changed), floor)
+
+
+def set_leaf(db: apsw.Connection, who: Principal, session_id: str, entry_id: str | None) -> None:
+    """Make the next entry follow this one; None is the root."""
+    scope = (who.team, who.user, session_id)
+    _last_seq(db, who, session_id)
+    if entry_id is not None:
+        known = select(
+            db,
+            "SELECT 1 FROM entries WHERE team = ? AND user = ? AND session_id = ? AND id = ?",
+            (*scope, entry_id),
+        )
+        if not known:
+            raise NotFoundError(f"session {session_id} has no entry {entry_id}")
+    db.execute(
+        "UPDATE transcripts SET leaf = ? WHERE team = ? AND user = ? AND session_id = ?",
+        (entry_id, *scope),
+    )
+
+
+def archive(db: apsw.Connection, who: Principal, session_id: str, suffix: str) -> None:
+    """Record that its file will be renamed to `<file>.<suffix>`."""
+    db.execute(
+        "UPDATE transcripts SET moved_to = ?"
+        " WHERE team = ? AND user = ? AND session_id = ? AND moved_to IS NULL",
+        (suffix, who.team, who.user, session_id),
+    )
+
+
+def add_usage(db: apsw.Connection, who: Principal, calls: Sequence[UsageRecord]) -> None:
+    """Record the usage of model calls."""
+    db.executemany(
+        "INSERT INTO spent (team, user, at_ms, run, session, provider, model, input, output,"
+        " cache_read, cache_write, reasoning, cost, error)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                who.team, who.user, call.at_ms, to_storable(call.run), to_storable(call.session),
+                to_storable(call.provider), to_storable(call.model), call.usage.input,
+                call.usage.output, call.usage.cache_read, call.usage.cache_write,
+                call.usage.reasoning, call.usage.cost, to_storable(call.error),
+            )
+            for call in calls
+        ],
+    )  # fmt: skip
+
+
+def usage_records(
+    db: apsw.Connection, who: Principal, since_ms: int, session: str | None
+) -> list[UsageRecord]:
+    """Return the usage records since a time."""
+    found = select(
+        db,
+        "SELECT run, session, provider, model, at_ms, error, input, output, cache_read,"
+        " cache_write, reasoning, cost FROM spent"
+        " WHERE team = ? AND user = ? AND at_ms >= ? AND (?4 IS NULL OR session = ?4)"
+        " ORDER BY place",
+        (who.team, who.user, since_ms, session),
+    )
+    return [
+        UsageRecord(run, key, provider, model, at_ms, Usage(*used), error)
+        for run, key, provider, model, at_ms, error, *used in found
+    ]
+
+
+def put_record(db: apsw.Connection, who: Principal, kind: str, record_id: str, json: str) -> None:
+    """Write a small record."""
+    db.execute(
+        "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)",
+        (who.team, who.user, kind, record_id, json),
+    )
+
+
+def delete_record(db: apsw.Connection, who: Principal, kind: str, record_id: str) -> None:
+    """Delete a small record."""
+    db.execute(
+        "DELETE FROM records WHERE team = ? AND user = ? AND kind = ? AND id = ?",
+        (who.team, who.user, kind, record_id),
+    )
+
+
+def _last_seq(db: apsw.Connection, who: Principal, session_id: str) -> int:
+    rows = select(
+        db,
+        "SELECT last_seq FROM transcripts WHERE team = ? AND user = ? AND session_id = ?",
+        (who.team, who.user, session_id),
+    )
+    if not rows:
+        raise NotFoundError(f"there is no transcript {session_id}", fix="open it first")
+    return int(rows[0][0])
+
+
+def _insert(
+    db: apsw.Connection,
+    who: Principal,
+    session_id: str,
+    seq: int,
+    entries: Sequence[tuple[TranscriptEntry, str]],
+) -> None:
+    try:
+        db.executemany(
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    who.team, who.user, session_id, number,
+                    entry.id, entry.parent, entry.type, entry.at_ms, text,
+                )
+                for number, (entry, text) in enumerate(entries, seq + 1)
+            ],
+        )  # fmt: skip
+    except apsw.ConstraintError as exc:
+        raise ConflictError(
+            f"session {session_id} already has an entry with one of these ids"
+        ) from exc

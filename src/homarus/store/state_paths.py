@@ -1,0 +1,126 @@
+"""Resolve the paths of the state directory and refuse unsafe ones.
+
+A session id becomes a file name, and `sessionFile` in `sessions.json` is a path that any program
+may have written: neither may lead out of an agent's sessions directory.
+"""
+
+import os
+import re
+import stat
+from pathlib import Path
+from urllib.parse import quote
+
+from homarus.core.errors import StoreError, UserError
+from homarus.core.fast_dataclass import dataclass
+
+_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_KEEP = "!'()*"  # what encodeURIComponent does not encode, in addition to letters, digits and -._~
+
+DATABASE = "state.sqlite"
+LOCK = "state.lock"
+INDEX = "sessions.json"
+
+
+def is_session_id(text: object) -> bool:
+    """Return whether the text may name a transcript file."""
+    return isinstance(text, str) and _SESSION_ID.fullmatch(text) is not None
+
+
+def is_agent_id(text: object) -> bool:
+    """Return whether the text may name an agent's directory."""
+    return isinstance(text, str) and _AGENT_ID.fullmatch(text) is not None
+
+
+def transcript_file_name(session_id: str, topic: str | int | None = None) -> str:
+    """Return `<sessionId>.jsonl`, or `<sessionId>-topic-<topic>.jsonl` for a forum's topic."""
+    if not is_session_id(session_id):
+        raise UserError(f"Invalid session ID: {session_id}")
+    if topic is None:
+        return f"{session_id}.jsonl"
+    return f"{session_id}-topic-{quote(str(topic), safe=_KEEP, errors='replace')}.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class FileStamp:
+    """The `stat` fields of a file: while they are the same, the file was not written."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+def stat_stamp(path: str | Path) -> FileStamp | None:
+    """Return the file's stamp, or None when it is not a regular file. Links are not followed."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return FileStamp(found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+def make_private_dir(path: Path) -> None:
+    """Create a directory and its parents with mode 0700."""
+    try:
+        path.mkdir(0o700)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+    except FileNotFoundError:
+        make_private_dir(path.parent)
+        make_private_dir(path)
+
+
+class StatePaths:
+    """Paths below one state directory, as text, because every turn needs them."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state.expanduser().absolute()
+        self.database = self.state / DATABASE
+        self._homes: dict[str, str] = {}
+
+    def sessions_dir(self, agent: str) -> str:
+        home = self._homes.get(agent)
+        if home is None:
+            if not is_agent_id(agent):
+                raise StoreError(f"{agent!r} is not an agent id", fix="use a-z, 0-9, - and _")
+            home = self._homes[agent] = str(self.state / "agents" / agent / "sessions")
+        return home
+
+    def index(self, agent: str) -> str:
+        return f"{self.sessions_dir(agent)}/{INDEX}"
+
+    def agents(self) -> list[str]:
+        """Return the agents that have a sessions.json."""
+        try:
+            names = sorted(entry.name for entry in os.scandir(self.state / "agents"))
+        except OSError:
+            return []
+        return [name for name in names if is_agent_id(name) and stat_stamp(self.index(name))]
+
+    def transcript(self, agent: str, session_id: str, session_file: object = None) -> str:
+        """Return the transcript's path: `session_file` where it is safe, else the default name."""
+        default = f"{self.sessions_dir(agent)}/{transcript_file_name(session_id)}"
+        if not isinstance(session_file, str) or session_file == default:
+            return default
+        return self._trusted(session_file, session_id) or default
+
+    def _trusted(self, session_file: str, session_id: str) -> str | None:
+        """Return a file that is named after the session in the sessions directory of an agent."""
+        if "\0" in session_file:
+            return None
+        path = Path(session_file)
+        named = path.name == f"{session_id}.jsonl" or (
+            path.name.startswith(f"{session_id}-topic-") and path.name.endswith(".jsonl")
+        )
+        agent = path.parent.parent.name
+        if not named or not is_agent_id(agent) or not path.is_absolute():
+            return None
+        home = Path(self.sessions_dir(agent))
+        try:
+            same = path.parent == home or path.parent.resolve() == home.resolve()
+        except (OSError, RuntimeError):
+            return None
+        return str(home / path.name) if same else None

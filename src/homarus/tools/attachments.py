@@ -1,0 +1,125 @@
+"""Resolve the files an agent attaches to a message, and copy them.
+
+A name is resolved beneath the agent's workspace or the state's media directory, and nowhere else;
+nothing is downloaded. Files are copied, because a message may be sent much later, and again, and
+must then carry the bytes that were checked. A file that cannot be attached gives its reason.
+"""
+
+import asyncio
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from homarus.core.errors import ToolError
+from homarus.core.message import Media, MediaKind
+from homarus.core.mime import HEAD_BYTES, sniff_mime
+from homarus.tools.pathname import format_path
+from homarus.tools.rooted_fs import OpenFile, RootedFs
+
+MAX_BYTES: Final = 100_000_000
+MAX_FILES: Final = 10
+KEEP_S: Final = 7 * 86_400  # an outbox record expires after a day; a person may have it retried
+_PIECE_BYTES: Final = 1 << 20
+_VAGUE: Final = frozenset({"", "application/zip"})  # many formats are archives
+_DRAWN: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+
+
+class AttachmentStore:
+    """Resolves files by an agent's names and copies them to the state's media directory."""
+
+    def __init__(self, media: Path) -> None:
+        self._media, self._kept = media, media / "outbound"
+
+    async def __call__(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
+        return await asyncio.to_thread(self._attach, tuple(names), workspace)
+
+    def _attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
+        found = [self._find(name, workspace) for name in names[:MAX_FILES]]
+        left = [_lost(name, "too many files at once") for name in names[MAX_FILES:]]
+        return (*found, *left)
+
+    def _find(self, name: str, workspace: Path) -> Media:
+        try:
+            with RootedFs(self._root(name, workspace)).open_read(name) as opened:
+                if opened.stat.st_size > MAX_BYTES:
+                    return _lost(name, f"it is larger than {MAX_BYTES // 1_000_000} MB")
+                if not opened.stat.st_size:
+                    return _lost(name, "it is empty")
+                return self._keep(opened)
+        except ToolError as exc:
+            return _lost(name, exc.message.removeprefix(f"{format_path(name)}: "))
+        except OSError as exc:
+            return _lost(name, f"it could not be copied: {exc.strerror or exc}")
+
+    def _root(self, name: str, workspace: Path) -> Path:
+        """Return which of the two directories a name belongs to.
+
+        The walk decides whether it stays there.
+        """
+        roots = {self._media, Path(os.path.realpath(self._media))}
+        named = Path(name)
+        return self._media if any(named.is_relative_to(root) for root in roots) else workspace
+
+    def _keep(self, opened: OpenFile) -> Media:
+        self._kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._prune()
+        half = self._kept / f".{uuid4().hex}"
+        hashed, size, head = hashlib.sha256(), 0, b""
+        try:
+            with os.fdopen(
+                os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+            ) as file:
+                while piece := opened.file.read(_PIECE_BYTES):
+                    size += len(piece)
+                    if size > MAX_BYTES:  # it grows while it is read
+                        raise ToolError(f"it is larger than {MAX_BYTES // 1_000_000} MB")
+                    head = head or piece[:HEAD_BYTES]
+                    hashed.update(piece)
+                    file.write(piece)
+            name = Path(opened.path).name
+            folder = self._kept / hashed.hexdigest()[:32]
+            folder.mkdir(mode=0o700, exist_ok=True)
+            os.utime(folder)
+            half.replace(folder / name)
+        finally:
+            half.unlink(missing_ok=True)
+        mime = sniff_mime(head)
+        if mime in _VAGUE:
+            mime = _by_name(name)
+        return Media(_kind(mime), mime, name, size, path=str(folder / name))
+
+    def _prune(self) -> None:
+        """Delete copies that are too old."""
+        oldest_s = time.time() - KEEP_S
+        for entry in self._kept.iterdir():
+            with suppress(OSError):
+                if entry.stat().st_mtime < oldest_s:
+                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+
+def _lost(name: str, why: str) -> Media:
+    return Media(name=Path(name).name or format_path(name), problem=why)
+
+
+def _by_name(name: str) -> str:
+    import mimetypes  # reads the system's lists: only where a file's bytes do not show its type
+
+    return mimetypes.guess_type(name, strict=False)[0] or "application/octet-stream"
+
+
+def _kind(mime: str) -> MediaKind:
+    if mime in _DRAWN:
+        return "image"
+    match mime.partition("/")[0]:
+        case "audio":
+            return "audio"
+        case "video":
+            return "video"
+        case _:
+            return "document"

@@ -1,0 +1,151 @@
+"""Execute one tool call of a model and return a ToolResult.
+
+Look up the tool, parse the arguments, check the policy, run, cut to size. Every failure on the way
+becomes a ToolResult, so that the model can correct its call. Only cancellation passes through.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from homarus.core.errors import (
+    HomarusError,
+    LeaseLostError,
+    ToolDeniedError,
+    ToolError,
+    ToolTimeoutError,
+)
+from homarus.core.message import Image, Json, Text, ToolCall, ToolResult
+from homarus.core.text import clip_middle, escape_invisible, one_line
+from homarus.policy.tool_policy import ToolDecision
+from homarus.tools.registry import ToolRegistry
+from homarus.tools.tool import ApprovalRequest, Tool, ToolContext, ToolOutput
+
+log = logging.getLogger(__name__)
+
+MAX_CHARS = 30_000
+MAX_IMAGES = 20
+MAX_IMAGE_CHARS = 7_000_000  # base64 of five megabytes
+
+DecideCall: TypeAlias = Callable[[ToolCall], Awaitable[ToolDecision]]
+OnCallStart: TypeAlias = Callable[[Tool], Awaitable[None]]  # called right before a tool runs
+
+
+async def _at_once(_tool: Tool) -> None:
+    """Accept the start of a call without recording it."""
+
+
+async def execute_tool_call(
+    registry: ToolRegistry,
+    ctx: ToolContext,
+    call: ToolCall,
+    judge: DecideCall,
+    *,
+    begin: OnCallStart = _at_once,
+    max_chars: int = MAX_CHARS,
+) -> ToolResult:
+    """Execute the call or return the reason why not.
+
+    `judge` sees the tool's name, never an alias.
+    """
+    try:
+        result = await _answer(registry, ctx, call, judge, begin)
+        content = tuple(_bounded(result, max_chars))
+        details = _plain(call, result.details)
+        return ToolResult(call.id, call.name, content, result.is_error, details)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # This run was not cancelled: something that the tool awaited was.
+        log.exception("tool %s was cut off", one_line(call.name))
+        return _failed(call, f"{one_line(call.name)} was cut off before it was done")
+    except LeaseLostError:  # another run has taken over
+        raise
+    except HomarusError as exc:
+        log.info("tool %s: %s", one_line(call.name), one_line(str(exc), 300))
+        return _failed(call, clip_middle(str(exc), max_chars))
+    except Exception as exc:
+        log.exception("tool %s failed", one_line(call.name))
+        told = f"{type(exc).__name__}: {one_line(str(exc), 200)}"
+        return _failed(call, f"{one_line(call.name)} failed by a fault of its own: {told}")
+
+
+async def _answer(
+    registry: ToolRegistry, ctx: ToolContext, call: ToolCall, judge: DecideCall, begin: OnCallStart
+) -> ToolOutput:
+    tool = registry.get(call.name)
+    if call.broken:
+        raise ToolError(
+            f"{tool.name}: the arguments are not a JSON object: {one_line(call.broken, 200)}",
+            fix="call again with one JSON object",
+        )
+    values = tool.parse(call.args)
+    verdict = await judge(replace(call, name=tool.name))
+    if verdict.action == "deny":
+        raise ToolDeniedError(verdict.reason)
+    if verdict.action == "ask" and not tool.asks and not await ctx.ask(_question(tool, call)):
+        raise ToolDeniedError(f"{tool.name} needs a person's approval and did not get it")
+    await begin(tool)
+    result = await _run(tool, ctx, values)
+    return ToolOutput((Text(result),)) if isinstance(result, str) else result
+
+
+async def _run(tool: Tool, ctx: ToolContext, values: Mapping[str, Any]) -> str | ToolOutput:
+    try:
+        async with asyncio.timeout(tool.timeout_s) as deadline:
+            return await tool.run(ctx, **values)
+    except TimeoutError as exc:
+        if not deadline.expired():
+            raise
+        raise ToolTimeoutError(f"{tool.name} was not done after {tool.timeout_s:g} s") from exc
+    except ExceptionGroup as exc:
+        # One plain reason inside a task group is that reason.
+        if len(exc.exceptions) == 1 and isinstance(exc.exceptions[0], HomarusError):
+            raise exc.exceptions[0] from exc
+        raise
+
+
+def _question(tool: Tool, call: ToolCall) -> ApprovalRequest:
+    args = json.dumps(dict(call.args), ensure_ascii=False, indent=2)
+    return ApprovalRequest(f"May the agent use {tool.name}?", escape_invisible(args))
+
+
+def _failed(call: ToolCall, text: str) -> ToolResult:
+    return ToolResult(call.id, call.name, (Text(_encodable(text)),), is_error=True)
+
+
+def _bounded(result: ToolOutput, max_chars: int) -> Iterator[Text | Image]:
+    """Return the content within its limits, with a remark where something was left out."""
+    parts = [part for part in result.content if not isinstance(part, Text) or part.text]
+    if not parts:
+        yield Text("(no output)")
+    left, images = max_chars, 0
+    for part in parts:
+        if isinstance(part, Text):
+            fits = clip_middle(part.text, left) if left > 0 else "[… more text left out …]"
+            yield Text(_encodable(fits))
+            left -= len(part.text)
+        elif len(part.data) > MAX_IMAGE_CHARS or images == MAX_IMAGES:
+            yield Text(f"[an image ({part.mime}, {len(part.data)} characters) was left out]")
+        else:
+            images += 1
+            yield part
+
+
+def _encodable(text: str) -> str:
+    """Replace bytes that are no text, as file names and outputs may hold; a transcript cannot."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _plain(call: ToolCall, details: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
+    """Return details that can be stored; others are dropped and logged."""
+    try:
+        json.dumps(details, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        log.exception("tool %s gave details that are not JSON", one_line(call.name))
+        return None
+    return details

@@ -1,0 +1,403 @@
+"""File access beneath one root, component by component.
+
+`RootedFs(root)` never passes a path to the system: it opens the root, then each directory in the
+one before it, following links itself as long as they stay inside. There is no moment between a
+check and an open that another program could use. Refused: paths that leave the root, absolute
+links, files with a second name (that name may be outside), and everything that is not a plain file
+or directory.
+
+Every failure is a ToolError with a text for the model.
+"""
+
+import errno
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from homarus.core.errors import ToolDeniedError, ToolError
+from homarus.core.fast_dataclass import dataclass
+from homarus.tools.folder import DirEntry, EntryKind, Folder, open_folder
+from homarus.tools.pathname import MAX_DEPTH, PRIVATE, check_name, format_path, split_path
+
+MAX_LINKS = 40
+MAX_ENTRIES = 100_000
+_REPLACING = threading.Lock()
+
+
+class FileChangedError(ToolError):
+    """The file was modified between reading it and writing it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """A plain file, open for reading, and its path from the root."""
+
+    file: BinaryIO
+    stat: os.stat_result
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileWrite:
+    """The result of a write."""
+
+    path: str
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DirListing:
+    """The first entries of a directory by name, and how many more there are."""
+
+    entries: tuple[DirEntry, ...]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class WalkEntry:
+    """An entry found on a walk; `path` is from the root."""
+
+    path: str
+    kind: EntryKind
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDir:
+    """An open directory beneath the root."""
+
+    folder: Folder
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _ResolvedPath:
+    """An open directory and the name in it that a path means; no name: the directory itself."""
+
+    folder: Folder
+    name: str
+    path: str
+
+
+class RootedFs:
+    """The files and directories beneath one root. Without `links`, no link is followed."""
+
+    def __init__(
+        self,
+        root: Path,
+        open_root: Callable[[Path], Folder] = open_folder,
+        *,
+        links: bool = True,
+    ) -> None:
+        self.root = root
+        self._open_root, self._links = open_root, links
+
+    @contextmanager
+    def open_read(self, path: str) -> Iterator[OpenFile]:
+        """Open a plain file."""
+        with _in_words(path), self._place(path) as place:
+            if not place.name:
+                raise ToolError(
+                    f"{format_path(path)} is a folder", fix="use ls to see what is in it"
+                )
+            _check_plain(place.folder.stat(place.name), path)
+            fd = place.folder.open_read(place.name)
+            with os.fdopen(fd, "rb") as file:
+                status = os.fstat(file.fileno())
+                _check_plain(status, path)
+                yield OpenFile(file, status, place.path)
+
+    def write_atomic(
+        self, path: str, data: bytes, *, seen: os.stat_result | None = None, new: bool = False
+    ) -> FileWrite:
+        """Replace or create a file atomically; missing directories are created.
+
+        With `seen`, the file must still be the one that was read; keep it open until here. With
+        `new`, there must be none. Otherwise FileChangedError is raised.
+        """
+        with _in_words(path), self._place(path.rstrip("/"), writing=True) as place:
+            if not place.name or path.endswith("/"):
+                raise ToolError(f"{format_path(path)} is a folder", fix="name a file in it")
+            before = _look(place)
+            if before:
+                _check_plain(before, path)
+                if not before.st_mode & 0o222:
+                    raise ToolError(f"{format_path(path)} is read-only")
+            _replace(place, data, before, lambda: _check_same(place, seen, path, new=new))
+        return FileWrite(place.path, created=before is None)
+
+    def stat(self, path: str) -> os.stat_result:
+        """Return the status of an entry, following links inside the root."""
+        with _in_words(path), self._place(path) as place:
+            return place.folder.stat(place.name) if place.name else place.folder.stat_self()
+
+    def listdir(self, path: str, limit: int) -> DirListing:
+        """Return the entries of a directory, in order of name."""
+        with _in_words(path), self.open_dir(path) as held:
+            entries = _sorted(held.folder, MAX_ENTRIES)
+            return DirListing(tuple(entries[:limit]), max(0, len(entries) - limit))
+
+    def walk(
+        self, path: str, *, skip: Collection[str] = (), max_entries: int = MAX_ENTRIES
+    ) -> Iterator[WalkEntry]:
+        """Yield everything beneath a directory by name, or the one file; links are not followed.
+
+        Directories named in `skip`, unreadable ones, and the gateway's state are left out.
+        """
+        with _in_words(path), self._place(path) as place:
+            if place.name and not stat.S_ISDIR(place.folder.stat(place.name).st_mode):
+                yield WalkEntry(place.path, "file")
+                return
+        with _in_words(path), self.open_dir(path) as held:
+            yield from _walk(held, {*skip, *PRIVATE}, max_entries)
+
+    @contextmanager
+    def open_dir(self, path: str) -> Iterator[OpenDir]:
+        """Open a directory; while open, it stays the same whatever happens to its path."""
+        with ExitStack() as closing:
+            with _in_words(path):
+                place = closing.enter_context(self._place(path))
+                folder = place.folder
+                if place.name:
+                    folder = folder.enter(place.name)
+                    closing.callback(folder.close)
+            yield OpenDir(folder, place.path)
+
+    @contextmanager
+    def _place(self, path: str, *, writing: bool = False) -> Iterator[_ResolvedPath]:
+        home = Path.home() if path.startswith("~") else self.root
+        parts = split_path(path, (self.root, Path(os.path.realpath(self.root))), home)
+        with ExitStack() as closing:
+            steps = _PathWalk(self._open(), closing, path, writing=writing, links=self._links)
+            yield steps.take(parts)
+
+    def _open(self) -> Folder:
+        try:
+            return self._open_root(self.root)
+        except OSError as exc:
+            raise ToolError(
+                f"the workspace {self.root} cannot be opened: {exc.strerror}",
+                fix="run: homarus setup",
+            ) from exc
+
+
+class _PathWalk:
+    """A walk from the root to a name.
+
+    It holds every directory on the way, so `..` only returns to one of them.
+    """
+
+    def __init__(
+        self, root: Folder, closing: ExitStack, path: str, *, writing: bool, links: bool
+    ) -> None:
+        self._stack = [root]
+        self._names: list[str] = []
+        self._path = path
+        self._writing, self._links = writing, links
+        closing.callback(self._close)
+
+    def take(self, parts: tuple[str, ...]) -> _ResolvedPath:
+        """Follow the components to the last, resolving each link explicitly."""
+        todo = list(reversed(parts))
+        links = 0
+        while todo:
+            name = todo.pop()
+            if name == "..":
+                self._back()
+            elif name and (target := self._link(name)) is not None:
+                links += 1
+                if links > MAX_LINKS:
+                    raise ToolError(f"{format_path(self._path)}: too many links on the way")
+                todo.extend(reversed(self._expand(name, target)))
+            elif todo:
+                self._enter(name)
+            elif name:
+                return _ResolvedPath(self._stack[-1], name, "/".join((*self._names, name)))
+        return _ResolvedPath(self._stack[-1], "", "/".join(self._names) or ".")
+
+    def _link(self, name: str) -> str | None:
+        check_name(name, writing=self._writing)
+        try:
+            return self._stack[-1].read_link(name)
+        except FileNotFoundError:
+            return None
+
+    def _expand(self, name: str, target: str) -> list[str]:
+        if not self._links:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+        if target.startswith("/"):
+            raise ToolDeniedError(
+                f"{format_path(self._path)}: {format_path(name)} is a link to an absolute path"
+            )
+        return [part for part in target.split("/") if part not in ("", ".")]
+
+    def _enter(self, name: str) -> None:
+        if len(self._stack) > 2 * MAX_DEPTH:
+            raise ToolError(f"{format_path(self._path)}: too deep")
+        here = self._stack[-1]
+        try:
+            inner = here.enter(name)
+        except FileNotFoundError:
+            if not self._writing:
+                raise
+            with suppress(FileExistsError):
+                here.mkdir(name)
+            inner = here.enter(name)
+        self._stack.append(inner)
+        self._names.append(name)
+
+    def _back(self) -> None:
+        if len(self._stack) == 1:
+            raise ToolDeniedError(
+                f"{format_path(self._path)} is outside the workspace",
+                fix="use a path in the workspace",
+            )
+        self._stack.pop().close()
+        self._names.pop()
+
+    def _close(self) -> None:
+        for folder in self._stack:
+            folder.close()
+
+
+def _check_plain(status: os.stat_result, path: str) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise ToolError(f"{format_path(path)} is a folder", fix="use ls to see what is in it")
+    if not stat.S_ISREG(status.st_mode):
+        raise ToolDeniedError(f"{format_path(path)} is not a plain file")
+    if status.st_nlink > 1:
+        raise ToolDeniedError(
+            f"{format_path(path)} has a second name (a hard link), perhaps outside the workspace",
+            fix="make a copy, and use that",
+        )
+
+
+def _look(place: _ResolvedPath) -> os.stat_result | None:
+    try:
+        return place.folder.stat(place.name)
+    except FileNotFoundError:
+        return None
+
+
+def _check_same(place: _ResolvedPath, seen: os.stat_result | None, path: str, *, new: bool) -> None:
+    now = _look(place) if seen or new else None
+    if (new and now) or (seen and (not now or _version(now) != _version(seen))):
+        raise FileChangedError(
+            f"{format_path(path)} was changed by somebody else just now", fix="read it again"
+        )
+
+
+def _version(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _replace(
+    place: _ResolvedPath, data: bytes, before: os.stat_result | None, check: Callable[[], None]
+) -> None:
+    """Write a temporary file next to the target, then rename it."""
+    temporary = f".{secrets.token_hex(8)}.tmp"
+    fd = place.folder.create(temporary, 0o666)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            if before:
+                _keep_mode(file.fileno(), before)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        with _REPLACING:  # of two runs that read the same file, one gets the error
+            check()
+            place.folder.rename(temporary, place.name)
+    except BaseException:
+        with suppress(OSError):
+            place.folder.remove(temporary)
+        raise
+    place.folder.sync()
+
+
+def _keep_mode(fd: int, before: os.stat_result) -> None:
+    if not hasattr(os, "fchmod"):
+        return
+    new = os.fstat(fd)
+    if (new.st_uid, new.st_gid) != (before.st_uid, before.st_gid):
+        with suppress(PermissionError):
+            os.fchown(fd, before.st_uid, before.st_gid)
+    os.fchmod(fd, stat.S_IMODE(before.st_mode) & 0o777)
+
+
+def _walk(top: OpenDir, skip: Collection[str], max_entries: int) -> Iterator[WalkEntry]:
+    """Walk depth first, with one open directory per level."""
+    levels = [_WalkLevel(top.folder, "" if top.path == "." else f"{top.path}/", max_entries)]
+    seen = 0
+    try:
+        while seen < max_entries:
+            level = levels[-1]
+            entry = level.next()
+            if entry is None:
+                if len(levels) == 1:
+                    return
+                levels.pop().folder.close()
+            elif entry.kind != "folder" or entry.name.casefold() not in skip:
+                seen += 1
+                yield WalkEntry(level.prefix + entry.name, entry.kind)
+                if entry.kind == "folder" and len(levels) < MAX_DEPTH:
+                    levels += _inner(level, entry.name, max_entries)
+    finally:
+        for level in levels[1:]:
+            level.folder.close()
+
+
+class _WalkLevel:
+    """An open directory on a walk, and the position in it."""
+
+    def __init__(self, folder: Folder, prefix: str, max_entries: int) -> None:
+        self.folder = folder
+        self.prefix = prefix
+        self._left = list(reversed(_sorted(folder, max_entries)))
+
+    def next(self) -> DirEntry | None:
+        return self._left.pop() if self._left else None
+
+
+def _inner(level: _WalkLevel, name: str, max_entries: int) -> list[_WalkLevel]:
+    """Return the next level down, or None when it is unreadable or no longer a directory."""
+    try:
+        folder = level.folder.enter(name)
+    except OSError:
+        return []
+    try:
+        return [_WalkLevel(folder, f"{level.prefix}{name}/", max_entries)]
+    except OSError:
+        folder.close()
+        return []
+
+
+def _sorted(folder: Folder, max_entries: int) -> list[DirEntry]:
+    return sorted(islice(folder.entries(), max_entries), key=lambda entry: entry.name)
+
+
+_WORDS = {
+    errno.ENOENT: "no such file or folder",
+    errno.ENOTDIR: "a file stands where a folder is needed",
+    errno.EISDIR: "is a folder",
+    errno.ELOOP: "a link that is not followed",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "not permitted",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.ENAMETOOLONG: "the name is too long",
+}
+
+
+@contextmanager
+def _in_words(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        words = _WORDS.get(exc.errno or 0) or exc.strerror or type(exc).__name__
+        raise ToolError(f"{format_path(path)}: {words}") from exc

@@ -1,0 +1,197 @@
+"""A run registry on a store in memory and a scripted model, for tests of runs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from homarus.agent.agent import Agent
+from homarus.agent.reply.builder import make_reply_builder
+from homarus.agent.run import RunOutcome
+from homarus.agent.run_registry import RunRegistry
+from homarus.agent.services import RunServices
+from homarus.agent.spend_limit import SpendLimiter
+from homarus.channels.registry import find_traits
+from homarus.config import schema
+from homarus.core.bus import Bus
+from homarus.core.errors import (
+    DiskFullError,
+    ProviderError,
+)
+from homarus.core.event import RunEnded
+from homarus.core.lanes import Lanes
+from homarus.core.message import (
+    NO_EXTRAS,
+    Address,
+    Extras,
+    Inbound,
+    Message,
+    RunOptions,
+    user_message,
+)
+from homarus.core.watchdog import Watchdog
+from homarus.plugins.hook_runner import Hooks
+from homarus.providers.base import Provider
+from homarus.providers.catalog import ModelInfo
+from homarus.providers.model_router import ModelSelection
+from homarus.sessions.session import SessionRepository
+from homarus.store.base import Transaction
+from homarus.store.journal import InboxRecord, OutboxRecord
+from homarus.testing.clock import FakeClock
+from homarus.testing.fakes import Hang, ScriptedProvider
+from homarus.testing.memory_store import MemoryStore
+from homarus.tools.builtin import files
+from homarus.tools.registry import ToolRegistry
+from homarus.tools.tool import deny_approval
+
+KEY = "agent:main:main"
+
+
+def message(text: str = "hi", wishes: RunOptions | None = None) -> Inbound:
+    return Inbound(
+        "1", Address("test", "1"), "ann", text, options=wishes or RunOptions(), run_id="r1"
+    )
+
+
+class SlowStore(MemoryStore):
+    """A store whose commits are slow, or fail."""
+
+    commit_s = 0.0
+    fails = False
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        async with super().transaction() as unit:
+            yield unit
+            if self.fails:
+                raise DiskFullError("no room to write", fix="free some")
+            if self.commit_s:
+                await asyncio.sleep(self.commit_s)
+
+
+class Harness:
+    """A run registry on a store in memory and a scripted model."""
+
+    def __init__(self, folder: Path, *script: Message | ProviderError | Hang) -> None:
+        self.provider: Provider = ScriptedProvider(script)
+        self.clock = clock = FakeClock(patient=False)
+        self.bus, self.store = Bus(), SlowStore()
+        self.sessions = SessionRepository(self.store, clock)
+        self.steering: list[InboxRecord] = []
+        self.steered: Callable[[], None] = lambda: None
+        self.window, self.hooks = 200_000, Hooks()
+        self.agent = Agent("main", "Ada", folder, model="p/m", timeout_s=5.0)
+        self.config = schema.Config()
+        self.key, self.posted = KEY, 0
+        self.stranded: list[str] = []
+        self.wishes: list[ModelSelection] = []
+        self.services = RunServices(
+            find_traits=find_traits,
+            sessions=self.sessions,
+            store=self.store,
+            bus=self.bus,
+            lanes=Lanes(),
+            clock=clock,
+            hooks=self.hooks,
+            watchdog=Watchdog(),
+            spend_limiter=SpendLimiter(self.store, schema.SpendConfig, clock.now_ms, str),
+            get_agent=lambda _id: self.agent,
+            get_tools=lambda _agent: ToolRegistry.from_modules(files),
+            connect=self.connect,
+            get_approver=lambda _inbound: deny_approval,
+            pop_steering=self.steer,
+            format_message=lambda _key, inbound: inbound.text,
+            make_builder=lambda session, inbound, thinking, _new: make_reply_builder(
+                schema.Config(), session, inbound, thinking=thinking
+            ),
+            build_reply=self.pack,
+            on_enqueued=self.note_post,
+            on_unsettled=self.stranded.extend,
+            get_config=lambda: self.config,
+            grace_s=0.05,
+        )
+        self.runs = RunRegistry(self.services)
+
+    def replace_services(self, **changes: Any) -> None:
+        self.services = replace(self.services, **changes)
+        self.runs = RunRegistry(self.services)
+
+    def steer(self, _key: str) -> list[InboxRecord]:
+        told, self.steering = self.steering, []
+        if told:
+            self.steered()
+        return told
+
+    def pack(
+        self, inbound: Inbound, run: str, text: str, first: int = 0, extras: Extras = NO_EXTRAS
+    ) -> list[OutboxRecord]:
+        return [OutboxRecord(f"{run}:{first}", run, inbound.address, text, 0, 10, extras=extras)]
+
+    def note_post(self) -> None:
+        self.posted += 1
+
+    async def accept(self, inbound: Inbound) -> InboxRecord:
+        return (await self.store.journal.accept(self.key, inbound, at_ms=1)).row
+
+    def row(self, id_: str = "r1") -> InboxRecord:
+        found = asyncio.run(self.store.journal.inbox_record(id_))
+        assert found is not None
+        return found
+
+    def parcels(self) -> list[str]:
+        return [parcel.text for parcel in asyncio.run(self.store.journal.outbox_records())]
+
+    async def connect(self, wish: ModelSelection) -> tuple[Provider, ModelInfo]:
+        self.wishes.append(wish)
+        return self.provider, ModelInfo("p", "m", reasoning=True, window=self.window)
+
+    def run(self, inbound: Inbound, also: Callable[[], object] = lambda: None) -> RunOutcome:
+        async def main() -> RunOutcome:
+            with self.bus.subscribe() as events:
+                asyncio.get_running_loop().call_later(0.02, also)
+                try:
+                    return await self.runs.start(self.key, [await self.accept(inbound)])
+                finally:
+                    events.close()
+                    facts = [event.data async for event in events]
+                    self.ended = [fact for fact in facts if isinstance(fact, RunEnded)]
+
+        return asyncio.run(main())
+
+    def messages(self) -> list[tuple[str, str]]:
+        async def main() -> list[tuple[str, str]]:
+            session = await self.sessions.load(KEY, "main")
+            return [(m.role, m.text) for m in session.messages]
+
+        return asyncio.run(main())
+
+
+def broken_off(stage: Harness, *messages: Message, started: Sequence[str] = ()) -> InboxRecord:
+    """Return the inbox record of a run that was killed after it had saved these messages."""
+
+    async def main() -> InboxRecord:
+        row = await stage.accept(message())
+        session = await stage.sessions.load(KEY, "main")
+        async with stage.store.journal.lease(f"session:{KEY}") as lease:
+            await session.start_turn(
+                user_message("hi"),
+                provider="p",
+                model="m",
+                also=lambda unit, entries: unit.mark_running(
+                    [row.id], lease, run=row.id, session_id=session.session_id,
+                    entry=entries[-1].id,
+                ),
+            )  # fmt: skip
+            if messages:
+                await session.append(*messages)
+            async with stage.store.journal.transaction() as unit:
+                for call_id in started:
+                    unit.call_started(row.id, lease, call_id)
+        stage.sessions = SessionRepository(stage.store, FakeClock(patient=False))
+        found = await stage.store.journal.inbox_record(row.id)
+        assert found is not None
+        return found
+
+    return asyncio.run(main())

@@ -1,0 +1,96 @@
+"""Reply settings: of the message, the session, the channel and the agent."""
+
+from typing import Any
+
+import pytest
+
+from homarus.agent.reply.settings import ReplySettings, ReplyTarget, resolve_reply_settings
+from homarus.config.schema import Config
+from homarus.core.message import Address
+
+HERE = Address("telegram", "42", "work")
+
+
+def made(config: dict[str, Any] | None = None, **known: Any) -> ReplySettings:
+    at = ReplyTarget(address=HERE, **known)
+    return resolve_reply_settings(Config.model_validate(config or {}), "main", at)
+
+
+def test_reply_settings_defaults_add_nothing() -> None:
+    found = made()
+    assert not found.streams
+    assert (found.verbose, found.reasoning, found.usage, found.prefix) == ("off", "off", "off", "")
+    assert (found.typing, found.typing_interval_s, found.delay_ms) == ("instant", 6.0, None)
+
+
+def test_reply_settings_account_overrides_channel_and_default() -> None:
+    config = {"agents": {"defaults": {"blockStreamingDefault": "on"}}}
+    assert made(config).streams
+    assert not made(config, channel={"blockStreaming": False}).streams
+    accounts = {"accounts": {"work": {"blockStreaming": True}}, "blockStreaming": False}
+    assert made(config, channel=accounts).streams
+    assert not made(
+        config, channel={"accounts": {"home": {"blockStreaming": True}}} | {"blockStreaming": False}
+    ).streams
+
+
+@pytest.mark.parametrize(
+    ("common", "own", "delay_ms"),
+    [
+        ({}, {}, None),
+        ({"mode": "natural"}, {}, (800, 2_500)),
+        ({"mode": "natural"}, {"mode": "off"}, None),
+        ({"mode": "custom", "minMs": 10, "maxMs": 20}, {}, (10, 20)),
+        ({"mode": "custom", "minMs": 10}, {"maxMs": 5}, (10, 10)),
+        ({"mode": "custom"}, {}, (800, 2_500)),
+    ],
+)
+def test_reply_settings_human_delay_own_overrides_common(
+    common: dict[str, Any], own: dict[str, Any], delay_ms: tuple[int, int] | None
+) -> None:
+    entry = {"id": "main", "humanDelay": own}
+    config = {"agents": {"defaults": {"humanDelay": common}, "list": [entry]}}
+    assert made(config).delay_ms == delay_ms
+
+
+def test_reply_settings_message_overrides_session_and_config() -> None:
+    config = {"agents": {"defaults": {"verboseDefault": "on"}}}
+    assert made(config).verbose == "on"
+    entry = {"verboseLevel": "full", "reasoningLevel": "stream", "responseUsage": "on"}
+    found = made(config, entry=entry)
+    assert (found.verbose, found.reasoning, found.usage) == ("full", "stream", "tokens")
+    found = made(config, entry=entry, verbose="off", reasoning="on")
+    assert (found.verbose, found.reasoning) == ("off", "on")
+    assert made(config, entry={"verboseLevel": 3, "responseUsage": ["x"]}).verbose == "on"
+
+
+def test_reply_settings_prefix_by_channel_and_auto_is_name() -> None:
+    config = {
+        "messages": {"responsePrefix": "auto"},
+        "agents": {"list": [{"id": "main", "identity": {"name": "Ada"}}]},
+    }
+    assert made(config).prefix == "[Ada]"
+    assert made({"messages": {"responsePrefix": "auto"}}).prefix == ""
+    assert made(config, channel={"responsePrefix": "({model})"}).prefix == "({model})"
+    assert made(config, channel={"responsePrefix": ""}).prefix == ""
+
+
+def test_reply_settings_heartbeat_is_quiet() -> None:
+    config = {"agents": {"defaults": {"blockStreamingDefault": "on", "typingMode": "instant"}}}
+    found = made(config, heartbeat_chars=30, entry={"verboseLevel": "full", "reasoningLevel": "on"})
+    assert not found.streams and found.unasked
+    assert (found.typing, found.verbose, found.reasoning) == ("never", "off", "off")
+    assert found.ack_max_chars == 30
+
+
+def test_reply_settings_typing_session_overrides_agents() -> None:
+    config: dict[str, Any] = {
+        "agents": {"defaults": {"typingMode": "thinking", "typingIntervalSeconds": 3}}
+    }
+    assert (made(config).typing, made(config).typing_interval_s) == ("thinking", 3.0)
+    config["session"] = {"typingMode": "never", "typingIntervalSeconds": 9}
+    assert (made(config).typing, made(config).typing_interval_s) == ("never", 9.0)
+    assert (
+        made(group=True).typing == "message"
+        and made(group=True, mentioned=True).typing == "instant"
+    )

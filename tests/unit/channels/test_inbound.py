@@ -1,0 +1,366 @@
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from homarus.channels.base import Channel, InboundHandler
+from homarus.channels.inbound import (
+    AdmitMessage,
+    AdmittedMessage,
+    InboundPipeline,
+    RejectedMessage,
+    admit_all,
+)
+from homarus.core import faults
+from homarus.core.errors import DiskFullError
+from homarus.core.message import Address, Inbound
+from homarus.store.journal import Acceptance, Cursor, InboxRecord, OutboxRecord
+from homarus.testing.clock import FakeClock
+from homarus.testing.fakes import ListChannel
+from homarus.testing.memory_journal import MemoryJournal
+from homarus.testing.memory_store import MemoryStore
+
+GUARD_S = 30.0
+
+
+def message(message_id: str = "1", text: str = "hello") -> Inbound:
+    return Inbound(message_id, Address("list", "chat"), "person", text)
+
+
+@dataclass
+class Harness:
+    """An inbound pipeline over a journal in memory, and a record of what it did."""
+
+    journal: MemoryJournal
+    receive: InboundHandler
+    intake: InboundPipeline
+    put: list[InboxRecord] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    answers: list[asyncio.Future[None]] = field(default_factory=list)
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+class GatedJournal(MemoryJournal):
+    """A journal whose `accept` waits for the test, and can fail, also for one session."""
+
+    gate: asyncio.Event
+    full = False
+    full_for = ""
+
+    async def accept(
+        self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
+    ) -> Acceptance:
+        await self.gate.wait()
+        if self.full or session == self.full_for:
+            raise DiskFullError("no room")
+        return await super().accept(session, inbound, at_ms=at_ms, cursor=cursor)
+
+
+def gated(store: MemoryStore) -> GatedJournal:
+    journal = GatedJournal.__new__(GatedJournal)
+    journal.__dict__.update(store.journal.__dict__)
+    journal.gate = asyncio.Event()
+    return journal
+
+
+def on_stage(body: Callable[[Harness], Awaitable[None]], admit: AdmitMessage | None = None) -> None:
+    @asynccontextmanager
+    async def stage() -> Any:
+        async with MemoryStore() as store:
+            journal = gated(store)
+            journal.gate.set()
+            rows: list[InboxRecord] = []
+            events: list[str] = []
+
+            answers: list[asyncio.Future[None]] = []
+
+            def put(session: str, row: InboxRecord) -> asyncio.Future[None] | None:
+                assert session == row.session
+                rows.append(row)
+                events.append("put")
+                return answers.pop(0) if answers else None
+
+            intake = InboundPipeline(
+                journal,
+                FakeClock(),
+                admit=admit or admit_all(lambda one: f"admit_all:main:{one.address.chat}"),
+                put=put,
+            )
+            async with intake.running():
+                yield Harness(
+                    journal, intake.handler_for(ListChannel()), intake, rows, events, answers
+                )
+
+    async def main() -> None:
+        async with asyncio.timeout(GUARD_S), stage() as made:
+            await body(made)
+
+    asyncio.run(main())
+
+
+def test_inbound_message_is_in_journal_with_cursor_on_return() -> None:
+    async def body(stage: Harness) -> None:
+        assert await stage.receive.load_cursor() is None
+        await stage.receive(message(), {"offset": 8})
+        (row,) = await stage.journal.inbox_records("accepted")
+        assert (row.session, row.message_id, row.inbound) == ("agent:main:chat", "1", message())
+        assert await stage.receive.load_cursor() == {"offset": 8}
+        await stage.settle()
+        assert [one.id for one in stage.put] == [row.id]
+
+    on_stage(body)
+
+
+def test_inbound_acknowledge_is_called_after_accept_and_before_submit() -> None:
+    async def body(stage: Harness) -> None:
+        async def acknowledge() -> None:
+            assert await stage.journal.inbox_records("accepted")
+            await asyncio.sleep(0)
+            stage.events.append("told")
+
+        await stage.receive(message(), None, acknowledge)
+        await stage.settle()
+        assert stage.events == ["told", "put"]
+
+    on_stage(body)
+
+
+def test_inbound_hundred_duplicates_are_answered_once_and_counted() -> None:
+    async def body(stage: Harness) -> None:
+        for offset in range(100):
+            await stage.receive(message(), {"offset": offset})
+        await stage.settle()
+        assert len(stage.put) == 1
+        (row,) = await stage.journal.inbox_records()
+        assert row.duplicates == 99
+        assert await stage.receive.load_cursor() == {"offset": 99}  # or it would be read forever
+
+    on_stage(body)
+
+
+def test_inbound_concurrent_duplicates_are_answered_once() -> None:
+    async def body(stage: Harness) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(50):
+                group.create_task(_receive(stage.receive, message()))
+        await stage.settle()
+        assert len(stage.put) == 1
+
+    on_stage(body)
+
+
+def test_inbound_same_id_with_other_text_is_parked_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def body(stage: Harness) -> None:
+        await stage.receive(message(text="one"))
+        await stage.receive(message(text="two"))
+        await stage.settle()
+        assert [row.preview for row in stage.put] == ["one"]
+        (parked,) = await stage.journal.inbox_records("parked")
+        assert parked.inbound and parked.inbound.text == "two"
+
+    with caplog.at_level(logging.WARNING):
+        on_stage(body)
+    assert "with other words" in caplog.text and "inbox --stuck" in caplog.text
+
+
+def test_inbound_store_error_neither_acknowledges_nor_submits() -> None:
+    async def body(stage: Harness) -> None:
+        assert isinstance(stage.journal, GatedJournal)
+        stage.journal.full = True
+
+        async def acknowledge() -> None:
+            stage.events.append("told")
+
+        with pytest.raises(DiskFullError):
+            await stage.receive(message(), {"offset": 2}, acknowledge)
+        await stage.settle()
+        assert stage.events == [] and await stage.receive.load_cursor() is None
+        stage.journal.full = False
+        await stage.receive(message(), {"offset": 2}, acknowledge)
+        await stage.settle()
+        assert stage.events == ["told", "put"]
+
+    on_stage(body)
+
+
+def test_inbound_cancelled_channel_does_not_lose_message_being_stored() -> None:
+    async def body(stage: Harness) -> None:
+        assert isinstance(stage.journal, GatedJournal)
+        stage.journal.gate.clear()
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(_receive(stage.receive, message()))
+            await stage.settle()
+            reading.cancel()
+        assert stage.put == []
+        stage.journal.gate.set()
+        await stage.settle()
+        assert len(stage.put) == 1
+        await stage.receive(message())  # the service offers it again
+        await stage.settle()
+        assert len(stage.put) == 1
+
+    on_stage(body)
+
+
+def test_inbound_failed_acknowledge_still_submits() -> None:
+    async def body(stage: Harness) -> None:
+        async def acknowledge() -> None:
+            raise ConnectionError("gone")
+
+        with pytest.raises(ConnectionError):
+            await stage.receive(message(), None, acknowledge)
+        await stage.settle()
+        assert len(stage.put) == 1
+
+    on_stage(body)
+
+
+def test_inbound_after_close_messages_wait_for_next_start() -> None:
+    async def body(stage: Harness) -> None:
+        stage.intake.close()
+        await stage.receive(message())
+        await stage.settle()
+        assert stage.put == [] and len(await stage.journal.inbox_records("accepted")) == 1
+
+    on_stage(body)
+
+
+@pytest.mark.parametrize(
+    ("point", "kept", "told"),
+    [("intake.read", 0, []), ("intake.accepted", 1, []), ("intake.acknowledged", 1, ["told"])],
+)
+def test_inbound_fault_points_are_where_their_names_say(
+    point: str, kept: int, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "_faults", faults.parse_faults(f"{point}:raise"))
+
+    async def body(stage: Harness) -> None:
+        async def acknowledge() -> None:
+            stage.events.append("told")
+
+        with pytest.raises(faults.InjectedFaultError):
+            await stage.receive(message(), None, acknowledge)
+        assert len(await stage.journal.inbox_records()) == kept
+        assert stage.events == told  # and no run has started
+        await stage.settle()
+        assert len(stage.put) == kept  # a fault that is survived leaves nothing behind
+
+    on_stage(body)
+
+
+async def _receive(
+    receive: InboundHandler, inbound: Inbound, cursor: Mapping[str, Any] | None = None
+) -> None:
+    await receive(inbound, cursor)
+
+
+def admitting(
+    verdict: AdmittedMessage | RejectedMessage, body: Callable[[Harness], Awaitable[None]]
+) -> None:
+    """Run as `on_stage`, with a fixed admission."""
+
+    async def admit(_channel: Channel, _inbound: Inbound) -> AdmittedMessage | RejectedMessage:
+        return verdict
+
+    on_stage(body, admit)
+
+
+def test_inbound_ignored_message_moves_cursor_without_acknowledge() -> None:
+    async def body(stage: Harness) -> None:
+        told: list[str] = []
+
+        async def acknowledge() -> None:
+            told.append("told")
+
+        await stage.receive(message(), {"offset": 8}, acknowledge)
+        await stage.settle()
+        assert await stage.receive.load_cursor() == {"offset": 8}
+        assert not told and not await stage.journal.inbox_records() and not stage.put
+
+    admitting(RejectedMessage(), body)
+
+
+def test_inbound_pairing_notice_is_posted_once_with_cursor() -> None:
+    parcel = OutboxRecord("pairing:1", "pairing", Address("svc", "c"), "who are you?", 1, 1 << 60)
+
+    async def body(stage: Harness) -> None:
+        for offset in (8, 9):
+            await stage.receive(message(), {"offset": offset})
+        (posted,) = await stage.journal.outbox_records()
+        assert posted.text == "who are you?" and await stage.receive.load_cursor() == {"offset": 9}
+        assert not await stage.journal.inbox_records()
+
+    admitting(RejectedMessage((parcel,)), body)
+
+
+def test_inbound_for_several_agents_is_stored_for_each_acked_once() -> None:
+    welcomed: list[str] = []
+    both = (("agent:a:main", message("1")), ("agent:b:main", replace(message("1"), copy_for="b")))
+    taken = AdmittedMessage(both, on_accepted=lambda: welcomed.append("seen"))
+
+    async def body(stage: Harness) -> None:
+        for _ in range(3):
+            await stage.receive(message(), {"offset": 8})
+            await stage.settle()
+        assert [row.session for row in stage.put] == ["agent:a:main", "agent:b:main"]
+        assert welcomed == ["seen"] and await stage.receive.load_cursor() == {"offset": 8}
+
+    admitting(taken, body)
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_inbound_partly_stored_for_agents_is_answered_once_by_each(
+    in_turn: bool,
+) -> None:
+    both = (("agent:a:main", message("1")), ("agent:b:main", replace(message("1"), copy_for="b")))
+
+    async def body(stage: Harness) -> None:
+        assert isinstance(stage.journal, GatedJournal)
+        stage.journal.full_for = "agent:b:main"
+        with pytest.raises(DiskFullError):
+            await stage.receive(message(), {"offset": 8})
+        await stage.settle()
+        assert [row.session for row in stage.put] == ["agent:a:main"]
+        assert await stage.receive.load_cursor() is None  # so that it is offered again
+        stage.journal.full_for = ""
+        await stage.receive(message(), {"offset": 8})
+        await stage.settle()
+        assert [row.session for row in stage.put] == ["agent:a:main", "agent:b:main"]
+
+    admitting(AdmittedMessage(both, in_turn=in_turn), body)
+
+
+def test_inbound_sequential_without_outcome_skips_no_agent() -> None:
+    both = (("agent:a:main", message("1")), ("agent:b:main", replace(message("1"), copy_for="b")))
+
+    async def body(stage: Harness) -> None:
+        await stage.receive(message())
+        await stage.settle()
+        assert [row.session for row in stage.put] == ["agent:a:main", "agent:b:main"]
+
+    admitting(AdmittedMessage(both, in_turn=True), body)
+
+
+def test_inbound_sequential_runs_agents_one_after_another() -> None:
+    both = (("agent:a:main", message("1")), ("agent:b:main", replace(message("1"), copy_for="b")))
+
+    async def body(stage: Harness) -> None:
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        stage.answers.append(answered)
+        await stage.receive(message())
+        await stage.settle()
+        assert [row.session for row in stage.put] == ["agent:a:main"]
+        answered.set_result(None)
+        await stage.settle()
+        assert [row.session for row in stage.put] == ["agent:a:main", "agent:b:main"]
+
+    admitting(AdmittedMessage(both, in_turn=True), body)

@@ -1,0 +1,135 @@
+"""A text as outbox records of one service: split, with captions and notes."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.channels.base import TTL_MS, Capabilities
+from homarus.channels.chunk import measure
+from homarus.channels.outbound import build_outbox_records, with_reply_to
+from homarus.config.channels import AccountSettings
+from homarus.core.message import Address, Button, Extras, Inbound, Media
+from homarus.store.journal import OutboxRecord
+
+CHAT = Address("svc", "chat")
+UNITS = ("utf16", "codepoint", "byte")
+USUAL = AccountSettings()
+FILES = Capabilities(caption_limit=20, media_max_bytes=1_000_000)
+PHOTO = Media("image", "image/png", "photo.png", 500, path="/m/photo.png")
+PAPER = Media("document", "application/pdf", "paper.pdf", 900, path="/m/paper.pdf")
+
+
+def packed(
+    text: str, extras: Extras, capabilities: Capabilities = FILES, **settings: Any
+) -> list[OutboxRecord]:
+    rules = AccountSettings.model_validate(settings)
+    return build_outbox_records("r", text, CHAT, capabilities, rules, extras=extras, at_ms=0)
+
+
+def seen(parcels: list[OutboxRecord]) -> list[tuple[str, str]]:
+    return [(one.text, "".join(file.name for file in one.extras.media)) for one in parcels]
+
+
+@given(st.text(), st.integers(1, 50), st.sampled_from(UNITS))
+def test_outbox_records_of_reply_fit_limit_and_keep_words(text: str, limit: int, unit: Any) -> None:
+    parcels = build_outbox_records(
+        "run", text, CHAT, Capabilities(limit, unit), USUAL, at_ms=5, first=2
+    )
+    assert [one.id for one in parcels] == [f"run:{n}" for n in range(2, 2 + len(parcels))]
+    assert all(one.text.strip() for one in parcels)
+    for one in parcels:
+        assert measure(one.text, unit) <= limit or len(one.text) == 1
+        assert (one.run, one.address, one.at_ms, one.expires_ms) == ("run", CHAT, 5, 5 + TTL_MS)
+    if "`" not in text and "~" not in text:  # a fence that is cut is closed and reopened
+        kept = "".join("".join(one.text.split()) for one in parcels)
+        assert kept == "".join(text.replace("\0", "\ufffd").split())
+
+
+def test_outbox_records_of_lone_surrogate_are_sendable() -> None:
+    (parcel,) = build_outbox_records("r", "a\ud83db\0", CHAT, Capabilities(), USUAL, at_ms=0)
+    assert parcel.text == "a\ufffdb\ufffd"
+
+
+def test_outbox_records_of_blank_reply_are_none() -> None:
+    assert build_outbox_records("r", " \n\t ", CHAT, Capabilities(), USUAL, at_ms=0) == []
+
+
+def test_outbox_records_follow_account_limit_and_chunk_mode() -> None:
+    assert len(packed("one two three", Extras(), textChunkLimit=5)) == 3
+    assert len(packed("one\n\ntwo", Extras(), chunkMode="newline")) == 2
+
+
+def test_outbox_records_short_text_is_caption_of_first_file() -> None:
+    extras = Extras(media=(PHOTO, PAPER))
+    assert seen(packed("look", extras)) == [("look", "photo.png"), ("", "paper.pdf")]
+    assert seen(packed("", extras)) == [("", "photo.png"), ("", "paper.pdf")]
+
+
+def test_outbox_records_text_too_long_for_caption_precedes_files() -> None:
+    long = "more than twenty characters"
+    assert seen(packed(long, Extras(media=(PHOTO,)))) == [(long, ""), ("", "photo.png")]
+    plain = Capabilities(media_max_bytes=1_000)
+    assert seen(packed("look", Extras(media=(PHOTO,)), plain)) == [("look", ""), ("", "photo.png")]
+
+
+def test_outbox_records_unsendable_file_is_described() -> None:
+    lost = Media(name="no`te.txt", problem="no such file")
+    assert seen(packed("here", Extras(media=(lost,)))) == [
+        ("here\n\n(`no'te.txt` was not sent: no such file)", "")
+    ]
+    none = Capabilities()
+    assert seen(packed("", Extras(media=(PHOTO,)), none)) == [
+        ("(a file that cannot be sent here: `photo.png`)", "")
+    ]
+    big = Media(name="film.mp4", size=2_500_000, path="/m/film.mp4")
+    ((told, _),) = seen(packed("", Extras(media=(big,))))
+    assert told == "(`film.mp4` was not sent: it has 2.5 MB, and 1.0 MB is the limit here)"
+    assert "0.0 MB" in packed("", Extras(media=(PHOTO,)), mediaMaxMb=0.0001)[0].text
+
+
+@given(
+    st.text(max_size=60),
+    st.integers(0, 3),
+    st.integers(1, 30),
+    st.sampled_from(("off", "first", "all")),
+    st.sampled_from(("", "9")),
+)
+def test_outbox_records_extras_are_on_the_right_record(
+    text: str, files: int, limit: int, mode: str, replaces: str
+) -> None:
+    buttons = ((Button("ok", "yes"),),)
+    extras = Extras("7", replaces, (PHOTO,) * files, as_voice=True, buttons=buttons, silent=True)
+    carries = Capabilities(limit, caption_limit=10, media_max_bytes=1_000)
+    found = [one.extras for one in packed(text, extras, carries, replyToMode=mode)]
+    assert sum(len(one.media) for one in found) == files
+    assert all(len(one.media) <= 1 for one in found)
+    assert [bool(one.media) for one in found] == [one.as_voice for one in found]
+    assert all(one.silent for one in found)
+    for number, one in enumerate(found):
+        first, last = number == 0, number == len(found) - 1
+        assert one.reply_to == ("7" if first or mode == "all" else "")
+        assert one.buttons == (buttons if last else ())
+        assert one.replaces == (replaces if first and not one.media else "")
+    if replaces and text.strip() and "\0" not in text:
+        assert found[0].replaces == "9"
+
+
+@pytest.mark.parametrize(
+    ("mode", "first", "named", "expected"),
+    [
+        ("off", 0, "", ""),
+        ("off", 0, "5", "5"),
+        ("first", 0, "", "m1"),
+        ("first", 3, "", ""),
+        ("first", 3, "5", "5"),
+        ("all", 3, "", "m1"),
+    ],
+)
+def test_outbox_records_reply_to_follows_mode(
+    mode: str, first: int, named: str, expected: str
+) -> None:
+    rules = AccountSettings.model_validate({"replyToMode": mode})
+    inbound = Inbound("m1", CHAT, "ann", "hi")
+    assert with_reply_to(inbound, Extras(reply_to=named), rules, first).reply_to == expected

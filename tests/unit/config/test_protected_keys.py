@@ -1,0 +1,54 @@
+"""What clients may not set: programs, modules, files, and variables that load code."""
+
+from typing import Any
+
+import pytest
+
+from homarus.config.protected_keys import check_protected_keys
+from homarus.core.errors import UserError
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"channels": {"signal": {"cliPath": "/tmp/evil"}}},
+        {"channels": {"signal": {"accounts": {"a": {"cliPath": "/tmp/evil"}}}}},
+        {"agents": {"defaults": {"cliBackends": {"x": {"command": "sh", "args": ["-c", "id"]}}}}},
+        {"agents": {"list": [{"id": "a", "agentDir": "/root"}]}},
+        {"browser": {"executablePath": "/tmp/evil"}},
+        {"hooks": {"mappings": [{"transform": {"module": "../../evil.js"}}]}},
+        {"plugins": {"load": {"paths": ["/tmp"]}}},
+        {"logging": {"file": "/home/user/.bashrc"}},
+        {"channels": {"telegram": {"tokenFile": "/etc/shadow"}}},
+        {"models": {"providers": {"x": {"apiKeyFrom": {"source": "exec", "command": ["id"]}}}}},
+        {"tools": {"exec": {"pathPrepend": ["/tmp"]}}},
+        {"tools": {"media": {"models": [{"command": "sh"}]}}},
+        {"env": {"vars": {"LD_PRELOAD": "/tmp/x.so"}}},
+        {"env": {"PATH": "/tmp"}},
+        {"agents": {"$include": "/etc/passwd"}},
+    ],
+)
+def test_protected_key_changed_raises_user_error(change: Any) -> None:
+    with pytest.raises(UserError, match="cannot be set through the gateway"):
+        check_protected_keys({}, change)
+    check_protected_keys(change, change)  # as it is, it may be sent back
+
+
+def test_unprotected_keys_may_be_set() -> None:
+    new = {
+        "agents": {"defaults": {"model": "a/b", "workspace": "~/w"}},
+        "env": {"vars": {"OPENAI_API_KEY": "k"}},
+        "channels": {"telegram": {"customCommands": [{"command": "hi", "description": "d"}]}},
+    }
+    check_protected_keys({}, new)
+
+
+def test_protected_list_entries_may_move_but_not_change() -> None:
+    old = {"tools": {"links": {"models": [{"command": "a"}, {"command": "b"}]}}}
+    check_protected_keys(old, {"tools": {"links": {"models": [{"command": "b"}]}}})
+    with pytest.raises(UserError, match=r"tools\.links\.models\.command"):
+        check_protected_keys(old, {"tools": {"links": {"models": [{"command": "c"}]}}})
+
+
+def test_protected_key_may_be_removed() -> None:
+    check_protected_keys({"logging": {"file": "/x"}}, {"logging": {}})

@@ -1,0 +1,133 @@
+"""Fake channel control and outbox without channels, and an account with a webhook."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from homarus.channels.base import SupportsWebhook
+from homarus.channels.messenger import resolve_address
+from homarus.channels.signatures import verify_telegram
+from homarus.core.errors import ChannelError, StoreError, ToolError
+from homarus.core.message import Address, Extras, Media
+from homarus.store.base import Store
+from homarus.store.journal import OutboxRecord
+from homarus.tools.tool import SendResult
+
+if TYPE_CHECKING:
+    from homarus.channels.controller import AccountStatus
+
+PATH = "/hook/test"
+SECRET = "hook-secret"
+
+
+class Ear:
+    """An account with a webhook; while `open` is cleared it is slow to store messages."""
+
+    def __init__(self, path: str = PATH) -> None:
+        self.path = path
+        self.heard: list[bytes] = []
+        self.admitted: list[Mapping[str, str]] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self.status = 200
+        self.failure: Exception | None = None
+
+    def verify_request(self, headers: Mapping[str, str]) -> bool:
+        self.admitted.append(headers)
+        return verify_telegram(headers, SECRET)
+
+    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int:
+        await self.open.wait()
+        if self.failure:
+            raise self.failure
+        try:
+            json.loads(body)
+        except ValueError:
+            return 400
+        self.heard.append(body)
+        return self.status
+
+
+class FullDiskError(StoreError):
+    """A disk on which nothing can be stored."""
+
+
+class FakeSwitchboard:
+    """Channel control with the accounts that a test adds."""
+
+    def __init__(self) -> None:
+        self.lines: tuple[AccountStatus, ...] = ()
+        self.ears: dict[str, SupportsWebhook] = {}
+        self.probes: dict[tuple[str, str], str | ChannelError] = {}
+        self.stopped: list[tuple[str, str]] = []
+
+    def listen(self, ear: Ear) -> Ear:
+        self.ears[ear.path] = ear
+        return ear
+
+    def status(self) -> "tuple[AccountStatus, ...]":
+        return self.lines
+
+    async def probe(self, channel: str, account: str) -> str:
+        found = self.probes[channel, account]
+        if isinstance(found, ChannelError):
+            raise found
+        return found
+
+    async def stop(self, channel: str, account: str) -> None:
+        self.stopped.append((channel, account))
+
+    def find_webhook(self, path: str) -> SupportsWebhook | None:
+        return self.ears.get(path)
+
+
+class FakeMail:
+    """Accepts messages into the outbox; `outcome` is their fate."""
+
+    def __init__(self, store: Store, board: FakeSwitchboard) -> None:
+        self._store, self._board = store, board
+        self.outcome = SendResult("sent", "m0")
+        self.posted: list[tuple[Address, str, Extras, str]] = []
+
+    def accounts(self) -> Sequence[tuple[str, str]]:
+        return [(line.channel, line.account) for line in self._board.lines]
+
+    def resolve_address(
+        self,
+        target: str,
+        *,
+        channel: str = "",
+        account: str = "",
+        thread: str = "",
+        here: Address | None = None,
+    ) -> Address:
+        return resolve_address(
+            target, self.accounts(), channel=channel, account=account, thread=thread, here=here
+        )
+
+    async def is_known_chat(self, agent: str, to: Address) -> bool:
+        return True
+
+    async def attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
+        there = {name for name in names if (workspace / name).is_file()}
+        return tuple(
+            Media(name=name, problem="" if name in there else "there is no such file")
+            for name in names
+        )
+
+    async def send(self, to: Address, text: str, extras: Extras, key: str) -> SendResult:
+        async with self._store.journal.transaction() as unit:
+            unit.enqueue(OutboxRecord(f"{key}:0", key, to, text, 1, 2))
+        self.posted.append((to, text, extras, key))
+        return self.outcome
+
+    async def react(self, to: Address, message_id: str, emoji: str) -> None:
+        raise ToolError("there is nothing to react to")
+
+    async def edit(self, to: Address, message_id: str, text: str) -> None:
+        raise ToolError("there is nothing to edit")
+
+    async def delete(self, to: Address, message_id: str) -> None:
+        raise ToolError("there is nothing to delete")

@@ -1,0 +1,82 @@
+"""Which tools a sender has in a group."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from homarus.channels.registry import find_traits
+from homarus.config.channels import AccountSettings
+from homarus.core.message import Address
+from homarus.policy.group_policy import resolve_group, tool_rules
+from homarus.policy.tool_policy import ToolRules
+
+NO_EXEC = ToolRules(deny=("exec",))
+
+
+def rules(groups: Mapping[str, Any], sender: str = "42", chat: str = "-1") -> ToolRules | None:
+    settings = AccountSettings.model_validate({"groups": groups})
+    room = resolve_group(settings, Address("telegram", chat), find_traits)
+    return tool_rules(room, "telegram", sender, find_traits)
+
+
+def test_group_rules_without_tools_remove_none() -> None:
+    assert rules({}) is None
+    assert rules({"-1": {"requireMention": False}, "*": {}}) is None
+
+
+def test_group_rules_by_id_else_by_star() -> None:
+    groups = {"telegram:-1": {"tools": {"deny": ["exec"]}}, "*": {"tools": {"deny": ["read"]}}}
+    assert rules(groups) == NO_EXEC
+    assert rules(groups, chat="-2") == ToolRules(deny=("read",))
+
+
+def test_group_rules_group_without_tools_uses_star() -> None:
+    groups = {"-1": {"requireMention": False}, "*": {"tools": {"deny": ["exec"]}}}
+    assert rules(groups) == NO_EXEC
+    assert rules({**groups, "-1": {"tools": {}}}) == ToolRules()  # unless it has its own rule
+
+
+@pytest.mark.parametrize(
+    ("sender", "found"),
+    [
+        ("7", ToolRules()),
+        ("42", NO_EXEC),
+        ("8", ToolRules(allow=("read",))),
+        ("9", ToolRules(allow=("read",))),  # a name is no id
+        ("", ToolRules(allow=("read",))),
+    ],
+)
+def test_group_rules_of_sender_win_over_star(sender: str, found: ToolRules) -> None:
+    people = {
+        "tg:7": {},
+        "42": {"deny": ["bash"]},
+        "@ann": {},
+        "*": {"allow": ["read"]},
+    }
+    assert rules({"-1": {"toolsBySender": people, "tools": {"deny": ["read"]}}}, sender) == found
+
+
+def test_group_rules_unlisted_sender_has_rules_of_group() -> None:
+    groups = {"-1": {"toolsBySender": {"7": {}}, "tools": {"deny": ["exec"]}}}
+    assert (rules(groups, "7"), rules(groups, "8")) == (ToolRules(), NO_EXEC)
+
+
+def test_group_rules_senders_of_star_group_count_for_silent_group() -> None:
+    groups = {"-1": {}, "*": {"toolsBySender": {"7": {"deny": ["exec"]}}}}
+    assert (rules(groups, "7"), rules(groups, "8")) == (NO_EXEC, None)
+
+
+@pytest.mark.parametrize(
+    ("tools", "found"),
+    [
+        ({"allow": ["group:web"], "alsoAllow": ["read"]},
+         ToolRules(allow=("web_search", "web_fetch", "read"))),
+        ({"alsoAllow": ["read"]}, ToolRules()),
+        ({"alsoAllow": ["read"], "deny": ["Bash "]}, NO_EXEC),
+    ],
+)  # fmt: skip
+def test_group_rules_also_allow_adds_to_allowlist_only(
+    tools: Mapping[str, Any], found: ToolRules
+) -> None:
+    assert rules({"-1": {"tools": tools}}) == found

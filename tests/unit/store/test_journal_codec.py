@@ -1,0 +1,285 @@
+import json
+from dataclasses import fields, replace
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.errors import CorruptDataError
+from homarus.core.message import (
+    Address,
+    Authority,
+    Button,
+    ChatKind,
+    Extras,
+    Image,
+    Inbound,
+    InboundMetadata,
+    Media,
+    MediaKind,
+    RunOptions,
+)
+from homarus.store.journal import PREVIEW_CHARS
+from homarus.store.journal_codec import (
+    decode_body,
+    decode_extras,
+    decode_inbound,
+    digest_of,
+    encode_extras,
+    encode_inbound,
+    new_inbox_record,
+    preview_of,
+    storable_ids,
+    to_storable,
+)
+from homarus.store.transcript_codec import dump_json, load_json
+
+words = st.text(max_size=20)
+whole_words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def wishes(text: st.SearchStrategy[str]) -> st.SearchStrategy[RunOptions]:
+    asked = {field.name: st.none() | text for field in fields(RunOptions)}
+    return st.builds(RunOptions, **{**asked, "timeout_s": st.none() | st.floats(0, 1e9)})
+
+
+def occasions(text: st.SearchStrategy[str]) -> st.SearchStrategy[InboundMetadata]:
+    kinds, flag = st.sampled_from(get_args(ChatKind)), st.booleans()
+    made = {one.name: text if one.default == "" else flag for one in fields(InboundMetadata)}
+    roles = st.lists(text, max_size=2).map(tuple)
+    return st.builds(InboundMetadata, **{**made, "kind": kinds, "roles": roles})
+
+
+def medias(text: st.SearchStrategy[str]) -> st.SearchStrategy[Media]:
+    made = {one.name: text for one in fields(Media)}
+    kinds = st.sampled_from(get_args(MediaKind))
+    return st.builds(Media, **{**made, "kind": kinds, "size": st.integers(0, 2**53)})
+
+
+def extras(text: st.SearchStrategy[str]) -> st.SearchStrategy[Extras]:
+    rows = st.lists(st.builds(Button, text, text), max_size=2).map(tuple)
+    made = {
+        "reply_to": text,
+        "replaces": text,
+        "media": st.lists(medias(text), max_size=2).map(tuple),
+        "as_voice": st.booleans(),
+        "buttons": st.lists(rows, max_size=2).map(tuple),
+        "silent": st.booleans(),
+    }
+    assert {field.name for field in fields(Extras)} == set(made), "a new field must be kept too"
+    return st.builds(Extras, **made)
+
+
+def inbounds(text: st.SearchStrategy[str]) -> st.SearchStrategy[Inbound]:
+    made = {
+        "id": text,
+        "address": st.builds(Address, text, text, text, st.none() | text),
+        "sender": text,
+        "text": text,
+        "images": st.lists(st.builds(Image, text, text), max_size=2).map(tuple),
+        "at_ms": st.integers(0, 2**53),
+        "wishes": wishes(text),
+        "run_id": text,
+        "authority": st.sampled_from(get_args(Authority)),
+        "occasion": occasions(text),
+        "media": st.lists(medias(text), max_size=2).map(tuple),
+        "before": text,
+        "copy_for": text,
+    }
+    assert {field.name for field in fields(Inbound)} == set(made), "a new field must be kept too"
+    return st.builds(Inbound, **made)
+
+
+# Every field set, written once as it is stored. This text never changes: it is on users' disks.
+FULL_MEDIA = Media("voice", "audio/ogg", "note.ogg", 7, "file-9", "/media/note.ogg", "too large")
+FULL_MEDIA_JSON = (
+    '{"kind":"voice","mime":"audio/ogg","name":"note.ogg","size":7,"ref":"file-9",'
+    '"path":"/media/note.ogg","problem":"too large"}'
+)
+FULL_INBOUND = Inbound(
+    "m1",
+    Address("telegram", "42", "work", "7"),
+    "ann",
+    "hello",
+    (Image("AAAA", "image/png"),),
+    1_000,
+    RunOptions("openai/gpt-5", "high", 2.5, "on", "off"),
+    "run-1",
+    "owner",
+    InboundMetadata(
+        *("group", "Team", "Ann", "@ann", True, True, True, True, False, "m0", True),
+        *("before", "Bob", "41", "album-1", "guild-1", "team-1", ("admin", "dev")),
+    ),
+    (FULL_MEDIA,),
+    "earlier words",
+    "main",
+)
+FULL_INBOUND_JSON = (
+    '{"id":"m1","channel":"telegram","account":"work","chat":"42","sender":"ann","text":"hello",'
+    '"at":1000,"thread":"7","images":[{"mime":"image/png","data":"AAAA"}],'
+    '"wishes":{"model":"openai/gpt-5","thinking":"high","timeout":2.5,"verbose":"on",'
+    '"reasoning":"off"},"run":"run-1","authority":"owner",'
+    '"occasion":{"kind":"group","title":"Team","name":"Ann","handle":"@ann","is_bot":true,'
+    '"is_edit":true,"mentioned":true,"elsewhere":true,"detects":false,"reply_to":"m0",'
+    '"answers_us":true,"quoted":"before","forwarded":"Bob","parent":"41","album":"album-1",'
+    '"guild":"guild-1","team":"team-1","roles":["admin","dev"]},'
+    f'"media":[{FULL_MEDIA_JSON}],"before":"earlier words","copyFor":"main"}}'
+)
+FULL_INBOUND_DIGEST = "42fbf4fa0ef84095649ab3543af958f5f860df6dc0e18ff0c13e1cf8472f5f21"
+FULL_EXTRAS = Extras("m1", "m0", (FULL_MEDIA,), True, ((Button("Yes", "y"),),), True)
+FULL_EXTRAS_JSON = (
+    f'{{"reply_to":"m1","replaces":"m0","media":[{FULL_MEDIA_JSON}],"as_voice":true,'
+    '"buttons":[[["Yes","y"]]],"silent":true}'
+)
+
+
+def test_codec_full_inbound_matches_stored_json() -> None:
+    assert dump_json(encode_inbound(FULL_INBOUND)) == FULL_INBOUND_JSON
+    assert decode_inbound(load_json(FULL_INBOUND_JSON)) == FULL_INBOUND
+    assert digest_of("agent:main:main", FULL_INBOUND) == FULL_INBOUND_DIGEST
+
+
+def test_codec_full_extras_matches_stored_json() -> None:
+    assert encode_extras(FULL_EXTRAS) == FULL_EXTRAS_JSON
+    assert decode_extras(FULL_EXTRAS_JSON) == FULL_EXTRAS
+
+
+def test_codec_golden_values_set_every_field() -> None:
+    for value in (FULL_INBOUND, FULL_INBOUND.metadata, FULL_INBOUND.options, FULL_MEDIA):
+        unset = [
+            field.name for field in fields(value) if getattr(value, field.name) == field.default
+        ]
+        assert unset == []
+
+
+HELLO = Inbound("m1", Address("telegram", "42"), "ann", "hello")
+
+
+@given(inbounds(words))
+def test_inbound_json_any_message_round_trips(inbound: Inbound) -> None:
+    assert decode_inbound(encode_inbound(inbound)) == inbound
+
+
+@given(extras(words))
+def test_extras_any_value_round_trips(carried: Extras) -> None:
+    assert decode_extras(encode_extras(carried)) == carried
+
+
+def test_extras_default_value_is_empty_column() -> None:
+    assert encode_extras(Extras()) == ""
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"colour": "red"}', '{"buttons": [[["a"]]]}', "7"])
+def test_read_extras_foreign_text_raises_corrupt(text: str) -> None:
+    with pytest.raises(CorruptDataError):
+        decode_extras(text)
+
+
+def test_digest_media_downloaded_or_not_is_equal() -> None:
+    offered = replace(HELLO, media=(Media("image", ref="f1"),))
+    had = replace(offered, images=(Image("a", "image/png"),), group_history="context")
+    assert digest_of("s", had) == digest_of("s", offered)
+    assert digest_of("s", replace(HELLO, media=(Media("image", ref="f2"),))) != digest_of("s", had)
+
+
+@given(inbounds(whole_words))
+def test_inbound_json_as_text_round_trips(inbound: Inbound) -> None:
+    assert decode_body(dump_json(encode_inbound(inbound))) == inbound
+    assert decode_inbound(json.loads(json.dumps(encode_inbound(inbound)))) == inbound
+
+
+@given(inbounds(words))
+def test_new_record_any_message_is_storable(inbound: Inbound) -> None:
+    arrival = new_inbox_record("agent:main:main", inbound, 7)
+    row = arrival.row
+    for text in (row.id, row.message_id, row.sender, row.preview, row.channel):
+        assert "\0" not in text
+        text.encode()
+    arrival.body.encode()
+    assert row.id and row.message_id
+    kept = decode_body(arrival.body)
+    assert kept is not None and kept.at_ms == inbound.at_ms
+    others = [other.row for other in arrival.as_conflict()]
+    marks, ids = {other.message_id for other in others}, {other.id for other in others}
+    assert len(marks) == len(ids) == 3 and row.id not in ids
+    assert all(other.state == "parked" and other.why for other in others)
+
+
+@given(inbounds(words), words, st.integers(), words)
+def test_digest_same_text_at_another_time_is_equal(
+    inbound: Inbound, session: str, at_ms: int, sender: str
+) -> None:
+    other = replace(inbound, at_ms=at_ms, sender=sender, run_id="r", id="i")
+    assert digest_of(session, other) == digest_of(session, inbound)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(HELLO, text="hello "),
+        replace(HELLO, address=replace(HELLO.address, chat="43")),
+        replace(HELLO, images=(Image("a", "image/png"),)),
+        replace(HELLO, images=(Image("image/png", "a"),)),
+        replace(HELLO, options=RunOptions(model="x")),
+        replace(HELLO, options=RunOptions(thinking="x")),
+        replace(HELLO, options=RunOptions(timeout_s=1.0)),
+    ],
+)
+def test_digest_different_content_differs(other: Inbound) -> None:
+    assert digest_of("s", other) != digest_of("s", HELLO)
+    assert digest_of("s2", HELLO) != digest_of("s", HELLO)
+
+
+def test_digest_parts_moved_between_fields_differs() -> None:
+    one = Inbound("m", Address("t", "a"), "x", "bc")
+    other = Inbound("m", Address("t", "ab"), "x", "c")
+    assert digest_of("s", one) != digest_of("s", other)
+    assert digest_of("sa", one) != digest_of("s", replace(one, address=Address("t", "aa")))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [None, [], "x", 7, {}, {"id": "m"}, {**encode_inbound(HELLO), "images": [7]},
+     {**encode_inbound(HELLO), "wishes": "x"}],
+)  # fmt: skip
+def test_read_inbound_foreign_json_raises_corrupt(bad: object) -> None:
+    with pytest.raises(CorruptDataError):
+        decode_inbound(bad)
+    assert decode_body(json.dumps(bad)) is None
+
+
+def test_read_body_invalid_json_returns_none() -> None:
+    assert decode_body("{") is None
+    assert decode_body(None) is None
+
+
+def test_preview_long_text_is_one_short_line() -> None:
+    assert preview_of("  hello\n\n world ") == "hello world"
+    assert preview_of("") == "" and preview_of(" \n" * 500) == ""
+    long = preview_of("word " * 10_000)
+    assert len(long) == PREVIEW_CHARS and long.endswith("…")
+    assert preview_of("a\u202eb\0") == "a\\u{202e}b\\u{0}"
+
+
+@given(words)
+def test_storable_text_changes_only_unstorable_characters(text: str) -> None:
+    assert to_storable(to_storable(text)) == to_storable(text)
+    assert len(to_storable(text)) == len(text)
+    assert [new for old, new in zip(text, to_storable(text), strict=True) if old != new] == [
+        "\ufffd" for ch in text if ch == "\0" or "\ud800" <= ch <= "\udfff"
+    ]
+
+
+def test_storable_ids_keeps_order_without_repeats() -> None:
+    assert storable_ids(["b", "a\0", "b", "a\ufffd"]) == ("b", "a\ufffd")
+    assert load_json(dump_json({"a": "b"})) == {"a": "b"}
+
+
+def test_new_record_copies_for_agents_have_distinct_ids() -> None:
+    first, other = (
+        new_inbox_record("s", HELLO, 7).row,
+        new_inbox_record("s2", replace(HELLO, copy_for="ops"), 7).row,
+    )
+    assert (first.message_id, other.message_id) == ("m1", "m1@ops")
+    assert other.inbound is not None and other.inbound.id == "m1"
