@@ -1,13 +1,14 @@
 """Fixtures of the contract suites: the servers that some backends need, and every journal."""
 
-import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from homarus.core.principal import OWNER
+from homarus.store.journal import Journal
 from tests.contract.channel_fixtures import stage, synapse_and_people  # noqa: F401 - fixtures
-from tests.contract.journals import KINDS, Body, Home, Run, home_of, postgres_server
+from tests.contract.journals import KINDS, Home, Run, home_of, postgres_server
 from tests.crash.harness import ForkServer
 
 
@@ -27,11 +28,12 @@ def journal_home(request: pytest.FixtureRequest) -> Home:
 def run_journal(journal_home: Home) -> Run:
     """Run a body on the journal; a second body finds what the first left on disk."""
 
-    async def go(body: Body) -> None:
+    @asynccontextmanager
+    async def go() -> AsyncIterator[Journal]:
         async with journal_home.open() as scopes:
-            await body(scopes(OWNER))
+            yield scopes(OWNER)
 
-    return lambda body: asyncio.run(go(body))
+    return go
 
 
 @pytest.fixture(scope="session")

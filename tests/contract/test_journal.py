@@ -42,7 +42,7 @@ from tests.contract.journals import (
 from tests.contract.leases import check_that_a_cancelled_holder_gives_it_back, check_that_one_holds
 
 
-def test_accept_stores_complete_message(run_journal: Run) -> None:
+async def test_accept_stores_complete_message(run_journal: Run) -> None:
     kept: list[Acceptance] = []
 
     async def first(journal: Journal) -> None:
@@ -68,12 +68,14 @@ def test_accept_stores_complete_message(run_journal: Run) -> None:
         assert await journal.inbox_record(row.id) == row
         assert list(await journal.inbox_records()) == [row]
 
-    run_journal(first)
-    run_journal(later)
+    async with run_journal() as journal:
+        await first(journal)
+    async with run_journal() as journal:
+        await later(journal)
 
 
-def test_journal_absent_items_read_as_nothing(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_journal_absent_items_read_as_nothing(run_journal: Run) -> None:
+    async with run_journal() as journal:
         assert await journal.inbox_record("x") is None
         assert await journal.outbox_record("x") is None
         assert await journal.cursor("x") is None
@@ -87,11 +89,9 @@ def test_journal_absent_items_read_as_nothing(run_journal: Run) -> None:
         assert not await journal.discard("x", at_ms=1, why="w")
         assert await journal.prune(10**15) == 0
 
-    run_journal(body)
 
-
-def test_accept_same_message_is_duplicate_in_every_state(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_accept_same_message_is_duplicate_in_every_state(run_journal: Run) -> None:
+    async with run_journal() as journal:
         row = await accept(journal)
         again = await journal.accept(SESSION, replace(HELLO, at_ms=99, sender="ann2"), at_ms=11)
         assert again == Acceptance("duplicate", replace(row, duplicates=1))
@@ -103,22 +103,18 @@ def test_accept_same_message_is_duplicate_in_every_state(run_journal: Run) -> No
         assert (last.row.state, last.row.duplicates, last.row.inbound) == ("answered", 3, None)
         assert len(await journal.inbox_records()) == 1
 
-    run_journal(body)
 
-
-def test_accept_hundred_concurrent_copies_gives_one_new(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_accept_hundred_concurrent_copies_gives_one_new(run_journal: Run) -> None:
+    async with run_journal() as journal:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(journal.accept(SESSION, HELLO, at_ms=n)) for n in range(100)]
         kinds = [task.result().kind for task in tasks]
         assert sorted(kinds) == ["duplicate"] * 99 + ["new"]
         assert [row.duplicates for row in await journal.inbox_records()] == [99]
 
-    run_journal(body)
 
-
-def test_accept_same_id_with_other_text_is_parked_conflict(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_accept_same_id_with_other_text_is_parked_conflict(run_journal: Run) -> None:
+    async with run_journal() as journal:
         row = await accept(journal, says("one"))
         other = await journal.accept(SESSION, says("two"), at_ms=11)
         third = await journal.accept(SESSION, says("three"), at_ms=12)
@@ -136,11 +132,9 @@ def test_accept_same_id_with_other_text_is_parked_conflict(run_journal: Run) -> 
         assert await journal.retry(other.row.id, at_ms=15)
         assert (await reread(journal, other.row)).state == "accepted"
 
-    run_journal(body)
 
-
-def test_accept_same_id_of_other_channel_or_account_is_new(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_accept_same_id_of_other_channel_or_account_is_new(run_journal: Run) -> None:
+    async with run_journal() as journal:
         for chat in (
             CHAT,
             replace(CHAT, account="home"),
@@ -150,20 +144,16 @@ def test_accept_same_id_of_other_channel_or_account_is_new(run_journal: Run) -> 
         same = await journal.accept(SESSION, replace(HELLO, address=CHAT), at_ms=1)
         assert same.kind == "duplicate"
 
-    run_journal(body)
 
-
-def test_accept_message_without_id_is_always_new(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_accept_message_without_id_is_always_new(run_journal: Run) -> None:
+    async with run_journal() as journal:
         for _ in range(3):
             await accept(journal, says("yes", message_id=""))
         assert len({row.message_id for row in await journal.inbox_records()}) == 3
 
-    run_journal(body)
 
-
-def test_accept_named_run_becomes_record_id(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_accept_named_run_becomes_record_id(run_journal: Run) -> None:
+    async with run_journal() as journal:
         row = await accept(journal, replace(HELLO, run_id="k1"))
         assert row.id == "k1" and row.inbound == replace(HELLO, run_id="k1")
         assert (await journal.accept(SESSION, replace(HELLO, run_id="k1"), at_ms=1)).row.id == "k1"
@@ -177,27 +167,21 @@ def test_accept_named_run_becomes_record_id(run_journal: Run) -> None:
         again = await journal.accept(SESSION, replace(says("x", "m2"), run_id="k1"), at_ms=1)
         assert again.kind == "duplicate" and again.row.id == stolen.row.id
 
-    run_journal(body)
 
-
-def test_accept_stores_cursor_with_message(run_journal: Run) -> None:
-    async def first(journal: Journal) -> None:
+async def test_accept_stores_cursor_with_message(run_journal: Run) -> None:
+    async with run_journal() as journal:
         await journal.accept(SESSION, HELLO, at_ms=1, cursor=Cursor("t:work", {"offset": 7}))
         assert await journal.cursor("t:work") == {"offset": 7}
         await journal.accept(SESSION, HELLO, at_ms=2, cursor=Cursor("t:work", {"offset": 8}))
         await journal.accept(SESSION, says("x"), at_ms=3, cursor=Cursor("t:work", {"offset": [9]}))
         await journal.accept(SESSION, says("y", "m2"), at_ms=4)
-
-    async def later(journal: Journal) -> None:
+    async with run_journal() as journal:
         assert await journal.cursor("t:work") == {"offset": [9]}
         assert await journal.cursor("t:home") is None
 
-    run_journal(first)
-    run_journal(later)
 
-
-def test_inbox_records_are_in_order_of_acceptance(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_inbox_records_are_in_order_of_acceptance(run_journal: Run) -> None:
+    async with run_journal() as journal:
         made = [await accept(journal, says(str(n), f"m{n}"), at_ms=100 - n) for n in range(6)]
         other = await journal.accept("agent:main:other", says("x", "mx"), at_ms=1)
         held = await start(journal, made[1], made[4])
@@ -221,11 +205,9 @@ def test_inbox_records_are_in_order_of_acceptance(run_journal: Run) -> None:
         assert await found("accepted", limit=2, session=SESSION) == [3, 5]
         assert await found(limit=0) == [] and await found(limit=100) == list(range(7))
 
-    run_journal(body)
 
-
-def test_mark_running_records_transcript_position(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_mark_running_records_transcript_position(run_journal: Run) -> None:
+    async with run_journal() as journal:
         row = await accept(journal)
         await start(journal, row)
         expected = replace(
@@ -242,11 +224,9 @@ def test_mark_running_records_transcript_position(run_journal: Run) -> None:
             expected, run="r2", session_id="s2", entry="e2", attempts=2
         )
 
-    run_journal(body)
 
-
-def test_inbox_record_changes_only_under_latest_lease(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_inbox_record_changes_only_under_latest_lease(run_journal: Run) -> None:
+    async with run_journal() as journal:
         row = await accept(journal)
         before = await lease(journal)
         first = await start(journal, row)
@@ -279,11 +259,9 @@ def test_inbox_record_changes_only_under_latest_lease(run_journal: Run) -> None:
             unit.check_lease([row.id], second)
         await settle(journal, row, second)
 
-    run_journal(body)
 
-
-def test_transaction_without_lease_changes_nothing(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_transaction_without_lease_changes_nothing(run_journal: Run) -> None:
+    async with run_journal() as journal:
         row = await accept(journal)
         other = await accept(journal, says("x", "m2"))
         stale = await start(journal, row)
@@ -306,11 +284,9 @@ def test_transaction_without_lease_changes_nothing(run_journal: Run) -> None:
         assert await reread(journal, other) == other
         assert await journal.outbox_record("p1") is None
 
-    run_journal(body)
 
-
-def test_transaction_is_invisible_before_end_and_after_error(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_transaction_is_invisible_before_end_and_after_error(run_journal: Run) -> None:
+    async with run_journal() as journal:
         row = await accept(journal)
         held = await lease(journal)
         with suppress(RuntimeError):
@@ -324,12 +300,10 @@ def test_transaction_is_invisible_before_end_and_after_error(run_journal: Run) -
         async with journal.transaction():
             pass
 
-    run_journal(body)
-
 
 @pytest.mark.parametrize("state", SETTLED)
-def test_settle_twice_is_refused(run_journal: Run, state: SettledState) -> None:
-    async def body(journal: Journal) -> None:
+async def test_settle_twice_is_refused(run_journal: Run, state: SettledState) -> None:
+    async with run_journal() as journal:
         row = await accept(journal)
         held = await start(journal, row)
         await settle(journal, row, held, state, at_ms=77)
@@ -350,21 +324,17 @@ def test_settle_twice_is_refused(run_journal: Run, state: SettledState) -> None:
                     unit.check_lease([row.id], any_lease)
         assert await reread(journal, row) == done
 
-    run_journal(body)
 
-
-def test_settle_accepted_message_is_allowed(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_settle_accepted_message_is_allowed(run_journal: Run) -> None:
+    async with run_journal() as journal:
         row = await accept(journal)
         await settle(journal, row, await lease(journal), "silent")
         done = await reread(journal, row)
         assert (done.state, done.attempts, done.inbound) == ("silent", 0, None)
 
-    run_journal(body)
 
-
-def test_settle_messages_of_one_run_together(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_settle_messages_of_one_run_together(run_journal: Run) -> None:
+    async with run_journal() as journal:
         rows = [await accept(journal, says(str(n), f"m{n}")) for n in range(3)]
         held = await start(journal, *rows)
         assert {row.run for row in await journal.inbox_records("running")} == {rows[0].id}
@@ -377,10 +347,8 @@ def test_settle_messages_of_one_run_together(run_journal: Run) -> None:
         }
         assert [found.id for found in await journal.outbox_records("pending")] == ["p1"]
 
-    run_journal(body)
 
-
-def test_call_is_open_from_start_to_result(run_journal: Run) -> None:
+async def test_call_is_open_from_start_to_result(run_journal: Run) -> None:
     ids: list[str] = []
 
     async def first(journal: Journal) -> None:
@@ -405,12 +373,14 @@ def test_call_is_open_from_start_to_result(run_journal: Run) -> None:
             unit.settle([row.id], held, "answered", at_ms=9)
         assert await journal.open_calls(ids[0]) == frozenset()
 
-    run_journal(first)
-    run_journal(later)
+    async with run_journal() as journal:
+        await first(journal)
+    async with run_journal() as journal:
+        await later(journal)
 
 
-def test_parked_message_keeps_calls_until_discarded(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_parked_message_keeps_calls_until_discarded(run_journal: Run) -> None:
+    async with run_journal() as journal:
         row = await accept(journal)
         held = await start(journal, row)
         async with journal.transaction() as unit:
@@ -424,11 +394,9 @@ def test_parked_message_keeps_calls_until_discarded(run_journal: Run) -> None:
         assert await journal.discard(row.id, at_ms=22, why="w")
         assert await journal.open_calls(row.id) == frozenset()
 
-    run_journal(body)
 
-
-def test_calls_of_run_are_deleted_with_its_last_message(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_calls_of_run_are_deleted_with_its_last_message(run_journal: Run) -> None:
+    async with run_journal() as journal:
         rows = [await accept(journal, says(str(n), f"m{n}")) for n in range(4)]
         held = await start(journal, *rows)
         run = rows[0].id
@@ -443,11 +411,9 @@ def test_calls_of_run_are_deleted_with_its_last_message(run_journal: Run) -> Non
         assert await journal.discard(rows[1].id, at_ms=22, why="w")
         assert await journal.open_calls(run) == frozenset()
 
-    run_journal(body)
 
-
-def test_retry_parked_message_is_accepted_again(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_retry_parked_message_is_accepted_again(run_journal: Run) -> None:
+    async with run_journal() as journal:
         row = await accept(journal)
         held = await start(journal, row)
         assert not await journal.retry(row.id, at_ms=30)
@@ -467,11 +433,9 @@ def test_retry_parked_message_is_accepted_again(run_journal: Run) -> None:
         await settle(journal, row, later)
         assert not await journal.retry(row.id, at_ms=30)
 
-    run_journal(body)
 
-
-def test_discard_parked_and_stranded_items(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_discard_parked_and_stranded_items(run_journal: Run) -> None:
+    async with run_journal() as journal:
         row = await accept(journal)
         assert not await journal.discard(row.id, at_ms=1, why="w")
         await settle(journal, row, await start(journal, row), "parked")
@@ -489,11 +453,9 @@ def test_discard_parked_and_stranded_items(run_journal: Run) -> None:
         assert not await journal.discard("p3", at_ms=1, why="w")
         assert [one.id for one in await journal.outbox_records()] == ["p3"]
 
-    run_journal(body)
 
-
-def test_prune_deletes_only_finished_items(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_prune_deletes_only_finished_items(run_journal: Run) -> None:
+    async with run_journal() as journal:
         kept = set[str]()
         for state in SETTLED:
             for at_ms in (10, 50):
@@ -519,14 +481,11 @@ def test_prune_deletes_only_finished_items(run_journal: Run) -> None:
         assert await journal.prune(50) == 0
         assert (await journal.accept(SESSION, says("x", "answered10"), at_ms=60)).kind == "new"
 
-    run_journal(body)
 
-
-def test_journal_unstorable_text_round_trips(run_journal: Run) -> None:
+async def test_journal_unstorable_text_round_trips(run_journal: Run) -> None:
     odd = 'nul \0, quote ", break \u2028, emoji 😀, half \ud83d'
     told = odd.replace("\0", "\ufffd").replace("\ud83d", "\ufffd")
-
-    async def body(journal: Journal) -> None:
+    async with run_journal() as journal:
         address = Address(odd, odd, odd, odd)
         inbound = Inbound(odd, address, odd, odd, run_id=odd)
         new = await journal.accept(odd, inbound, at_ms=1, cursor=Cursor(odd, {odd: odd}))
@@ -554,11 +513,9 @@ def test_journal_unstorable_text_round_trips(run_journal: Run) -> None:
         assert await journal.discard(odd, at_ms=1, why=odd)
         assert (await reread(journal, found)).why == told
 
-    run_journal(body)
 
-
-def test_save_cursor_without_message(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_save_cursor_without_message(run_journal: Run) -> None:
+    async with run_journal() as journal:
         async with journal.transaction() as unit:
             unit.save_cursor(Cursor("telegram:default", {"offset": 5}))
             unit.enqueue(parcel("p1", "who are you?"))
@@ -571,11 +528,9 @@ def test_save_cursor_without_message(run_journal: Run) -> None:
                 unit.send_started("nothing", held)
         assert await journal.cursor("telegram:default") == {"offset": 5}
 
-    run_journal(body)
 
-
-def test_outbox_record_keeps_extras(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_outbox_record_keeps_extras(run_journal: Run) -> None:
+    async with run_journal() as journal:
         carried = Extras(
             "7", media=(Media("image", path="a.png"),), buttons=((Button("yes", "/ok"),),)
         )
@@ -583,11 +538,9 @@ def test_outbox_record_keeps_extras(run_journal: Run) -> None:
         first, second = await journal.outbox_records()
         assert first.extras == carried and second.extras == Extras()
 
-    run_journal(body)
 
-
-def test_journal_large_values_fit(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_journal_large_values_fit(run_journal: Run) -> None:
+    async with run_journal() as journal:
         image = Image("a" * 3_000_000, "image/png")
         row = await accept(journal, replace(HELLO, text="wörd " * 100_000, images=(image,)))
         assert len(row.preview) <= 120
@@ -596,10 +549,8 @@ def test_journal_large_values_fit(run_journal: Run) -> None:
         found = await journal.outbox_record("p1")
         assert found is not None and len(found.text) == 500_000
 
-    run_journal(body)
 
-
-def test_journal_scopes_are_isolated(journal_home: Home) -> None:
+async def test_journal_scopes_are_isolated(journal_home: Home) -> None:
     async def body(scopes: Scopes) -> None:
         ann, bob = scopes(Principal("acme", "ann")), scopes(Principal("acme", "bob"))
         one = await accept(ann, replace(HELLO, run_id="k"))
@@ -625,25 +576,28 @@ def test_journal_scopes_are_isolated(journal_home: Home) -> None:
         async with journal_home.open() as scopes:
             await body(scopes)
 
-    asyncio.run(main())
+    await main()
 
 
-def test_lease_has_one_holder_and_growing_tokens(run_journal: Run) -> None:
+async def test_lease_has_one_holder_and_growing_tokens(run_journal: Run) -> None:
     tokens: list[int] = []
 
     async def body(journal: Journal) -> None:
         tokens.extend(await check_that_one_holds(journal.lease))
 
-    run_journal(body)
-    run_journal(body)
+    async with run_journal() as journal:
+        await body(journal)
+    async with run_journal() as journal:
+        await body(journal)
     assert tokens == sorted(set(tokens)) and len(tokens) == 24
 
 
-def test_lease_of_cancelled_holder_is_released(run_journal: Run) -> None:
-    run_journal(lambda journal: check_that_a_cancelled_holder_gives_it_back(journal.lease, 30))
+async def test_lease_of_cancelled_holder_is_released(run_journal: Run) -> None:
+    async with run_journal() as journal:
+        await check_that_a_cancelled_holder_gives_it_back(journal.lease, 30)
 
 
-def test_journal_reopened_needs_later_start_to_continue(run_journal: Run) -> None:
+async def test_journal_reopened_needs_later_start_to_continue(run_journal: Run) -> None:
     kept: list[tuple[InboxRecord, Lease]] = []
 
     async def first(journal: Journal) -> None:
@@ -666,5 +620,7 @@ def test_journal_reopened_needs_later_start_to_continue(run_journal: Run) -> Non
             await settle(journal, row, old)
         await settle(journal, row, held)
 
-    run_journal(first)
-    run_journal(later)
+    async with run_journal() as journal:
+        await first(journal)
+    async with run_journal() as journal:
+        await later(journal)

@@ -7,7 +7,6 @@ import pytest
 from homarus.core.errors import LeaseLostError
 from homarus.core.message import Address
 from homarus.store.journal import (
-    Journal,
     OutboxState,
 )
 from tests.contract.journals import (
@@ -19,8 +18,8 @@ from tests.contract.journals import (
 )
 
 
-def test_outbox_records_are_in_order_of_enqueueing(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_outbox_records_are_in_order_of_enqueueing(run_journal: Run) -> None:
+    async with run_journal() as journal:
         elsewhere = Address("irc", "#x")
         await post(journal, parcel("p1"), parcel("p0", at_ms=5), parcel("i1", chat=elsewhere))
         await post(journal, parcel("p1", "other words"), parcel("p2"))
@@ -43,25 +42,21 @@ def test_outbox_records_are_in_order_of_enqueueing(run_journal: Run) -> None:
         assert await ids("sent") == ["p0"] and await ids("dead") == []
         assert await ids(limit=0) == [] and await ids(limit=9) == ["p1", "p0", "i1", "p2"]
 
-    run_journal(body)
 
-
-def test_outbox_record_starts_as_pending(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_outbox_record_starts_as_pending(run_journal: Run) -> None:
+    async with run_journal() as journal:
         odd = replace(parcel("p1"), state="sent", receipt="r", why="w", attempts=9, place=99)
         await post(journal, replace(odd, not_before_ms=50))
         found = await journal.outbox_record("p1")
         assert found is not None
         assert found == replace(parcel("p1"), not_before_ms=50, place=found.place)
 
-    run_journal(body)
-
 
 @pytest.mark.parametrize("state", ["sent", "unknown", "dead", "pending"])
-def test_outbox_record_is_marked_before_and_after_send(
+async def test_outbox_record_is_marked_before_and_after_send(
     run_journal: Run, state: OutboxState
 ) -> None:
-    async def body(journal: Journal) -> None:
+    async with run_journal() as journal:
         await post(journal, parcel("p1"))
         held = await lease(journal)
         with pytest.raises(LeaseLostError):
@@ -85,11 +80,9 @@ def test_outbox_record_is_marked_before_and_after_send(
             async with journal.transaction() as unit:
                 unit.send_ended("p1", held, "pending")
 
-    run_journal(body)
 
-
-def test_outbox_record_is_sent_only_under_latest_lease(run_journal: Run) -> None:
-    async def body(journal: Journal) -> None:
+async def test_outbox_record_is_sent_only_under_latest_lease(run_journal: Run) -> None:
+    async with run_journal() as journal:
         await post(journal, parcel("p1"))
         first = await lease(journal)
         async with journal.transaction() as unit:
@@ -115,12 +108,10 @@ def test_outbox_record_is_sent_only_under_latest_lease(run_journal: Run) -> None
         found = await journal.outbox_record("p1")
         assert found is not None and (found.state, found.attempts) == ("sent", 2)
 
-    run_journal(body)
-
 
 @pytest.mark.parametrize("state", ["dead", "unknown"])
-def test_outbox_stranded_record_can_be_retried(run_journal: Run, state: OutboxState) -> None:
-    async def body(journal: Journal) -> None:
+async def test_outbox_stranded_record_can_be_retried(run_journal: Run, state: OutboxState) -> None:
+    async with run_journal() as journal:
         await post(journal, parcel("p1", at_ms=30), parcel("p2"))
         assert not await journal.retry("p1", at_ms=1000)
         held = await send(journal, "p1", state, why="no")
@@ -140,5 +131,3 @@ def test_outbox_stranded_record_can_be_retried(run_journal: Run, state: OutboxSt
                 unit.send_started("p1", held)
         await send(journal, "p1", "sent")
         assert not await journal.retry("p1", at_ms=1000)
-
-    run_journal(body)

@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -283,12 +283,10 @@ def needs(row: Row, ability: str) -> None:
         pytest.skip(f"{row.name} cannot {ability}")
 
 
-def run(row: Row, scene: Callable[[Harness], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(30), row.stage() as stage:
-            await scene(stage)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def run(row: Row) -> AsyncIterator[Harness]:
+    async with asyncio.timeout(30), row.stage() as stage:
+        yield stage
 
 
 def ask(text: str = "Hello", *messages: Message) -> ModelRequest:
@@ -311,8 +309,8 @@ async def collect(
     return deltas, message
 
 
-def test_stream_yields_deltas_then_one_complete_message(row: Row) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_stream_yields_deltas_then_one_complete_message(row: Row) -> None:
+    async with run(row) as stage:
         stage.will_say("One \0two\0 three 🦞.")
         deltas, message = await collect(stage)
         assert message.role == "assistant"
@@ -322,11 +320,9 @@ def test_stream_yields_deltas_then_one_complete_message(row: Row) -> None:
             "a delta says something"
         )
 
-    run(row, scene)
 
-
-def test_stream_message_origin_names_model_and_stop(row: Row) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_stream_message_origin_names_model_and_stop(row: Row) -> None:
+    async with run(row) as stage:
         stage.will_say("Done.")
         _, message = await collect(stage)
         origin = message.origin
@@ -338,13 +334,10 @@ def test_stream_message_origin_names_model_and_stop(row: Row) -> None:
         assert origin.usage.total >= 0
         assert origin.usage.cost >= 0
 
-    run(row, scene)
 
-
-def test_stream_reasoning_separated_from_text(row: Row) -> None:
+async def test_stream_reasoning_separated_from_text(row: Row) -> None:
     needs(row, "think")
-
-    async def scene(stage: Harness) -> None:
+    async with run(row) as stage:
         stage.will_say("Four.", thinking="Two and two.")
         deltas, message = await collect(stage)
         assert message.thinking == "Two and two."
@@ -352,13 +345,10 @@ def test_stream_reasoning_separated_from_text(row: Row) -> None:
         thought = [d.text for d in deltas if isinstance(d, ThinkingDelta)]
         assert "".join(thought) == "Two and two."
 
-    run(row, scene)
 
-
-def test_stream_tool_calls_complete_with_unique_ids(row: Row) -> None:
+async def test_stream_tool_calls_complete_with_unique_ids(row: Row) -> None:
     needs(row, "call")
-
-    async def scene(stage: Harness) -> None:
+    async with run(row) as stage:
         stage.will_call(("read", {"path": "a.md", "limit": 5}), ("read", {"path": "b.md"}))
         _, message = await collect(stage)
         assert [(c.name, dict(c.args)) for c in message.calls] == [
@@ -371,11 +361,9 @@ def test_stream_tool_calls_complete_with_unique_ids(row: Row) -> None:
         assert message.origin is not None
         assert message.origin.stop == "toolUse"
 
-    run(row, scene)
 
-
-def test_stream_empty_answer_is_returned(row: Row) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_stream_empty_answer_is_returned(row: Row) -> None:
+    async with run(row) as stage:
         stage.will_say("")
         deltas, message = await collect(stage)
         assert deltas == []
@@ -384,14 +372,13 @@ def test_stream_empty_answer_is_returned(row: Row) -> None:
         assert message.origin is not None
         assert message.origin.stop == "stop"
 
-    run(row, scene)
-
 
 @pytest.mark.parametrize("kind", [RateLimitError, OverloadedError])
-def test_stream_failure_raises_its_class_once_with_fix(row: Row, kind: type[ProviderError]) -> None:
+async def test_stream_failure_raises_its_class_once_with_fix(
+    row: Row, kind: type[ProviderError]
+) -> None:
     needs(row, "fail")
-
-    async def scene(stage: Harness) -> None:
+    async with run(row) as stage:
         stage.will_fail(kind)
         with pytest.raises(ProviderError) as caught:
             await collect(stage)
@@ -400,11 +387,9 @@ def test_stream_failure_raises_its_class_once_with_fix(row: Row, kind: type[Prov
         assert caught.value.fix
         assert stage.asked() == 1, "nothing is retried here"
 
-    run(row, scene)
 
-
-def test_stream_cancel_stops_vendor(row: Row) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_stream_cancel_stops_vendor(row: Row) -> None:
+    async with run(row) as stage:
         stage.will_hang()
         began = asyncio.Event()
 
@@ -420,11 +405,9 @@ def test_stream_cancel_stops_vendor(row: Row) -> None:
         assert listening.cancelled()
         await stage.noticed()
 
-    run(row, scene)
 
-
-def test_stream_closed_early_stops_vendor(row: Row) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_stream_closed_early_stops_vendor(row: Row) -> None:
+    async with run(row) as stage:
         stage.will_hang()
         stream = stage.provider.stream(ask())
         async for _ in stream:
@@ -433,13 +416,10 @@ def test_stream_closed_early_stops_vendor(row: Row) -> None:
         await stream.aclose()
         await stage.noticed()
 
-    run(row, scene)
 
-
-def test_provider_answers_after_failure_and_abort(row: Row) -> None:
+async def test_provider_answers_after_failure_and_abort(row: Row) -> None:
     needs(row, "fail")
-
-    async def scene(stage: Harness) -> None:
+    async with run(row) as stage:
         stage.will_fail(OverloadedError)
         stage.will_hang()
         stage.will_say("Still here.")
@@ -453,13 +433,10 @@ def test_provider_answers_after_failure_and_abort(row: Row) -> None:
         _, message = await collect(stage)
         assert message.text == "Still here."
 
-    run(row, scene)
 
-
-def test_concurrent_streams_do_not_mix(row: Row) -> None:
+async def test_concurrent_streams_do_not_mix(row: Row) -> None:
     needs(row, "together")
-
-    async def scene(stage: Harness) -> None:
+    async with run(row) as stage:
         for n in range(8):
             stage.will_say("\0".join(f"{n}" for _ in range(20)))
         async with asyncio.TaskGroup() as group:
@@ -467,13 +444,10 @@ def test_concurrent_streams_do_not_mix(row: Row) -> None:
         texts = sorted(task.result()[1].text for task in tasks)
         assert texts == [f"{n}" * 20 for n in range(8)]
 
-    run(row, scene)
 
-
-def test_any_history_can_be_requested(row: Row) -> None:
+async def test_any_history_can_be_requested(row: Row) -> None:
     needs(row, "history")
-
-    async def scene(stage: Harness) -> None:
+    async with run(row) as stage:
         stage.will_say("Fine.")
         origin = Origin("other", "other", "other-1", "aborted")
         lost = ToolCall("c1", "read", {"path": "a"})
@@ -490,12 +464,8 @@ def test_any_history_can_be_requested(row: Row) -> None:
         _, message = await collect(stage, ask("and now? \ud800", *history))
         assert message.text == "Fine."
 
-    run(row, scene)
 
-
-def test_close_unused_and_twice_is_allowed(row: Row) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_close_unused_and_twice_is_allowed(row: Row) -> None:
+    async with run(row) as stage:
         await stage.provider.close()
         await stage.provider.close()
-
-    run(row, scene)

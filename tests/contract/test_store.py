@@ -1,7 +1,8 @@
 """What every store guarantees (store/base.py)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,23 +18,23 @@ from homarus.store.sqlite import open_store
 from homarus.testing.memory_store import MemoryStore
 from tests.contract.leases import check_that_a_cancelled_holder_gives_it_back, check_that_one_holds
 
-Body = Callable[[Store], Awaitable[None]]
-Run = Callable[[Body], None]
+Run = Callable[[], AbstractAsyncContextManager[Store]]
 
 HEADER = TranscriptHeader("s1", "main", 1_000, "/w")
 
 
 @pytest.fixture(params=["sqlite", "memory"])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
-    async def go(body: Body) -> None:
+    @asynccontextmanager
+    async def go() -> AsyncIterator[Store]:
         if request.param == "memory":
             async with MemoryStore() as store:
-                await body(store)
+                yield store
         else:
             async with open_store(tmp_path) as opened:
-                await body(opened)
+                yield opened
 
-    return lambda body: asyncio.run(go(body))
+    return go
 
 
 def record(key: str = "agent:main:main", at_ms: int = 5, **data: object) -> SessionRecord:
@@ -52,8 +53,8 @@ async def write(store: Store, *entries: TranscriptEntry) -> None:
         unit.append("s1", *entries)
 
 
-def test_session_committed_is_read_with_every_field(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_session_committed_is_read_with_every_field(run: Run) -> None:
+    async with run() as store:
         async with store.transaction() as unit:
             unit.put_session(record(label="x", odd={"a": [1, None, "é😀"]}))
         found = await store.session("agent:main:main")
@@ -63,11 +64,9 @@ def test_session_committed_is_read_with_every_field(run: Run) -> None:
         assert found.data["label"] == "x" and found.data["odd"] == {"a": [1, None, "é😀"]}
         assert found.data["sessionId"] == "s1" and found.data["updatedAt"] == 5
 
-    run(body)
 
-
-def test_store_absent_items_read_as_nothing(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_store_absent_items_read_as_nothing(run: Run) -> None:
+    async with run() as store:
         assert await store.session("agent:main:main") is None
         assert await store.header("s1") is None
         assert await store.leaf("s1") is None
@@ -76,11 +75,9 @@ def test_store_absent_items_read_as_nothing(run: Run) -> None:
         assert dict(await store.records("job")) == {}
         assert list(await store.sessions()) == []
 
-    run(body)
 
-
-def test_transaction_is_invisible_before_end(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_transaction_is_invisible_before_end(run: Run) -> None:
+    async with run() as store:
         async with store.transaction() as unit:
             unit.put_session(record())
             unit.put_record("job", "1", {"a": 1})
@@ -88,11 +85,10 @@ def test_transaction_is_invisible_before_end(run: Run) -> None:
             assert await store.record("job", "1") is None
         assert await store.record("job", "1") == {"a": 1}
 
-    run(body)
 
+async def test_transaction_that_raises_changes_nothing(run: Run) -> None:
+    async with run() as store:
 
-def test_transaction_that_raises_changes_nothing(run: Run) -> None:
-    async def body(store: Store) -> None:
         async def fail() -> None:
             async with store.transaction() as unit:
                 unit.put_session(record())
@@ -102,11 +98,10 @@ def test_transaction_that_raises_changes_nothing(run: Run) -> None:
             await fail()
         assert await store.session("agent:main:main") is None
 
-    run(body)
 
+async def test_transaction_with_failing_step_is_rolled_back(run: Run) -> None:
+    async with run() as store:
 
-def test_transaction_with_failing_step_is_rolled_back(run: Run) -> None:
-    async def body(store: Store) -> None:
         async def fail() -> None:
             async with store.transaction() as unit:
                 unit.put_session(record())
@@ -118,11 +113,9 @@ def test_transaction_with_failing_step_is_rolled_back(run: Run) -> None:
         assert await store.session("agent:main:main") is None
         assert await store.record("job", "1") is None
 
-    run(body)
 
-
-def test_transactions_in_parallel_fail_alone(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_transactions_in_parallel_fail_alone(run: Run) -> None:
+    async with run() as store:
         failed = []
 
         async def one(n: int) -> None:
@@ -141,11 +134,9 @@ def test_transactions_in_parallel_fail_alone(run: Run) -> None:
         expected = {str(n): {"n": n} for n in range(30) if n % 3}
         assert dict(await store.records("n")) == expected
 
-    run(body)
 
-
-def test_entries_keep_order_and_are_numbered_from_one(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_entries_keep_order_and_are_numbered_from_one(run: Run) -> None:
+    async with run() as store:
         await write(store, entry("a"), entry("b", "a"))
         await write(store, entry("c", "b"))
         found = await store.entries("s1")
@@ -158,11 +149,9 @@ def test_entries_keep_order_and_are_numbered_from_one(run: Run) -> None:
         assert [one.id for one in await store.entries("s1", after=1)] == ["b", "c"]
         assert list(await store.entries("s1", after=3)) == []
 
-    run(body)
 
-
-def test_entries_limit_reads_from_either_end(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_entries_limit_reads_from_either_end(run: Run) -> None:
+    async with run() as store:
         await write(store, *(entry(f"{n:08x}", f"{n - 1:08x}" if n else None) for n in range(500)))
 
         async def seqs(**asked: Any) -> list[int]:
@@ -176,19 +165,15 @@ def test_entries_limit_reads_from_either_end(run: Run) -> None:
         assert await seqs(limit=0) == []
         assert list(await store.entries("s2", limit=3, newest=True)) == []
 
-    run(body)
 
-
-def test_entries_long_transcript_is_read_completely(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_entries_long_transcript_is_read_completely(run: Run) -> None:
+    async with run() as store:
         await write(store, *(entry(f"{n:08x}", f"{n - 1:08x}" if n else None) for n in range(1500)))
         assert [one.seq for one in await store.entries("s1")] == list(range(1, 1501))
 
-    run(body)
 
-
-def test_leaf_follows_appends_and_branches(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_leaf_follows_appends_and_branches(run: Run) -> None:
+    async with run() as store:
         await write(store, entry("a"), entry("b", "a"))
         assert await store.leaf("s1") == "b"
         async with store.transaction() as unit:
@@ -203,53 +188,43 @@ def test_leaf_follows_appends_and_branches(run: Run) -> None:
             async with store.transaction() as unit:
                 unit.set_leaf("s1", "zz")
 
-    run(body)
 
-
-def test_append_taken_entry_id_raises_conflict(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_append_taken_entry_id_raises_conflict(run: Run) -> None:
+    async with run() as store:
         await write(store, entry("a"))
         with pytest.raises(ConflictError):
             await write(store, entry("b", "a"), entry("a", "b"))
         assert [one.id for one in await store.entries("s1")] == ["a"]
         assert await store.leaf("s1") == "a"
 
-    run(body)
 
-
-def test_open_transcript_again_changes_nothing(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_open_transcript_again_changes_nothing(run: Run) -> None:
+    async with run() as store:
         await write(store, entry("a"))
         async with store.transaction() as unit:
             unit.open_transcript(TranscriptHeader("s1", "main", 9_999, "/elsewhere"))
         assert await store.header("s1") == HEADER
         assert await store.leaf("s1") == "a"
 
-    run(body)
 
-
-def test_header_keeps_parent_session(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_header_keeps_parent_session(run: Run) -> None:
+    async with run() as store:
         header = TranscriptHeader("s2", "ops", 1_234, "/x", parent_session="s1")
         async with store.transaction() as unit:
             unit.open_transcript(header)
         assert await store.header("s2") == header
 
-    run(body)
 
-
-def test_archived_transcript_can_be_read(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_archived_transcript_can_be_read(run: Run) -> None:
+    async with run() as store:
         await write(store, entry("a"))
         async with store.transaction() as unit:
             unit.archive("s1", "reset", 5_000)
         assert [one.id for one in await store.entries("s1")] == ["a"]
 
-    run(body)
 
-
-def test_put_session_stale_version_raises_conflict(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_put_session_stale_version_raises_conflict(run: Run) -> None:
+    async with run() as store:
         async with store.transaction() as unit:
             unit.put_session(record(n=1), if_version=0)
         async with store.transaction() as unit:
@@ -263,11 +238,9 @@ def test_put_session_stale_version_raises_conflict(run: Run) -> None:
         found = await store.session("agent:main:main")
         assert found is not None and found.data["n"] == 4 and found.version == 3
 
-    run(body)
 
-
-def test_put_session_two_writers_of_one_version_one_wins(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_put_session_two_writers_of_one_version_one_wins(run: Run) -> None:
+    async with run() as store:
         outcomes = []
 
         async def one(n: int) -> None:
@@ -283,11 +256,9 @@ def test_put_session_two_writers_of_one_version_one_wins(run: Run) -> None:
                 group.create_task(one(n))
         assert sorted(outcomes) == ["lost"] * 4 + ["won"]
 
-    run(body)
 
-
-def test_deleted_session_is_gone_and_key_is_free(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_deleted_session_is_gone_and_key_is_free(run: Run) -> None:
+    async with run() as store:
         async with store.transaction() as unit:
             unit.put_session(record(n=1))
         async with store.transaction() as unit:
@@ -300,11 +271,9 @@ def test_deleted_session_is_gone_and_key_is_free(run: Run) -> None:
         found = await store.session("agent:main:main")
         assert found is not None and found.version == 1
 
-    run(body)
 
-
-def test_sessions_are_listed_newest_first(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_sessions_are_listed_newest_first(run: Run) -> None:
+    async with run() as store:
         async with store.transaction() as unit:
             for n, key in enumerate(["agent:main:a", "agent:ops:b", "agent:main:c"]):
                 unit.put_session(record(key, 10 + n))
@@ -313,11 +282,9 @@ def test_sessions_are_listed_newest_first(run: Run) -> None:
         assert [found.key for found in await store.sessions(agent="main", limit=1)] == keys[:1]
         assert [found.key for found in await store.sessions(since_ms=11)] == keys[:2]
 
-    run(body)
 
-
-def test_sessions_are_found_by_search_and_fields(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_sessions_are_found_by_search_and_fields(run: Run) -> None:
+    async with run() as store:
         async with store.transaction() as unit:
             unit.put_session(record("agent:main:a", 10, label="Tax % return", spawnedBy="x"))
             unit.put_session(replace(record("agent:main:b", 11, subject="garden"), session_id="s2"))
@@ -341,11 +308,9 @@ def test_sessions_are_found_by_search_and_fields(run: Run) -> None:
         assert await store.count_sessions(agent="main") == 2
         assert await store.count_sessions(agent="nobody") == 0
 
-    run(body)
 
-
-def test_records_are_stored_by_kind_and_id(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_records_are_stored_by_kind_and_id(run: Run) -> None:
+    async with run() as store:
         async with store.transaction() as unit:
             unit.put_record("job", "2", {"b": 2})
             unit.put_record("job", "1", {"a": 1})
@@ -357,11 +322,9 @@ def test_records_are_stored_by_kind_and_id(run: Run) -> None:
         assert list(await store.records("job")) == ["1", "2"]
         assert await store.record("pairing", "1") is None
 
-    run(body)
 
-
-def test_store_scopes_are_isolated(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_store_scopes_are_isolated(run: Run) -> None:
+    async with run() as store:
         ann = store.scoped(Principal("acme", "ann"))
         bob = store.scoped(Principal("acme", "bob"))
         for n, scope in enumerate((store, ann, bob)):
@@ -380,11 +343,9 @@ def test_store_scopes_are_isolated(run: Run) -> None:
             assert (await scope.entries("s1"))[0].data["message"]["content"] == str(n)
             assert len(await scope.sessions()) == 1
 
-    run(body)
 
-
-def test_reply_outcome_and_outbox_records_commit_together(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_reply_outcome_and_outbox_records_commit_together(run: Run) -> None:
+    async with run() as store:
         chat = Address("telegram", "42")
         await write(store, entry("a"))
         row = (await store.journal.accept("k", Inbound("m1", chat, "ann", "hi"), at_ms=1)).row
@@ -411,33 +372,28 @@ def test_reply_outcome_and_outbox_records_commit_together(run: Run) -> None:
         assert [one.id for one in await store.journal.outbox_records()] == ["p1"]
         assert await store.leaf("s1") == "b"
 
-    run(body)
 
-
-def test_lease_has_one_holder_and_growing_tokens(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_lease_has_one_holder_and_growing_tokens(run: Run) -> None:
+    async with run() as store:
         await check_that_one_holds(store.lease)
 
-    run(body)
+
+async def test_lease_of_cancelled_holder_is_released(run: Run) -> None:
+    async with run() as store:
+        await check_that_a_cancelled_holder_gives_it_back(store.lease, 5)
 
 
-def test_lease_of_cancelled_holder_is_released(run: Run) -> None:
-    run(lambda store: check_that_a_cancelled_holder_gives_it_back(store.lease, 5))
-
-
-def test_values_read_are_copies(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_values_read_are_copies(run: Run) -> None:
+    async with run() as store:
         data = {"list": [1]}
         async with store.transaction() as unit:
             unit.put_record("job", "1", data)
         data["list"].append(2)
         assert await store.record("job", "1") == {"list": [1]}
 
-    run(body)
 
-
-def test_store_unstorable_text_round_trips(run: Run) -> None:
-    async def body(store: Store) -> None:
+async def test_store_unstorable_text_round_trips(run: Run) -> None:
+    async with run() as store:
         odd = 'nul \0, quote ", break \u2028, emoji 😀, half \ud83d'
         await write(store, entry("a", text=odd))
         (found,) = await store.entries("s1")
@@ -446,17 +402,14 @@ def test_store_unstorable_text_round_trips(run: Run) -> None:
             unit.put_record("job", "1", {"x": float("nan"), "y": [float("inf"), 1.5]})
         assert await store.record("job", "1") == {"x": None, "y": [None, 1.5]}
 
-    run(body)
 
-
-def test_usage_records_keep_order_and_are_found_by_time_and_session(run: Run) -> None:
+async def test_usage_records_keep_order_and_are_found_by_time_and_session(run: Run) -> None:
     calls = [
         UsageRecord("r1", "agent:main:a", "p", "m", 10, Usage(1, 2, 3, 4, 5, 0.5)),
         UsageRecord("r1", "agent:main:a", "p", "m", 11, error="busy \ud800"),
         UsageRecord("r2", "agent:main:b", "q", "n", 20),
     ]
-
-    async def body(store: Store) -> None:
+    async with run() as store:
         async with store.transaction() as unit:
             unit.add_usage(*calls)
         assert [call.run for call in await store.usage_records()] == ["r1", "r1", "r2"]
@@ -467,5 +420,3 @@ def test_usage_records_keep_order_and_are_found_by_time_and_session(run: Run) ->
             11,
         ]
         assert await store.scoped(Principal("other", "one")).usage_records() == []
-
-    run(body)

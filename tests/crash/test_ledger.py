@@ -147,18 +147,13 @@ def test_ledger_process_records_over_http() -> None:
             process.kill()
 
 
-def test_poll_waits_for_update_until_timeout() -> None:
-    async def main() -> None:
-        async with asyncio.timeout(GUARD_S), LedgerServer() as ledger, asyncio.TaskGroup() as group:
-            poll = f"{ledger.url}/updates?offset=0&waitS=30"
-            started = time.monotonic()
-            assert await asyncio.to_thread(ask, f"{ledger.url}/updates?waitS=0.01") == {
-                "updates": []
-            }
-            waiting = group.create_task(asyncio.to_thread(ask, poll))
-            await asyncio.sleep(0.01)
-            ledger.offer(Offer(text="news"))
-            assert texts((await waiting)["updates"]) == ["news"]
-            assert time.monotonic() - started < 30
-
-    asyncio.run(main())
+async def test_poll_waits_for_update_until_timeout() -> None:
+    async with asyncio.timeout(GUARD_S), LedgerServer() as ledger, asyncio.TaskGroup() as group:
+        poll = f"{ledger.url}/updates?offset=0&waitS=30"
+        started = time.monotonic()
+        assert await asyncio.to_thread(ask, f"{ledger.url}/updates?waitS=0.01") == {"updates": []}
+        waiting = group.create_task(asyncio.to_thread(ask, poll))
+        await asyncio.sleep(0.01)
+        ledger.offer(Offer(text="news"))
+        assert texts((await waiting)["updates"]) == ["news"]
+        assert time.monotonic() - started < 30

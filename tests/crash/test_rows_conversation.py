@@ -76,30 +76,29 @@ def talk(session: Session, agent: Agent, *script: Any) -> ModelContext:
 
 
 @pytest.mark.parametrize("when", ["while the summary is made", "before it is written"])
-def test_row_15_killed_compaction_leaves_transcript_unchanged(when: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        store = Full()
-        session, agent = await long_session(store, tmp_path)
-        before, leaf = await store.entries(session.session_id), session.leaf
-        if when == "before it is written":
-            store.fails = True
-            with pytest.raises(StoreError):
-                await talk(session, agent, *[assistant_message("notes")] * 9).compact(nothing)
-        else:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05):
-                    await talk(session, agent, Hang()).compact(nothing)
-        assert await store.entries(session.session_id) == before
-        again = await Session.load(store, FakeClock(), KEY, "main")
-        assert again.leaf == leaf and len(again.messages) == len(session.messages)
-        await talk(again, agent, *[assistant_message("notes: 4711")] * 9).compact(nothing)
-        after = await store.entries(session.session_id)
-        assert after[: len(before)] == before and [one.type for one in after[len(before) :]] == [
-            "compaction"
-        ]
-        assert "4711" in again.messages[0].text and len(again.messages) < len(session.messages)
-
-    asyncio.run(main())
+async def test_row_15_killed_compaction_leaves_transcript_unchanged(
+    when: str, tmp_path: Path
+) -> None:
+    store = Full()
+    session, agent = await long_session(store, tmp_path)
+    before, leaf = await store.entries(session.session_id), session.leaf
+    if when == "before it is written":
+        store.fails = True
+        with pytest.raises(StoreError):
+            await talk(session, agent, *[assistant_message("notes")] * 9).compact(nothing)
+    else:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await talk(session, agent, Hang()).compact(nothing)
+    assert await store.entries(session.session_id) == before
+    again = await Session.load(store, FakeClock(), KEY, "main")
+    assert again.leaf == leaf and len(again.messages) == len(session.messages)
+    await talk(again, agent, *[assistant_message("notes: 4711")] * 9).compact(nothing)
+    after = await store.entries(session.session_id)
+    assert after[: len(before)] == before and [one.type for one in after[len(before) :]] == [
+        "compaction"
+    ]
+    assert "4711" in again.messages[0].text and len(again.messages) < len(session.messages)
 
 
 # --- row 16: during a write of the config ------------------------------------------------------
@@ -137,27 +136,23 @@ def test_row_16_killed_config_write_leaves_old_or_new_file(tmp_path: Path) -> No
 # --- rows 30 and 31: streams that are not what they should be ----------------------------------
 
 
-def asked(tmp_path: Path, steps: ScriptedAnswer) -> str:
+async def asked(tmp_path: Path, steps: ScriptedAnswer) -> str:
     """What a model says whose service answers like this."""
-
-    async def main() -> str:
-        async with asyncio.timeout(GUARD_S), ModelServer() as server:
-            server.script(*[steps] * 9)  # it may be tried again
-            provider = {"baseUrl": server.url, "apiKey": "k", "models": [{"id": "m", "name": "M"}]}
-            config = Config.model_validate({"models": {"providers": {"p": provider}}})
-            models = ModelRouter(
-                config, {}, Paths.find({"HOME": str(tmp_path)}), FakeClock(patient=False)
-            )
-            try:
-                road, _ = await models.connect(ModelSelection("main", "p/m"))
-                async for piece in road.stream(ModelRequest("m", "", (user_message("hi"),))):
-                    if isinstance(piece, Message):
-                        return piece.text
-            finally:
-                await models.close()
-        raise AssertionError("no answer")
-
-    return asyncio.run(main())
+    async with asyncio.timeout(GUARD_S), ModelServer() as server:
+        server.script(*[steps] * 9)  # it may be tried again
+        provider = {"baseUrl": server.url, "apiKey": "k", "models": [{"id": "m", "name": "M"}]}
+        config = Config.model_validate({"models": {"providers": {"p": provider}}})
+        models = ModelRouter(
+            config, {}, Paths.find({"HOME": str(tmp_path)}), FakeClock(patient=False)
+        )
+        try:
+            road, _ = await models.connect(ModelSelection("main", "p/m"))
+            async for piece in road.stream(ModelRequest("m", "", (user_message("hi"),))):
+                if isinstance(piece, Message):
+                    return piece.text
+        finally:
+            await models.close()
+    raise AssertionError("no answer")
 
 
 @pytest.mark.parametrize(
@@ -170,8 +165,8 @@ def asked(tmp_path: Path, steps: ScriptedAnswer) -> str:
     ],
     ids=["one byte at a time", "CRLF", "BOM", "comments"],
 )
-def test_row_30_odd_streams_are_understood(steps: ScriptedAnswer, tmp_path: Path) -> None:
-    assert asked(tmp_path, steps) == "Héllo 🦞"
+async def test_row_30_odd_streams_are_understood(steps: ScriptedAnswer, tmp_path: Path) -> None:
+    assert await asked(tmp_path, steps) == "Héllo 🦞"
 
 
 @pytest.mark.parametrize(
@@ -183,29 +178,26 @@ def test_row_30_odd_streams_are_understood(steps: ScriptedAnswer, tmp_path: Path
     ],
     ids=["bad JSON", "a line of 50 MB", "no end"],
 )
-def test_row_30_broken_streams_raise_errors(steps: ScriptedAnswer, tmp_path: Path) -> None:
+async def test_row_30_broken_streams_raise_errors(steps: ScriptedAnswer, tmp_path: Path) -> None:
     with pytest.raises(ProviderError):
-        asked(tmp_path, steps)
+        await asked(tmp_path, steps)
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "half-close"])
-def test_row_31_cut_stream_raises_its_own_error(how: Any, tmp_path: Path) -> None:
+async def test_row_31_cut_stream_raises_its_own_error(how: Any, tmp_path: Path) -> None:
     with pytest.raises(StreamError):
-        asked(tmp_path, [Say("a"), Cut(how)])
+        await asked(tmp_path, [Say("a"), Cut(how)])
 
 
-def test_row_31_endless_run_meets_deadline_and_frees_lane(
+async def test_row_31_endless_run_meets_deadline_and_frees_lane(
     tmp_path: Path,
 ) -> None:
-    async def main() -> None:
-        async with world(tmp_path, [Hang(), answer("here")]) as it:
-            await it.send("long", "a", timeoutMs=1_000)
-            (error,) = [c for c in it.gateway.chats("a") if c["state"] == "error"]
-            assert "deadline" in error["errorMessage"]
-            await it.send("again", "b")
-            assert last_text(it, "b") == "here"
-
-    asyncio.run(main())
+    async with world(tmp_path, [Hang(), answer("here")]) as it:
+        await it.send("long", "a", timeoutMs=1_000)
+        (error,) = [c for c in it.gateway.chats("a") if c["state"] == "error"]
+        assert "deadline" in error["errorMessage"]
+        await it.send("again", "b")
+        assert last_text(it, "b") == "here"
 
 
 # --- row 32: answers that are odd --------------------------------------------------------------
@@ -233,37 +225,29 @@ def last_text(it: Harness, run_id: str) -> str:
     ],
     ids=["an unknown tool", "wrong arguments", "no JSON", "500 calls"],
 )
-def test_row_32_odd_calls_are_reported_to_model_and_run_continues(
+async def test_row_32_odd_calls_are_reported_to_model_and_run_continues(
     script: list[Message], told: str, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        async with world(tmp_path, script) as it:
-            await it.send("go")
-            assert last_text(it, "run-1") == told
-
-    asyncio.run(main())
+    async with world(tmp_path, script) as it:
+        await it.send("go")
+        assert last_text(it, "run-1") == told
 
 
-def test_row_32_repeated_call_ends_run_with_reason(tmp_path: Path) -> None:
+async def test_row_32_repeated_call_ends_run_with_reason(tmp_path: Path) -> None:
     script = [answer(ToolCall(f"c{n}", "ls", {})) for n in range(50)]
-
-    async def main() -> None:
-        async with world(tmp_path, script) as it:
-            await it.send("go")
-            (error,) = [c for c in it.gateway.chats("run-1") if c["state"] == "error"]
-            assert "circles" in error["errorMessage"]
-            assert len(it.model.requests) < 50
-
-    asyncio.run(main())
+    async with world(tmp_path, script) as it:
+        await it.send("go")
+        (error,) = [c for c in it.gateway.chats("run-1") if c["state"] == "error"]
+        assert "circles" in error["errorMessage"]
+        assert len(it.model.requests) < 50
 
 
 @pytest.mark.parametrize("parts", [(), (Thinking("hm"),)], ids=["empty", "only thinking"])
-def test_row_32_empty_answer_ends_run_normally(parts: tuple[Thinking, ...], tmp_path: Path) -> None:
-    async def main() -> None:
-        async with world(tmp_path, [answer(*parts)]) as it:
-            await it.send("go")
-            assert [c["state"] for c in it.gateway.chats("run-1")][-1] == "final"
-            (row,) = await it.app.store.journal.inbox_records()
-            assert row.state == "answered"
-
-    asyncio.run(main())
+async def test_row_32_empty_answer_ends_run_normally(
+    parts: tuple[Thinking, ...], tmp_path: Path
+) -> None:
+    async with world(tmp_path, [answer(*parts)]) as it:
+        await it.send("go")
+        assert [c["state"] for c in it.gateway.chats("run-1")][-1] == "final"
+        (row,) = await it.app.store.journal.inbox_records()
+        assert row.state == "answered"

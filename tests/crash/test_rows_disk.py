@@ -6,11 +6,11 @@ fails, a step that was reported as done is there after a restart, a step is ther
 at all, and the turn can be finished from what is there.
 """
 
-import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -107,30 +107,22 @@ async def found(store: SqliteStore) -> int:
     return 6 if parcel is not None and parcel.state == "sent" else 5
 
 
-Body = Callable[[SqliteStore], Awaitable[int]]
+@asynccontextmanager
+async def with_store(state: Path) -> AsyncIterator[SqliteStore]:
+    async with open_store(state) as store:
+        yield store
 
 
-def with_store(state: Path, body: Body) -> int:
-    async def main() -> int:
-        async with open_store(state) as store:
-            return await body(store)
-
-    return asyncio.run(main())
-
-
-def look_and_finish(state: Path) -> int:
+async def look_and_finish(state: Path) -> int:
     """Check what a restart finds, then do the rest."""
     check_database(state / "state.sqlite")
-
-    async def body(store: SqliteStore) -> int:
+    async with with_store(state) as store:
         steps = await found(store)
         if steps < 6:
             turn = Turn(store)
             await (turn.play(steps) if steps < 5 else turn._send())
         assert await found(store) == 6
         return steps
-
-    return with_store(state, body)
 
 
 async def play_until_it_fails(
@@ -161,7 +153,7 @@ def memory_folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("act", ["write", "sync"])
-def test_row_50_nth_write_or_sync_fails_and_every_step_is_atomic(
+async def test_row_50_nth_write_or_sync_fails_and_every_step_is_atomic(
     memory_folder: Path, act: Act
 ) -> None:
     with Disk() as disk:
@@ -176,12 +168,13 @@ def test_row_50_nth_write_or_sync_fails_and_every_step_is_atomic(
                 shutil.copytree(state, copy)
                 return -1 if passed else done
 
-            done = with_store(state, body)
+            async with with_store(state) as store:
+                done = await body(store)
             if done < 0:
                 break
             for place in (state, copy):
                 # A step whose commit failed may have reached the disk all the same.
-                assert look_and_finish(place) in {done, done + 1}, (act, at, place.name)
+                assert await look_and_finish(place) in {done, done + 1}, (act, at, place.name)
                 shutil.rmtree(place)
         else:
             pytest.fail("the turn never passed")

@@ -1,6 +1,5 @@
 """Rows 19 and 20: torn, damaged or malicious transcript files, one session for each damage."""
 
-import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -41,15 +40,13 @@ def put(state: Path, files: Mapping[str, bytes]) -> Path:
     return folder
 
 
-def read_all(state: Path, names: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, int]]:
+async def read_all(
+    state: Path, names: Sequence[str]
+) -> tuple[dict[str, list[str]], dict[str, int]]:
     """Return the ids that each session keeps, and the bad lines that each repair counted."""
-
-    async def main() -> tuple[dict[str, list[str]], dict[str, int]]:
-        async with open_store(state) as store:
-            kept = {name: await ids(store, name) for name in names}
-            return kept, {repair.path.stem: repair.bad for repair in store.repairs}
-
-    return asyncio.run(main())
+    async with open_store(state) as store:
+        kept = {name: await ids(store, name) for name in names}
+        return kept, {repair.path.stem: repair.bad for repair in store.repairs}
 
 
 async def ids(store: SqliteStore, name: str) -> list[str]:
@@ -57,7 +54,7 @@ async def ids(store: SqliteStore, name: str) -> list[str]:
     return [entry.id for entry in await store.entries(name)]
 
 
-def test_row_19_transcript_torn_at_any_byte_of_last_three_lines(
+async def test_row_19_transcript_torn_at_any_byte_of_last_three_lines(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = b"".join(transcript("cut"))
@@ -67,7 +64,7 @@ def test_row_19_transcript_torn_at_any_byte_of_last_three_lines(
     assert len(cuts) > 300
     folder = put(tmp_path, cuts)
     with caplog.at_level(logging.WARNING):
-        kept, repairs = read_all(tmp_path, list(cuts))
+        kept, repairs = await read_all(tmp_path, list(cuts))
     for name, data in cuts.items():
         lines = data.split(b"\n")
         # A line that only lost its end of line is whole.
@@ -81,7 +78,7 @@ def test_row_19_transcript_torn_at_any_byte_of_last_three_lines(
         assert (folder / f"{name}.jsonl").read_bytes().startswith(data), name
     said = [record for record in caplog.records if "1 unreadable line(s)" in record.message]
     assert len(said) == len(repairs) > 280
-    assert read_all(tmp_path, list(cuts)) == (kept, {}), "a second start finds nothing new"
+    assert await read_all(tmp_path, list(cuts)) == (kept, {}), "a second start finds nothing new"
 
 
 def damaged(name: str, at: int, bad: bytes) -> tuple[str, bytes]:
@@ -89,7 +86,7 @@ def damaged(name: str, at: int, bad: bytes) -> tuple[str, bytes]:
     return name, b"".join([*lines[:at], bad + b"\n", *lines[at + 1 :]])
 
 
-def test_row_20_transcript_with_bad_header_nuls_huge_line_or_bytes(
+async def test_row_20_transcript_with_bad_header_nuls_huge_line_or_bytes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     head = {"type": "message", "id": "e2", "parentId": "e1", "timestamp": AT}
@@ -106,7 +103,7 @@ def test_row_20_transcript_with_bad_header_nuls_huge_line_or_bytes(
     ])  # fmt: skip
     folder = put(tmp_path, harms)
     with caplog.at_level(logging.WARNING):
-        kept, repairs = read_all(tmp_path, list(harms))
+        kept, repairs = await read_all(tmp_path, list(harms))
     every = [f"e{n}" for n in range(WHOLE)]
     without = [id_ for id_ in every if id_ != "e2"]
     lost = {"nul-line": without, "utf-8": without}
@@ -118,4 +115,4 @@ def test_row_20_transcript_with_bad_header_nuls_huge_line_or_bytes(
         aside = folder / f"{name}.jsonl.corrupt"
         assert aside.exists() == (name in repairs)
     assert sum("1 unreadable line(s)" in record.message for record in caplog.records) == 3
-    assert read_all(tmp_path, list(harms)) == (kept, {}), "a second start finds nothing new"
+    assert await read_all(tmp_path, list(harms)) == (kept, {}), "a second start finds nothing new"

@@ -113,20 +113,17 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("gone", [refusing, silent, nameless, tls_less])
-def test_row_27_unreachable_service_is_retried_within_budget_and_reported(
+async def test_row_27_unreachable_service_is_retried_within_budget_and_reported(
     tmp_path: Path, gone: Any
 ) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(GUARD_S), gone() as url, ModelServer() as server:
-            text, failed = await ask(*models(tmp_path, url, server.url))
-            assert text == "Hello from the mock model."
-            assert [one.reason for one in failed] == ["provider.unreachable"] * TRIES
-            assert len(server.requests) == 1
-            with pytest.raises(UnreachableError) as caught:
-                await ask(*models(tmp_path, url))
-            assert caught.value.fix
-
-    asyncio.run(main())
+    async with asyncio.timeout(GUARD_S), gone() as url, ModelServer() as server:
+        text, failed = await ask(*models(tmp_path, url, server.url))
+        assert text == "Hello from the mock model."
+        assert [one.reason for one in failed] == ["provider.unreachable"] * TRIES
+        assert len(server.requests) == 1
+        with pytest.raises(UnreachableError) as caught:
+            await ask(*models(tmp_path, url))
+        assert caught.value.fix
 
 
 class Busy:
@@ -160,57 +157,49 @@ class Busy:
 
 
 @pytest.mark.parametrize("after_s", [None, 2.0])
-def test_row_28_thousand_sessions_after_429_keep_allowed_rate(
+async def test_row_28_thousand_sessions_after_429_keep_allowed_rate(
     after_s: float | None,
 ) -> None:
     limit, sessions = 50, 1_000
+    clock = FakeClock()
+    service = Busy(clock, limit, after_s)
+    gate, outcomes = ConcurrencyLimiter(clock), list[str]()
 
-    async def main() -> tuple[Busy, list[str], float]:
-        clock = FakeClock()
-        service = Busy(clock, limit, after_s)
-        gate, outcomes = ConcurrencyLimiter(clock), list[str]()
+    async def opened() -> Busy:
+        return service
 
-        async def opened() -> Busy:
-            return service
+    async def session() -> None:
+        way = FallbackTarget(ModelInfo("busy", "m"), "", opened, lambda _: None, gate)
+        patience = ProviderRetryPolicy(tries=1_000, backoff=Backoff(first_s=1.0, max_s=8.0))
+        provider = FallbackProvider([way], clock, patience)
+        async for piece in provider.stream(ModelRequest("m", "", (user_message("hi"),))):
+            if isinstance(piece, Message):
+                outcomes.append(piece.text)
 
-        async def session() -> None:
-            way = FallbackTarget(ModelInfo("busy", "m"), "", opened, lambda _: None, gate)
-            patience = ProviderRetryPolicy(tries=1_000, backoff=Backoff(first_s=1.0, max_s=8.0))
-            provider = FallbackProvider([way], clock, patience)
-            async for piece in provider.stream(ModelRequest("m", "", (user_message("hi"),))):
-                if isinstance(piece, Message):
-                    outcomes.append(piece.text)
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(sessions):
-                group.create_task(session())
-            while len(outcomes) < sessions and clock.monotonic() < 600:
-                await clock.advance(0.25)
-        return service, outcomes, clock.monotonic()
-
-    service, outcomes, took_s = asyncio.run(main())
+    async with asyncio.TaskGroup() as group:
+        for _ in range(sessions):
+            group.create_task(session())
+        while len(outcomes) < sessions and clock.monotonic() < 600:
+            await clock.advance(0.25)
+    took_s = clock.monotonic()
     assert outcomes == ["done"] * sessions
     # What a service allows is not known before it refuses; ten seconds later it is.
     assert service.peak(0.0) <= WIDEST and service.peak(10.0) <= limit * 1.1
     assert len(service.asked) < 1.5 * sessions and took_s < 3 * sessions / limit
 
 
-def served(tmp_path: Path, answer: Fail, times: int) -> tuple[list[Any], int, int]:
+async def served(tmp_path: Path, answer: Fail, times: int) -> tuple[list[Any], int, int]:
     """Return the failures and the requests at each service when the first answers like this."""
-
-    async def main() -> tuple[list[Any], int, int]:
-        async with ModelServer() as first, ModelServer() as second:
-            first.script(*[[answer]] * times, [Say("late")])
-            text, failed = await ask(*models(tmp_path, first.url, second.url))
-            assert text in {"late", "Hello from the mock model."}
-            return [one.reason for one in failed], len(first.requests), len(second.requests)
-
-    return asyncio.run(main())
+    async with ModelServer() as first, ModelServer() as second:
+        first.script(*[[answer]] * times, [Say("late")])
+        text, failed = await ask(*models(tmp_path, first.url, second.url))
+        assert text in {"late", "Hello from the mock model."}
+        return [one.reason for one in failed], len(first.requests), len(second.requests)
 
 
 @pytest.mark.parametrize("wait", ["", "7", "3600"])
-def test_row_28_rate_limit_uses_fallback_at_once(tmp_path: Path, wait: str) -> None:
-    told, first, second = served(tmp_path, Fail(429, retry_after=wait), 1)
+async def test_row_28_rate_limit_uses_fallback_at_once(tmp_path: Path, wait: str) -> None:
+    told, first, second = await served(tmp_path, Fail(429, retry_after=wait), 1)
     assert (told, first, second) == (["provider.rate_limited"], 1, 1)
 
 
@@ -227,22 +216,19 @@ LIMIT_403 = b'{"error":{"message":"Rate limit exceeded for this key","code":403}
         (Fail(403), "provider.auth", 1),
     ],
 )
-def test_row_29_broken_service_is_not_overload_and_has_bounded_retries(
+async def test_row_29_broken_service_is_not_overload_and_has_bounded_retries(
     tmp_path: Path, answer: Fail, reason: str, tries: int
 ) -> None:
-    assert served(tmp_path, answer, 1_000) == ([reason] * tries, tries, 1)
+    assert await served(tmp_path, answer, 1_000) == ([reason] * tries, tries, 1)
 
 
-def test_row_29_all_services_failing_reports_every_failure(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with ModelServer() as first, ModelServer() as second:
-            first.script(*[[Fail(500)]] * 1_000)
-            second.script(*[[Fail(403)]] * 1_000)
-            with pytest.raises(AllAttemptsFailedError) as caught:
-                await ask(*models(tmp_path, first.url, second.url))
-            assert isinstance(caught.value, ProviderError)
-            assert "first/m" in str(caught.value) and "second/m" in str(caught.value)
-            assert [type(one) for one in caught.value.tried] == [OverloadedError, AuthError]
-            assert (len(first.requests), len(second.requests)) == (TRIES, 1)
-
-    asyncio.run(main())
+async def test_row_29_all_services_failing_reports_every_failure(tmp_path: Path) -> None:
+    async with ModelServer() as first, ModelServer() as second:
+        first.script(*[[Fail(500)]] * 1_000)
+        second.script(*[[Fail(403)]] * 1_000)
+        with pytest.raises(AllAttemptsFailedError) as caught:
+            await ask(*models(tmp_path, first.url, second.url))
+        assert isinstance(caught.value, ProviderError)
+        assert "first/m" in str(caught.value) and "second/m" in str(caught.value)
+        assert [type(one) for one in caught.value.tried] == [OverloadedError, AuthError]
+        assert (len(first.requests), len(second.requests)) == (TRIES, 1)

@@ -1,6 +1,5 @@
 """Rows 24, 43 and 44: a state directory that is damaged, in use, or read-only."""
 
-import asyncio
 import os
 import shutil
 import signal
@@ -42,15 +41,11 @@ async def fill(store: SqliteStore) -> None:
     await store.flush()
 
 
-def fill_and_copy(state: Path, copy: Path) -> None:
+async def fill_and_copy(state: Path, copy: Path) -> None:
     """Fill a state directory and copy it as a kill -9 would leave it."""
-
-    async def main() -> None:
-        async with open_store(state) as store:
-            await fill(store)
-            shutil.copytree(state, copy)
-
-    asyncio.run(main())
+    async with open_store(state) as store:
+        await fill(store)
+        shutil.copytree(state, copy)
 
 
 def start_gateway(home: Home) -> Done:
@@ -59,10 +54,10 @@ def start_gateway(home: Home) -> Done:
 
 
 @pytest.mark.parametrize("harm", ["not a database", "damaged inside", "cut"])
-def test_row_43_damaged_database_refuses_start_and_is_unchanged(
+async def test_row_43_damaged_database_refuses_start_and_is_unchanged(
     home: Home, tmp_path: Path, harm: str
 ) -> None:
-    fill_and_copy(tmp_path / "filled", tmp_path / "killed")
+    await fill_and_copy(tmp_path / "filled", tmp_path / "killed")
     source = tmp_path / "filled" / "state.sqlite"
     data = bytearray(source.read_bytes())
     if harm == "not a database":
@@ -83,21 +78,17 @@ def test_row_43_damaged_database_refuses_start_and_is_unchanged(
     assert doctor.status != 0 and "state.sqlite" in doctor.out + doctor.err
 
 
-def test_row_43_database_without_log_imports_files(tmp_path: Path) -> None:
+async def test_row_43_database_without_log_imports_files(tmp_path: Path) -> None:
     killed = tmp_path / "killed"
-    fill_and_copy(tmp_path / "state", killed)
+    await fill_and_copy(tmp_path / "state", killed)
     assert (killed / "state.sqlite-wal").stat().st_size > 0
     for name in ("state.sqlite-wal", "state.sqlite-shm"):
         (killed / name).unlink()
-
-    async def main() -> None:
-        async with open_store(killed) as store:
-            record = await store.session("agent:main:main")
-            assert record is not None and record.session_id == "s1"
-            found = await store.entries("s1")
-            assert [entry.id for entry in found] == [f"{n:08x}" for n in range(COUNT)]
-
-    asyncio.run(main())
+    async with open_store(killed) as store:
+        record = await store.session("agent:main:main")
+        assert record is not None and record.session_id == "s1"
+        found = await store.entries("s1")
+        assert [entry.id for entry in found] == [f"{n:08x}" for n in range(COUNT)]
 
 
 @pytest.fixture

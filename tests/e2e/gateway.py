@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
@@ -110,17 +110,13 @@ class Heard:
         )
 
 
-def visit(
-    gateway: Gateway, scene: Callable[[GatewayClient, Heard], Awaitable[None]], **guest: Any
-) -> None:
-    async def main() -> None:
-        async with gateway.link(**guest) as link, asyncio.TaskGroup() as group:
-            heard = Heard(link)
-            listening = group.create_task(heard.listen())
-            await scene(link, heard)
-            listening.cancel()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def visit(gateway: Gateway, **guest: Any) -> AsyncIterator[tuple[GatewayClient, Heard]]:
+    async with gateway.link(**guest) as link, asyncio.TaskGroup() as group:
+        heard = Heard(link)
+        listening = group.create_task(heard.listen())
+        yield link, heard
+        listening.cancel()
 
 
 async def send(link: GatewayClient, text: str, key: str = "main") -> str:

@@ -39,8 +39,8 @@ def roles(home: Home) -> list[str]:
     return [entry["message"]["role"] for entry in entries if entry["type"] == "message"]
 
 
-def test_gateway_turn_sends_start_text_end_and_one_final_event(gateway: Gateway) -> None:
-    async def scene(link: GatewayClient, heard: Heard) -> None:
+async def test_gateway_turn_sends_start_text_end_and_one_final_event(gateway: Gateway) -> None:
+    async with visit(gateway) as (link, heard):
         assert link.hello["protocol"] == 3
         run_id = await send(link, "MOCK:short")
         final = await heard.end_of(run_id)
@@ -53,13 +53,11 @@ def test_gateway_turn_sends_start_text_end_and_one_final_event(gateway: Gateway)
         assert [p["seq"] for n, p in mine if n == "agent"] == list(range(1, len(texts) + 3))
         history: Any = await link.call("chat.history", {"sessionKey": "main"})
         assert [m["role"] for m in history["messages"]] == ["user", "assistant"]
-
-    visit(gateway, scene)
     wait_for(lambda: roles(gateway.home) == ["user", "assistant"])  # the file follows
 
 
-def test_gateway_agent_is_answered_twice_with_tool_events(gateway: Gateway) -> None:
-    async def scene(link: GatewayClient, heard: Heard) -> None:
+async def test_gateway_agent_is_answered_twice_with_tool_events(gateway: Gateway) -> None:
+    async with visit(gateway) as (link, heard):
         run_id = str(uuid4())
         text = 'MOCK:tool:read:{"path":"AGENTS.md","limit":5}§'
         params = {"message": text, "sessionKey": "tools", "idempotencyKey": run_id}
@@ -72,22 +70,18 @@ def test_gateway_agent_is_answered_twice_with_tool_events(gateway: Gateway) -> N
         tools = [p["data"] for n, p in heard.all if n == "agent" and p["stream"] == "tool"]
         assert [data["phase"] for data in tools] == ["start", "result"]
         assert "result" not in tools[1] and tools[1]["isError"] is False
-
-    visit(gateway, scene)
     wait_for(lambda: roles(gateway.home) == ["user", "assistant", "toolResult", "assistant"])
 
 
-def test_gateway_client_without_capability_gets_no_tool_events(gateway: Gateway) -> None:
-    async def scene(link: GatewayClient, heard: Heard) -> None:
+async def test_gateway_client_without_capability_gets_no_tool_events(gateway: Gateway) -> None:
+    async with visit(gateway, caps=()) as (link, heard):
         run_id = await send(link, 'MOCK:tool:read:{"path":"AGENTS.md"}§')
         await heard.end_of(run_id)
         assert not [p for n, p in heard.all if n == "agent" and p["stream"] == "tool"]
 
-    visit(gateway, scene, caps=())
 
-
-def test_gateway_abort_ends_run_once_and_keeps_partial_text(gateway: Gateway) -> None:
-    async def scene(link: GatewayClient, heard: Heard) -> None:
+async def test_gateway_abort_ends_run_once_and_keeps_partial_text(gateway: Gateway) -> None:
+    async with visit(gateway) as (link, heard):
         run_id = await send(link, "MOCK:long:1000:20")
         await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
         answer: Any = await link.call("chat.abort", {"sessionKey": "main", "runId": run_id})
@@ -100,27 +94,22 @@ def test_gateway_abort_ends_run_once_and_keeps_partial_text(gateway: Gateway) ->
         ends = [p for n, p in heard.all if n == "chat" and p["state"] != "delta"]
         assert [p["state"] for p in ends] == ["aborted", "final"]
 
-    visit(gateway, scene)
 
-
-def test_gateway_reconnected_client_gets_missed_events(gateway: Gateway) -> None:
-    async def first(link: GatewayClient, heard: Heard) -> None:
+async def test_gateway_reconnected_client_gets_missed_events(gateway: Gateway) -> None:
+    async with visit(gateway) as (link, heard):
         await send(link, "MOCK:long:300:10")
         await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
-
-    async def second(link: GatewayClient, heard: Heard) -> None:
+    async with visit(gateway) as (link, heard):
         await link.call("chat.history", {"sessionKey": "main"})
         delta = await heard.wait(lambda n, _: n == "chat")
         assert delta["state"] == "delta" and said(delta).startswith("word0000 word0001")
         last = await heard.end_of(delta["runId"])
         assert said(last).startswith("word0000") and "word0299" in said(last)
 
-    visit(gateway, first)
-    visit(gateway, second)
 
+async def test_gateway_fifty_parallel_sessions_do_not_mix(gateway: Gateway) -> None:
+    async with visit(gateway) as (link, heard):
 
-def test_gateway_fifty_parallel_sessions_do_not_mix(gateway: Gateway) -> None:
-    async def scene(link: GatewayClient, heard: Heard) -> None:
         async def talk(n: int) -> None:
             for turn in range(2):
                 run_id = await send(link, f"MOCK:echo:{n}-{turn}", f"side-{n}")
@@ -132,10 +121,8 @@ def test_gateway_fifty_parallel_sessions_do_not_mix(gateway: Gateway) -> None:
         listed: Any = await link.call("sessions.list", {"limit": 100})
         assert listed["count"] == 50
 
-    visit(gateway, scene)
 
-
-def test_gateway_wrong_tokens_and_requests_are_refused(gateway: Gateway) -> None:
+async def test_gateway_wrong_tokens_and_requests_are_refused(gateway: Gateway) -> None:
     async def scene(link: GatewayClient, _heard: Heard) -> None:
         with pytest.raises(InvalidRequestError, match=r"unknown method: nosuch\.method"):
             await link.call("nosuch.method")
@@ -144,54 +131,50 @@ def test_gateway_wrong_tokens_and_requests_are_refused(gateway: Gateway) -> None
         with pytest.raises(InvalidRequestError, match="missing scope"):
             await link.call("sessions.delete", {"key": "agent:main:x"})
 
-    visit(gateway, scene, scopes=("operator.read",))
+    async with visit(gateway, scopes=("operator.read",)) as (link, _heard):
+        await scene(link, _heard)
     with pytest.raises(InvalidRequestError, match="token mismatch"):
-        visit(gateway, scene, secret=GatewaySecret("wrong"))
+        async with visit(gateway, secret=GatewaySecret("wrong")) as (link, _heard):
+            await scene(link, _heard)
 
 
-def test_gateway_oversized_frame_closes_connection(gateway: Gateway) -> None:
-    async def main() -> None:
-        async with connect(gateway.url, max_size=None, compression=None, proxy=None) as stranger:
-            await stranger.recv()
-            await stranger.send("x" * (64 * 1024 + 1))
-            assert await closed_with(stranger) == 1009
-        async with gateway.link() as link:
-            with suppress(ConnectionClosed):
-                await link._socket.send("x" * (25 * 1024 * 1024 + 1))
-            async with asyncio.timeout(DEADLINE_S):
-                await link._socket.wait_closed()
-            assert link._socket.close_code == 1009
-        async with gateway.link() as link:
-            params = {"sessionKey": "main", "message": "x" * 100_000, "extra": 1}
-            with pytest.raises(InvalidRequestError, match=r"invalid chat\.send params"):
-                await link.call("chat.send", params)
-
-    asyncio.run(main())
+async def test_gateway_oversized_frame_closes_connection(gateway: Gateway) -> None:
+    async with connect(gateway.url, max_size=None, compression=None, proxy=None) as stranger:
+        await stranger.recv()
+        await stranger.send("x" * (64 * 1024 + 1))
+        assert await closed_with(stranger) == 1009
+    async with gateway.link() as link:
+        with suppress(ConnectionClosed):
+            await link._socket.send("x" * (25 * 1024 * 1024 + 1))
+        async with asyncio.timeout(DEADLINE_S):
+            await link._socket.wait_closed()
+        assert link._socket.close_code == 1009
+    async with gateway.link() as link:
+        params = {"sessionKey": "main", "message": "x" * 100_000, "extra": 1}
+        with pytest.raises(InvalidRequestError, match=r"invalid chat\.send params"):
+            await link.call("chat.send", params)
 
 
-def test_gateway_slow_client_is_closed_without_affecting_others(gateway: Gateway) -> None:
-    async def main() -> None:
-        identity = DeviceIdentity.load_or_create(gateway.home.path / "slow.json", 1)
-        options: dict[str, Any] = {"max_size": None, "max_queue": 1, "compression": None}
-        async with (
-            connect(gateway.url, proxy=None, ping_interval=None, **options) as slow,
-            gateway.link() as link,
-        ):
-            challenge = json.loads(await slow.recv())["payload"]
-            params = ClientProfile(GatewaySecret(TOKEN), identity).connect_params(
-                challenge["nonce"], challenge["ts"]
-            )
-            hello = {"type": "req", "id": "1", "method": "connect", "params": params}
-            await slow.send(json.dumps(hello))
-            await slow.recv()
-            await link.call("agent", message("MOCK:short", "main"), final=True)
-            big = "y" * 95_000
-            for _ in range(300):  # each an event that may not be dropped
-                await link.call("chat.inject", {"sessionKey": "main", "message": big})
-            assert await closed_with(slow) in {1008, None}  # None: the reason came too late
-            assert await link.call("health")
-
-    asyncio.run(main())
+async def test_gateway_slow_client_is_closed_without_affecting_others(gateway: Gateway) -> None:
+    identity = DeviceIdentity.load_or_create(gateway.home.path / "slow.json", 1)
+    options: dict[str, Any] = {"max_size": None, "max_queue": 1, "compression": None}
+    async with (
+        connect(gateway.url, proxy=None, ping_interval=None, **options) as slow,
+        gateway.link() as link,
+    ):
+        challenge = json.loads(await slow.recv())["payload"]
+        params = ClientProfile(GatewaySecret(TOKEN), identity).connect_params(
+            challenge["nonce"], challenge["ts"]
+        )
+        hello = {"type": "req", "id": "1", "method": "connect", "params": params}
+        await slow.send(json.dumps(hello))
+        await slow.recv()
+        await link.call("agent", message("MOCK:short", "main"), final=True)
+        big = "y" * 95_000
+        for _ in range(300):  # each an event that may not be dropped
+            await link.call("chat.inject", {"sessionKey": "main", "message": big})
+        assert await closed_with(slow) in {1008, None}  # None: the reason came too late
+        assert await link.call("health")
     log = (gateway.home.path / "log.jsonl").read_text(encoding="utf-8")
     assert "slow consumer" in log
 
@@ -200,8 +183,8 @@ def message(text: str, key: str) -> dict[str, Json]:
     return {"sessionKey": key, "message": text, "idempotencyKey": str(uuid4())}
 
 
-def test_gateway_sigterm_finishes_answer_and_says_goodbye(gateway: Gateway) -> None:
-    async def scene(link: GatewayClient, heard: Heard) -> None:
+async def test_gateway_sigterm_finishes_answer_and_says_goodbye(gateway: Gateway) -> None:
+    async with visit(gateway) as (link, heard):
         run_id = await send(link, "MOCK:long:60:20")
         await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
         gateway.signal(signal.SIGTERM)
@@ -213,24 +196,20 @@ def test_gateway_sigterm_finishes_answer_and_says_goodbye(gateway: Gateway) -> N
         async with asyncio.timeout(DEADLINE_S):
             await link._socket.wait_closed()
         assert (link._socket.close_code, link._socket.close_reason) == (1012, "service restart")
-
-    visit(gateway, scene)
     assert gateway.end() == 0
     assert not (gateway.home.state / "gateway.json").exists()
     (entries,) = gateway.home.transcripts()
     assert "word0059" in json.dumps(entries[-1])
 
 
-def test_gateway_second_signal_does_not_wait(gateway: Gateway) -> None:
-    async def scene(link: GatewayClient, heard: Heard) -> None:
+async def test_gateway_second_signal_does_not_wait(gateway: Gateway) -> None:
+    started = time.monotonic()
+    async with visit(gateway) as (link, heard):
         await send(link, "MOCK:long:10000:20")
         await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
         gateway.signal(signal.SIGINT)
         await heard.wait(lambda name, _: name == "shutdown")
         gateway.signal(signal.SIGINT)
-
-    started = time.monotonic()
-    visit(gateway, scene)
     assert gateway.end() == 0
     assert time.monotonic() - started < 9  # less than the first signal alone would wait
     assert "Traceback" not in gateway.output
@@ -249,20 +228,16 @@ def test_gateway_second_on_same_state_is_refused(
     assert gateway.process.poll() is None
 
 
-def test_gateway_after_kill_restarts_and_remembers(
+async def test_gateway_after_kill_restarts_and_remembers(
     gateway: Gateway, start: Callable[..., Gateway]
 ) -> None:
-    async def talk(link: GatewayClient, heard: Heard) -> None:
+    async with visit(gateway) as (link, heard):
         await heard.end_of(await send(link, "MOCK:short"))
-
-    async def look(link: GatewayClient, _heard: Heard) -> None:
-        history: Any = await link.call("chat.history", {"sessionKey": "main"})
-        assert len(history["messages"]) == 2
-
-    visit(gateway, talk)
     gateway.signal(signal.SIGKILL)
     gateway.end()
-    visit(start().wait_ready(times=2), look)
+    async with visit(start().wait_ready(times=2)) as (link, _heard):
+        history: Any = await link.call("chat.history", {"sessionKey": "main"})
+        assert len(history["messages"]) == 2
 
 
 def test_gateway_beyond_loopback_without_token_refuses_start(
@@ -274,8 +249,8 @@ def test_gateway_beyond_loopback_without_token_refuses_start(
     assert "refusing to listen" in refused.output and "gateway.auth.token" in refused.output
 
 
-def test_gateway_changed_config_is_used_by_next_run(gateway: Gateway, home: Home) -> None:
-    async def scene(link: GatewayClient, heard: Heard) -> None:
+async def test_gateway_changed_config_is_used_by_next_run(gateway: Gateway, home: Home) -> None:
+    async with visit(gateway) as (link, heard):
         await heard.end_of(await send(link, "MOCK:short", "one"))
         config = json.loads((home.state / "openclaw.json").read_text(encoding="utf-8"))
         config["models"]["providers"]["mock"]["models"].append({"id": "mock-2", "name": "Two"})
@@ -300,11 +275,9 @@ def test_gateway_changed_config_is_used_by_next_run(gateway: Gateway, home: Home
             "agent:main:three": "mock-2",
         }
 
-    visit(gateway, scene)
 
-
-def test_gateway_config_change_that_needs_it_restarts(gateway: Gateway, home: Home) -> None:
-    async def before(link: GatewayClient, heard: Heard) -> None:
+async def test_gateway_config_change_that_needs_it_restarts(gateway: Gateway, home: Home) -> None:
+    async with visit(gateway) as (link, heard):
         change(home, gateway={"auth": {"mode": "none"}, "bind": "lan"})  # would not start
         refused = await heard.wait(lambda name, _: name == "config.rejected")
         assert "refusing to listen" in refused["message"]
@@ -314,13 +287,9 @@ def test_gateway_config_change_that_needs_it_restarts(gateway: Gateway, home: Ho
         assert told["action"] == "restart"
         goodbye = await heard.wait(lambda name, _: name == "shutdown")
         assert goodbye["restartExpectedMs"] > 0
-
-    async def after(link: GatewayClient, heard: Heard) -> None:
-        await heard.end_of(await send(link, "MOCK:short"))
-
-    visit(gateway, before)
     gateway.wait_ready(times=2)  # the same process
-    visit(gateway, after, secret=GatewaySecret("another-token"))
+    async with visit(gateway, secret=GatewaySecret("another-token")) as (link, heard):
+        await heard.end_of(await send(link, "MOCK:short"))
 
 
 def test_cli_commands_use_running_gateway(gateway: Gateway, home: Home) -> None:
@@ -404,11 +373,9 @@ def test_gateway_metrics_are_served_when_enabled(home: Home, start: Callable[...
     assert "homarus_uptime_seconds" in figures
 
 
-def test_gateway_private_files_are_unreadable_by_others(gateway: Gateway, home: Home) -> None:
-    async def scene(link: GatewayClient, heard: Heard) -> None:
+async def test_gateway_private_files_are_unreadable_by_others(gateway: Gateway, home: Home) -> None:
+    async with visit(gateway) as (link, heard):
         await heard.end_of(await send(link, "MOCK:short"))
-
-    visit(gateway, scene)
     open_files = [
         path
         for path in (*home.state.rglob("*"), home.path / "log.jsonl")

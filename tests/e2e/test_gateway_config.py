@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from homarus.gateway.client import GatewayClient, GatewaySecret
-from tests.e2e.gateway import TOKEN, Gateway, Heard, change, said, send, visit, wait_for
+from homarus.gateway.client import GatewaySecret
+from tests.e2e.gateway import TOKEN, Gateway, change, said, send, visit, wait_for
 from tests.e2e.program import Home
 
 Start = Callable[..., Gateway]
@@ -74,16 +74,13 @@ def test_config_set_invalid_is_refused_and_file_unchanged(home: Home, gateway: G
     assert gateway.process.poll() is None
 
 
-def test_config_set_that_needs_it_restarts_gateway(home: Home, gateway: Gateway) -> None:
+async def test_config_set_that_needs_it_restarts_gateway(home: Home, gateway: Gateway) -> None:
     done = home.run("config", "set", "gateway.auth.token", "another-token")
     assert done.out.endswith("the gateway restarts with it\n"), done
     gateway.wait_ready(times=2)
     assert home.run("health").status == 0
-
-    async def scene(link: GatewayClient, _heard: Heard) -> None:
+    async with visit(gateway, secret=GatewaySecret("another-token")) as (link, _heard):
         assert await link.call("health")
-
-    visit(gateway, scene, secret=GatewaySecret("another-token"))
 
 
 def test_config_set_protected_key_is_written_by_owner_only(home: Home, gateway: Gateway) -> None:
@@ -163,13 +160,12 @@ def test_agent_model_option_does_not_change_session_model(home: Home, start: Sta
     assert wrong.status == 2 and "mock" in wrong.err
 
 
-def test_config_raised_run_limit_admits_waiting_runs(home: Home, start: Start) -> None:
+async def test_config_raised_run_limit_admits_waiting_runs(home: Home, start: Start) -> None:
     config = config_of(home)
     config["agents"]["defaults"]["maxConcurrent"] = 1
     home.configure(config)
     gateway = start().wait_ready()
-
-    async def scene(link: GatewayClient, heard: Heard) -> None:
+    async with visit(gateway) as (link, heard):
         first = await send(link, "MOCK:long:2000:20", "one")
         await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
         second = await send(link, "MOCK:short", "two")
@@ -181,8 +177,6 @@ def test_config_raised_run_limit_admits_waiting_runs(home: Home, start: Start) -
         assert (await heard.end_of(second))["state"] == "final"
         await link.call("chat.abort", {"sessionKey": "one"})
         assert (await heard.end_of(first))["state"] == "aborted"
-
-    visit(gateway, scene)
 
 
 def test_gateway_broken_config_file_starts_with_last_good(home: Home, start: Start) -> None:
@@ -230,10 +224,10 @@ def test_gateway_damaged_last_good_config_is_not_used(home: Home, start: Start, 
     assert refused.end() == 2 and "openclaw.json:1" in refused.output
 
 
-def test_gateway_running_survives_config_file_coming_and_going(
+async def test_gateway_running_survives_config_file_coming_and_going(
     home: Home, gateway: Gateway
 ) -> None:
-    async def scene(link: GatewayClient, heard: Heard) -> None:
+    async with visit(gateway) as (link, heard):
         file = home.state / "openclaw.json"
         good = file.read_text(encoding="utf-8")
         for text in ("{", "[]", '{"agents": 5}'):
@@ -246,5 +240,3 @@ def test_gateway_running_survives_config_file_coming_and_going(
         await heard.wait(lambda name, _: name == "config.reloaded")
         status: Any = await link.call("status")
         assert "configProblem" not in status
-
-    visit(gateway, scene)

@@ -125,7 +125,7 @@ def test_memory_cli_long_indexing_shows_progress_and_can_be_stopped(home: Home) 
     assert told["files"] == 0  # all of it, or nothing
 
 
-def test_memory_cli_and_gateway_share_one_memory(home: Home, gateway: Gateway) -> None:
+async def test_memory_cli_and_gateway_share_one_memory(home: Home, gateway: Gateway) -> None:
     assert home.run("memory", "write", "The zeppelin lands on Friday.").status == 0
 
     async def scene(link: GatewayClient, _heard: Heard) -> None:
@@ -137,6 +137,7 @@ def test_memory_cli_and_gateway_share_one_memory(home: Home, gateway: Gateway) -
         status: Any = await link.call("memory.status")
         assert status["files"] >= 1
 
-    visit(gateway, scene)
+    async with visit(gateway) as (link, _heard):
+        await scene(link, _heard)
     found = home.run("memory", "search", "cello", "--json", "--max-results", "1").json
     assert "cello" in found["results"][0]["snippet"]

@@ -40,7 +40,7 @@ def settings(home: Home, memory: Any = None, **search: Any) -> None:
     home.configure(config | ({"memory": memory} if memory else {}))
 
 
-def test_memory_write_survives_kills_exactly_once(
+async def test_memory_write_survives_kills_exactly_once(
     home: Home, gateway: Gateway, start: Start
 ) -> None:
     async def remember(link: GatewayClient, heard: Heard) -> None:
@@ -49,19 +49,22 @@ def test_memory_write_survives_kills_exactly_once(
         found = await search(link, heard, "What is the boat called?")
         assert BOAT in found["results"][0]["snippet"]
 
-    visit(gateway, remember)
+    async with visit(gateway) as (link, heard):
+        await remember(link, heard)
     for times, number in ((2, signal.SIGKILL), (3, signal.SIGTERM)):
         gateway.signal(number)
         assert gateway.end() == (0 if number == signal.SIGTERM else -signal.SIGKILL)
         gateway = start().wait_ready(times=times)
-        visit(gateway, remember)
+        async with visit(gateway) as (link, heard):
+            await remember(link, heard)
     assert "Traceback" not in gateway.output
 
 
-def test_memory_group_sees_only_shared_notes_where_allowed(home: Home, gateway: Gateway) -> None:
+async def test_memory_group_sees_only_shared_notes_where_allowed(
+    home: Home, gateway: Gateway
+) -> None:
     shared = home.workspace / "memory/shared/rules.md"
-
-    async def scene(link: GatewayClient, heard: Heard) -> None:
+    async with visit(gateway) as (link, heard):
         written = json.loads(await use(link, heard, "memory_write", text=BOAT))
         shared.parent.mkdir(parents=True)
         shared.write_text("The boat is washed on Fridays.\n", encoding="utf-8")
@@ -77,11 +80,9 @@ def test_memory_group_sees_only_shared_notes_where_allowed(home: Home, gateway: 
         assert "Plankton" not in await use(link, heard, "memory_get", GROUP, path=written["path"])
         assert len((await search(link, heard, "boat"))["results"]) == 2
 
-    visit(gateway, scene)
 
-
-def test_memory_config_reload_disables_and_enables(home: Home, gateway: Gateway) -> None:
-    async def scene(link: GatewayClient, heard: Heard) -> None:
+async def test_memory_config_reload_disables_and_enables(home: Home, gateway: Gateway) -> None:
+    async with visit(gateway) as (link, heard):
         await use(link, heard, "memory_write", text=BOAT)
         for on, words in ((False, "memory_search"), (True, "Plankton")):
             heard.all.clear()
@@ -90,13 +91,12 @@ def test_memory_config_reload_disables_and_enables(home: Home, gateway: Gateway)
             told = await use(link, heard, "memory_search", query="boat")
             assert words in told and ("Plankton" in told) == on
 
-    visit(gateway, scene)
 
-
-def test_memory_note_edited_by_hand_is_found_by_next_search(home: Home, gateway: Gateway) -> None:
+async def test_memory_note_edited_by_hand_is_found_by_next_search(
+    home: Home, gateway: Gateway
+) -> None:
     note = home.workspace / "memory/2026-01-01.md"
-
-    async def scene(link: GatewayClient, heard: Heard) -> None:
+    async with visit(gateway) as (link, heard):
         assert (await search(link, heard, "walrus"))["results"] == []
         note.parent.mkdir(parents=True, exist_ok=True)
         for name in ("Otto", "Olga"):
@@ -106,18 +106,16 @@ def test_memory_note_edited_by_hand_is_found_by_next_search(home: Home, gateway:
         note.unlink()
         assert (await search(link, heard, "walrus"))["results"] == []
 
-    visit(gateway, scene)
 
-
-def test_memory_transcripts_are_found_once_enabled(home: Home, gateway: Gateway) -> None:
+async def test_memory_transcripts_are_found_once_enabled(home: Home, gateway: Gateway) -> None:
     def is_written() -> bool:
         return "zeppelin" in json.dumps(home.transcripts())
 
-    async def talk(link: GatewayClient, heard: Heard) -> None:
+    async with visit(gateway) as (link, heard):
         await heard.end_of(await send(link, "I bought a red zeppelin.", "agent:main:hangar"))
         assert (await search(link, heard, "airships"))["results"] == []
-
-    async def look(link: GatewayClient, heard: Heard) -> None:
+    wait_for(is_written)
+    async with visit(gateway) as (link, heard):
         settings(home, sources=["memory", "sessions"], experimental={"sessionMemory": True})
         await heard.wait(lambda name, _: name == "config.reloaded")
         found = (await search(link, heard, "Which zeppelin was it?"))["results"]
@@ -127,12 +125,10 @@ def test_memory_transcripts_are_found_once_enabled(home: Home, gateway: Gateway)
         text = await use(link, heard, "memory_get", path=zeppelin["path"])
         assert "User: I bought a red zeppelin." in json.loads(text)["text"]
 
-    visit(gateway, talk)
-    wait_for(is_written)
-    visit(gateway, look)
 
-
-def test_memory_gateway_stop_does_not_wait_for_embedding_service(home: Home, start: Start) -> None:
+async def test_memory_gateway_stop_does_not_wait_for_embedding_service(
+    home: Home, start: Start
+) -> None:
     with EmbedServer() as server:
         remote = {"baseUrl": f"{server.url}/v1", "apiKey": "sk-embed-0123456789"}
         settings(home, provider="openai", model="m", remote=remote)
@@ -146,7 +142,8 @@ def test_memory_gateway_stop_does_not_wait_for_embedding_service(home: Home, sta
             found = await search(link, heard, "boat")  # by its words
             assert BOAT in found["results"][0]["snippet"]
 
-        visit(gateway, scene)
+        async with visit(gateway) as (link, heard):
+            await scene(link, heard)
         wait_for(lambda: len(server.seen) == 2)
         gateway.signal(signal.SIGTERM)
         assert gateway.end() == 0

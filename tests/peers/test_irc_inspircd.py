@@ -69,10 +69,10 @@ def _wait_for(port: int, process: subprocess.Popen[bytes], folder: Path) -> None
             return
 
 
-def test_inspircd_gives_time_and_id_and_bare_nick_is_no_id(
+async def test_inspircd_gives_time_and_id_and_bare_nick_is_no_id(
     port: int,
 ) -> None:
-    async def main() -> None:
+    with person(port, "Ann[x]") as ann:
         given = {"host": "127.0.0.1", "port": port, "tls": False, "nick": "homarus"}
         given |= {"channels": ["#den"], "allowFrom": ["Ann[x]"], "dmPolicy": "allowlist"}
         place = ChannelContext("irc", "default", SystemClock())
@@ -96,6 +96,3 @@ def test_inspircd_gives_time_and_id_and_bare_nick_is_no_id(
         assert direct.sender.startswith("ann{x}!") and direct.sender.endswith("@127.0.0.1")
         assert direct.at_ms >= before_ms - 60_000 and "~" in direct.id
         assert room.metadata.mentioned and room.metadata.kind == "group"
-
-    with person(port, "Ann[x]") as ann:
-        asyncio.run(main())

@@ -1,6 +1,5 @@
 """Our chat wire against llama.cpp's own HTTP server."""
 
-import asyncio
 import re
 import subprocess
 import sys
@@ -63,48 +62,43 @@ async def hear(stream: AsyncIterator[Delta | Message]) -> tuple[str, Message]:
     raise AssertionError("no Message came")
 
 
-def ask(address: str, text: str, key: str = KEY, max_tokens: int = 24) -> tuple[str, Message]:
-    async def main() -> tuple[str, Message]:
-        provider = openai.create(openai.ProviderConnection("llama", address, key))
-        try:
-            request = ModelRequest(
-                "demo", "Be brief.", (user_message(text),), max_tokens=max_tokens
-            )
-            return await hear(provider.stream(request))
-        finally:
-            await provider.close()
-
-    return asyncio.run(main())
+async def ask(address: str, text: str, key: str = KEY, max_tokens: int = 24) -> tuple[str, Message]:
+    provider = openai.create(openai.ProviderConnection("llama", address, key))
+    try:
+        request = ModelRequest("demo", "Be brief.", (user_message(text),), max_tokens=max_tokens)
+        return await hear(provider.stream(request))
+    finally:
+        await provider.close()
 
 
-def failure(address: str, text: str, key: str = KEY) -> ProviderError:
+async def failure(address: str, text: str, key: str = KEY) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        ask(address, text, key)
+        await ask(address, text, key)
     return caught.value
 
 
-def test_llama_server_answers_streams_and_counts_tokens(address: str) -> None:
-    said, message = ask(address, "What is the capital of France?")
+async def test_llama_server_answers_streams_and_counts_tokens(address: str) -> None:
+    said, message = await ask(address, "What is the capital of France?")
     assert said and said == message.text
     assert message.origin is not None
     assert message.origin.usage.prompt > 10 and message.origin.usage.output > 0
 
 
-def test_llama_server_answer_at_limit_reports_length(address: str) -> None:
-    _, message = ask(address, "Tell me a long story about a lobster.", max_tokens=5)
+async def test_llama_server_answer_at_limit_reports_length(address: str) -> None:
+    _, message = await ask(address, "Tell me a long story about a lobster.", max_tokens=5)
     assert message.origin is not None and message.origin.stop == "length"
 
 
-def test_llama_server_context_overflow_is_recognised(address: str) -> None:
-    assert isinstance(failure(address, "word " * 3000), ContextOverflowError)
+async def test_llama_server_context_overflow_is_recognised(address: str) -> None:
+    assert isinstance(await failure(address, "word " * 3000), ContextOverflowError)
 
 
-def test_llama_server_wrong_key_is_recognised(address: str) -> None:
-    wrong = failure(address, "hi", key="not-the-key")
+async def test_llama_server_wrong_key_is_recognised(address: str) -> None:
+    wrong = await failure(address, "hi", key="not-the-key")
     assert isinstance(wrong, AuthError) and "not-the-key" not in str(wrong)
 
 
-def test_llama_server_cancelled_request_frees_slot(address: str) -> None:
+async def test_llama_server_cancelled_request_frees_slot(address: str) -> None:
     async def main() -> None:
         provider = openai.create(openai.ProviderConnection("llama", address, KEY))
         request = ModelRequest(
@@ -114,14 +108,14 @@ def test_llama_server_cancelled_request_frees_slot(address: str) -> None:
             break
         await provider.close()
 
-    asyncio.run(main())
-    said, _ = ask(address, "Say yes.", max_tokens=3)
+    await main()
+    said, _ = await ask(address, "Say yes.", max_tokens=3)
     assert said
 
 
-def test_llama_server_models_are_discovered(open_address: str) -> None:
+async def test_llama_server_models_are_discovered(open_address: str) -> None:
     vendor = Vendor("ollama", "Ollama", open_address)
-    assert asyncio.run(list_models(vendor))
+    assert await list_models(vendor)
 
 
 def test_llama_server_answers_complete_program(open_address: str, tmp_path: Path) -> None:

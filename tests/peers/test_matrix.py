@@ -283,26 +283,23 @@ def test_synapse_replied_sender_is_read_from_server(
     scene.play(body)
 
 
-def test_synapse_reply_to_message_of_earlier_process_is_known(scene: Scene) -> None:
-    async def main() -> None:
-        bot = new_bot(scene.synapse)
-        person = await asyncio.to_thread(scene.people.new, "alice")
-        desk = RecordingHandler()
-        async with running(bot.channel(), desk):
-            room = await person.dm(bot.id)
-            await person.say(room, "hello")
-            await desk.received(1)
-            first = bot.channel()
-        async with running(first, desk):
-            sent = await first.send(out(room, "draft"))
-            await first.edit(Address("matrix", room), sent.message_id, "the real words")
-        async with running(bot.channel(), desk):
-            related = {"m.in_reply_to": {"event_id": sent.message_id}}
-            await person.say(room, "what did you mean?", **{"m.relates_to": related})
-            inbound = (await desk.received(2))[-1]
-        assert inbound.metadata.replies_to_us and inbound.metadata.quoted == "the real words"
-
-    asyncio.run(main())
+async def test_synapse_reply_to_message_of_earlier_process_is_known(scene: Scene) -> None:
+    bot = new_bot(scene.synapse)
+    person = await asyncio.to_thread(scene.people.new, "alice")
+    desk = RecordingHandler()
+    async with running(bot.channel(), desk):
+        room = await person.dm(bot.id)
+        await person.say(room, "hello")
+        await desk.received(1)
+        first = bot.channel()
+    async with running(first, desk):
+        sent = await first.send(out(room, "draft"))
+        await first.edit(Address("matrix", room), sent.message_id, "the real words")
+    async with running(bot.channel(), desk):
+        related = {"m.in_reply_to": {"event_id": sent.message_id}}
+        await person.say(room, "what did you mean?", **{"m.relates_to": related})
+        inbound = (await desk.received(2))[-1]
+    assert inbound.metadata.replies_to_us and inbound.metadata.quoted == "the real words"
 
 
 def test_synapse_thread_is_answered_in_thread(scene: Scene) -> None:

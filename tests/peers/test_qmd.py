@@ -1,6 +1,5 @@
 """The real qmd: its input, its output, and our parsing of it. Keywords, no models."""
 
-import asyncio
 import json
 import os
 import re
@@ -249,20 +248,17 @@ def test_qmd_mode_without_model_falls_back(
     assert "qmd embed" in answer.fallback.why or "qmd query" in answer.fallback.why
 
 
-def test_qmd_agent_memory_searches_and_reads(place: MemorySpec) -> None:
-    async def main() -> None:
-        memory = AgentMemory(place)
-        try:
-            answer = await memory.search("mast")
-            path = answer.results[0].path
-            assert (answer.backend, path) == ("qmd", "qmd/memory-dir/2026-01-01.md")
-            excerpt = await memory.get(path, from_line=61, lines=1)
-            assert excerpt.text == "- The boat Lobster has a new mast."
-            assert (await memory.status()).backend == "qmd"
-        finally:
-            await memory.close()
-
-    asyncio.run(main())
+async def test_qmd_agent_memory_searches_and_reads(place: MemorySpec) -> None:
+    memory = AgentMemory(place)
+    try:
+        answer = await memory.search("mast")
+        path = answer.results[0].path
+        assert (answer.backend, path) == ("qmd", "qmd/memory-dir/2026-01-01.md")
+        excerpt = await memory.get(path, from_line=61, lines=1)
+        assert excerpt.text == "- The boat Lobster has a new mast."
+        assert (await memory.status()).backend == "qmd"
+    finally:
+        await memory.close()
 
 
 def test_qmd_needing_newer_node_falls_back(program: QmdProgram, place: MemorySpec) -> None:

@@ -47,11 +47,11 @@ def library() -> Path:
     return venv(LOCK)
 
 
-def test_fake_telegram_responses_and_updates_parse_in_library(
+async def test_fake_telegram_responses_and_updates_parse_in_library(
     library: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_bytes(b"some bytes")
-    server = asyncio.run(whole_session(tmp_path / "file"))
+    server = await whole_session(tmp_path / "file")
     told = [("Update", update) for update in server.acts.updates]
     asked = set[str]()
     for call in server.books.calls:
@@ -194,7 +194,7 @@ async def bare_calls(telegram: TelegramServer) -> None:
     await api.close()
 
 
-def test_fake_telegram_serves_client_of_library(library: Path) -> None:
+async def test_fake_telegram_serves_client_of_library(library: Path) -> None:
     async def main() -> dict[str, Any]:
         async with TelegramServer() as telegram:
             telegram.say("hello")
@@ -213,7 +213,7 @@ def test_fake_telegram_serves_client_of_library(library: Path) -> None:
             found: dict[str, Any] = json.loads(told)
             return found
 
-    told = asyncio.run(main())
+    told = await main()
     assert told == {
         "me": "lobster_bot",
         "heard": ["hello"],
@@ -260,7 +260,7 @@ def another_server() -> Iterator[str]:
             server.kill()
 
 
-def test_telegram_channel_works_with_independent_server() -> None:
+async def test_telegram_channel_works_with_independent_server() -> None:
     async def main(url: str) -> None:
         person = ServiceClient("telegram-test-api", url)
         server = TelegramServer(token=TOKEN)
@@ -286,4 +286,4 @@ def test_telegram_channel_works_with_independent_server() -> None:
         assert answer["message"]["text"] == "hi!"
 
     with another_server() as url:
-        asyncio.run(main(url))
+        await main(url)

@@ -1,6 +1,5 @@
 """Two hundred turns with more than ten compactions: nothing is lost, every request fits."""
 
-import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -119,19 +118,15 @@ class Conversation:
 
 
 @pytest.mark.parametrize("summarise", [faithful, forgetful, failing, narrow])
-def test_session_of_two_hundred_turns_survives_compactions(
+async def test_session_of_two_hundred_turns_survives_compactions(
     summarise: Callable[[SummaryRequest], Awaitable[str]],
 ) -> None:
     talk, words = Conversation(summarise), random.Random(7)
     seen: list[TranscriptEntry] = []
-
-    async def main() -> None:
-        for number in range(200):
-            await talk.turn(number, words)
-            assert talk.entries[: len(seen)] == seen, "what is written stays as it was written"
-            seen[:] = talk.entries
-
-    asyncio.run(main())
+    for number in range(200):
+        await talk.turn(number, words)
+        assert talk.entries[: len(seen)] == seen, "what is written stays as it was written"
+        seen[:] = talk.entries
     assert len(talk.compactions) >= 10
     assert talk.broken == 0, "between two compactions a prompt only grows at its end"
     assert b"7731-K" in talk.sent, "what was said in turn 3 is still in sight"

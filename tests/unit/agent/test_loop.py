@@ -129,15 +129,11 @@ def test_loop_history_ending_in_results_calls_model() -> None:
     assert not [f for f in table.facts if isinstance(f, ToolStarted)]
 
 
-def test_loop_cancelled_answer_is_saved_partially() -> None:
+async def test_loop_cancelled_answer_is_saved_partially() -> None:
     table = Table(Hang())
-
-    async def main() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await run_loop(table.turn(), [user_message("hi")])
-
-    asyncio.run(main())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await run_loop(table.turn(), [user_message("hi")])
     (kept,) = table.saved
     assert kept.text == "I was saying" and kept.origin is not None
     assert kept.origin.stop == "aborted" and kept.origin.provider == "scripted"

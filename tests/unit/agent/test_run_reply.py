@@ -290,21 +290,17 @@ def test_reply_uses_settings_of_its_channel(tmp_path: Path) -> None:
     assert stage.parcels() == ["[bot] On it.", "[bot] Done."]
 
 
-def test_run_sends_turns_up_to_channel_limit(tmp_path: Path) -> None:
+async def test_run_sends_turns_up_to_channel_limit(tmp_path: Path) -> None:
     key = "agent:main:test:direct:1"
     stage = Harness(
         tmp_path, assistant_message("one"), assistant_message("two"), assistant_message("three")
     )
     config = schema.Config.model_validate({"channels": {"test": {"dmHistoryLimit": 1}}})
     stage.replace_services(get_config=lambda: config)
-
-    async def main() -> None:
-        for number in range(3):
-            asked = replace(message(f"q{number}"), id=str(number), run_id=f"r{number}")
-            row = (await stage.store.journal.accept(key, asked, at_ms=1)).row
-            await stage.runs.start(key, [row])
-
-    asyncio.run(main())
+    for number in range(3):
+        asked = replace(message(f"q{number}"), id=str(number), run_id=f"r{number}")
+        row = (await stage.store.journal.accept(key, asked, at_ms=1)).row
+        await stage.runs.start(key, [row])
     assert isinstance(stage.provider, ScriptedProvider)
     sent = [[part.text for part in request.messages] for request in stage.provider.requests]
     assert sent == [["q0"], ["q1"], ["q2"]]

@@ -84,94 +84,73 @@ def test_quote_answer_length_by_remaining_budget() -> None:
 # --- limiter -----------------------------------------------------------------------------------
 
 
-def test_spend_limit_per_run_is_enforced() -> None:
-    async def main() -> None:
-        bank = Bank(perRunUsd=0.5)
-        hold = await bank.spend.reserve("r1", PRICE, 1_000, 1_000)
-        await bank.spend.settle(hold, 0.45)
-        with pytest.raises(SpendLimitError, match=r"\$0.50 \(\$0.45 spent\)"):
-            await bank.spend.reserve("r1", PRICE, 10_000, 1_000)
-        await bank.spend.reserve("r2", PRICE, 10_000, 1_000)
-        assert bank.spend.end("r1") == 0.45
-        assert await bank.record() == {}, "a cap on runs needs no record"
-
-    asyncio.run(main())
+async def test_spend_limit_per_run_is_enforced() -> None:
+    bank = Bank(perRunUsd=0.5)
+    hold = await bank.spend.reserve("r1", PRICE, 1_000, 1_000)
+    await bank.spend.settle(hold, 0.45)
+    with pytest.raises(SpendLimitError, match=r"\$0.50 \(\$0.45 spent\)"):
+        await bank.spend.reserve("r1", PRICE, 10_000, 1_000)
+    await bank.spend.reserve("r2", PRICE, 10_000, 1_000)
+    assert bank.spend.end("r1") == 0.45
+    assert await bank.record() == {}, "a cap on runs needs no record"
 
 
-def test_spend_limit_per_day_resets_next_day() -> None:
-    async def main() -> None:
-        bank = Bank(perDayUsd=1.0)
-        for run in ("r1", "r2"):
-            await bank.spend.settle(await bank.spend.reserve(run, PRICE, 1_000, 1_000), 0.49)
-        with pytest.raises(SpendLimitError, match=r"today's budget of \$1.00"):
-            await bank.spend.reserve("r3", PRICE, 10_000, 1_000)
-        bank.now_ms = DAY_MS
+async def test_spend_limit_per_day_resets_next_day() -> None:
+    bank = Bank(perDayUsd=1.0)
+    for run in ("r1", "r2"):
+        await bank.spend.settle(await bank.spend.reserve(run, PRICE, 1_000, 1_000), 0.49)
+    with pytest.raises(SpendLimitError, match=r"today's budget of \$1.00"):
         await bank.spend.reserve("r3", PRICE, 10_000, 1_000)
-        assert (await bank.record())["usd"] == pytest.approx(0.98)
-
-    asyncio.run(main())
-
-
-def test_spend_limit_concurrent_calls_stay_below_cap() -> None:
-    async def main() -> None:
-        bank = Bank(perDayUsd=1.0)
-        held: list[float] = []
-        with suppress(SpendLimitError):
-            for number in range(100):
-                hold = await bank.spend.reserve(f"r{number}", PRICE, 1_000, 64_000)
-                held.append(hold.quote.usd)
-        assert len(held) > 3, "one call does not take all"
-        assert sum(held) <= 1.0
-
-    asyncio.run(main())
+    bank.now_ms = DAY_MS
+    await bank.spend.reserve("r3", PRICE, 10_000, 1_000)
+    assert (await bank.record())["usd"] == pytest.approx(0.98)
 
 
-def test_spend_limit_reservation_left_by_crash_counts_as_spent() -> None:
-    async def main() -> None:
-        bank = Bank(perDayUsd=1.0)
-        hold = await bank.spend.reserve("r1", PRICE, 100_000, 1_000)
-        assert (await bank.record())["held"] == pytest.approx(hold.quote.usd)
-        after = Bank(bank.store, perDayUsd=1.0)
-        with pytest.raises(SpendLimitError):
-            await after.spend.reserve("r2", PRICE, 100_000, 1_000)
-
-    asyncio.run(main())
-
-
-def test_spend_limit_invalid_record_counts_as_zero() -> None:
-    async def main() -> None:
-        bank = Bank(perDayUsd=1.0)
-        async with bank.store.transaction() as unit:
-            unit.put_record(KIND, "day-0", {"usd": "much", "held": -5})
-        await bank.spend.reserve("r1", PRICE, 1_000, 1_000)
-
-    asyncio.run(main())
+async def test_spend_limit_concurrent_calls_stay_below_cap() -> None:
+    bank = Bank(perDayUsd=1.0)
+    held: list[float] = []
+    with suppress(SpendLimitError):
+        for number in range(100):
+            hold = await bank.spend.reserve(f"r{number}", PRICE, 1_000, 64_000)
+            held.append(hold.quote.usd)
+    assert len(held) > 3, "one call does not take all"
+    assert sum(held) <= 1.0
 
 
-def test_spend_limit_old_days_are_deleted() -> None:
-    async def main() -> None:
-        bank = Bank(perDayUsd=1.0)
-        async with bank.store.transaction() as unit:
-            for day in range(100):
-                unit.put_record(KIND, f"day-{day:03}", {"usd": 1})
-        await bank.spend.reserve("r1", PRICE, 1_000, 1_000)
-        assert len(await bank.store.records(KIND)) <= 61
-
-    asyncio.run(main())
+async def test_spend_limit_reservation_left_by_crash_counts_as_spent() -> None:
+    bank = Bank(perDayUsd=1.0)
+    hold = await bank.spend.reserve("r1", PRICE, 100_000, 1_000)
+    assert (await bank.record())["held"] == pytest.approx(hold.quote.usd)
+    after = Bank(bank.store, perDayUsd=1.0)
+    with pytest.raises(SpendLimitError):
+        await after.spend.reserve("r2", PRICE, 100_000, 1_000)
 
 
-def test_spend_limit_failed_write_releases_reservation() -> None:
+async def test_spend_limit_invalid_record_counts_as_zero() -> None:
+    bank = Bank(perDayUsd=1.0)
+    async with bank.store.transaction() as unit:
+        unit.put_record(KIND, "day-0", {"usd": "much", "held": -5})
+    await bank.spend.reserve("r1", PRICE, 1_000, 1_000)
+
+
+async def test_spend_limit_old_days_are_deleted() -> None:
+    bank = Bank(perDayUsd=1.0)
+    async with bank.store.transaction() as unit:
+        for day in range(100):
+            unit.put_record(KIND, f"day-{day:03}", {"usd": 1})
+    await bank.spend.reserve("r1", PRICE, 1_000, 1_000)
+    assert len(await bank.store.records(KIND)) <= 61
+
+
+async def test_spend_limit_failed_write_releases_reservation() -> None:
     class Full(MemoryStore):
         def transaction(self) -> Any:
             raise DiskFullError("no room")
 
-    async def main() -> None:
-        bank = Bank(Full(), perDayUsd=0.06)
-        for _ in range(3):
-            with pytest.raises(DiskFullError):
-                await bank.spend.reserve("r1", PRICE, 1_000, 1_000)
-
-    asyncio.run(main())
+    bank = Bank(Full(), perDayUsd=0.06)
+    for _ in range(3):
+        with pytest.raises(DiskFullError):
+            await bank.spend.reserve("r1", PRICE, 1_000, 1_000)
 
 
 # --- the provider ------------------------------------------------------------------------------
@@ -182,45 +161,36 @@ def test_spend_limit_without_cap_returns_provider() -> None:
     assert with_spend_limit(provider, Bank().spend, MODEL, "r") is provider
 
 
-def test_spend_limit_answer_is_charged_and_max_tokens_reduced() -> None:
-    async def main() -> None:
-        bank, provider = Bank(perRunUsd=0.2, perDayUsd=5.0), ScriptedProvider([costing(0.03)])
-        pieces = await ask(with_spend_limit(provider, bank.spend, MODEL, "r1"))
-        assert isinstance(pieces[-1], Message)
-        most = provider.requests[0].max_tokens
-        assert most and 3_000 < most < 8_000
-        assert bank.spend.end("r1") == pytest.approx(0.03)
-        assert await bank.record() == {"usd": pytest.approx(0.03), "held": 0.0}
-
-    asyncio.run(main())
+async def test_spend_limit_answer_is_charged_and_max_tokens_reduced() -> None:
+    bank, provider = Bank(perRunUsd=0.2, perDayUsd=5.0), ScriptedProvider([costing(0.03)])
+    pieces = await ask(with_spend_limit(provider, bank.spend, MODEL, "r1"))
+    assert isinstance(pieces[-1], Message)
+    most = provider.requests[0].max_tokens
+    assert most and 3_000 < most < 8_000
+    assert bank.spend.end("r1") == pytest.approx(0.03)
+    assert await bank.record() == {"usd": pytest.approx(0.03), "held": 0.0}
 
 
-def test_spend_limit_call_failing_before_output_is_free() -> None:
-    async def main() -> None:
-        bank = Bank(perRunUsd=1.0)
-        provider = with_spend_limit(
-            ScriptedProvider([OverloadedError("busy")]), bank.spend, MODEL, "r1"
-        )
-        with pytest.raises(ProviderError):
-            await ask(provider)
-        assert bank.spend.end("r1") == 0.0
-
-    asyncio.run(main())
+async def test_spend_limit_call_failing_before_output_is_free() -> None:
+    bank = Bank(perRunUsd=1.0)
+    provider = with_spend_limit(
+        ScriptedProvider([OverloadedError("busy")]), bank.spend, MODEL, "r1"
+    )
+    with pytest.raises(ProviderError):
+        await ask(provider)
+    assert bank.spend.end("r1") == 0.0
 
 
-def test_spend_limit_broken_stream_charges_prompt() -> None:
-    async def main() -> None:
-        bank = Bank(perRunUsd=1.0)
-        provider = with_spend_limit(ScriptedProvider([Hang()]), bank.spend, MODEL, "r1")
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.02):
-                await ask(provider, "x" * 40_000)
-        assert bank.spend.end("r1") == pytest.approx(0.075, rel=0.05)
-
-    asyncio.run(main())
+async def test_spend_limit_broken_stream_charges_prompt() -> None:
+    bank = Bank(perRunUsd=1.0)
+    provider = with_spend_limit(ScriptedProvider([Hang()]), bank.spend, MODEL, "r1")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await ask(provider, "x" * 40_000)
+    assert bank.spend.end("r1") == pytest.approx(0.075, rel=0.05)
 
 
-def test_spend_limit_stream_closed_after_answer_charges_cost() -> None:
+async def test_spend_limit_stream_closed_after_answer_charges_cost() -> None:
     class Retrying(ScriptedProvider):
         async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
             yield AttemptRetried("p", "m", "overloaded", "busy", "retry")
@@ -239,14 +209,11 @@ def test_spend_limit_stream_closed_after_answer_charges_cost() -> None:
         await stream.aclose()
         await provider.close()
 
-    asyncio.run(main())
+    await main()
 
 
-def test_spend_limit_exhausted_cap_calls_no_model() -> None:
-    async def main() -> None:
-        bank, provider = Bank(perRunUsd=0.001), ScriptedProvider([])
-        with pytest.raises(SpendLimitError):
-            await ask(with_spend_limit(provider, bank.spend, MODEL, "r1"))
-        assert provider.requests == []
-
-    asyncio.run(main())
+async def test_spend_limit_exhausted_cap_calls_no_model() -> None:
+    bank, provider = Bank(perRunUsd=0.001), ScriptedProvider([])
+    with pytest.raises(SpendLimitError):
+        await ask(with_spend_limit(provider, bank.spend, MODEL, "r1"))
+    assert provider.requests == []

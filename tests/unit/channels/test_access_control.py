@@ -1,6 +1,5 @@
 """Access control: every way to be answered and to be refused."""
 
-import asyncio
 import json
 import logging
 from collections.abc import Mapping
@@ -95,8 +94,8 @@ def group(text: str = "hi", sender: str = "42", message_id: str = "m1", **about:
     return Inbound(message_id, Address("telegram", GROUP), sender, text, metadata=told)
 
 
-def pass_time(door: Door, seconds: float) -> None:
-    asyncio.run(door.clock.advance(seconds))
+async def pass_time(door: Door, seconds: float) -> None:
+    await door.clock.advance(seconds)
 
 
 # --- direct chats --------------------------------------------------------------------------------
@@ -111,13 +110,13 @@ def test_access_unknown_sender_gets_pairing_notice_and_no_answer(tmp_path: Path)
     assert asked.code not in told.key  # keys are listed and logged
 
 
-def test_access_pairing_notice_is_sent_again_only_for_new_code(tmp_path: Path) -> None:
+async def test_access_pairing_notice_is_sent_again_only_for_new_code(tmp_path: Path) -> None:
     door = Door(tmp_path)
     first = door.challenge(direct())
     assert door.why(direct("hello?", message_id="m2")) == "its sender waits for approval"
     assert door.challenge(direct()) == first  # the same message, which could not be stored
     assert Door(tmp_path, door.config).challenge(direct(message_id="m3")) == first  # a new process
-    pass_time(door, TTL_MS / 1000)
+    await pass_time(door, TTL_MS / 1000)
     second = door.challenge(direct(message_id="m4"))
     assert second.key != first.key and second.text != first.text
 
@@ -574,7 +573,7 @@ def _turns(door: Door, most: int, **about: Any) -> int:
     return most
 
 
-def test_access_bot_loop_is_cut_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_access_bot_loop_is_cut_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     door = Door(tmp_path, configure({"groups": {GROUP: {}}}))
     _bots(door)
     assert _turns(door, 100, is_bot=True) == BOT_TURNS
@@ -582,7 +581,7 @@ def test_access_bot_loop_is_cut_off(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert sum("as fast as we answer" in one.message for one in caplog.records) == 1
     door.why(group("a person", message_id="p", sender="7"))
     assert _turns(door, 100, is_bot=True) == BOT_TURNS
-    pass_time(door, 601)
+    await pass_time(door, 601)
     assert _turns(door, 100, is_bot=True) == BOT_TURNS
 
 
@@ -598,10 +597,10 @@ def test_access_message_of_bot_cut_off_takes_no_history(tmp_path: Path) -> None:
     ).group_history == ("Ann (7): so it was")
 
 
-def test_access_undeclared_bot_is_detected_by_reply_speed(tmp_path: Path) -> None:
+async def test_access_undeclared_bot_is_detected_by_reply_speed(tmp_path: Path) -> None:
     door = Door(tmp_path, configure({"groups": {GROUP: {}}}))
     assert _turns(door, 1_000) == TURNS
-    pass_time(door, 301)
+    await pass_time(door, 301)
     assert _turns(door, 3) == 3
 
 

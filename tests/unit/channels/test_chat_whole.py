@@ -61,7 +61,7 @@ class Chat:
         self.seen.append(f"react {message_id} {emoji}")
 
 
-def talk(folder: Path, chat: Chat, script: Sequence[Message], **config: Any) -> Chat:
+async def talk(folder: Path, chat: Chat, script: Sequence[Message], **config: Any) -> Chat:
     """Answer what the user writes, until enough was sent."""
     state = folder / ".openclaw"
     (state / "credentials").mkdir(parents=True)
@@ -77,31 +77,30 @@ def talk(folder: Path, chat: Chat, script: Sequence[Message], **config: Any) -> 
     async def road(_wish: ModelSelection) -> tuple[Provider, ModelInfo]:
         return provider, ModelInfo("p", "m")
 
-    async def main() -> None:
-        loaded = load_config(Paths.find(env), env)
-        async with (
-            asyncio.timeout(GUARD_S),
-            open_app(env, loaded=loaded, channels=[chat]) as app,
+    loaded = load_config(Paths.find(env), env)
+    async with (
+        asyncio.timeout(GUARD_S),
+        open_app(env, loaded=loaded, channels=[chat]) as app,
+    ):
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            app.bus.subscribe(kinds=(RunEnded,)) as events,
         ):
-            with (
-                pytest.MonkeyPatch.context() as patch,
-                app.bus.subscribe(kinds=(RunEnded,)) as events,
-            ):
-                patch.setattr(app.models, "connect", road)
-                await app.recover()
-                await chat.enough.wait()
-                async for _ in events:
-                    break
-
-    asyncio.run(main())
+            patch.setattr(app.models, "connect", road)
+            await app.recover()
+            await chat.enough.wait()
+            async for _ in events:
+                break
     return chat
 
 
-def test_chat_answer_is_previewed_then_sent_with_extras(
+async def test_chat_answer_is_previewed_then_sent_with_extras(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TypingIndicator, "soon_s", 0.0)
-    chat = talk(tmp_path, Chat("hi"), [assistant_message("[[reply_to_current]]Here.\nMEDIA:a.txt")])
+    chat = await talk(
+        tmp_path, Chat("hi"), [assistant_message("[[reply_to_current]]Here.\nMEDIA:a.txt")]
+    )
     (sent,) = chat.sent
     assert (sent.text, sent.extras.reply_to) == ("Here.", "q0")
     (file,) = sent.extras.media
@@ -109,7 +108,7 @@ def test_chat_answer_is_previewed_then_sent_with_extras(
     assert "typing True" in chat.seen and chat.seen[-1] == "typing False"
 
 
-def test_chat_tool_message_is_not_repeated_by_answer(tmp_path: Path) -> None:
+async def test_chat_tool_message_is_not_repeated_by_answer(tmp_path: Path) -> None:
     script = [
         assistant_message(
             ToolCall("c1", "message", {"message": "The pump has failed.", "media": "a.txt"})
@@ -117,14 +116,16 @@ def test_chat_tool_message_is_not_repeated_by_answer(tmp_path: Path) -> None:
         assistant_message(ToolCall("c2", "message", {"action": "react", "emoji": "👍"})),
         assistant_message("The pump has failed."),
     ]
-    chat = talk(tmp_path, Chat("hi"), script)
+    chat = await talk(tmp_path, Chat("hi"), script)
     (sent,) = chat.sent
     assert sent.text == "The pump has failed." and len(sent.extras.media) == 1
     assert "react q0 👍" in chat.seen
 
 
-def test_chat_tool_message_to_unknown_chat_without_approver_is_denied(tmp_path: Path) -> None:
+async def test_chat_tool_message_to_unknown_chat_without_approver_is_denied(tmp_path: Path) -> None:
     call = ToolCall("c1", "message", {"message": "psst", "target": "svc:eve"})
-    chat = talk(tmp_path, Chat("hi"), [assistant_message(call), assistant_message("I may not.")])
+    chat = await talk(
+        tmp_path, Chat("hi"), [assistant_message(call), assistant_message("I may not.")]
+    )
     assert [one.address.chat for one in chat.sent] == ["ann"]
     assert chat.sent[0].text == "I may not."

@@ -20,6 +20,7 @@ from homarus.core.errors import ChannelAuthError, ChannelError, UserError
 from homarus.core.message import Address, Inbound, Outbound
 from homarus.testing.clock import FakeClock
 from homarus.testing.memory_store import MemoryStore
+from tests.waiting import settle
 
 GUARD_S = 30.0
 
@@ -86,7 +87,7 @@ class Desk:
     async def change(self, channels: Mapping[str, Any]) -> None:
         self.config = self._read(channels)
         await self.board.reconcile()
-        await settle()
+        await settle(60)
 
     def line(self, account: str = "default", channel: str = "svc") -> AccountStatus:
         found = {(one.channel, one.account): one for one in self.board.status()}
@@ -96,12 +97,7 @@ class Desk:
         return Config.model_validate({"channels": dict(channels)})
 
 
-async def settle() -> None:
-    for _ in range(60):
-        await asyncio.sleep(0)
-
-
-def at_desk(
+async def at_desk(
     tmp_path: Path, channels: Mapping[str, Any], body: Callable[[Desk], Awaitable[None]]
 ) -> None:
     @asynccontextmanager
@@ -109,7 +105,7 @@ def at_desk(
         async with MemoryStore() as store, asyncio.TaskGroup() as group:
             made = Desk(store, tmp_path, channels)
             running = group.create_task(made.board.run())
-            await settle()
+            await settle(60)
             yield made
             running.cancel()
 
@@ -117,7 +113,7 @@ def at_desk(
         async with asyncio.timeout(GUARD_S), desk() as made:
             await body(made)
 
-    asyncio.run(main())
+    await main()
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +124,7 @@ def svc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "load_channel", lambda n: kind if n == "svc" else real(n))
 
 
-def test_controller_each_account_has_a_status(tmp_path: Path) -> None:
+async def test_controller_each_account_has_a_status(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         assert [(one.channel, one.account) for one in desk.board.status()] == [
             ("svc", "home"),
@@ -139,20 +135,20 @@ def test_controller_each_account_has_a_status(tmp_path: Path) -> None:
         assert home.name == "Home bot"
 
     accounts = {"home": {"token": "1", "name": "Home bot"}, "work": {"token": "2"}}
-    at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
+    await at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
 
 
-def test_controller_invalid_account_has_problem_and_others_run(tmp_path: Path) -> None:
+async def test_controller_invalid_account_has_problem_and_others_run(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         assert "colour" in desk.line("odd").problem and not desk.line("odd").configured
         assert desk.line("good").running
         assert "nosuch" in desk.line(channel="nosuch").problem
 
     accounts = {"odd": {"colour": "red"}, "good": {}}
-    at_desk(tmp_path, {"svc": {"accounts": accounts}, "nosuch": {}}, body)
+    await at_desk(tmp_path, {"svc": {"accounts": accounts}, "nosuch": {}}, body)
 
 
-def test_controller_bug_in_one_channel_is_contained(
+async def test_controller_bug_in_one_channel_is_contained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def create(place: ChannelContext, settings: Any) -> Account:
@@ -166,20 +162,20 @@ def test_controller_bug_in_one_channel_is_contained(
     async def body(desk: Desk) -> None:
         assert "bug" in desk.line("odd").problem and desk.line("good").running
 
-    at_desk(tmp_path, {"svc": {"accounts": {"odd": {}, "good": {}}}}, body)
+    await at_desk(tmp_path, {"svc": {"accounts": {"odd": {}, "good": {}}}}, body)
 
 
-def test_controller_auth_error_stops_its_account_alone(tmp_path: Path) -> None:
+async def test_controller_auth_error_stops_its_account_alone(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         bad = desk.line("bad")
         assert not bad.running and not bad.connected and "refused" in bad.problem
         assert desk.line("good").running
 
     accounts = {"bad": {"token": "bad"}, "good": {}}
-    at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
+    await at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
 
 
-def test_controller_reconcile_restarts_changed_accounts_only(tmp_path: Path) -> None:
+async def test_controller_reconcile_restarts_changed_accounts_only(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         first = {one.account: one for one in Account.made}
         accounts = {"a": {"token": "1"}, "b": {"token": "9"}, "d": {}}
@@ -190,10 +186,10 @@ def test_controller_reconcile_restarts_changed_accounts_only(tmp_path: Path) -> 
         assert desk.line("d").running
 
     accounts = {"a": {"token": "1"}, "b": {"token": "2"}, "c": {}}
-    at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
+    await at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
 
 
-def test_controller_disabled_account_is_listed_and_not_run(tmp_path: Path) -> None:
+async def test_controller_disabled_account_is_listed_and_not_run(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         off = desk.line()
         assert not off.enabled and not off.running and not Account.made
@@ -201,10 +197,10 @@ def test_controller_disabled_account_is_listed_and_not_run(tmp_path: Path) -> No
         await desk.change({"svc": {"enabled": True}})
         assert desk.line().running and not desk.board.is_empty
 
-    at_desk(tmp_path, {"svc": {"enabled": False}}, body)
+    await at_desk(tmp_path, {"svc": {"enabled": False}}, body)
 
 
-def test_controller_stopped_account_restarts_when_its_settings_change(tmp_path: Path) -> None:
+async def test_controller_stopped_account_restarts_when_its_settings_change(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         await desk.board.stop("svc", "a")
         assert not desk.line("a").running
@@ -218,10 +214,10 @@ def test_controller_stopped_account_restarts_when_its_settings_change(tmp_path: 
         await desk.change({"svc": {"accounts": {"a": {"token": "1"}, "b": {"token": "2"}}}})
         assert desk.line("a").running and len(Account.made) == made + 1
 
-    at_desk(tmp_path, {"svc": {"accounts": {"a": {}, "b": {}}}}, body)
+    await at_desk(tmp_path, {"svc": {"accounts": {"a": {}, "b": {}}}}, body)
 
 
-def test_controller_concurrent_reconciles_leave_last_config(tmp_path: Path) -> None:
+async def test_controller_concurrent_reconciles_leave_last_config(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         async with asyncio.TaskGroup() as group:
             for token in ("2", "3"):
@@ -230,10 +226,10 @@ def test_controller_concurrent_reconciles_leave_last_config(tmp_path: Path) -> N
         assert last.token == "3" and desk.board.find_channel("svc", "default") is last
         assert desk.line().running and desk.line().configured and not desk.line().problem
 
-    at_desk(tmp_path, {"svc": {"token": "1"}}, body)
+    await at_desk(tmp_path, {"svc": {"token": "1"}}, body)
 
 
-def test_controller_account_reports_probe_and_features(tmp_path: Path) -> None:
+async def test_controller_account_reports_probe_and_features(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         assert await desk.board.probe("svc", "default") == "@default"
         found = desk.board.find_channel("svc", "default")
@@ -244,10 +240,10 @@ def test_controller_account_reports_probe_and_features(tmp_path: Path) -> None:
         await desk.change({"svc": {"token": "none"}})
         assert desk.board.find_webhook("/hook") is None and desk.board.find_webhook("") is None
 
-    at_desk(tmp_path, {"svc": {"token": "hook"}}, body)
+    await at_desk(tmp_path, {"svc": {"token": "hook"}}, body)
 
 
-def test_controller_second_account_with_same_webhook_path_is_off(
+async def test_controller_second_account_with_same_webhook_path_is_off(
     tmp_path: Path,
 ) -> None:
     async def body(desk: Desk) -> None:
@@ -262,10 +258,10 @@ def test_controller_second_account_with_same_webhook_path_is_off(
         )
 
     accounts = {"a": {"token": "hook"}, "b": {"token": "hook"}}
-    at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
+    await at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
 
 
-def test_controller_webhook_path_moves_between_accounts_in_one_change(tmp_path: Path) -> None:
+async def test_controller_webhook_path_moves_between_accounts_in_one_change(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         await desk.change({"svc": {"accounts": {"a": {"token": "hook"}, "b": {"token": "1"}}}})
         assert desk.line("a").running and desk.line("b").running
@@ -273,4 +269,4 @@ def test_controller_webhook_path_moves_between_accounts_in_one_change(tmp_path: 
         assert desk.board.find_webhook("/hook") is moved
 
     accounts = {"a": {"token": "1"}, "b": {"token": "hook"}}
-    at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)
+    await at_desk(tmp_path, {"svc": {"accounts": accounts}}, body)

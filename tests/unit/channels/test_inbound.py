@@ -1,6 +1,6 @@
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,6 +23,7 @@ from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import ListChannel
 from homarus.testing.memory_journal import MemoryJournal
 from homarus.testing.memory_store import MemoryStore
+from tests.waiting import settle
 
 GUARD_S = 30.0
 
@@ -43,8 +44,7 @@ class Harness:
     answers: list[asyncio.Future[None]] = field(default_factory=list)
 
     async def settle(self) -> None:
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await settle(20)
 
 
 class GatedJournal(MemoryJournal):
@@ -70,7 +70,8 @@ def gated(store: MemoryStore) -> GatedJournal:
     return journal
 
 
-def on_stage(body: Callable[[Harness], Awaitable[None]], admit: AdmitMessage | None = None) -> None:
+@asynccontextmanager
+async def on_stage(admit: AdmitMessage | None = None) -> AsyncIterator[Harness]:
     @asynccontextmanager
     async def stage() -> Any:
         async with MemoryStore() as store:
@@ -98,15 +99,12 @@ def on_stage(body: Callable[[Harness], Awaitable[None]], admit: AdmitMessage | N
                     journal, intake.handler_for(ListChannel()), intake, rows, events, answers
                 )
 
-    async def main() -> None:
-        async with asyncio.timeout(GUARD_S), stage() as made:
-            await body(made)
-
-    asyncio.run(main())
+    async with asyncio.timeout(GUARD_S), stage() as made:
+        yield made
 
 
-def test_inbound_message_is_in_journal_with_cursor_on_return() -> None:
-    async def body(stage: Harness) -> None:
+async def test_inbound_message_is_in_journal_with_cursor_on_return() -> None:
+    async with on_stage() as stage:
         assert await stage.receive.load_cursor() is None
         await stage.receive(message(), {"offset": 8})
         (row,) = await stage.journal.inbox_records("accepted")
@@ -115,11 +113,10 @@ def test_inbound_message_is_in_journal_with_cursor_on_return() -> None:
         await stage.settle()
         assert [one.id for one in stage.put] == [row.id]
 
-    on_stage(body)
 
+async def test_inbound_acknowledge_is_called_after_accept_and_before_submit() -> None:
+    async with on_stage() as stage:
 
-def test_inbound_acknowledge_is_called_after_accept_and_before_submit() -> None:
-    async def body(stage: Harness) -> None:
         async def acknowledge() -> None:
             assert await stage.journal.inbox_records("accepted")
             await asyncio.sleep(0)
@@ -129,11 +126,9 @@ def test_inbound_acknowledge_is_called_after_accept_and_before_submit() -> None:
         await stage.settle()
         assert stage.events == ["told", "put"]
 
-    on_stage(body)
 
-
-def test_inbound_hundred_duplicates_are_answered_once_and_counted() -> None:
-    async def body(stage: Harness) -> None:
+async def test_inbound_hundred_duplicates_are_answered_once_and_counted() -> None:
+    async with on_stage() as stage:
         for offset in range(100):
             await stage.receive(message(), {"offset": offset})
         await stage.settle()
@@ -142,38 +137,32 @@ def test_inbound_hundred_duplicates_are_answered_once_and_counted() -> None:
         assert row.duplicates == 99
         assert await stage.receive.load_cursor() == {"offset": 99}  # or it would be read forever
 
-    on_stage(body)
 
-
-def test_inbound_concurrent_duplicates_are_answered_once() -> None:
-    async def body(stage: Harness) -> None:
+async def test_inbound_concurrent_duplicates_are_answered_once() -> None:
+    async with on_stage() as stage:
         async with asyncio.TaskGroup() as group:
             for _ in range(50):
                 group.create_task(_receive(stage.receive, message()))
         await stage.settle()
         assert len(stage.put) == 1
 
-    on_stage(body)
 
-
-def test_inbound_same_id_with_other_text_is_parked_and_logged(
+async def test_inbound_same_id_with_other_text_is_parked_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def body(stage: Harness) -> None:
-        await stage.receive(message(text="one"))
-        await stage.receive(message(text="two"))
-        await stage.settle()
-        assert [row.preview for row in stage.put] == ["one"]
-        (parked,) = await stage.journal.inbox_records("parked")
-        assert parked.inbound and parked.inbound.text == "two"
-
     with caplog.at_level(logging.WARNING):
-        on_stage(body)
+        async with on_stage() as stage:
+            await stage.receive(message(text="one"))
+            await stage.receive(message(text="two"))
+            await stage.settle()
+            assert [row.preview for row in stage.put] == ["one"]
+            (parked,) = await stage.journal.inbox_records("parked")
+            assert parked.inbound and parked.inbound.text == "two"
     assert "with other words" in caplog.text and "inbox --stuck" in caplog.text
 
 
-def test_inbound_store_error_neither_acknowledges_nor_submits() -> None:
-    async def body(stage: Harness) -> None:
+async def test_inbound_store_error_neither_acknowledges_nor_submits() -> None:
+    async with on_stage() as stage:
         assert isinstance(stage.journal, GatedJournal)
         stage.journal.full = True
 
@@ -189,11 +178,9 @@ def test_inbound_store_error_neither_acknowledges_nor_submits() -> None:
         await stage.settle()
         assert stage.events == ["told", "put"]
 
-    on_stage(body)
 
-
-def test_inbound_cancelled_channel_does_not_lose_message_being_stored() -> None:
-    async def body(stage: Harness) -> None:
+async def test_inbound_cancelled_channel_does_not_lose_message_being_stored() -> None:
+    async with on_stage() as stage:
         assert isinstance(stage.journal, GatedJournal)
         stage.journal.gate.clear()
         async with asyncio.TaskGroup() as group:
@@ -208,11 +195,10 @@ def test_inbound_cancelled_channel_does_not_lose_message_being_stored() -> None:
         await stage.settle()
         assert len(stage.put) == 1
 
-    on_stage(body)
 
+async def test_inbound_failed_acknowledge_still_submits() -> None:
+    async with on_stage() as stage:
 
-def test_inbound_failed_acknowledge_still_submits() -> None:
-    async def body(stage: Harness) -> None:
         async def acknowledge() -> None:
             raise ConnectionError("gone")
 
@@ -221,29 +207,25 @@ def test_inbound_failed_acknowledge_still_submits() -> None:
         await stage.settle()
         assert len(stage.put) == 1
 
-    on_stage(body)
 
-
-def test_inbound_after_close_messages_wait_for_next_start() -> None:
-    async def body(stage: Harness) -> None:
+async def test_inbound_after_close_messages_wait_for_next_start() -> None:
+    async with on_stage() as stage:
         stage.intake.close()
         await stage.receive(message())
         await stage.settle()
         assert stage.put == [] and len(await stage.journal.inbox_records("accepted")) == 1
-
-    on_stage(body)
 
 
 @pytest.mark.parametrize(
     ("point", "kept", "told"),
     [("intake.read", 0, []), ("intake.accepted", 1, []), ("intake.acknowledged", 1, ["told"])],
 )
-def test_inbound_fault_points_are_where_their_names_say(
+async def test_inbound_fault_points_are_where_their_names_say(
     point: str, kept: int, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(faults, "_faults", faults.parse_faults(f"{point}:raise"))
+    async with on_stage() as stage:
 
-    async def body(stage: Harness) -> None:
         async def acknowledge() -> None:
             stage.events.append("told")
 
@@ -254,8 +236,6 @@ def test_inbound_fault_points_are_where_their_names_say(
         await stage.settle()
         assert len(stage.put) == kept  # a fault that is survived leaves nothing behind
 
-    on_stage(body)
-
 
 async def _receive(
     receive: InboundHandler, inbound: Inbound, cursor: Mapping[str, Any] | None = None
@@ -263,7 +243,7 @@ async def _receive(
     await receive(inbound, cursor)
 
 
-def admitting(
+async def admitting(
     verdict: AdmittedMessage | RejectedMessage, body: Callable[[Harness], Awaitable[None]]
 ) -> None:
     """Run as `on_stage`, with a fixed admission."""
@@ -271,10 +251,11 @@ def admitting(
     async def admit(_channel: Channel, _inbound: Inbound) -> AdmittedMessage | RejectedMessage:
         return verdict
 
-    on_stage(body, admit)
+    async with on_stage(admit) as made:
+        await body(made)
 
 
-def test_inbound_ignored_message_moves_cursor_without_acknowledge() -> None:
+async def test_inbound_ignored_message_moves_cursor_without_acknowledge() -> None:
     async def body(stage: Harness) -> None:
         told: list[str] = []
 
@@ -286,10 +267,10 @@ def test_inbound_ignored_message_moves_cursor_without_acknowledge() -> None:
         assert await stage.receive.load_cursor() == {"offset": 8}
         assert not told and not await stage.journal.inbox_records() and not stage.put
 
-    admitting(RejectedMessage(), body)
+    await admitting(RejectedMessage(), body)
 
 
-def test_inbound_pairing_notice_is_posted_once_with_cursor() -> None:
+async def test_inbound_pairing_notice_is_posted_once_with_cursor() -> None:
     parcel = OutboxRecord("pairing:1", "pairing", Address("svc", "c"), "who are you?", 1, 1 << 60)
 
     async def body(stage: Harness) -> None:
@@ -299,10 +280,10 @@ def test_inbound_pairing_notice_is_posted_once_with_cursor() -> None:
         assert posted.text == "who are you?" and await stage.receive.load_cursor() == {"offset": 9}
         assert not await stage.journal.inbox_records()
 
-    admitting(RejectedMessage((parcel,)), body)
+    await admitting(RejectedMessage((parcel,)), body)
 
 
-def test_inbound_for_several_agents_is_stored_for_each_acked_once() -> None:
+async def test_inbound_for_several_agents_is_stored_for_each_acked_once() -> None:
     welcomed: list[str] = []
     both = (("agent:a:main", message("1")), ("agent:b:main", replace(message("1"), copy_for="b")))
     taken = AdmittedMessage(both, on_accepted=lambda: welcomed.append("seen"))
@@ -314,11 +295,11 @@ def test_inbound_for_several_agents_is_stored_for_each_acked_once() -> None:
         assert [row.session for row in stage.put] == ["agent:a:main", "agent:b:main"]
         assert welcomed == ["seen"] and await stage.receive.load_cursor() == {"offset": 8}
 
-    admitting(taken, body)
+    await admitting(taken, body)
 
 
 @pytest.mark.parametrize("in_turn", [False, True])
-def test_inbound_partly_stored_for_agents_is_answered_once_by_each(
+async def test_inbound_partly_stored_for_agents_is_answered_once_by_each(
     in_turn: bool,
 ) -> None:
     both = (("agent:a:main", message("1")), ("agent:b:main", replace(message("1"), copy_for="b")))
@@ -336,10 +317,10 @@ def test_inbound_partly_stored_for_agents_is_answered_once_by_each(
         await stage.settle()
         assert [row.session for row in stage.put] == ["agent:a:main", "agent:b:main"]
 
-    admitting(AdmittedMessage(both, in_turn=in_turn), body)
+    await admitting(AdmittedMessage(both, in_turn=in_turn), body)
 
 
-def test_inbound_sequential_without_outcome_skips_no_agent() -> None:
+async def test_inbound_sequential_without_outcome_skips_no_agent() -> None:
     both = (("agent:a:main", message("1")), ("agent:b:main", replace(message("1"), copy_for="b")))
 
     async def body(stage: Harness) -> None:
@@ -347,10 +328,10 @@ def test_inbound_sequential_without_outcome_skips_no_agent() -> None:
         await stage.settle()
         assert [row.session for row in stage.put] == ["agent:a:main", "agent:b:main"]
 
-    admitting(AdmittedMessage(both, in_turn=True), body)
+    await admitting(AdmittedMessage(both, in_turn=True), body)
 
 
-def test_inbound_sequential_runs_agents_one_after_another() -> None:
+async def test_inbound_sequential_runs_agents_one_after_another() -> None:
     both = (("agent:a:main", message("1")), ("agent:b:main", replace(message("1"), copy_for="b")))
 
     async def body(stage: Harness) -> None:
@@ -363,4 +344,4 @@ def test_inbound_sequential_runs_agents_one_after_another() -> None:
         await stage.settle()
         assert [row.session for row in stage.put] == ["agent:a:main", "agent:b:main"]
 
-    admitting(AdmittedMessage(both, in_turn=True), body)
+    await admitting(AdmittedMessage(both, in_turn=True), body)

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +41,10 @@ BOB = ":Bob!~bob@Some.Where"
 MODERN = "message-tags server-time account-tag sasl=PLAIN echo-message"
 
 
-def run(
-    body: Callable[[Server], Awaitable[None]], caps: str = "", support: str = "CASEMAPPING=rfc1459"
-) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(GUARD_S), serving(caps=caps, support=support) as server:
-            await body(server)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def run(caps: str = "", support: str = "CASEMAPPING=rfc1459") -> AsyncIterator[Server]:
+    async with asyncio.timeout(GUARD_S), serving(caps=caps, support=support) as server:
+        yield server
 
 
 def out(text: str, chat: str = "bob") -> Outbound:
@@ -66,8 +63,8 @@ async def hear(server: Server, *lines: str | bytes, count: int = 0) -> list[Inbo
 # Registration
 
 
-def test_irc_connect_registers_and_joins_channels() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_connect_registers_and_joins_channels() -> None:
+    async with run() as server:
         account = channel(
             server, nick="bot", realname="A Bot", channels=["#a", "#b key", "#c"], password="pw"
         )
@@ -77,21 +74,17 @@ def test_irc_connect_registers_and_joins_channels() -> None:
         assert await server.heard("JOIN") == "JOIN #b,#a,#c :key"
         assert await server.heard("QUIT")
 
-    run(body)
 
-
-def test_irc_connect_requests_only_used_capabilities() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_connect_requests_only_used_capabilities() -> None:
+    async with run(caps=MODERN) as server:
         async with running(channel(server), Desk()):
             asked = await server.heard("CAP REQ")
             await server.heard("CAP :END")
         assert asked == "CAP REQ :account-tag message-tags server-time"
 
-    run(body, caps=MODERN)
 
-
-def test_irc_capability_list_in_parts_or_refused_is_handled() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_capability_list_in_parts_or_refused_is_handled() -> None:
+    async with run(caps="some") as server:
         server.answers["CAP"] = lambda words: {
             "LS": [f":{HOST} CAP * LS * :server-time", f":{HOST} CAP * LS :x account-tag"],
             "REQ": [f":{HOST} CAP * NAK :account-tag server-time"],
@@ -102,11 +95,9 @@ def test_irc_capability_list_in_parts_or_refused_is_handled() -> None:
             assert await server.heard("CAP REQ") == "CAP REQ :account-tag server-time"
             await account.send(out("hi"))
 
-    run(body, caps="some")
 
-
-def test_irc_nick_in_use_is_regained_later() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_nick_in_use_is_regained_later() -> None:
+    async with run() as server:
         named = server.answers["NICK"]
 
         def refuse(words: list[str]) -> list[str]:
@@ -122,17 +113,13 @@ def test_irc_nick_in_use_is_regained_later() -> None:
             assert await account.probe() == "bot"
         assert [s for s in server.said if s.startswith("NICK")][:2] == ["NICK :bot", "NICK :bot_"]
 
-    run(body)
 
-
-def test_irc_all_nicks_in_use_raises_retryable_error() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_all_nicks_in_use_raises_retryable_error() -> None:
+    async with run() as server:
         server.answers |= {"NICK": lambda words: [f":{HOST} 433 * x :taken"], "USER": lambda _: []}
         with pytest.raises(ChannelError, match="taken"):
             await channel(server).run(Desk())
         assert len([s for s in server.said if s.startswith("NICK")]) == 4
-
-    run(body)
 
 
 @pytest.mark.parametrize(
@@ -147,68 +134,56 @@ def test_irc_all_nicks_in_use_raises_retryable_error() -> None:
         "ERROR :Closing Link: (You are banned from this server)",
     ],
 )
-def test_irc_refused_registration_stops_channel(line: str) -> None:
-    async def body(server: Server) -> None:
+async def test_irc_refused_registration_stops_channel(line: str) -> None:
+    async with run() as server:
         server.answers["USER"] = lambda _: [line]
         with pytest.raises(ChannelAuthError):
             await channel(server).run(Desk())
 
-    run(body)
 
-
-def test_irc_ban_while_connected_stops_channel() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_ban_while_connected_stops_channel() -> None:
+    async with run() as server:
         server.answers["JOIN"] = lambda _: ["ERROR :Closing Link: (G-Lined: spam)"]
         with pytest.raises(ChannelAuthError):
             await channel(server, channels=["#a"]).run(Desk())
 
-    run(body)
-
 
 @pytest.mark.parametrize("line", ["ERROR :Closing Link: (Too many connections)", "ERROR :Bye"])
-def test_irc_other_disconnect_is_retryable(line: str) -> None:
-    async def body(server: Server) -> None:
+async def test_irc_other_disconnect_is_retryable(line: str) -> None:
+    async with run() as server:
         server.answers["USER"] = lambda _: [line]
         with pytest.raises(ChannelError) as caught:
             await channel(server).run(Desk())
         assert not isinstance(caught.value, ChannelAuthError)
 
-    run(body)
 
-
-def test_irc_unreachable_server_is_retryable() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_unreachable_server_is_retryable() -> None:
+    async with run() as server:
         server.port = 1
         with pytest.raises(ChannelError, match="cannot be reached"):
             await channel(server).run(Desk())
 
-    run(body)
 
-
-def test_irc_untrusted_certificate_is_refused(
+async def test_irc_untrusted_certificate_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate = make_certificate(tmp_path)
-
-    async def main() -> None:
-        async with asyncio.timeout(GUARD_S), serving(tls=tls(tmp_path)) as server:
-            with pytest.raises(ChannelError, match="not trusted"):
-                await channel(server, tls=True).run(Desk())
-            assert not server.said
-            monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-            account = channel(server, tls=True, password="pw")
-            async with running(account, Desk()):
-                await account.send(out("hi"))
-            assert "PASS :pw" in server.said
-        async with asyncio.timeout(GUARD_S), serving() as server:
-            with pytest.raises(ChannelError, match="does not speak TLS"):
-                await channel(server, tls=True).run(Desk())
-
-    asyncio.run(main())
+    async with asyncio.timeout(GUARD_S), serving(tls=tls(tmp_path)) as server:
+        with pytest.raises(ChannelError, match="not trusted"):
+            await channel(server, tls=True).run(Desk())
+        assert not server.said
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        account = channel(server, tls=True, password="pw")
+        async with running(account, Desk()):
+            await account.send(out("hi"))
+        assert "PASS :pw" in server.said
+    async with asyncio.timeout(GUARD_S), serving() as server:
+        with pytest.raises(ChannelError, match="does not speak TLS"):
+            await channel(server, tls=True).run(Desk())
 
 
-def test_irc_nickserv_identify_precedes_joins() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_nickserv_identify_precedes_joins() -> None:
+    async with run() as server:
         serv = {"password": "pw", "register": True, "registerEmail": "a@b"}
         async with running(channel(server, nickserv=serv, channels=["#a"]), Desk()):
             await server.heard("JOIN")
@@ -216,11 +191,9 @@ def test_irc_nickserv_identify_precedes_joins() -> None:
         assert server.said[told - 1] == "PRIVMSG NickServ :REGISTER pw a@b"
         assert told < server.said.index("JOIN :#a")
 
-    run(body)
 
-
-def test_irc_nickserv_recovers_nick_in_use() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_nickserv_recovers_nick_in_use() -> None:
+    async with run() as server:
         server.answers["NICK"] = lambda words: (
             [f":{HOST} 433 * bot :taken"] if words[1] == ":bot" else server.welcome()
         )
@@ -229,13 +202,10 @@ def test_irc_nickserv_recovers_nick_in_use() -> None:
             assert await server.heard("PRIVMSG NS :IDENTIFY") == "PRIVMSG NS :IDENTIFY bot pw"
             assert await server.heard("PRIVMSG NS :GHOST") == "PRIVMSG NS :GHOST bot pw"
 
-    run(body)
 
-
-def test_irc_password_is_read_from_file(tmp_path: Path) -> None:
+async def test_irc_password_is_read_from_file(tmp_path: Path) -> None:
     (tmp_path / "pw").write_text("from file\r\nmore\n", encoding="utf-8")
-
-    async def body(server: Server) -> None:
+    async with run() as server:
         async with running(channel(server, passwordFile=str(tmp_path / "pw")), Desk()):
             assert await server.heard("PASS") == "PASS :from file"
         for file in ("none", "empty"):
@@ -243,13 +213,10 @@ def test_irc_password_is_read_from_file(tmp_path: Path) -> None:
             with pytest.raises(ChannelAuthError, match="password file"):
                 await channel(server, passwordFile=str(tmp_path / file)).run(Desk())
 
-    run(body)
 
-
-def test_irc_password_of_environment_is_for_default_account() -> None:
+async def test_irc_password_of_environment_is_for_default_account() -> None:
     env = {"IRC_PASSWORD": "from env", "IRC_NICKSERV_PASSWORD": "serv env"}
-
-    async def body(server: Server) -> None:
+    async with run() as server:
         given = {"host": "127.0.0.1", "port": server.port, "tls": False, "nick": "bot"}
         for name in ("other", "default"):
             place = ChannelContext("irc", name, SystemClock(), env=env)
@@ -259,33 +226,29 @@ def test_irc_password_of_environment_is_for_default_account() -> None:
         assert await server.heard("PASS") == "PASS :from env"
         assert await server.heard("PRIVMSG") == "PRIVMSG NickServ :IDENTIFY serv env"
 
-    run(body)
 
-
-def test_irc_refused_join_is_retried_and_logged_once(
+async def test_irc_refused_join_is_retried_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def body(server: Server) -> None:
-        entered = server.answers["JOIN"]
-        server.answers["JOIN"] = lambda words: (
-            [f":{HOST} 474 bot #room :Cannot join channel (+b)"]
-            if len([s for s in server.said if s.startswith("JOIN")]) < 4
-            else entered(words)
-        )
-        account = channel(server, channels=["#room"])
-        async with running(account, Desk()):
-            await account.send(out("hi", "#Room"))  # it waits until we have joined
-        assert server.said.index("PRIVMSG #Room :hi") > server.said.index("JOIN :#room")
-
     with caplog.at_level(logging.WARNING):
-        run(body)
+        async with run() as server:
+            entered = server.answers["JOIN"]
+            server.answers["JOIN"] = lambda words: (
+                [f":{HOST} 474 bot #room :Cannot join channel (+b)"]
+                if len([s for s in server.said if s.startswith("JOIN")]) < 4
+                else entered(words)
+            )
+            account = channel(server, channels=["#room"])
+            async with running(account, Desk()):
+                await account.send(out("hi", "#Room"))  # it waits until we have joined
+            assert server.said.index("PRIVMSG #Room :hi") > server.said.index("JOIN :#room")
     assert [r.getMessage() for r in caplog.records] == [
         "127.0.0.1 does not let us into #room: Cannot join channel (+b) (474)"
     ]
 
 
-def test_irc_kicked_bot_rejoins_after_delay() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_kicked_bot_rejoins_after_delay() -> None:
+    async with run() as server:
         account = channel(server, channels=["#room"])
         async with running(account, Desk()):
             await server.heard("JOIN")
@@ -293,14 +256,12 @@ def test_irc_kicked_bot_rejoins_after_delay() -> None:
             await server.heard("JOIN", times=2)
             await account.send(out("hi", "#room"))
 
-    run(body)
-
 
 # Receiving
 
 
-def test_irc_direct_message_is_received() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_direct_message_is_received() -> None:
+    async with run() as server:
         (got,) = await hear(server, f"{BOB} PRIVMSG bot :héllo \x0304you\x03", count=1)
         assert got.address == Address("irc", "bob", "default")
         assert (got.text, got.sender) == ("héllo you", "bob!~bob@some.where")
@@ -308,11 +269,9 @@ def test_irc_direct_message_is_received() -> None:
         assert (occasion.kind, occasion.name, occasion.handle) == ("direct", "Bob", "Bob")
         assert not occasion.mentioned and not occasion.is_bot and occasion.title == ""
 
-    run(body)
 
-
-def test_irc_channel_message_is_received_with_mention() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_channel_message_is_received_with_mention() -> None:
+    async with run(support="CASEMAPPING=rfc1459 CHANTYPES=# STATUSMSG=@+") as server:
         first, second = await hear(
             server, f"{BOB} PRIVMSG #Room :Bot: hi", f"{BOB} PRIVMSG @#Room :robots", count=2
         )
@@ -321,11 +280,9 @@ def test_irc_channel_message_is_received_with_mention() -> None:
         assert first.metadata.title == "#Room" and first.sender == "bob!~bob@some.where"
         assert (first.metadata.mentioned, second.metadata.mentioned) == (True, False)
 
-    run(body, support="CASEMAPPING=rfc1459 CHANTYPES=# STATUSMSG=@+")
 
-
-def test_irc_action_is_received_and_ctcp_ignored() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_action_is_received_and_ctcp_ignored() -> None:
+    async with run() as server:
         (got,) = await hear(
             server,
             f"{BOB} PRIVMSG bot :\x01VERSION\x01",
@@ -344,20 +301,16 @@ def test_irc_action_is_received_and_ctcp_ignored() -> None:
         assert got.text == "* Bob waves"
         assert not [s for s in server.said if s.startswith(("NOTICE", "PRIVMSG", "JOIN :#else"))]
 
-    run(body)
 
-
-def test_irc_repeated_text_is_two_messages_and_latin1_is_decoded() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_repeated_text_is_two_messages_and_latin1_is_decoded() -> None:
+    async with run() as server:
         raw = "PRIVMSG bot :grüß".encode("latin-1")
         got = await hear(server, *[f"{BOB} ".encode() + raw] * 3, count=3)
         assert {one.text for one in got} == {"grüß"} and len({one.id for one in got}) == 3
 
-    run(body)
 
-
-def test_irc_message_tags_give_id_time_and_account() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_message_tags_give_id_time_and_account() -> None:
+    async with run(caps=MODERN) as server:
         tags = "@msgid=abc;time=2026-11-15T16:12:38.123Z;account=Alice;bot"
         first, second, third = await hear(
             server,
@@ -370,8 +323,6 @@ def test_irc_message_tags_give_id_time_and_account() -> None:
         assert first.address.chat == "bob" and first.metadata.is_bot
         assert second.sender == third.sender == "bob!~bob@some.where"
         assert len(third.id) == 32 and third.id != second.id
-
-    run(body, caps=MODERN)
 
 
 LISTED: dict[str, Any] = {
@@ -395,10 +346,10 @@ LISTED: dict[str, Any] = {
         (MODERN, "@account=eve ", "Bob!~x@evil", "eve"),
     ],
 )
-def test_irc_sender_id_follows_account_or_mask(
+async def test_irc_sender_id_follows_account_or_mask(
     caps: str, tags: str, source: str, sender: str
 ) -> None:
-    async def body(server: Server) -> None:
+    async with run(caps=caps) as server:
         desk = Desk()
         async with running(channel(server, **LISTED, dmPolicy="allowlist"), desk):
             await server.heard("CAP :END" if caps else "USER")
@@ -406,11 +357,9 @@ def test_irc_sender_id_follows_account_or_mask(
             (got,) = await desk.received()
         assert got.sender == sender and got.address.chat == fold_name(source.partition("!")[0])
 
-    run(body, caps=caps)
 
-
-def test_irc_message_not_stored_is_offered_again_in_order_by_next_run() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_message_not_stored_is_offered_again_in_order_by_next_run() -> None:
+    async with run() as server:
         default, desk, account = (
             server.answers["USER"],
             Desk(DiskFullError("no room")),
@@ -426,13 +375,10 @@ def test_irc_message_not_stored_is_offered_again_in_order_by_next_run() -> None:
             got = await desk.received(2)
         assert [one.text for one in got] == ["first", "second"]
 
-    run(body)
 
-
-def test_irc_slow_store_does_not_block_connection() -> None:
+async def test_irc_slow_store_does_not_block_connection() -> None:
     """The handler may send on the same connection."""
-
-    async def body(server: Server) -> None:
+    async with run() as server:
         account = channel(server)
 
         class Answering(Desk):
@@ -447,14 +393,12 @@ def test_irc_slow_store_does_not_block_connection() -> None:
             await desk.received()
         assert "PRIVMSG bob :an answer" in server.said
 
-    run(body)
-
 
 # Sending
 
 
-def test_irc_send_is_confirmed_by_server_reply() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_send_is_confirmed_by_server_reply() -> None:
+    async with run() as server:
         pong, held = server.answers["PING"], list[list[str]]()
 
         def hold(words: list[str]) -> list[str]:
@@ -475,12 +419,10 @@ def test_irc_send_is_confirmed_by_server_reply() -> None:
         at = server.said.index("PRIVMSG bob :hello")
         assert server.said[at + 1].startswith("PING")
 
-    run(body)
-
 
 @pytest.mark.parametrize("number", ["401", "404", "477", "531"])
-def test_irc_refused_send_is_not_retried(number: str) -> None:
-    async def body(server: Server) -> None:
+async def test_irc_refused_send_is_not_retried(number: str) -> None:
+    async with run() as server:
         server.answers["PRIVMSG"] = lambda words: (
             [f":{HOST} {number} bot {words[1]} :No"] if words[1] == "bob" else []
         )
@@ -492,11 +434,9 @@ def test_irc_refused_send_is_not_retried(number: str) -> None:
             assert not caught.value.retryable
             await other  # it was for another line
 
-    run(body)
 
-
-def test_irc_send_throttled_by_server_is_retryable() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_send_throttled_by_server_is_retryable() -> None:
+    async with run() as server:
         server.answers["PRIVMSG"] = lambda words: [f":{HOST} 439 bot {words[1]} :Too fast"]
         account = channel(server)
         async with running(account, Desk()):
@@ -504,11 +444,9 @@ def test_irc_send_throttled_by_server_is_retryable() -> None:
                 await account.send(out("hi"))
             assert caught.value.retryable
 
-    run(body)
 
-
-def test_irc_server_busy_reply_fails_pending_send_of_command() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_server_busy_reply_fails_pending_send_of_command() -> None:
+    async with run() as server:
         server.answers["PRIVMSG"] = lambda _: [f":{HOST} 263 bot PRIVMSG :Wait a while"]
         account = channel(server)
         async with running(account, Desk()):
@@ -516,11 +454,9 @@ def test_irc_server_busy_reply_fails_pending_send_of_command() -> None:
                 await account.send(out("hi"))
             assert caught.value.retryable
 
-    run(body)
 
-
-def test_irc_line_too_long_reply_fails_pending_send() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_line_too_long_reply_fails_pending_send() -> None:
+    async with run() as server:
         server.answers["PRIVMSG"] = lambda _: [f":{HOST} 417 bot :Input line was too long"]
         account = channel(server)
         async with running(account, Desk()):
@@ -528,10 +464,8 @@ def test_irc_line_too_long_reply_fails_pending_send() -> None:
                 await account.send(out("hi"))
             assert not caught.value.retryable
 
-    run(body)
 
-
-def test_irc_connection_lost_during_send_leaves_outcome_unknown() -> None:
+async def test_irc_connection_lost_during_send_leaves_outcome_unknown() -> None:
     async def body(server: Server) -> None:
         server.answers["PING"] = lambda _: []
         account = channel(server)
@@ -554,11 +488,12 @@ def test_irc_connection_lost_during_send_leaves_outcome_unknown() -> None:
             await account.send(out("hi"))
         return caught.value
 
-    run(body)
+    async with run() as server:
+        await body(server)
 
 
-def test_irc_missing_confirmation_leaves_outcome_unknown() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_missing_confirmation_leaves_outcome_unknown() -> None:
+    async with run() as server:
         server.answers["PING"] = lambda _: []
         account = channel(server, pace=IrcTimings(answer_s=0.05))
         async with running(account, Desk()):
@@ -566,11 +501,9 @@ def test_irc_missing_confirmation_leaves_outcome_unknown() -> None:
                 await account.send(out("hi"))
             assert not isinstance(caught.value, SendError)
 
-    run(body)
 
-
-def test_irc_send_before_connection_is_retryable() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_send_before_connection_is_retryable() -> None:
+    async with run() as server:
         account = channel(server, pace=IrcTimings(ready_s=0.05), channels=["#room"])
         with pytest.raises(SendError, match="not connected") as caught:
             await account.send(out("hi"))
@@ -582,8 +515,6 @@ def test_irc_send_before_connection_is_retryable() -> None:
                 await account.send(out("hi", "#room"))
             assert caught.value.retryable
         assert not [s for s in server.said if s.startswith("PRIVMSG")]
-
-    run(body)
 
 
 @pytest.mark.parametrize(
@@ -602,8 +533,8 @@ def test_irc_send_before_connection_is_retryable() -> None:
         ("bob", "é" * 250),
     ],
 )
-def test_irc_send_of_several_lines_is_refused(chat: str, text: str) -> None:
-    async def body(server: Server) -> None:
+async def test_irc_send_of_several_lines_is_refused(chat: str, text: str) -> None:
+    async with run() as server:
         account = channel(server)
         async with running(account, Desk()):
             with pytest.raises(SendError) as caught:
@@ -615,11 +546,9 @@ def test_irc_send_of_several_lines_is_refused(chat: str, text: str) -> None:
             "QUIT :bye",
         ]
 
-    run(body)
 
-
-def test_irc_message_of_full_limit_fits_longest_prefix() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_message_of_full_limit_fits_longest_prefix() -> None:
+    async with run() as server:
         mask = f"{'u' * 11}@{'h' * 63}"
         server.answers["JOIN"] = lambda words: [f":{server.nick}!{mask} JOIN {words[1]}"]
         room = "#" + "r" * 63
@@ -629,8 +558,6 @@ def test_irc_message_of_full_limit_fits_longest_prefix() -> None:
             await account.send(out(text, room))
         line = f":{'n' * 20}!{mask} PRIVMSG {room} :{text}\r\n"
         assert 500 < len(line) <= 512
-
-    run(body)
 
 
 def test_irc_capabilities_follow_settings() -> None:
@@ -643,76 +570,62 @@ def test_irc_capabilities_follow_settings() -> None:
     assert patient.capabilities.retry == SendRetryPolicy(attempts=7, min_delay_s=0.1)
 
 
-def test_irc_lines_are_sent_within_rate_limit() -> None:
-    async def main() -> None:
-        clock = FakeClock(patient=False)
-        bucket = TokenBucket(IrcTimings(burst=3, every_s=2.0), clock)
-        for _ in range(5):
-            await bucket.acquire()
-        assert clock.slept == [2.0, 2.0]
-        await clock.advance(100.0)  # at most one burst is saved up
-        for _ in range(4):
-            await bucket.acquire()
-        assert clock.slept == [2.0, 2.0, 2.0]
-
-    asyncio.run(main())
+async def test_irc_lines_are_sent_within_rate_limit() -> None:
+    clock = FakeClock(patient=False)
+    bucket = TokenBucket(IrcTimings(burst=3, every_s=2.0), clock)
+    for _ in range(5):
+        await bucket.acquire()
+    assert clock.slept == [2.0, 2.0]
+    await clock.advance(100.0)  # at most one burst is saved up
+    for _ in range(4):
+        await bucket.acquire()
+    assert clock.slept == [2.0, 2.0, 2.0]
 
 
 # Connection
 
 
-def test_irc_silent_server_is_pinged_then_disconnected() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_silent_server_is_pinged_then_disconnected() -> None:
+    async with run() as server:
         server.answers["PING"] = lambda _: []
         with pytest.raises(ChannelError, match="nothing came"):
             await channel(server, pace=IrcTimings(idle_s=0.1)).run(Desk())
         assert "PING :still-there" in server.said
 
-    run(body)
 
-
-def test_irc_server_that_answers_ping_stays_connected() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_server_that_answers_ping_stays_connected() -> None:
+    async with run() as server:
         account = channel(server, pace=IrcTimings(idle_s=6.0))
         async with running(account, Desk()) as task:
             await server.heard("PING :still-there")
             await account.send(out("hi"))
             assert not task.done()
 
-    run(body)
+
+async def test_irc_ping_is_answered_with_its_text() -> None:
+    async with run() as server, running(channel(server), Desk()):
+        await server.heard("USER")
+        server.tell("PING :a b c")
+        assert await server.heard("PONG") == "PONG :a b c"
 
 
-def test_irc_ping_is_answered_with_its_text() -> None:
-    async def body(server: Server) -> None:
-        async with running(channel(server), Desk()):
-            await server.heard("USER")
-            server.tell("PING :a b c")
-            assert await server.heard("PONG") == "PONG :a b c"
-
-    run(body)
-
-
-def test_irc_endless_line_is_not_read_forever() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_endless_line_is_not_read_forever() -> None:
+    async with run() as server:
         server.answers["USER"] = lambda _: ["x" * 100_000]
         with pytest.raises(ChannelError, match="no end"):
             await channel(server).run(Desk())
 
-    run(body)
 
-
-def test_irc_malformed_lines_are_ignored() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_malformed_lines_are_ignored() -> None:
+    async with run() as server:
         commands = ["JOIN", "PART", "KICK", "NICK", "CAP", "PONG", "005", "396", "401", "433"]
         commands += ["474", "001", "PRIVMSG", "NOTICE", "INVITE", "FAIL", "999"]
         lines = [f":bot!b@c {each}" for each in commands] + [f":bot {each} :" for each in commands]
         await hear(server, *lines, b"\xff\xfe\x00", "@;;= :", ":", "@a")
 
-    run(body)
 
-
-def test_irc_probe_reports_login() -> None:
-    async def body(server: Server) -> None:
+async def test_irc_probe_reports_login() -> None:
+    async with run() as server:
         account = channel(server)
         assert isinstance(account, SupportsProbe)
         assert await account.probe() == "bot"
@@ -721,8 +634,6 @@ def test_irc_probe_reports_login() -> None:
             await account.send(out("hi"))
             assert await account.probe() == "bot"
         assert len([s for s in server.said if s.startswith("USER")]) == 2
-
-    run(body)
 
 
 # Settings

@@ -99,21 +99,17 @@ class Harness:
         return self.channel.seen
 
 
-def play(
+async def play(
     channel: Callable[[FakeClock], Plain],
     act: Callable[[Harness], Awaitable[None]],
     **settings: Any,
 ) -> list[str]:
     stage = Harness(channel, {"channels": {"svc": settings}} if settings else {})
-
-    async def main() -> None:
-        async with asyncio.timeout(GUARD_S), asyncio.TaskGroup() as group:
-            find, config = stage.find, stage.config
-            stage.live = LiveReplies(group, stage.clock, channel=find, config=lambda: config)
-            await act(stage)
-            await stage.clock.advance(0)
-
-    asyncio.run(main())
+    async with asyncio.timeout(GUARD_S), asyncio.TaskGroup() as group:
+        find, config = stage.find, stage.config
+        stage.live = LiveReplies(group, stage.clock, channel=find, config=lambda: config)
+        await act(stage)
+        await stage.clock.advance(0)
     return stage.seen
 
 
@@ -123,7 +119,7 @@ def shown(stage: Harness) -> LiveReply:
     return showing
 
 
-def test_live_reply_service_without_features_is_not_called() -> None:
+async def test_live_reply_service_without_features_is_not_called() -> None:
     async def act(stage: Harness) -> None:
         assert stage.show() is None
         elsewhere = Inbound("1", Address("other", "1"), "ann", "hi")
@@ -131,10 +127,10 @@ def test_live_reply_service_without_features_is_not_called() -> None:
         stage.live.add_ack_reaction(ASKED, "👀")
         stage.live.on_delivered("run:0")
 
-    assert play(Plain, act, streamMode="partial") == []
+    assert await play(Plain, act, streamMode="partial") == []
 
 
-def test_live_reply_typing_lasts_as_long_as_run() -> None:
+async def test_live_reply_typing_lasts_as_long_as_run() -> None:
     async def act(stage: Harness) -> None:
         showing = shown(stage)
         await stage.clock.advance(3)
@@ -143,17 +139,22 @@ def test_live_reply_typing_lasts_as_long_as_run() -> None:
         showing.close()
         await stage.clock.advance(60)
 
-    assert play(Typist, act) == ["3 typing on", "7 typing on", "11 typing on", "12 typing off"]
+    assert await play(Typist, act) == [
+        "3 typing on",
+        "7 typing on",
+        "11 typing on",
+        "12 typing off",
+    ]
 
 
-def test_live_reply_typing_never_shown_is_not_cleared() -> None:
+async def test_live_reply_typing_never_shown_is_not_cleared() -> None:
     async def act(stage: Harness) -> None:
         shown(stage).close()
 
-    assert play(Typist, act) == []
+    assert await play(Typist, act) == []
 
 
-def test_live_reply_draft_is_updated_each_second_with_latest_text() -> None:
+async def test_live_reply_draft_is_updated_each_second_with_latest_text() -> None:
     async def act(stage: Harness) -> None:
         showing = shown(stage)
         for word in ("one ", "two ", "three ", "four ", "five "):
@@ -165,40 +166,40 @@ def test_live_reply_draft_is_updated_each_second_with_latest_text() -> None:
         showing.resume(taken=False)
         showing.close()
 
-    assert play(Drafter, act) == [
+    assert await play(Drafter, act) == [
         "0 draft run:draft:0: one ",
         "1 draft run:draft:0: one two three ",
         "2 draft run:draft:0: one two three four five ",
     ]
 
 
-def test_live_reply_draft_shows_part_being_written() -> None:
+async def test_live_reply_draft_shows_part_being_written() -> None:
     async def act(stage: Harness) -> None:
         showing = shown(stage)
         stage.grow(showing, "a" * 99 + " the end")
         await stage.clock.advance(0)
         showing.close()
 
-    assert play(Drafter, act) == ["0 draft run:draft:0: the end"]
+    assert await play(Drafter, act) == ["0 draft run:draft:0: the end"]
 
 
 @pytest.mark.parametrize("mode", ["off", None])
-def test_live_reply_draft_needs_support_and_setting(mode: str | None) -> None:
+async def test_live_reply_draft_needs_support_and_setting(mode: str | None) -> None:
     async def act(stage: Harness) -> None:
         chat = "42" if mode else "-100"
         assert stage.show(Inbound("1", Address("svc", chat), "ann", "hi")) is None
 
-    play(Drafter, act, **({"streamMode": mode} if mode else {}))
+    await play(Drafter, act, **({"streamMode": mode} if mode else {}))
 
 
-def test_live_reply_edits_need_setting() -> None:
+async def test_live_reply_edits_need_setting() -> None:
     async def act(stage: Harness) -> None:
         assert stage.show() is None
 
-    play(Editor, act)
+    await play(Editor, act)
 
 
-def test_live_reply_message_grows_by_edits_and_answer_reuses_its_id() -> None:
+async def test_live_reply_message_grows_by_edits_and_answer_reuses_its_id() -> None:
     async def act(stage: Harness) -> None:
         showing = shown(stage)
         stage.grow(showing, "Short.")
@@ -216,13 +217,13 @@ def test_live_reply_message_grows_by_edits_and_answer_reuses_its_id() -> None:
         stage.text = ""
         showing.close()
 
-    assert play(Reviser, act, streamMode="partial") == [
+    assert await play(Reviser, act, streamMode="partial") == [
         f"5 send run:preview:0: Short. {LONG}",
         f"6.2 edit p1: Short. {LONG}More. Yet more.",
     ]
 
 
-def test_live_reply_after_sent_block_starts_another_message() -> None:
+async def test_live_reply_after_sent_block_starts_another_message() -> None:
     async def act(stage: Harness) -> None:
         showing = shown(stage)
         stage.grow(showing, LONG)
@@ -238,11 +239,11 @@ def test_live_reply_after_sent_block_starts_another_message() -> None:
         stage.text = ""
         showing.close()
 
-    told = play(Editor, act, streamMode="partial")
+    told = await play(Editor, act, streamMode="partial")
     assert told == [f"0 send run:preview:0: {LONG}", f"4 send run:preview:1: {LONG}"]
 
 
-def test_live_reply_block_mode_shows_complete_paragraphs() -> None:
+async def test_live_reply_block_mode_shows_complete_paragraphs() -> None:
     async def act(stage: Harness) -> None:
         showing = shown(stage)
         stage.grow(showing, LONG + "\n\nand half a sen")
@@ -252,30 +253,30 @@ def test_live_reply_block_mode_shows_complete_paragraphs() -> None:
         stage.text = ""
         showing.close()
 
-    assert play(Editor, act, streamMode="block") == [f"0 send run:preview:0: {LONG}"]
+    assert await play(Editor, act, streamMode="block") == [f"0 send run:preview:0: {LONG}"]
 
 
-def test_live_reply_without_answer_is_deleted() -> None:
+async def test_live_reply_without_answer_is_deleted() -> None:
     async def act(stage: Harness) -> None:
         showing = shown(stage)
         stage.grow(showing, LONG)
         await stage.clock.advance(2)
         showing.close()
 
-    assert play(Reviser, act, streamMode="partial")[1:] == ["2 delete p1"]
+    assert (await play(Reviser, act, streamMode="partial"))[1:] == ["2 delete p1"]
 
 
-def test_live_reply_without_delete_is_marked_unfinished() -> None:
+async def test_live_reply_without_delete_is_marked_unfinished() -> None:
     async def act(stage: Harness) -> None:
         showing = shown(stage)
         stage.grow(showing, LONG)
         await stage.clock.advance(2)
         showing.close()
 
-    assert play(Editor, act, streamMode="partial")[1:] == [f"2 edit p1: {UNFINISHED}"]
+    assert (await play(Editor, act, streamMode="partial"))[1:] == [f"2 edit p1: {UNFINISHED}"]
 
 
-def test_live_reply_first_send_under_way_is_not_lost() -> None:
+async def test_live_reply_first_send_under_way_is_not_lost() -> None:
     async def act(stage: Harness) -> None:
         gate = stage.channel.gate = asyncio.Event()
         showing = shown(stage)
@@ -287,10 +288,10 @@ def test_live_reply_first_send_under_way_is_not_lost() -> None:
         gate.set()
         await stage.clock.advance(0)
 
-    assert play(Reviser, act, streamMode="partial")[1:] == ["0 delete p1"]
+    assert (await play(Reviser, act, streamMode="partial"))[1:] == ["0 delete p1"]
 
 
-def test_live_reply_answer_waits_for_edit_under_way() -> None:
+async def test_live_reply_answer_waits_for_edit_under_way() -> None:
     async def act(stage: Harness) -> None:
         gate = stage.channel.gate = asyncio.Event()
         showing = shown(stage)
@@ -302,10 +303,10 @@ def test_live_reply_answer_waits_for_edit_under_way() -> None:
         stage.text = ""
         showing.close()
 
-    assert len(play(Reviser, act, streamMode="partial")) == 1
+    assert len(await play(Reviser, act, streamMode="partial")) == 1
 
 
-def test_live_reply_rate_limited_service_is_updated_less_often() -> None:
+async def test_live_reply_rate_limited_service_is_updated_less_often() -> None:
     async def act(stage: Harness) -> None:
         stage.channel.trouble = [
             SendError("too many", retryable=True, after_s=7.0),
@@ -317,7 +318,7 @@ def test_live_reply_rate_limited_service_is_updated_less_often() -> None:
             await stage.clock.advance(1)
         showing.close()
 
-    times = [float(told.split()[0]) for told in play(Drafter, act)]
+    times = [float(told.split()[0]) for told in await play(Drafter, act)]
     assert times[0] == 21 and times[1] - times[0] == 7 and times[-1] - times[-2] < 4
 
 
@@ -329,7 +330,7 @@ def test_live_reply_rate_limited_service_is_updated_less_often() -> None:
         ChannelError("perhaps"),  # it may have arrived: not started again
     ],
 )
-def test_live_reply_unconfirmed_or_refused_start_is_not_repeated(error: Exception) -> None:
+async def test_live_reply_unconfirmed_or_refused_start_is_not_repeated(error: Exception) -> None:
     async def act(stage: Harness) -> None:
         stage.channel.trouble = [error]
         showing = shown(stage)
@@ -339,10 +340,10 @@ def test_live_reply_unconfirmed_or_refused_start_is_not_repeated(error: Exceptio
         assert await showing.pause() == ""
         showing.close()
 
-    assert play(Editor, act, streamMode="partial") == []
+    assert await play(Editor, act, streamMode="partial") == []
 
 
-def test_live_reply_idempotent_start_is_retried_under_same_key() -> None:
+async def test_live_reply_idempotent_start_is_retried_under_same_key() -> None:
     async def act(stage: Harness) -> None:
         stage.channel.trouble = [ChannelError("perhaps")]
         showing = shown(stage)
@@ -356,11 +357,11 @@ def test_live_reply_idempotent_start_is_retried_under_same_key() -> None:
     def editor(clock: FakeClock) -> Plain:
         return Editor(clock, idempotent=True)
 
-    (told,) = play(editor, act, streamMode="partial")
+    (told,) = await play(editor, act, streamMode="partial")
     assert "run:preview:0" in told
 
 
-def test_live_reply_deleted_message_is_not_replaced() -> None:
+async def test_live_reply_deleted_message_is_not_replaced() -> None:
     async def act(stage: Harness) -> None:
         showing = shown(stage)
         stage.grow(showing, LONG)
@@ -371,10 +372,10 @@ def test_live_reply_deleted_message_is_not_replaced() -> None:
         assert await showing.pause() == ""
         showing.close()
 
-    assert len(play(Editor, act, streamMode="partial")) == 1
+    assert len(await play(Editor, act, streamMode="partial")) == 1
 
 
-def test_live_reply_is_abandoned_after_several_failures() -> None:
+async def test_live_reply_is_abandoned_after_several_failures() -> None:
     async def act(stage: Harness) -> None:
         stage.channel.trouble = [OSError("gone")] * (MAX_FAILURES + 5)
         showing = shown(stage)
@@ -384,10 +385,10 @@ def test_live_reply_is_abandoned_after_several_failures() -> None:
         assert len(stage.channel.trouble) == 5
         showing.close()
 
-    assert play(Drafter, act) == []
+    assert await play(Drafter, act) == []
 
 
-def test_ack_reaction_is_added_and_removed_after_answer() -> None:
+async def test_ack_reaction_is_added_and_removed_after_answer() -> None:
     async def act(stage: Harness) -> None:
         stage.config = stage.config.model_copy(
             update={
@@ -409,14 +410,14 @@ def test_ack_reaction_is_added_and_removed_after_answer() -> None:
         stage.live.on_delivered("run:1")
         await stage.clock.advance(1)
 
-    assert play(Reactor, act) == ["0 react m1 👀", "2 react m1 none"]
+    assert await play(Reactor, act) == ["0 react m1 👀", "2 react m1 none"]
 
 
-def test_ack_reaction_stays_unless_config_removes_it() -> None:
+async def test_ack_reaction_stays_unless_config_removes_it() -> None:
     async def act(stage: Harness) -> None:
         stage.live.add_ack_reaction(ASKED, "👀")
         stage.show()
         await stage.clock.advance(1)
         stage.live.on_delivered("run:0")
 
-    assert play(Reactor, act) == ["0 react m1 👀"]
+    assert await play(Reactor, act) == ["0 react m1 👀"]

@@ -1,8 +1,8 @@
 """The Matrix channel on a fake homeserver that fails in ways a real one seldom does."""
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +46,10 @@ INVITE = {
 HTML = b"<html>not what you asked for</html>"
 
 
-def play(body: Callable[[Server], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with serving() as server:
-            await body(server)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def play() -> AsyncIterator[Server]:
+    async with serving() as server:
+        yield server
 
 
 def refusal(errcode: str, **more: Any) -> dict[str, Any]:
@@ -113,10 +111,10 @@ def test_matrix_settings_change_limits_and_retries() -> None:
     ],
     ids=str,
 )
-def test_matrix_errors_map_to_send_outcomes(
+async def test_matrix_errors_map_to_send_outcomes(
     answer: Answer, kind: type[Exception], retryable: bool | None, after_s: float | None
 ) -> None:
-    async def body(server: Server) -> None:
+    async with play() as server:
         server.on("PUT /rooms/!r/send/.*", answer)
         matrix = channel(server)
         async with running(matrix, RecordingHandler()):
@@ -129,24 +127,19 @@ def test_matrix_errors_map_to_send_outcomes(
         assert getattr(error, "after_s", None) == after_s
         assert "private words" not in str(error) and TOKEN not in str(error)
 
-    play(body)
 
-
-def test_matrix_send_while_disconnected_is_retryable(
+async def test_matrix_send_while_disconnected_is_retryable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(adapter, "READY_S", 0.01)
-
-    async def body(server: Server) -> None:
+    async with play() as server:
         with pytest.raises(SendError) as caught:
             await channel(server).send(Outbound(TO, "hello", "key"))
         assert caught.value.retryable and not server.asked
 
-    play(body)
 
-
-def test_matrix_same_key_uses_same_transaction_id() -> None:
-    async def body(server: Server) -> None:
+async def test_matrix_same_key_uses_same_transaction_id() -> None:
+    async with play() as server:
         matrix = channel(server)
         async with running(matrix, RecordingHandler()):
             for key in ("a", "a", "b"):
@@ -154,11 +147,9 @@ def test_matrix_same_key_uses_same_transaction_id() -> None:
         first, again, other = (one.path for one in server.seen("PUT /rooms/.*/send/.*"))
         assert first == again != other
 
-    play(body)
 
-
-def test_matrix_batch_cursor_is_saved_with_last_message() -> None:
-    async def body(server: Server) -> None:
+async def test_matrix_batch_cursor_is_saved_with_last_message() -> None:
+    async with play() as server:
         server.syncs += [
             sync("s1", event("one", "$1"), event("two", "$2"), event("three", "$3")),
             sync("s2"),
@@ -170,11 +161,9 @@ def test_matrix_batch_cursor_is_saved_with_last_message() -> None:
         assert [one.text for one in desk.got] == ["one", "two", "three", "four"]
         assert [kept and kept["since"] for kept in desk.cursors] == ["s0", "s0", "s1", "s3"]
 
-    play(body)
 
-
-def test_matrix_sync_resumes_at_cursor() -> None:
-    async def body(server: Server) -> None:
+async def test_matrix_sync_resumes_at_cursor() -> None:
+    async with play() as server:
         server.syncs = [(200, {"next_batch": "now"}), sync("s8", event("hello"))]
         desk = RecordingHandler(kept={"since": "s7"})
         async with running(channel(server), desk):
@@ -182,13 +171,11 @@ def test_matrix_sync_resumes_at_cursor() -> None:
         first, second, *_ = server.seen("GET /sync")
         assert "since" not in first.query and second.query["since"] == "s7"
 
-    play(body)
 
-
-def test_matrix_unknown_cursor_is_reset_once(
+async def test_matrix_unknown_cursor_is_reset_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def body(server: Server) -> None:
+    async with play() as server:
         server.syncs = [
             (200, {"next_batch": "now"}),
             (400, refusal("M_INVALID_PARAM")),
@@ -205,26 +192,22 @@ def test_matrix_unknown_cursor_is_reset_once(
         server.syncs = [(200, {"next_batch": "now"}), *[(400, refusal("M_INVALID_PARAM"))] * 2]
         with pytest.raises(SendError):
             await channel(server).run(RecordingHandler(kept={"since": "lost"}))
-
-    play(body)
     assert "no longer knows" in caplog.text
 
 
 @pytest.mark.parametrize(
     "answer", [(200, HTML), (200, {}), (200, {"next_batch": 5}), (500, HTML), None], ids=str
 )
-def test_matrix_malformed_sync_response_ends_run(answer: Any) -> None:
-    async def body(server: Server) -> None:
+async def test_matrix_malformed_sync_response_ends_run(answer: Any) -> None:
+    async with play() as server:
         server.syncs = [answer]
         with pytest.raises(ChannelError) as caught:
             await channel(server).run(RecordingHandler())
         assert not isinstance(caught.value, ChannelAuthError)
 
-    play(body)
 
-
-def test_matrix_malformed_items_are_skipped() -> None:
-    async def body(server: Server) -> None:
+async def test_matrix_malformed_items_are_skipped() -> None:
+    async with play() as server:
         odd = {
             "next_batch": "s1",
             "account_data": [1],
@@ -243,15 +226,12 @@ def test_matrix_malformed_items_are_skipped() -> None:
         async with running(channel(server), desk):
             await desk.received(1)
 
-    play(body)
 
-
-def test_matrix_gap_is_filled_up_to_bound(
+async def test_matrix_gap_is_filled_up_to_bound(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sync_module, "MAX_PAGES", 3)
-
-    async def body(server: Server) -> None:
+    async with play() as server:
         pages = iter(range(1_000))
 
         def page(_asked: Any) -> tuple[int, Any]:
@@ -271,16 +251,14 @@ def test_matrix_gap_is_filled_up_to_bound(
         asked = server.seen("GET /rooms/!r/messages")
         assert [one.query["from"] for one in asked] == ["p", "p0", "p1"]
         assert all(one.query["to"] == "s0" and one.query["dir"] == "b" for one in asked)
-
-    play(body)
     assert "what is older is not read" in caplog.text
 
 
 @pytest.mark.parametrize(("answer", "tries"), [((403, refusal("M_FORBIDDEN")), 1), (None, 3)])
-def test_matrix_room_with_failing_history_does_not_block_others(
+async def test_matrix_room_with_failing_history_does_not_block_others(
     answer: Answer, tries: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def body(server: Server) -> None:
+    async with play() as server:
         server.on("GET /rooms/!r/messages", answer)
         matrix, desk = channel(server), RecordingHandler(kept={"since": "s0"})
         first = (200, {"next_batch": "now", "rooms": {"join": {"!r": {}}}})
@@ -293,13 +271,11 @@ def test_matrix_room_with_failing_history_does_not_block_others(
             await desk.received(1)
         assert len(server.seen("GET /rooms/!r/messages")) == tries
         assert [one.text for one in desk.got] == ["new"]
-
-    play(body)
     assert "is not read" in caplog.text
 
 
-def test_matrix_new_room_skips_messages_before_join() -> None:
-    async def body(server: Server) -> None:
+async def test_matrix_new_room_skips_messages_before_join() -> None:
+    async with play() as server:
         server.on("GET /rooms/!r/messages", (200, {"chunk": [event("old", "$old")], "end": ""}))
         server.syncs += [
             sync("s1", event("history"), limited=True, prev_batch="p"),
@@ -310,13 +286,11 @@ def test_matrix_new_room_skips_messages_before_join() -> None:
             await desk.received(1)
         assert [one.id for one in desk.got] == ["$now"]
 
-    play(body)
 
-
-def test_matrix_optional_request_failure_does_not_stop_sync(
+async def test_matrix_optional_request_failure_does_not_stop_sync(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def body(server: Server) -> None:
+    async with play() as server:
         for what in ("POST /rooms/.*/receipt/.*", "POST /join/.*", "GET /rooms/.*/event/.*"):
             server.on(what, (500, HTML))
         server.on("GET /rooms/!r/joined_members", (403, refusal("M_FORBIDDEN")))
@@ -332,13 +306,11 @@ def test_matrix_optional_request_failure_does_not_stop_sync(
             await server.until("POST /rooms/.*/receipt/.*")
         assert one.metadata.kind == "group"  # the number of members is unknown
         assert two.metadata.reply_to == "$gone" and not two.metadata.replies_to_us
-
-    play(body)
     assert "could not be followed" in caplog.text and "cannot be had" in caplog.text
 
 
-def test_matrix_invite_is_retried_when_server_is_busy() -> None:
-    async def body(server: Server) -> None:
+async def test_matrix_invite_is_retried_when_server_is_busy() -> None:
+    async with play() as server:
         busy: list[tuple[int, Any]] = [
             (429, refusal("M_LIMIT_EXCEEDED", retry_after_ms=1)),
             (200, {}),
@@ -352,11 +324,9 @@ def test_matrix_invite_is_retried_when_server_is_busy() -> None:
         assert noted.data == {"@alice:test": ["!new"]}
         assert len(server.seen("POST /join/!new")) == 2
 
-    play(body)
 
-
-def test_matrix_direct_flag_is_known_before_join_arrives() -> None:
-    async def body(server: Server) -> None:
+async def test_matrix_direct_flag_is_known_before_join_arrives() -> None:
+    async with play() as server:
         rooms = {"invite": {"!new": {"invite_state": {"events": [INVITE]}}}}
         named = {"type": "m.room.name", "state_key": "", "content": {"name": "Talk"}}
         server.syncs += [(200, {"next_batch": "s1", "rooms": rooms})]
@@ -367,11 +337,9 @@ def test_matrix_direct_flag_is_known_before_join_arrives() -> None:
             (inbound,) = await desk.received(1)
         assert inbound.metadata.kind == "direct"
 
-    play(body)
 
-
-def test_matrix_old_server_uses_old_media_path() -> None:
-    async def body(server: Server) -> None:
+async def test_matrix_old_server_uses_old_media_path() -> None:
+    async with play() as server:
         server.on("GET /_matrix/media/v3/download/a/b", (200, b"bytes"))
         server.on("GET /_matrix/client/v1/media/config", (404, refusal("M_UNRECOGNIZED")))
         server.on("GET /_matrix/media/v3/config", (200, {"m.upload.size": 77}))
@@ -383,11 +351,9 @@ def test_matrix_old_server_uses_old_media_path() -> None:
                 with pytest.raises(ChannelError):
                     await matrix.fetch(Media(ref=ref), 5)
 
-    play(body)
 
-
-def test_matrix_failed_upload_sends_nothing(tmp_path: Path) -> None:
-    async def body(server: Server) -> None:
+async def test_matrix_failed_upload_sends_nothing(tmp_path: Path) -> None:
+    async with play() as server:
         file = tmp_path / "a.txt"
         file.write_text("words")
         message = Outbound(TO, "", "key", Extras(media=(Media(path=str(file)),)))
@@ -399,11 +365,9 @@ def test_matrix_failed_upload_sends_nothing(tmp_path: Path) -> None:
                     await matrix.send(message)
         assert not server.seen("PUT /rooms/.*")
 
-    play(body)
 
-
-def test_matrix_revoked_token_logs_in_again_with_password(tmp_path: Path) -> None:
-    async def body(server: Server) -> None:
+async def test_matrix_revoked_token_logs_in_again_with_password(tmp_path: Path) -> None:
+    async with play() as server:
         tokens = iter(["first", "second"])
 
         def login(_asked: Any) -> tuple[int, Any]:
@@ -433,12 +397,10 @@ def test_matrix_revoked_token_logs_in_again_with_password(tmp_path: Path) -> Non
         assert "device_id" not in first and second["device_id"] == "DEVICE"
         assert first["initial_device_display_name"] == "Homarus"
 
-    play(body)
-
 
 @pytest.mark.parametrize("kept", ["", "[]", "{", '{"accessToken": "x", "userId": "@other:test"}'])
-def test_matrix_saved_token_of_other_user_is_not_used(tmp_path: Path, kept: str) -> None:
-    async def body(server: Server) -> None:
+async def test_matrix_saved_token_of_other_user_is_not_used(tmp_path: Path, kept: str) -> None:
+    async with play() as server:
         server.on("POST /login", (403, refusal("M_FORBIDDEN")))
         file = tmp_path / "credentials" / "matrix" / "default.json"
         file.parent.mkdir(parents=True)
@@ -449,13 +411,10 @@ def test_matrix_saved_token_of_other_user_is_not_used(tmp_path: Path, kept: str)
             await create(place, MatrixSettings.read(given)).run(RecordingHandler())
         assert not server.seen("GET /account/whoami") and file.read_text() == kept
 
-    play(body)
 
-
-def test_matrix_logs_contain_no_text_and_no_token(caplog: pytest.LogCaptureFixture) -> None:
+async def test_matrix_logs_contain_no_text_and_no_token(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
-
-    async def body(server: Server) -> None:
+    async with play() as server:
         server.on("POST /rooms/.*/receipt/.*", (403, refusal("M_FORBIDDEN")))
         server.syncs += [sync("s1", event("private words"))]
         desk = RecordingHandler()
@@ -464,6 +423,4 @@ def test_matrix_logs_contain_no_text_and_no_token(caplog: pytest.LogCaptureFixtu
             await desk.received(1)
             await matrix.send(Outbound(TO, "private words", "key"))
             await server.until("POST /rooms/.*/receipt/.*")
-
-    play(body)
     assert "private words" not in caplog.text and TOKEN not in caplog.text

@@ -95,23 +95,19 @@ class Harness:
                 running.cancel()
 
 
-def play(
+async def play(
     folder: Path,
     channel: Sender,
     act: Callable[[Harness], Awaitable[None]],
     **settings: Any,
 ) -> Harness:
     stage = Harness(folder, channel, {"channels": {"svc": settings}} if settings else {})
-
-    async def main() -> None:
-        async with stage.at_work():
-            await act(stage)
-
-    asyncio.run(main())
+    async with stage.at_work():
+        await act(stage)
     return stage
 
 
-def test_messenger_same_key_posted_twice_sends_once(tmp_path: Path) -> None:
+async def test_messenger_same_key_posted_twice_sends_once(tmp_path: Path) -> None:
     channel = Sender()
 
     async def act(stage: Harness) -> None:
@@ -119,23 +115,23 @@ def test_messenger_same_key_posted_twice_sends_once(tmp_path: Path) -> None:
             posted = await stage.mail.send(HERE, "hello", Extras(reply_to="1"), "k")
             assert (posted.state, posted.message_id) == ("sent", "m1")
 
-    play(tmp_path, channel, act)
+    await play(tmp_path, channel, act)
     (sent,) = channel.sent
     assert (sent.text, sent.key, sent.extras.reply_to) == ("hello", "k:0", "1")
 
 
-def test_messenger_long_message_is_split_and_returns_first_id(tmp_path: Path) -> None:
+async def test_messenger_long_message_is_split_and_returns_first_id(tmp_path: Path) -> None:
     channel = Sender()
 
     async def act(stage: Harness) -> None:
         posted = await stage.mail.send(HERE, "one two three four five six", Extras(), "k")
         assert (posted.state, posted.message_id) == ("sent", "m1")
 
-    play(tmp_path, channel, act)
+    await play(tmp_path, channel, act)
     assert len(channel.sent) == 2
 
 
-def test_messenger_refused_send_fails_and_late_send_is_queued(tmp_path: Path) -> None:
+async def test_messenger_refused_send_fails_and_late_send_is_queued(tmp_path: Path) -> None:
     channel = Sender()
 
     async def act(stage: Harness) -> None:
@@ -143,17 +139,17 @@ def test_messenger_refused_send_fails_and_late_send_is_queued(tmp_path: Path) ->
         posted = await stage.mail.send(HERE, "a", Extras(), "k1")
         assert (posted.state, posted.why) == ("failed", "blocked")
 
-    play(tmp_path, channel, act)
+    await play(tmp_path, channel, act)
 
     async def late(stage: Harness) -> None:
         posted = await stage.mail.send(HERE, "a", Extras(), "k1")
         assert posted.state == "queued"
 
     stage = Harness(tmp_path, channel, {})  # whose channels are not running
-    asyncio.run(late(stage))
+    await late(stage)
 
 
-def test_messenger_hook_may_change_or_block_text(tmp_path: Path) -> None:
+async def test_messenger_hook_may_change_or_block_text(tmp_path: Path) -> None:
     class Censor:
         @hook
         def message_sending(self, outbound: Outbound) -> str | Refusal:
@@ -170,7 +166,7 @@ def test_messenger_hook_may_change_or_block_text(tmp_path: Path) -> None:
         with pytest.raises(ToolDeniedError, match="no"):
             await stage.mail.edit(HERE, "m1", "bad")
 
-    play(tmp_path, channel, act)
+    await play(tmp_path, channel, act)
     assert [one.text for one in channel.sent] == ["GOOD"]
     assert channel.seen == [("edit", "m1", "BETTER")]
 
@@ -179,17 +175,17 @@ def test_messenger_hook_may_change_or_block_text(tmp_path: Path) -> None:
     "file",
     [Media(name="x", problem="no such file"), Media(name="big", size=101)],
 )
-def test_messenger_unsendable_file_raises_tool_error(tmp_path: Path, file: Media) -> None:
+async def test_messenger_unsendable_file_raises_tool_error(tmp_path: Path, file: Media) -> None:
     async def act(stage: Harness) -> None:
         with pytest.raises(ToolError, match=file.name):
             await stage.mail.send(HERE, "a", Extras(media=(file,)), "k")
 
     channel = Sender()
-    play(tmp_path, channel, act)
+    await play(tmp_path, channel, act)
     assert channel.sent == []
 
 
-def test_messenger_unsupported_action_raises_tool_error(tmp_path: Path) -> None:
+async def test_messenger_unsupported_action_raises_tool_error(tmp_path: Path) -> None:
     async def act(stage: Harness) -> None:
         mail = stage.mail
         for asked in (
@@ -202,10 +198,10 @@ def test_messenger_unsupported_action_raises_tool_error(tmp_path: Path) -> None:
             with pytest.raises(ToolError):
                 await asked
 
-    play(tmp_path, Sender(), act)
+    await play(tmp_path, Sender(), act)
 
 
-def test_messenger_reacts_edits_and_deletes(tmp_path: Path) -> None:
+async def test_messenger_reacts_edits_and_deletes(tmp_path: Path) -> None:
     channel = Able()
 
     async def act(stage: Harness) -> None:
@@ -220,20 +216,20 @@ def test_messenger_reacts_edits_and_deletes(tmp_path: Path) -> None:
             with pytest.raises(error):
                 await mail.edit(HERE, "1", "new")
 
-    play(tmp_path, channel, act)
+    await play(tmp_path, channel, act)
     assert channel.seen == [("react", "1", "👍"), ("edit", "1", "new"), ("delete", "1")]
 
 
-def test_messenger_action_disabled_by_config_is_denied(tmp_path: Path) -> None:
+async def test_messenger_action_disabled_by_config_is_denied(tmp_path: Path) -> None:
     async def act(stage: Harness) -> None:
         with pytest.raises(ToolDeniedError, match="reactions is off"):
             await stage.mail.react(HERE, "1", "👍")
         await stage.mail.delete(HERE, "1")
 
-    play(tmp_path, Able(), act, actions={"reactions": False})
+    await play(tmp_path, Able(), act, actions={"reactions": False})
 
 
-def test_messenger_is_known_chat_follows_sessions_config_and_pairing(tmp_path: Path) -> None:
+async def test_messenger_is_known_chat_follows_sessions_config_and_pairing(tmp_path: Path) -> None:
     folder = tmp_path / "credentials"
     folder.mkdir()
     (folder / "svc-allowFrom.json").write_text('{"version": 1, "allowFrom": ["77"]}')
@@ -255,7 +251,7 @@ def test_messenger_is_known_chat_follows_sessions_config_and_pairing(tmp_path: P
         assert await knows("main", "77")  # they were paired
         assert not await knows("main", "*") and not await knows("main", "ann")
 
-    play(tmp_path, Sender(), act, groups={"-5": {}, "*": {}}, allowFrom=["9", "*"])
+    await play(tmp_path, Sender(), act, groups={"-5": {}, "*": {}}, allowFrom=["9", "*"])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -26,6 +26,7 @@ from homarus.store.journal import OutboxRecord, OutboxState
 from homarus.testing.clock import START_MS, FakeClock
 from homarus.testing.memory_journal import MemoryJournal
 from homarus.testing.memory_store import MemoryStore
+from tests.waiting import settle
 
 GUARD_S = 30.0
 LATER = SendError("busy", retryable=True)
@@ -104,8 +105,7 @@ class Harness:
         return await until(self.journal, parcel_id, state)
 
     async def settle(self) -> None:
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await settle(50)
 
 
 async def until(journal: MemoryJournal, parcel_id: str, state: OutboxState) -> OutboxRecord:
@@ -116,9 +116,8 @@ async def until(journal: MemoryJournal, parcel_id: str, state: OutboxState) -> O
         await asyncio.sleep(0)
 
 
-def run_worker(
-    channel: Channel, body: Callable[[Harness], Awaitable[None]], **options: Any
-) -> None:
+@asynccontextmanager
+async def run_worker(channel: Channel, **options: Any) -> AsyncIterator[Harness]:
     """Run a body next to a worker."""
 
     @asynccontextmanager
@@ -132,11 +131,8 @@ def run_worker(
                 yield Harness(store.journal, clock, made, running)
                 running.cancel()
 
-    async def main() -> None:
-        async with asyncio.timeout(GUARD_S), stage() as found:
-            await body(found)
-
-    asyncio.run(main())
+    async with asyncio.timeout(GUARD_S), stage() as found:
+        yield found
 
 
 async def leave_sending(
@@ -152,25 +148,21 @@ async def leave_sending(
     stage.courier.wake()
 
 
-def test_worker_records_of_a_chat_are_sent_in_order_with_receipts() -> None:
+async def test_worker_records_of_a_chat_are_sent_in_order_with_receipts() -> None:
     service = Carrier()
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1", "2", "3")
         last = await stage.until("3", "sent")
         assert service.taken == ["1", "2", "3"]
         assert (last.receipt, last.attempts) == ("id-3", 1)
 
-    run_worker(service, body)
 
-
-def test_worker_temporary_refusal_is_retried_with_growing_backoff() -> None:
+async def test_worker_temporary_refusal_is_retried_with_growing_backoff() -> None:
     service = Carrier(*[SendError("busy", retryable=True)] * 4)
     service.capabilities = Capabilities(
         retry=SendRetryPolicy(attempts=3, min_delay_s=0.4, jitter=0.0)
     )
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1")
         for tries, wait_s in enumerate((0.4, 0.8, 40.0, 80.0), 1):
             while (await stage.until("1", "pending")).attempts < tries:
@@ -180,21 +172,16 @@ def test_worker_temporary_refusal_is_retried_with_growing_backoff() -> None:
             await stage.clock.advance(wait_s * 0.3)
         await stage.until("1", "sent")
 
-    run_worker(service, body)
 
-
-def test_worker_unconfirmed_edit_is_repeated() -> None:
+async def test_worker_unconfirmed_edit_is_repeated() -> None:
     service = Carrier(ChannelError("the connection broke"))
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1", extras=CHANGE)
         await stage.settle()
         assert service.asked == ["1"]
         await stage.clock.advance(120)
         await stage.until("1", "sent")
         assert service.asked == ["1", "1"]
-
-    run_worker(service, body)
 
 
 @pytest.mark.parametrize(
@@ -205,17 +192,14 @@ def test_worker_unconfirmed_edit_is_repeated() -> None:
         ((NEVER, NEVER), "dead", 2),
     ],
 )
-def test_worker_edit_of_missing_message_is_sent_as_new_message(
+async def test_worker_edit_of_missing_message_is_sent_as_new_message(
     script: tuple[Exception, ...], state: OutboxState, asked: int
 ) -> None:
     service = Carrier(*script)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1", extras=CHANGE)
         await stage.until("1", state)
         assert service.asked == ["1"] * asked
-
-    run_worker(service, body)
 
 
 @pytest.mark.parametrize(
@@ -226,24 +210,20 @@ def test_worker_edit_of_missing_message_is_sent_as_new_message(
         (Listed(NEVER), "sent", ["1", "1"]),
     ],
 )
-def test_worker_edit_maybe_sent_as_new_message_is_not_sent_again(
+async def test_worker_edit_maybe_sent_as_new_message_is_not_sent_again(
     service: Carrier, state: OutboxState, asked: list[str]
 ) -> None:
     """The process ended during the send, and the message to replace is gone."""
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await leave_sending(stage, "1", extras=CHANGE)
         await stage.until("1", state)
         assert service.asked == asked
 
-    run_worker(service, body)
 
-
-def test_worker_hanging_chat_delays_no_other_chat() -> None:
+async def test_worker_hanging_chat_delays_no_other_chat() -> None:
     gate = asyncio.Event()
     service = Carrier(gate)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1", "2", chat="a")
         await stage.post("3", chat="b")
         await stage.until("3", "sent")
@@ -252,14 +232,11 @@ def test_worker_hanging_chat_delays_no_other_chat() -> None:
         await stage.until("2", "sent")
         assert service.taken == ["3", "1", "2"]
 
-    run_worker(service, body)
 
-
-def test_worker_concurrency_limit_holds_and_every_chat_is_served() -> None:
+async def test_worker_concurrency_limit_holds_and_every_chat_is_served() -> None:
     gate = asyncio.Event()
     service = Carrier(*[gate] * 9)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service, run_worker=2) as stage:
         for number in range(9):
             await stage.post(str(number), chat=str(number))
         await stage.settle()
@@ -268,14 +245,11 @@ def test_worker_concurrency_limit_holds_and_every_chat_is_served() -> None:
         await stage.until("8", "sent")
         assert service.taken == [str(number) for number in range(9)]
 
-    run_worker(service, body, run_worker=2)
 
-
-def test_worker_waiting_for_slow_service_does_not_poll() -> None:
+async def test_worker_waiting_for_slow_service_does_not_poll() -> None:
     gate = asyncio.Event()
     service = Carrier(gate)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service, run_worker=1) as stage:
         await stage.post("1", chat="a")
         await stage.post("2", chat="b")
         await stage.clock.advance(POLL_INTERVAL_S)  # a poll is due while all slots are taken
@@ -285,14 +259,11 @@ def test_worker_waiting_for_slow_service_does_not_poll() -> None:
         gate.set()
         await stage.until("2", "sent")
 
-    run_worker(service, body, run_worker=1)
 
-
-def test_worker_record_enqueued_during_send_to_its_chat_follows() -> None:
+async def test_worker_record_enqueued_during_send_to_its_chat_follows() -> None:
     gate = asyncio.Event()
     service = Carrier(gate)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1")
         await stage.until("1", "sending")
         await stage.post("2")
@@ -302,13 +273,10 @@ def test_worker_record_enqueued_during_send_to_its_chat_follows() -> None:
         await stage.until("2", "sent")
         assert service.taken == ["1", "2"]
 
-    run_worker(service, body)
 
-
-def test_worker_temporary_refusal_keeps_order_of_chat() -> None:
+async def test_worker_temporary_refusal_keeps_order_of_chat() -> None:
     service = Carrier(LATER, LATER)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1", "2")
         waiting = await stage.until("1", "pending")
         while not waiting.attempts:
@@ -324,43 +292,34 @@ def test_worker_temporary_refusal_keeps_order_of_chat() -> None:
         await stage.clock.advance(1)
         assert service.taken == ["1", "2"] and await stage.state("2") == "sent"
 
-    run_worker(service, body)
 
-
-def test_worker_retry_after_of_service_is_obeyed() -> None:
+async def test_worker_retry_after_of_service_is_obeyed() -> None:
     service = Carrier(SendError("slow down", retryable=True, after_s=3))
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1")
         await stage.clock.advance(2.9)
         assert service.asked == ["1"]
         await stage.clock.advance(0.1)
         assert service.taken == ["1"]
 
-    run_worker(service, body)
 
-
-def test_worker_permanent_refusal_is_logged_and_rest_is_sent(
+async def test_worker_permanent_refusal_is_logged_and_rest_is_sent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     service = Carrier(NEVER)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1", "2")
         await stage.until("2", "sent")
         dead = await stage.until("1", "dead")
         assert dead.why == "refused" and service.asked == ["1", "2"]
-
-    run_worker(service, body)
     assert "parcel 1 to svc:default:a was given up: refused" in caplog.text
 
 
-def test_worker_expired_record_is_dead_and_logged(
+async def test_worker_expired_record_is_dead_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     service = Carrier(*[LATER] * 3)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1", ttl_ms=15_000)
         await stage.post("2")
         await stage.clock.advance(14)
@@ -369,8 +328,6 @@ def test_worker_expired_record_is_dead_and_logged(
         dead = await stage.until("1", "dead")
         assert "in time" in dead.why
         assert service.asked == ["1", "1", "2"]
-
-    run_worker(service, body)
     assert "was given up" in caplog.text
 
 
@@ -379,39 +336,32 @@ def test_worker_expired_record_is_dead_and_logged(
     [BROKEN, TimeoutError(), ConnectionResetError("reset"), KeyError("a bug of the adapter")],
     ids=["channel error", "timeout", "reset", "bug"],
 )
-def test_worker_unknown_outcome_without_lookup_is_not_resent(
+async def test_worker_unknown_outcome_without_lookup_is_not_resent(
     trouble: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     service = Carrier(trouble)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1", "2", "3")
         await stage.clock.advance(10)  # after a bug, the chat is tried again later
         unknown = await stage.until("1", "unknown")
         await stage.until("3", "sent")
         await stage.clock.advance(3_600)
         assert service.asked == ["1", "2", "3"] and unknown.why
-
-    run_worker(service, body)
     assert "it is not sent again" in caplog.text
 
 
-def test_worker_send_timeout_leaves_outcome_unknown() -> None:
+async def test_worker_send_timeout_leaves_outcome_unknown() -> None:
     service = Carrier(asyncio.Event())
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service, send_s=0.01) as stage:
         await stage.post("1", "2")
         await stage.until("1", "unknown")
         await stage.until("2", "sent")
 
-    run_worker(service, body, send_s=0.01)
 
-
-def test_worker_send_with_file_has_longer_timeout() -> None:
+async def test_worker_send_with_file_has_longer_timeout() -> None:
     taken = asyncio.Event()
     service = Carrier(asyncio.Event(), taken)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service, send_s=0.01, file_s=GUARD_S) as stage:
         await stage.post("words")
         await stage.until("words", "unknown")
         file = Extras(media=(Media("video", path="a.mp4"),))
@@ -426,32 +376,26 @@ def test_worker_send_with_file_has_longer_timeout() -> None:
         taken.set()
         await stage.until("file", "sent")
 
-    run_worker(service, body, send_s=0.01, file_s=GUARD_S)
-
 
 def test_worker_timeout_of_files_exceeds_that_of_adapters() -> None:
     assert max(telegram.UPLOAD_S, matrix.UPLOAD_S) + CONNECT_S < SEND_TIMEOUT_S + FILE_EXTRA_S
 
 
 @pytest.mark.parametrize("trouble", [BROKEN, ConnectionResetError("reset"), KeyError("bug")])
-def test_worker_idempotent_service_gets_same_key_again(trouble: Exception) -> None:
+async def test_worker_idempotent_service_gets_same_key_again(trouble: Exception) -> None:
     service = Carrier(trouble, idempotent=True)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1", "2")
         await stage.clock.advance(9)
         assert service.asked == ["1"]
         await stage.clock.advance(1)
         assert service.asked == ["1", "1", "2"] and await stage.state("2") == "sent"
 
-    run_worker(service, body)
 
-
-def test_worker_service_with_lookup_is_queried_before_resend() -> None:
+async def test_worker_service_with_lookup_is_queried_before_resend() -> None:
     service = Listed(BROKEN, BROKEN)
     service.there = {"1": "id-seen"}
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1", "2")
         await stage.clock.advance(9)
         assert service.looked == 0 and await stage.state("1") == "sending"
@@ -462,14 +406,11 @@ def test_worker_service_with_lookup_is_queried_before_resend() -> None:
         assert await stage.state("2") == "sent"
         assert service.asked == ["1", "2", "2"] and service.looked == 2
 
-    run_worker(service, body)
 
-
-def test_worker_successive_backoffs_are_awaited_without_polling() -> None:
+async def test_worker_successive_backoffs_are_awaited_without_polling() -> None:
     """The outcome is unknown, the lookup finds nothing, and the service is busy."""
     service = Listed(BROKEN, LATER)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1")
         await stage.clock.advance(10)
         assert service.looked == 1 and service.asked == ["1", "1"]
@@ -479,14 +420,11 @@ def test_worker_successive_backoffs_are_awaited_without_polling() -> None:
         await stage.clock.advance(1)
         assert service.taken == ["1"]
 
-    run_worker(service, body)
 
-
-def test_worker_backoff_is_not_restarted_by_another_record() -> None:
+async def test_worker_backoff_is_not_restarted_by_another_record() -> None:
     gate = asyncio.Event()
     service = Carrier(LATER, gate)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1", chat="a")
         await stage.settle()
         await stage.post("2", chat="b")
@@ -496,28 +434,22 @@ def test_worker_backoff_is_not_restarted_by_another_record() -> None:
         await stage.clock.advance(1)
         assert service.taken == ["2", "1"]
 
-    run_worker(service, body)
-
 
 @pytest.mark.parametrize("after_s", [0.0, -5.0, float("nan")])
-def test_worker_retry_after_zero_is_not_retried_at_once(after_s: float) -> None:
+async def test_worker_retry_after_zero_is_not_retried_at_once(after_s: float) -> None:
     service = Carrier(*[SendError("again", retryable=True, after_s=after_s)] * 3)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1")
         await stage.clock.advance(0.9)
         assert service.asked == ["1"]
         await stage.clock.advance(2.1)
         assert service.taken == ["1"] and len(service.asked) == 4
 
-    run_worker(service, body)
 
-
-def test_worker_failing_lookup_sends_nothing() -> None:
+async def test_worker_failing_lookup_sends_nothing() -> None:
     service = Listed(BROKEN)
     service.there = {"1": ChannelError("no answer")}
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1")
         await stage.clock.advance(1_000)
         assert service.asked == ["1"] and service.looked > 3
@@ -525,8 +457,6 @@ def test_worker_failing_lookup_sends_nothing() -> None:
         service.there = {"1": "id-1"}
         await stage.clock.advance(100)
         assert await stage.state("1") == "sent" and service.asked == ["1"]
-
-    run_worker(service, body)
 
 
 @pytest.mark.parametrize(
@@ -538,94 +468,75 @@ def test_worker_failing_lookup_sends_nothing() -> None:
     ],
     ids=["plain", "idempotent", "lookup"],
 )
-def test_worker_records_in_sending_state_are_resolved_at_start(
+async def test_worker_records_in_sending_state_are_resolved_at_start(
     service: Carrier, asked: list[str], state: OutboxState
 ) -> None:
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await leave_sending(stage, "1")
         await stage.post("2")
         await stage.until("2", "sent")
         assert await stage.state("1") == state and service.asked == asked
 
-    run_worker(service, body)
 
-
-def test_worker_record_sent_before_kill_is_not_resent_after_lookup() -> None:
+async def test_worker_record_sent_before_kill_is_not_resent_after_lookup() -> None:
     service = Listed()
     service.there = {"1": "id-1"}
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await leave_sending(stage, "1")
         assert (await stage.until("1", "sent")).receipt == "id-1"
         assert service.asked == []
 
-    run_worker(service, body)
 
-
-def test_worker_expired_unknown_outcome_is_not_called_dead() -> None:
+async def test_worker_expired_unknown_outcome_is_not_called_dead() -> None:
     service = Carrier(idempotent=True)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.settle()
         await leave_sending(stage, "1")
         stage.clock._elapsed_s += 7_200  # the process was down that long
         await stage.until("1", "unknown")
         assert service.asked == []
 
-    run_worker(service, body)
 
-
-def test_worker_auth_error_stops_worker_and_records_stay_pending() -> None:
+async def test_worker_auth_error_stops_worker_and_records_stay_pending() -> None:
     refused = ChannelAuthError("token revoked")
     service = Carrier(refused)
-
-    async def main() -> None:
-        async with MemoryStore() as store:
-            courier = OutboxWorker(service, store.journal, FakeClock())
-            async with store.journal.transaction() as unit:
-                unit.enqueue(
-                    *(OutboxRecord(k, "r", Address("svc", k), k, 0, 1 << 60) for k in "12")
-                )
+    async with MemoryStore() as store:
+        courier = OutboxWorker(service, store.journal, FakeClock())
+        async with store.journal.transaction() as unit:
+            unit.enqueue(*(OutboxRecord(k, "r", Address("svc", k), k, 0, 1 << 60) for k in "12"))
+        async with asyncio.timeout(GUARD_S):
+            with pytest.raises(ChannelAuthError):
+                await courier.run()
+        waiting = await store.journal.outbox_record("1")
+        assert waiting is not None and waiting.state == "pending"
+        service.script.clear()
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(courier.run())  # with a new token
             async with asyncio.timeout(GUARD_S):
-                with pytest.raises(ChannelAuthError):
-                    await courier.run()
-            waiting = await store.journal.outbox_record("1")
-            assert waiting is not None and waiting.state == "pending"
-            service.script.clear()
-            async with asyncio.TaskGroup() as group:
-                running = group.create_task(courier.run())  # with a new token
-                async with asyncio.timeout(GUARD_S):
-                    await until(store.journal, "1", "sent")
-                    await until(store.journal, "2", "sent")
-                running.cancel()
-
-    asyncio.run(main())
+                await until(store.journal, "1", "sent")
+                await until(store.journal, "2", "sent")
+            running.cancel()
 
 
-def test_worker_auth_error_in_lookup_stops_worker() -> None:
+async def test_worker_auth_error_in_lookup_stops_worker() -> None:
     service = Listed()
     service.there = {"1": ChannelAuthError("token revoked")}
-
-    async def main() -> None:
-        async with MemoryStore() as store:
-            courier = OutboxWorker(service, store.journal, FakeClock())
-            async with store.journal.lease("x") as lease, store.journal.transaction() as unit:
-                unit.enqueue(OutboxRecord("1", "r", Address("svc", "a"), "1", 0, 1 << 60))
-                unit.send_started("1", lease)
-            async with asyncio.timeout(GUARD_S):
-                with pytest.raises(ChannelAuthError):
-                    await courier.run()
-            parcel = await store.journal.outbox_record("1")
-            assert parcel is not None and parcel.state == "sending" and service.asked == []
-
-    asyncio.run(main())
+    async with MemoryStore() as store:
+        courier = OutboxWorker(service, store.journal, FakeClock())
+        async with store.journal.lease("x") as lease, store.journal.transaction() as unit:
+            unit.enqueue(OutboxRecord("1", "r", Address("svc", "a"), "1", 0, 1 << 60))
+            unit.send_started("1", lease)
+        async with asyncio.timeout(GUARD_S):
+            with pytest.raises(ChannelAuthError):
+                await courier.run()
+        parcel = await store.journal.outbox_record("1")
+        assert parcel is not None and parcel.state == "sending" and service.asked == []
 
 
-def test_worker_cancelled_waits_for_sends_under_way() -> None:
+async def test_worker_cancelled_waits_for_sends_under_way() -> None:
     gate = asyncio.Event()
     service = Carrier(gate)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1", "2")
         await stage.until("1", "sending")
         stage.running.cancel()
@@ -636,34 +547,27 @@ def test_worker_cancelled_waits_for_sends_under_way() -> None:
         assert stage.running.cancelled()
         assert await stage.state("1") == "sent" and await stage.state("2") == "sent"
 
-    run_worker(service, body)
 
-
-def test_worker_cancelled_after_enqueue_sends_pending_record() -> None:
-    async def body(stage: Harness) -> None:
+async def test_worker_cancelled_after_enqueue_sends_pending_record() -> None:
+    async with run_worker(Carrier()) as stage:
         await stage.settle()
         await stage.post("1")
         stage.running.cancel()
         await asyncio.wait([stage.running])
         assert await stage.state("1") == "sent"
 
-    run_worker(Carrier(), body)
 
-
-def test_worker_cancelled_ends_after_grace_period(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_worker_cancelled_ends_after_grace_period(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GRACE_S", 0.01)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(Carrier(asyncio.Event())) as stage:
         await stage.post("1")
         await stage.until("1", "sending")
         stage.running.cancel()
         await asyncio.wait([stage.running])
         assert await stage.state("1") == "sending"  # the next start resolves it
 
-    run_worker(Carrier(asyncio.Event()), body)
 
-
-def test_worker_journal_read_error_interrupts_no_send() -> None:
+async def test_worker_journal_read_error_interrupts_no_send() -> None:
     gate = asyncio.Event()
     service = Carrier(gate)
 
@@ -677,43 +581,39 @@ def test_worker_journal_read_error_interrupts_no_send() -> None:
                 raise StoreError("the disk is away")
             return await super().outbox_records(*states, channel=channel, limit=limit)
 
-    async def main() -> None:
-        async with MemoryStore() as store, asyncio.TaskGroup() as group:
-            journal = Failing.__new__(Failing)
-            journal.__dict__.update(store.journal.__dict__)
-            courier = OutboxWorker(service, journal, FakeClock())
+    async with MemoryStore() as store, asyncio.TaskGroup() as group:
+        journal = Failing.__new__(Failing)
+        journal.__dict__.update(store.journal.__dict__)
+        courier = OutboxWorker(service, journal, FakeClock())
 
-            async def run() -> None:
-                with pytest.raises(StoreError):
-                    await courier.run()
+        async def run() -> None:
+            with pytest.raises(StoreError):
+                await courier.run()
 
-            async with asyncio.timeout(GUARD_S), journal.transaction() as unit:
-                unit.enqueue(OutboxRecord("1", "r", Address("svc", "a"), "1", 0, 1 << 60))
-            running = group.create_task(run())
-            async with asyncio.timeout(GUARD_S):
-                await until(journal, "1", "sending")
-                await asyncio.sleep(0)
-                journal.fails = True
-                courier.wake()
-                await asyncio.sleep(0)
-                gate.set()
-                await running
-            sent = await journal.outbox_record("1")
-            assert sent is not None and sent.state == "sent"
-
-    asyncio.run(main())
+        async with asyncio.timeout(GUARD_S), journal.transaction() as unit:
+            unit.enqueue(OutboxRecord("1", "r", Address("svc", "a"), "1", 0, 1 << 60))
+        running = group.create_task(run())
+        async with asyncio.timeout(GUARD_S):
+            await until(journal, "1", "sending")
+            await asyncio.sleep(0)
+            journal.fails = True
+            courier.wake()
+            await asyncio.sleep(0)
+            gate.set()
+            await running
+        sent = await journal.outbox_record("1")
+        assert sent is not None and sent.state == "sent"
 
 
 @pytest.mark.parametrize(
     ("step", "state", "asked"), [(None, "sent", ["1", "2"]), (LATER, "sent", ["1", "1", "2"])]
 )
-def test_worker_failed_journal_write_is_repeated(
+async def test_worker_failed_journal_write_is_repeated(
     monkeypatch: pytest.MonkeyPatch, step: Step, state: OutboxState, asked: list[str]
 ) -> None:
     """A full disk makes no unknown outcome of a known one."""
     service = Carrier(step)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         inner, fails = stage.journal.transaction, 3
 
         def tight() -> Any:
@@ -729,11 +629,9 @@ def test_worker_failed_journal_write_is_repeated(
         assert fails == 0 and service.asked == asked
         assert await stage.state("1") == state and await stage.state("2") == "sent"
 
-    run_worker(service, body)
 
-
-def test_worker_without_wakeups_polls_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body(stage: Harness) -> None:
+async def test_worker_without_wakeups_polls_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with run_worker(Carrier()) as stage:
         looks = 0
         inner = stage.journal.outbox_records
 
@@ -752,8 +650,6 @@ def test_worker_without_wakeups_polls_rarely(monkeypatch: pytest.MonkeyPatch) ->
         await stage.clock.advance(1)
         assert looks == 2
 
-    run_worker(Carrier(), body)
-
 
 @pytest.mark.parametrize(
     ("point", "state", "asked"),
@@ -763,13 +659,12 @@ def test_worker_without_wakeups_polls_rarely(monkeypatch: pytest.MonkeyPatch) ->
         ("deliver.ended", "sent", ["1"]),
     ],
 )
-def test_worker_fault_points_are_where_their_names_say(
+async def test_worker_fault_points_are_where_their_names_say(
     point: str, state: OutboxState, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(faults, "_faults", faults.parse_faults(f"{point}:raise"))
     service = Carrier()
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1", "2")
         await stage.settle()
         assert await stage.state("1") == state and service.asked == asked
@@ -778,31 +673,28 @@ def test_worker_fault_points_are_where_their_names_say(
         assert await stage.state("1") == ("sent" if state == "sent" else "unknown")
         assert service.asked == [*asked, "2"]
 
-    run_worker(service, body)
 
-
-def test_worker_records_of_another_account_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
+async def test_worker_records_of_another_account_are_ignored(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     service = Carrier()
 
-    async def body(stage: Harness) -> None:
-        other = Address("svc", "a", account="work")
-        async with stage.journal.transaction() as unit:
-            unit.enqueue(OutboxRecord("x", "r", other, "x", START_MS, START_MS + 1_000_000))
-        await stage.post("1")
-        await stage.until("1", "sent")
-        await stage.settle()
-        assert service.asked == ["1"] and await stage.state("x") == "pending"
-
     with caplog.at_level(logging.WARNING):
-        run_worker(service, body)
+        async with run_worker(service) as stage:
+            other = Address("svc", "a", account="work")
+            async with stage.journal.transaction() as unit:
+                unit.enqueue(OutboxRecord("x", "r", other, "x", START_MS, START_MS + 1_000_000))
+            await stage.post("1")
+            await stage.until("1", "sent")
+            await stage.settle()
+            assert service.asked == ["1"] and await stage.state("x") == "pending"
     assert caplog.text == ""
 
 
-def test_worker_pending_count_follows_state_of_records() -> None:
+async def test_worker_pending_count_follows_state_of_records() -> None:
     gate = asyncio.Event()
     service = Carrier(None, gate)
-
-    async def body(stage: Harness) -> None:
+    async with run_worker(service) as stage:
         await stage.post("1", "2", "3")
         await stage.until("1", "sent")
         await stage.settle()
@@ -811,5 +703,3 @@ def test_worker_pending_count_follows_state_of_records() -> None:
         await stage.until("3", "sent")
         await stage.settle()
         assert stage.courier.pending_count == 0
-
-    run_worker(service, body)

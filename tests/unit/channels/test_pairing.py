@@ -1,6 +1,5 @@
 """Pairing: codes, pending requests, approved senders, and files that others write too."""
 
-import asyncio
 import json
 import multiprocessing
 import stat
@@ -37,8 +36,8 @@ def tree(state: Path, name: str = "telegram-pairing.json") -> Any:
     return json.loads((state / "credentials" / name).read_text())
 
 
-def pass_time(clock: FakeClock, ms: int) -> None:
-    asyncio.run(clock.advance(ms / 1000))
+async def pass_time(clock: FakeClock, ms: int) -> None:
+    await clock.advance(ms / 1000)
 
 
 def test_pairing_request_is_written_in_openclaw_format_mode_0600(tmp_path: Path) -> None:
@@ -54,26 +53,26 @@ def test_pairing_request_is_written_in_openclaw_format_mode_0600(tmp_path: Path)
     assert found.created_ms == START_MS
 
 
-def test_pairing_repeated_request_keeps_code_and_writes_nothing(tmp_path: Path) -> None:
+async def test_pairing_repeated_request_keeps_code_and_writes_nothing(tmp_path: Path) -> None:
     clock = FakeClock()
     pairings = make(tmp_path, clock)
     first = asked(pairings)
     before = (tmp_path / "credentials" / "telegram-pairing.json").stat().st_mtime_ns
     assert asked(pairings).code == first.code
     assert (tmp_path / "credentials" / "telegram-pairing.json").stat().st_mtime_ns == before
-    pass_time(clock, 61_000)
+    await pass_time(clock, 61_000)
     again = asked(pairings)
     assert again.code == first.code and again.seen_ms == again.created_ms + 61_000
     assert tree(tmp_path)["requests"][0]["lastSeenAt"] == "2027-01-15T08:01:01.000Z"
 
 
-def test_pairing_code_expires_after_an_hour(tmp_path: Path) -> None:
+async def test_pairing_code_expires_after_an_hour(tmp_path: Path) -> None:
     clock = FakeClock()
     pairings = make(tmp_path, clock)
     first = asked(pairings)
-    pass_time(clock, TTL_MS - 1)
+    await pass_time(clock, TTL_MS - 1)
     assert asked(pairings).code == first.code
-    pass_time(clock, 1)
+    await pass_time(clock, 1)
     assert pairings.pending("telegram") == ()
     with pytest.raises(UserError, match="older than 60 minutes"):
         pairings.approve("telegram", first.code)

@@ -1,6 +1,6 @@
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +18,7 @@ from homarus.testing.clock import START_MS, FakeClock
 from homarus.testing.fakes import ListChannel
 from homarus.testing.memory_journal import MemoryJournal
 from homarus.testing.memory_store import MemoryStore
+from tests.waiting import settle
 
 GUARD_S = 30.0
 CHAT = Address("svc", "chat")
@@ -89,13 +90,11 @@ class Harness:
     running: asyncio.Task[None]
 
     async def settle(self) -> None:
-        for _ in range(100):
-            await asyncio.sleep(0)
+        await settle(100)
 
 
-def at_work(
-    channels: Sequence[Channel], body: Callable[[Harness], Awaitable[None]], *, full: int = 0
-) -> None:
+@asynccontextmanager
+async def at_work(channels: Sequence[Channel], *, full: int = 0) -> AsyncIterator[Harness]:
     @asynccontextmanager
     async def stage() -> Any:
         async with MemoryStore() as store, asyncio.TaskGroup() as group:
@@ -128,12 +127,9 @@ def at_work(
             yield Harness(journal, clock, delivery, running)
             running.cancel()
 
-    async def main() -> None:
-        async with asyncio.timeout(GUARD_S), stage() as made:
-            await made.settle()
-            await body(made)
-
-    asyncio.run(main())
+    async with asyncio.timeout(GUARD_S), stage() as made:
+        await made.settle()
+        yield made
 
 
 def test_unknown_delivery_notice_is_one_record_and_not_for_old_ones() -> None:
@@ -148,10 +144,9 @@ def test_unknown_delivery_notice_is_one_record_and_not_for_old_ones() -> None:
     assert unknown_delivery_notice([], at_ms=0) == []
 
 
-def test_supervisor_message_is_received_answered_and_delivered() -> None:
+async def test_supervisor_message_is_received_answered_and_delivered() -> None:
     channel = ListChannel([Inbound("1", Address("list", "c"), "person", "hello")])
-
-    async def body(stage: Harness) -> None:
+    async with at_work([channel]) as stage:
         (row,) = await stage.journal.inbox_records("answered")
         (sent,) = channel.sent
         assert (sent.address.chat, sent.text) == ("c", "answer to hello")
@@ -159,30 +154,22 @@ def test_supervisor_message_is_received_answered_and_delivered() -> None:
         (parcel,) = await stage.journal.outbox_records("sent")
         assert parcel.receipt == "1"
 
-    at_work([channel], body)
 
-
-def test_supervisor_reply_to_unreachable_chat_builds_no_records() -> None:
-    async def body(stage: Harness) -> None:
+async def test_supervisor_reply_to_unreachable_chat_builds_no_records() -> None:
+    async with at_work([ListChannel()]) as stage:
         nobody = Inbound("1", Address("webchat", "c"), "person", "hello")
         assert stage.delivery.build_reply(nobody, "r", "reply") == []
 
-    at_work([ListChannel()], body)
+
+async def test_supervisor_second_channel_with_same_account_is_refused() -> None:
+    async with MemoryStore() as store:
+        with pytest.raises(UserError, match="two channels are called list:default"):
+            ChannelSupervisor(store.journal, [ListChannel(), ListChannel()], FakeClock())
 
 
-def test_supervisor_second_channel_with_same_account_is_refused() -> None:
-    async def main() -> None:
-        async with MemoryStore() as store:
-            with pytest.raises(UserError, match="two channels are called list:default"):
-                ChannelSupervisor(store.journal, [ListChannel(), ListChannel()], FakeClock())
-
-    asyncio.run(main())
-
-
-def test_supervisor_store_error_restarts_channel_which_rereads_message() -> None:
+async def test_supervisor_store_error_restarts_channel_which_rereads_message() -> None:
     service = Carrier(message())
-
-    async def body(stage: Harness) -> None:
+    async with at_work([service], full=2) as stage:
         assert service.starts == 1 and service.handed == [] and service.sent == []
         await stage.clock.advance(9)
         assert service.starts == 1  # no busy loop
@@ -193,32 +180,26 @@ def test_supervisor_store_error_restarts_channel_which_rereads_message() -> None
         assert service.handed == ["1"]
         assert [one.text for one in service.sent] == ["answer to question 1"]
 
-    at_work([service], body, full=2)
 
-
-def test_supervisor_failing_channel_is_restarted_alone() -> None:
+async def test_supervisor_failing_channel_is_restarted_alone() -> None:
     broken, sound = Carrier(message()), Carrier(message("2"), name="other")
     sound.inbound = (Inbound("2", Address("other", "c"), "person", "two"),)
     broken.run_trouble = [ChannelError("connection lost"), KeyError("a bug")]
-
-    async def body(stage: Harness) -> None:
+    async with at_work([broken, sound]) as stage:
         assert [one.text for one in sound.sent] == ["answer to two"] and broken.sent == []
         await stage.clock.advance(20)
         await stage.settle()
         assert broken.starts == 3 and len(broken.sent) == 1 and sound.starts == 1
 
-    at_work([broken, sound], body)
-
 
 @pytest.mark.parametrize("place", ["run_trouble", "send_trouble"])
-def test_supervisor_auth_error_stops_its_channel_alone_and_is_logged(
+async def test_supervisor_auth_error_stops_its_channel_alone_and_is_logged(
     place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     refused, sound = Carrier(message()), Carrier(name="other")
     sound.inbound = (Inbound("2", Address("other", "c"), "person", "two"),)
     getattr(refused, place).append(ChannelAuthError("token revoked", fix="make a new one"))
-
-    async def body(stage: Harness) -> None:
+    async with at_work([refused, sound]) as stage:
         await stage.clock.advance(1_000)
         await stage.settle()
         assert refused.starts == 1 and refused.sent == [] and not refused.connected
@@ -230,16 +211,13 @@ def test_supervisor_auth_error_stops_its_channel_alone_and_is_logged(
         assert len(sound.sent) == 1
         waiting = await stage.journal.outbox_records("pending")
         assert len(waiting) == (1 if place == "send_trouble" else 0)
-
-    at_work([refused, sound], body)
     assert "channel svc:default stopped: token revoked" in caplog.text
 
 
-def test_supervisor_unknown_delivery_is_announced_once_to_chat() -> None:
+async def test_supervisor_unknown_delivery_is_announced_once_to_chat() -> None:
     service = Carrier(message("1"))
     service.send_trouble = [ChannelError("no answer")]
-
-    async def body(stage: Harness) -> None:
+    async with at_work([service]) as stage:
         assert service.sent == []
         for number in itertools.count(2):
             inbound = message(str(number), chat="chat" if number < 4 else "elsewhere")
@@ -257,49 +235,40 @@ def test_supervisor_unknown_delivery_is_announced_once_to_chat() -> None:
         others = [one.text for one in service.sent if one.address.chat == "elsewhere"]
         assert others == ["reply 4"]
 
-    at_work([service], body)
 
-
-def test_supervisor_unknown_delivery_before_start_is_announced() -> None:
+async def test_supervisor_unknown_delivery_before_start_is_announced() -> None:
     service = Carrier()
-
-    async def main() -> None:
-        async with MemoryStore() as store:
-            clock, journal = FakeClock(), store.journal
-            for run, chat in (("r1", "chat"), ("r2", "other")):
-                parcel = OutboxRecord(
-                    f"{run}:0", run, replace(CHAT, chat=chat), "w", START_MS, 1 << 60
-                )
-                async with journal.lease("x") as lease, journal.transaction() as unit:
-                    unit.enqueue(parcel)
-                    unit.send_started(parcel.id, lease)
-                    unit.send_ended(parcel.id, lease, "unknown", why="no answer")
-            delivery = ChannelSupervisor(journal, [service], clock)
-            intake = InboundPipeline(
-                journal, clock, admit=admit_all(lambda _: "s"), put=lambda *_: None
-            )
-            async with asyncio.timeout(GUARD_S), asyncio.TaskGroup() as group:
-                running = group.create_task(delivery.run(intake))
-                for _ in range(50):
-                    await asyncio.sleep(0)
-                assert await journal.retry("r2:0", at_ms=START_MS)
-                delivery.wake_workers()
-                for _ in range(50):
-                    await asyncio.sleep(0)
-                assert [one.key for one in service.sent] == ["r2:0"]
-                told = delivery.build_reply(message(), "r3", "reply")
-                assert [one.id for one in told] == ["r1:notice", "r3:0"]
-                silent = delivery.build_reply(message(chat="other"), "r4", "reply")
-                assert [one.id for one in silent] == ["r4:0"]
-                running.cancel()
-
-    asyncio.run(main())
+    async with MemoryStore() as store:
+        clock, journal = FakeClock(), store.journal
+        for run, chat in (("r1", "chat"), ("r2", "other")):
+            parcel = OutboxRecord(f"{run}:0", run, replace(CHAT, chat=chat), "w", START_MS, 1 << 60)
+            async with journal.lease("x") as lease, journal.transaction() as unit:
+                unit.enqueue(parcel)
+                unit.send_started(parcel.id, lease)
+                unit.send_ended(parcel.id, lease, "unknown", why="no answer")
+        delivery = ChannelSupervisor(journal, [service], clock)
+        intake = InboundPipeline(
+            journal, clock, admit=admit_all(lambda _: "s"), put=lambda *_: None
+        )
+        async with asyncio.timeout(GUARD_S), asyncio.TaskGroup() as group:
+            running = group.create_task(delivery.run(intake))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert await journal.retry("r2:0", at_ms=START_MS)
+            delivery.wake_workers()
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert [one.key for one in service.sent] == ["r2:0"]
+            told = delivery.build_reply(message(), "r3", "reply")
+            assert [one.id for one in told] == ["r1:notice", "r3:0"]
+            silent = delivery.build_reply(message(chat="other"), "r4", "reply")
+            assert [one.id for one in silent] == ["r4:0"]
+            running.cancel()
 
 
-def test_supervisor_stop_keeps_channel_connected_until_due_records_sent() -> None:
+async def test_supervisor_stop_keeps_channel_connected_until_due_records_sent() -> None:
     service = Carrier()
-
-    async def body(stage: Harness) -> None:
+    async with at_work([service]) as stage:
         async with stage.journal.transaction() as unit:
             unit.enqueue(*stage.delivery.build_reply(message(), "r", "the last word"))
         stage.running.cancel()
@@ -307,14 +276,11 @@ def test_supervisor_stop_keeps_channel_connected_until_due_records_sent() -> Non
         assert [one.text for one in service.sent] == ["the last word"]
         assert not service.connected
 
-    at_work([service], body)
 
-
-def test_supervisor_reply_during_restart_uses_last_known_capabilities() -> None:
+async def test_supervisor_reply_during_restart_uses_last_known_capabilities() -> None:
     service = Carrier()
     service.capabilities = Capabilities(40, "byte", "irc", by_line=True)
-
-    async def body(stage: Harness) -> None:
+    async with at_work([service]) as stage:
         before = stage.delivery.build_reply(message(), "r", "**one**\ntwo")
         await stage.delivery.remove_account("svc", "default")
         assert stage.delivery.find_account("svc", "default") is None and not service.connected
@@ -326,10 +292,8 @@ def test_supervisor_reply_during_restart_uses_last_known_capabilities() -> None:
         await stage.settle()
         assert [one.key for one in service.sent] == ["r:0", "r:1"] and service.starts == 2
 
-    at_work([service], body)
 
-
-def test_supervisor_remove_account_waits_for_send_under_way() -> None:
+async def test_supervisor_remove_account_waits_for_send_under_way() -> None:
     gate = asyncio.Event()
 
     class Slow(Carrier):
@@ -338,8 +302,7 @@ def test_supervisor_remove_account_waits_for_send_under_way() -> None:
             return await super().send(message)
 
     service = Slow()
-
-    async def body(stage: Harness) -> None:
+    async with at_work([service]) as stage:
         async with stage.journal.transaction() as unit:
             unit.enqueue(*stage.delivery.build_reply(message(), "r", "the answer"))
         stage.delivery.wake_workers()
@@ -354,5 +317,3 @@ def test_supervisor_remove_account_waits_for_send_under_way() -> None:
         await stage.settle()
         assert [one.state for one in await stage.journal.outbox_records()] == ["sent"]
         assert len(service.sent) == 1
-
-    at_work([service], body)

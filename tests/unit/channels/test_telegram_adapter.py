@@ -48,301 +48,243 @@ PUBLIC = "https://bot.example"
 # The long poll
 
 
-def test_telegram_message_is_received_and_confirmed_by_next_poll() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            desk = RecordingHandler()
-            first = telegram.say("hello")
-            async with running(bot(telegram), desk):
-                await desk.received(1)
-                telegram.say("and again")
-                await desk.received(2)
-                await telegram.until_asked("getUpdates", 3)
-            assert desk.texts == ["hello", "and again"]
-            assert desk.got[0].id == f"{ADA}:{first['message_id']}"
-            assert not telegram.world.pending
-            polls = await telegram.until_asked("getUpdates", 3)
-            assert "offset" not in polls[0] and polls[0]["timeout"] == 30
-            assert polls[-1]["offset"] == telegram.acts.updates[-1]["update_id"] + 1
-            assert "message_reaction" not in polls[0]["allowed_updates"]
-
-    asyncio.run(main())
+async def test_telegram_message_is_received_and_confirmed_by_next_poll() -> None:
+    async with TelegramServer() as telegram:
+        desk = RecordingHandler()
+        first = telegram.say("hello")
+        async with running(bot(telegram), desk):
+            await desk.received(1)
+            telegram.say("and again")
+            await desk.received(2)
+            await telegram.until_asked("getUpdates", 3)
+        assert desk.texts == ["hello", "and again"]
+        assert desk.got[0].id == f"{ADA}:{first['message_id']}"
+        assert not telegram.world.pending
+        polls = await telegram.until_asked("getUpdates", 3)
+        assert "offset" not in polls[0] and polls[0]["timeout"] == 30
+        assert polls[-1]["offset"] == telegram.acts.updates[-1]["update_id"] + 1
+        assert "message_reaction" not in polls[0]["allowed_updates"]
 
 
-def test_telegram_restart_resumes_after_last_stored_message() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            desk = RecordingHandler()
-            telegram.say("one")
-            async with running(bot(telegram), desk):
-                await desk.received(1)
-            telegram.say("two")
-            async with running(bot(telegram), desk):
-                await desk.received(2)
-            assert desk.texts == ["one", "two"]
-            assert desk.kept is not None
-            assert desk.kept["offset"] == telegram.acts.updates[-1]["update_id"] + 1
-
-    asyncio.run(main())
+async def test_telegram_restart_resumes_after_last_stored_message() -> None:
+    async with TelegramServer() as telegram:
+        desk = RecordingHandler()
+        telegram.say("one")
+        async with running(bot(telegram), desk):
+            await desk.received(1)
+        telegram.say("two")
+        async with running(bot(telegram), desk):
+            await desk.received(2)
+        assert desk.texts == ["one", "two"]
+        assert desk.kept is not None
+        assert desk.kept["offset"] == telegram.acts.updates[-1]["update_id"] + 1
 
 
 @pytest.mark.parametrize(
     "cursor", [{"offset": 99_000_000, "bot": 1}, {"offset": 99_000_000, "atMs": 1}]
 )
-def test_telegram_cursor_of_other_bot_or_too_old_is_not_used(cursor: dict[str, Json]) -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            desk = RecordingHandler(kept=cursor)
-            telegram.say("hello")
-            async with running(bot(telegram), desk):
-                await desk.received(1)
-
-    asyncio.run(main())
+async def test_telegram_cursor_of_other_bot_or_too_old_is_not_used(cursor: dict[str, Json]) -> None:
+    async with TelegramServer() as telegram:
+        desk = RecordingHandler(kept=cursor)
+        telegram.say("hello")
+        async with running(bot(telegram), desk):
+            await desk.received(1)
 
 
-def test_telegram_message_not_stored_is_offered_again() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            desk = RecordingHandler(StoreError("no room"))
-            telegram.say("hello")
-            with pytest.raises(StoreError):
-                await bot(telegram).run(desk)
-            assert telegram.world.pending and desk.kept is None
-            async with running(bot(telegram), desk):
-                await desk.received(1)
-
-    asyncio.run(main())
+async def test_telegram_message_not_stored_is_offered_again() -> None:
+    async with TelegramServer() as telegram:
+        desk = RecordingHandler(StoreError("no room"))
+        telegram.say("hello")
+        with pytest.raises(StoreError):
+            await bot(telegram).run(desk)
+        assert telegram.world.pending and desk.kept is None
+        async with running(bot(telegram), desk):
+            await desk.received(1)
 
 
-def test_telegram_hundred_duplicates_have_one_id() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            desk = RecordingHandler()
-            telegram.say("hello")
-            telegram.redeliver(*telegram.acts.updates * 99, renumbered=True)
-            async with running(bot(telegram), desk):
-                await desk.received(100)
-            assert len(set(desk.ids)) == 1
-
-    asyncio.run(main())
+async def test_telegram_hundred_duplicates_have_one_id() -> None:
+    async with TelegramServer() as telegram:
+        desk = RecordingHandler()
+        telegram.say("hello")
+        telegram.redeliver(*telegram.acts.updates * 99, renumbered=True)
+        async with running(bot(telegram), desk):
+            await desk.received(100)
+        assert len(set(desk.ids)) == 1
 
 
-def test_telegram_unordered_updates_survive_stop_in_the_middle() -> None:
+async def test_telegram_unordered_updates_survive_stop_in_the_middle() -> None:
     class Full(RecordingHandler):
         async def __call__(self, *args: Any, **named: Any) -> None:
             if len(self.got) == 2:
                 raise StoreError("no room")
             await super().__call__(*args, **named)
 
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            for number in range(5):
-                telegram.say(f"{number}")
-            telegram.world.pending.reverse()
-            full = Full()
-            with pytest.raises(StoreError):
-                await bot(telegram).run(full)
-            desk = RecordingHandler(kept=full.kept)
-            async with running(bot(telegram), desk):
-                await desk.received(3)
-            assert full.texts + desk.texts == list("01234")
-
-    asyncio.run(main())
+    async with TelegramServer() as telegram:
+        for number in range(5):
+            telegram.say(f"{number}")
+        telegram.world.pending.reverse()
+        full = Full()
+        with pytest.raises(StoreError):
+            await bot(telegram).run(full)
+        desk = RecordingHandler(kept=full.kept)
+        async with running(bot(telegram), desk):
+            await desk.received(3)
+        assert full.texts + desk.texts == list("01234")
 
 
-def test_telegram_unordered_updates_are_all_received() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            desk = RecordingHandler()
-            for number in range(5):
-                telegram.say(f"{number}")
-            telegram.world.pending.reverse()
-            async with running(bot(telegram), desk):
-                await desk.received(5)
-                await telegram.until_heard()
-            assert sorted(one.text for one in desk.got) == list("01234")
-            assert not telegram.world.pending
-
-    asyncio.run(main())
+async def test_telegram_unordered_updates_are_all_received() -> None:
+    async with TelegramServer() as telegram:
+        desk = RecordingHandler()
+        for number in range(5):
+            telegram.say(f"{number}")
+        telegram.world.pending.reverse()
+        async with running(bot(telegram), desk):
+            await desk.received(5)
+            await telegram.until_heard()
+        assert sorted(one.text for one in desk.got) == list("01234")
+        assert not telegram.world.pending
 
 
-def test_telegram_malformed_updates_are_skipped(
+async def test_telegram_malformed_updates_are_skipped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            desk = RecordingHandler()
-            wrong: list[Json] = [None, 5, "text", [], {}, {"chat": None}, {"message_id": "x"}]
-            numbers = [telegram.acts.deliver(message=one) for one in wrong]
-            telegram.acts.deliver(callback_query={"id": 5}, message=None)
-            telegram.acts.deliver(my_chat_member={"chat": {}})
-            telegram.acts.deliver()
-            bad = {"ok": True, "result": [None, 7, {"update_id": "x"}, {"update_id": 5}]}
-            telegram.trouble("getUpdates", status=200, told=bad)
-            telegram.say("hello")
-            async with running(bot(telegram), desk):
-                await desk.received(1)
-                await telegram.until_asked("getUpdates", 3)
-            assert desk.got[0].text == "hello" and not telegram.world.pending
-            assert f"update {numbers[-1]} is passed over" in caplog.text
-
-    asyncio.run(main())
+    async with TelegramServer() as telegram:
+        desk = RecordingHandler()
+        wrong: list[Json] = [None, 5, "text", [], {}, {"chat": None}, {"message_id": "x"}]
+        numbers = [telegram.acts.deliver(message=one) for one in wrong]
+        telegram.acts.deliver(callback_query={"id": 5}, message=None)
+        telegram.acts.deliver(my_chat_member={"chat": {}})
+        telegram.acts.deliver()
+        bad = {"ok": True, "result": [None, 7, {"update_id": "x"}, {"update_id": 5}]}
+        telegram.trouble("getUpdates", status=200, told=bad)
+        telegram.say("hello")
+        async with running(bot(telegram), desk):
+            await desk.received(1)
+            await telegram.until_asked("getUpdates", 3)
+        assert desk.got[0].text == "hello" and not telegram.world.pending
+        assert f"update {numbers[-1]} is passed over" in caplog.text
 
 
-def test_telegram_update_with_two_payloads_breaks_nothing() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            desk = RecordingHandler()
-            said = telegram.say("hello")
-            telegram.world.pending.clear()
-            telegram.acts.deliver(message=said, message_reaction={}, callback_query={"id": "1"})
-            async with running(bot(telegram, reactionNotifications="own"), desk):
-                await desk.received(1)
-                await telegram.until_heard()
-
-    asyncio.run(main())
+async def test_telegram_update_with_two_payloads_breaks_nothing() -> None:
+    async with TelegramServer() as telegram:
+        desk = RecordingHandler()
+        said = telegram.say("hello")
+        telegram.world.pending.clear()
+        telegram.acts.deliver(message=said, message_reaction={}, callback_query={"id": "1"})
+        async with running(bot(telegram, reactionNotifications="own"), desk):
+            await desk.received(1)
+            await telegram.until_heard()
 
 
-def test_telegram_migrated_group_is_written_to_under_new_id(
+async def test_telegram_migrated_group_is_written_to_under_new_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            telegram.world.chat(-77, "group", "Old")
-            telegram.world.chat(-10077)
-            telegram.say(chat=-77, migrate_to_chat_id=-10077)
-            channel = bot(telegram)
-            async with running(channel, RecordingHandler()):
-                await telegram.until_heard()
-                await send(channel, "hi", chat=-77)
-            assert telegram.sent(-10077)[0]["text"] == "hi"
-
-    asyncio.run(main())
+    async with TelegramServer() as telegram:
+        telegram.world.chat(-77, "group", "Old")
+        telegram.world.chat(-10077)
+        telegram.say(chat=-77, migrate_to_chat_id=-10077)
+        channel = bot(telegram)
+        async with running(channel, RecordingHandler()):
+            await telegram.until_heard()
+            await send(channel, "hi", chat=-77)
+        assert telegram.sent(-10077)[0]["text"] == "hi"
     assert "-77 is -10077 now" in caplog.text
 
 
-def test_telegram_server_without_long_poll_is_not_hammered() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            clock, desk = FakeClock(patient=False), RecordingHandler()
-            telegram.trouble("getUpdates", status=200, told={"ok": True, "result": []}, times=5)
-            async with running(bot(telegram, clock=clock), desk):
-                await telegram.until_asked("getUpdates", 6)
-            assert clock.slept == [1.0] * 5
-
-    asyncio.run(main())
+async def test_telegram_server_without_long_poll_is_not_hammered() -> None:
+    async with TelegramServer() as telegram:
+        clock, desk = FakeClock(patient=False), RecordingHandler()
+        telegram.trouble("getUpdates", status=200, told={"ok": True, "result": []}, times=5)
+        async with running(bot(telegram, clock=clock), desk):
+            await telegram.until_asked("getUpdates", 6)
+        assert clock.slept == [1.0] * 5
 
 
-def test_telegram_update_ids_may_restart_after_a_week() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            clock, desk = FakeClock(patient=False), RecordingHandler()
-            telegram.say("hello")
-            async with running(bot(telegram, clock=clock), desk):
-                await telegram.until_asked("getUpdates", 2)
-                # The waiting poll gets an empty response, a week later.
-                await clock.sleep(7 * 24 * 3600)
-                telegram.feed.end_wait()
-                third = (await telegram.until_asked("getUpdates", 3))[2]
-            assert "offset" not in third
-
-    asyncio.run(main())
+async def test_telegram_update_ids_may_restart_after_a_week() -> None:
+    async with TelegramServer() as telegram:
+        clock, desk = FakeClock(patient=False), RecordingHandler()
+        telegram.say("hello")
+        async with running(bot(telegram, clock=clock), desk):
+            await telegram.until_asked("getUpdates", 2)
+            # The waiting poll gets an empty response, a week later.
+            await clock.sleep(7 * 24 * 3600)
+            telegram.feed.end_wait()
+            third = (await telegram.until_asked("getUpdates", 3))[2]
+        assert "offset" not in third
 
 
-def test_telegram_server_with_restarted_update_ids_is_followed() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            desk = RecordingHandler(kept={"offset": 10**12})
-            update = {"update_id": 5, "message": telegram.say("hello")}
-            telegram.world.pending.clear()
-            telegram.trouble("getUpdates", status=200, told={"ok": True, "result": [update]})
-            async with running(bot(telegram), desk):
-                polls = await telegram.until_asked("getUpdates", 2)
-            assert [one["offset"] for one in polls] == [10**12, 6]
-            assert desk.kept is not None and desk.kept["offset"] == 6
-
-    asyncio.run(main())
+async def test_telegram_server_with_restarted_update_ids_is_followed() -> None:
+    async with TelegramServer() as telegram:
+        desk = RecordingHandler(kept={"offset": 10**12})
+        update = {"update_id": 5, "message": telegram.say("hello")}
+        telegram.world.pending.clear()
+        telegram.trouble("getUpdates", status=200, told={"ok": True, "result": [update]})
+        async with running(bot(telegram), desk):
+            polls = await telegram.until_asked("getUpdates", 2)
+        assert [one["offset"] for one in polls] == [10**12, 6]
+        assert desk.kept is not None and desk.kept["offset"] == 6
 
 
-def test_telegram_updates_without_id_cause_no_poll_storm() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            telegram.trouble("getUpdates", status=200, told={"ok": True, "result": [{}, None]})
-            with pytest.raises(ChannelError, match="no number"):
-                await bot(telegram).run(RecordingHandler())
-
-    asyncio.run(main())
+async def test_telegram_updates_without_id_cause_no_poll_storm() -> None:
+    async with TelegramServer() as telegram:
+        telegram.trouble("getUpdates", status=200, told={"ok": True, "result": [{}, None]})
+        with pytest.raises(ChannelError, match="no number"):
+            await bot(telegram).run(RecordingHandler())
 
 
 @pytest.mark.parametrize("result", [None, {}, "updates", 5])
-def test_telegram_response_without_update_list_raises_error(result: Json) -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            telegram.trouble("getUpdates", status=200, told={"ok": True, "result": result})
-            with pytest.raises(ChannelError):
+async def test_telegram_response_without_update_list_raises_error(result: Json) -> None:
+    async with TelegramServer() as telegram:
+        telegram.trouble("getUpdates", status=200, told={"ok": True, "result": result})
+        with pytest.raises(ChannelError):
+            await bot(telegram).run(RecordingHandler())
+
+
+async def test_telegram_conflict_of_two_pollers_is_explained() -> None:
+    async with TelegramServer() as telegram:
+        told, ended = list[str](), asyncio.Event()
+
+        async def polls() -> None:
+            try:
                 await bot(telegram).run(RecordingHandler())
+            except ChannelError as exc:
+                told.append(str(exc))
+                ended.set()
 
-    asyncio.run(main())
-
-
-def test_telegram_conflict_of_two_pollers_is_explained() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            told, ended = list[str](), asyncio.Event()
-
-            async def polls() -> None:
-                try:
-                    await bot(telegram).run(RecordingHandler())
-                except ChannelError as exc:
-                    told.append(str(exc))
-                    ended.set()
-
-            async with asyncio.TaskGroup() as group:
-                group.create_task(polls())
-                await telegram.until_asked("getUpdates")
-                second = group.create_task(polls())
-                async with asyncio.timeout(WAIT_S):
-                    await ended.wait()
-                second.cancel()
-            assert "another program polls with this token" in told[0]
-
-    asyncio.run(main())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(polls())
+            await telegram.until_asked("getUpdates")
+            second = group.create_task(polls())
+            async with asyncio.timeout(WAIT_S):
+                await ended.wait()
+            second.cancel()
+        assert "another program polls with this token" in told[0]
 
 
 @pytest.mark.parametrize("token", ["700000001:wrong", "7:x"])
-def test_telegram_unknown_token_stops_channel(token: str) -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            with pytest.raises(ChannelAuthError) as caught:
-                await bot(telegram, botToken=token).run(RecordingHandler())
-            assert token not in str(caught.value)
-
-    asyncio.run(main())
+async def test_telegram_unknown_token_stops_channel(token: str) -> None:
+    async with TelegramServer() as telegram:
+        with pytest.raises(ChannelAuthError) as caught:
+            await bot(telegram, botToken=token).run(RecordingHandler())
+        assert token not in str(caught.value)
 
 
-def test_telegram_not_found_at_first_call_is_wrong_token() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            telegram.trouble("getMe", status=404, words="Not Found")
-            with pytest.raises(ChannelAuthError):
-                await bot(telegram).run(RecordingHandler())
-
-    asyncio.run(main())
+async def test_telegram_not_found_at_first_call_is_wrong_token() -> None:
+    async with TelegramServer() as telegram:
+        telegram.trouble("getMe", status=404, words="Not Found")
+        with pytest.raises(ChannelAuthError):
+            await bot(telegram).run(RecordingHandler())
 
 
-def test_telegram_foreign_webhook_is_deleted_before_polling() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram, asyncio.TaskGroup() as group:
-            telegram.feed.set_webhook({"url": "https://elsewhere.example/x"}, group)
-            desk = RecordingHandler()
-            async with running(bot(telegram), desk):
-                await telegram.until_asked("getUpdates")
-                telegram.say("hello")
-                await desk.received(1)
-
-    asyncio.run(main())
+async def test_telegram_foreign_webhook_is_deleted_before_polling() -> None:
+    async with TelegramServer() as telegram, asyncio.TaskGroup() as group:
+        telegram.feed.set_webhook({"url": "https://elsewhere.example/x"}, group)
+        desk = RecordingHandler()
+        async with running(bot(telegram), desk):
+            await telegram.until_asked("getUpdates")
+            telegram.say("hello")
+            await desk.received(1)
 
 
 @pytest.mark.parametrize(
@@ -354,85 +296,70 @@ def test_telegram_foreign_webhook_is_deleted_before_polling() -> None:
         {"status": 429, "retry_after": 5},
     ],
 )
-def test_telegram_failed_poll_ends_run_for_restart(
+async def test_telegram_failed_poll_ends_run_for_restart(
     trouble: dict[str, Json],
 ) -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            telegram.trouble("getUpdates", **trouble)
-            with pytest.raises(ChannelError) as caught:
-                await bot(telegram).run(RecordingHandler())
-            assert not isinstance(caught.value, ChannelAuthError)
-            assert telegram.token not in str(caught.value)
-
-    asyncio.run(main())
+    async with TelegramServer() as telegram:
+        telegram.trouble("getUpdates", **trouble)
+        with pytest.raises(ChannelError) as caught:
+            await bot(telegram).run(RecordingHandler())
+        assert not isinstance(caught.value, ChannelAuthError)
+        assert telegram.token not in str(caught.value)
 
 
-def test_telegram_unreachable_server_error_hides_token() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            channel = bot(telegram)
-        with pytest.raises(SendError) as caught:
-            await channel.run(RecordingHandler())
-        assert caught.value.retryable and telegram.token not in str(caught.value)
-        assert telegram.token not in repr(channel) + repr(channel._settings) + repr(channel._place)
-
-    asyncio.run(main())
+async def test_telegram_unreachable_server_error_hides_token() -> None:
+    async with TelegramServer() as telegram:
+        channel = bot(telegram)
+    with pytest.raises(SendError) as caught:
+        await channel.run(RecordingHandler())
+    assert caught.value.retryable and telegram.token not in str(caught.value)
+    assert telegram.token not in repr(channel) + repr(channel._settings) + repr(channel._place)
 
 
 # Commands
 
 
-def test_telegram_commands_are_listed_once_as_allowed() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            custom: list[Json] = [
-                {"command": "/Backup", "description": "Save  everything"},
-                {"command": "new", "description": "not ours"},
-                {"command": "nö", "description": "no"},
-            ]
-            ours = (("new", "Start anew"), ("dock-telegram", "Dock"), ("empty", ""))
-            channel = bot(telegram, commands=ours, customCommands=custom)
-            desk = RecordingHandler()
-            async with running(channel, desk):
-                await telegram.until_called("deleteWebhook")
-            assert telegram.world.commands == [
-                {"command": "new", "description": "Start anew"},
-                {"command": "dock_telegram", "description": "Dock"},
-                {"command": "backup", "description": "Save everything"},
-            ]
-            async with running(channel, desk):
-                await telegram.until_called("deleteWebhook", 2)
-            assert len(telegram.books.of("setMyCommands")) == 1
-
-    asyncio.run(main())
+async def test_telegram_commands_are_listed_once_as_allowed() -> None:
+    async with TelegramServer() as telegram:
+        custom: list[Json] = [
+            {"command": "/Backup", "description": "Save  everything"},
+            {"command": "new", "description": "not ours"},
+            {"command": "nö", "description": "no"},
+        ]
+        ours = (("new", "Start anew"), ("dock-telegram", "Dock"), ("empty", ""))
+        channel = bot(telegram, commands=ours, customCommands=custom)
+        desk = RecordingHandler()
+        async with running(channel, desk):
+            await telegram.until_called("deleteWebhook")
+        assert telegram.world.commands == [
+            {"command": "new", "description": "Start anew"},
+            {"command": "dock_telegram", "description": "Dock"},
+            {"command": "backup", "description": "Save everything"},
+        ]
+        async with running(channel, desk):
+            await telegram.until_called("deleteWebhook", 2)
+        assert len(telegram.books.of("setMyCommands")) == 1
 
 
-def test_telegram_unwanted_commands_are_deleted() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            telegram.world.commands = [{"command": "old", "description": "old"}]
-            settings = {"botToken": telegram.token, "apiRoot": telegram.url}
-            said = TelegramSettings.read({**settings, "commands": {"native": False}})
-            place = ChannelContext("telegram", "default", SystemClock(), (("new", "x"),))
-            async with running(create(place, said), RecordingHandler()):
-                await telegram.until_called("deleteWebhook")
-            assert telegram.world.commands == []
-
-    asyncio.run(main())
+async def test_telegram_unwanted_commands_are_deleted() -> None:
+    async with TelegramServer() as telegram:
+        telegram.world.commands = [{"command": "old", "description": "old"}]
+        settings = {"botToken": telegram.token, "apiRoot": telegram.url}
+        said = TelegramSettings.read({**settings, "commands": {"native": False}})
+        place = ChannelContext("telegram", "default", SystemClock(), (("new", "x"),))
+        async with running(create(place, said), RecordingHandler()):
+            await telegram.until_called("deleteWebhook")
+        assert telegram.world.commands == []
 
 
-def test_telegram_refused_command_list_does_not_stop_channel(
+async def test_telegram_refused_command_list_does_not_stop_channel(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        async with TelegramServer(without=("setMyCommands",)) as telegram:
-            desk = RecordingHandler()
-            telegram.say("hello")
-            async with running(bot(telegram, commands=(("new", "x"),)), desk):
-                await desk.received(1)
-
-    asyncio.run(main())
+    async with TelegramServer(without=("setMyCommands",)) as telegram:
+        desk = RecordingHandler()
+        telegram.say("hello")
+        async with running(bot(telegram, commands=(("new", "x"),)), desk):
+            await desk.received(1)
     assert "does not list our commands" in caplog.text
 
 
@@ -440,40 +367,32 @@ def test_telegram_refused_command_list_does_not_stop_channel(
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_telegram_button_press_is_received_and_answered(leaves: bool) -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            desk, channel = RecordingHandler(leaves=leaves), bot(telegram)
-            telegram.say("hello")
-            async with running(channel, desk):
-                await desk.received(1)
-                receipt = await send(channel, "shall I?", buttons=((Button("Yes", "do:it"),),))
-                press = telegram.press(ADA, int(receipt.message_id), "do:it")
-                await desk.received(2)
-                await telegram.until_called("answerCallbackQuery")
-            assert desk.got[1].text == "do:it" and desk.got[1].id == f"callback:{press}"
-            assert telegram.world.queries == {press: True}
-
-    asyncio.run(main())
+async def test_telegram_button_press_is_received_and_answered(leaves: bool) -> None:
+    async with TelegramServer() as telegram:
+        desk, channel = RecordingHandler(leaves=leaves), bot(telegram)
+        telegram.say("hello")
+        async with running(channel, desk):
+            await desk.received(1)
+            receipt = await send(channel, "shall I?", buttons=((Button("Yes", "do:it"),),))
+            press = telegram.press(ADA, int(receipt.message_id), "do:it")
+            await desk.received(2)
+            await telegram.until_called("answerCallbackQuery")
+        assert desk.got[1].text == "do:it" and desk.got[1].id == f"callback:{press}"
+        assert telegram.world.queries == {press: True}
 
 
-def test_telegram_button_press_answer_failure_still_stores_press() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            desk, channel = RecordingHandler(), bot(telegram)
-            telegram.say("hello")
-            telegram.trouble(
-                "answerCallbackQuery", status=400, words="Bad Request: query is too old"
-            )
-            async with running(channel, desk):
-                await desk.received(1)
-                receipt = await send(channel, "shall I?", buttons=((Button("Yes", "y"),),))
-                telegram.press(ADA, int(receipt.message_id), "y")
-                await desk.received(2)
-                telegram.say("still here")
-                await desk.received(3)
-
-    asyncio.run(main())
+async def test_telegram_button_press_answer_failure_still_stores_press() -> None:
+    async with TelegramServer() as telegram:
+        desk, channel = RecordingHandler(), bot(telegram)
+        telegram.say("hello")
+        telegram.trouble("answerCallbackQuery", status=400, words="Bad Request: query is too old")
+        async with running(channel, desk):
+            await desk.received(1)
+            receipt = await send(channel, "shall I?", buttons=((Button("Yes", "y"),),))
+            telegram.press(ADA, int(receipt.message_id), "y")
+            await desk.received(2)
+            telegram.say("still here")
+            await desk.received(3)
 
 
 def test_telegram_reactions_are_received_as_configured() -> None:
@@ -521,44 +440,38 @@ async def door(channel: TelegramChannel) -> AsyncIterator[str]:
         yield server.url
 
 
-def test_telegram_webhook_stores_message_before_response() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            channel, desk = (
-                hooked(telegram),
-                RecordingHandler(StoreError("no room"), StoreError("no room")),
-            )
-            async with door(channel) as url:
-                telegram.hosts[PUBLIC] = url
-                async with running(channel, desk):
-                    await telegram.until_called("setWebhook")
-                    telegram.say("hello")
-                    await desk.received(1)
-                    await telegram.until_heard()
-            assert [one.status for one in telegram.books.pushes] == [503, 503, 200]
-            assert desk.got[0].id == f"{ADA}:1" and desk.kept is None
-            assert not telegram.books.of("getUpdates")
-
-    asyncio.run(main())
+async def test_telegram_webhook_stores_message_before_response() -> None:
+    async with TelegramServer() as telegram:
+        channel, desk = (
+            hooked(telegram),
+            RecordingHandler(StoreError("no room"), StoreError("no room")),
+        )
+        async with door(channel) as url:
+            telegram.hosts[PUBLIC] = url
+            async with running(channel, desk):
+                await telegram.until_called("setWebhook")
+                telegram.say("hello")
+                await desk.received(1)
+                await telegram.until_heard()
+        assert [one.status for one in telegram.books.pushes] == [503, 503, 200]
+        assert desk.got[0].id == f"{ADA}:1" and desk.kept is None
+        assert not telegram.books.of("getUpdates")
 
 
-def test_telegram_webhook_and_poll_give_same_message_id() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            channel, desk = hooked(telegram), RecordingHandler()
-            async with door(channel) as url:
-                telegram.hosts[PUBLIC] = url
-                async with running(channel, desk):
-                    await telegram.until_called("setWebhook")
-                    telegram.say("hello")
-                    telegram.redeliver(*telegram.acts.updates)
-                    await desk.received(2)
-            telegram.redeliver(*telegram.acts.updates)
-            async with running(bot(telegram), desk):
-                await desk.received(3)
-            assert len(set(desk.ids)) == 1
-
-    asyncio.run(main())
+async def test_telegram_webhook_and_poll_give_same_message_id() -> None:
+    async with TelegramServer() as telegram:
+        channel, desk = hooked(telegram), RecordingHandler()
+        async with door(channel) as url:
+            telegram.hosts[PUBLIC] = url
+            async with running(channel, desk):
+                await telegram.until_called("setWebhook")
+                telegram.say("hello")
+                telegram.redeliver(*telegram.acts.updates)
+                await desk.received(2)
+        telegram.redeliver(*telegram.acts.updates)
+        async with running(bot(telegram), desk):
+            await desk.received(3)
+        assert len(set(desk.ids)) == 1
 
 
 @pytest.mark.parametrize(
@@ -573,28 +486,22 @@ def test_telegram_webhook_and_poll_give_same_message_id() -> None:
         {"authorization": SECRET},
     ],
 )
-def test_telegram_webhook_without_secret_is_refused(headers: dict[str, str]) -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            channel, desk = hooked(telegram), RecordingHandler()
-            async with running(channel, desk):
-                await telegram.until_called("setWebhook")
-                body = json.dumps({"update_id": 1, "message": telegram.say("x")}).encode()
-                assert not channel.verify_request(headers)
-                assert await channel.handle_webhook(headers, body) == 401
-            assert not desk.got
-
-    asyncio.run(main())
+async def test_telegram_webhook_without_secret_is_refused(headers: dict[str, str]) -> None:
+    async with TelegramServer() as telegram:
+        channel, desk = hooked(telegram), RecordingHandler()
+        async with running(channel, desk):
+            await telegram.until_called("setWebhook")
+            body = json.dumps({"update_id": 1, "message": telegram.say("x")}).encode()
+            assert not channel.verify_request(headers)
+            assert await channel.handle_webhook(headers, body) == 401
+        assert not desk.got
 
 
-def test_telegram_polling_bot_refuses_webhooks() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            channel = bot(telegram)
-            assert channel.path == "" and not channel.verify_request({SECRET_HEADER: ""})
-            assert not bot(telegram, webhookSecret=SECRET).verify_request({SECRET_HEADER: SECRET})
-
-    asyncio.run(main())
+async def test_telegram_polling_bot_refuses_webhooks() -> None:
+    async with TelegramServer() as telegram:
+        channel = bot(telegram)
+        assert channel.path == "" and not channel.verify_request({SECRET_HEADER: ""})
+        assert not bot(telegram, webhookSecret=SECRET).verify_request({SECRET_HEADER: SECRET})
 
 
 @pytest.mark.parametrize(
@@ -611,169 +518,139 @@ def test_telegram_polling_bot_refuses_webhooks() -> None:
         (b'{"update_id": 1, "poll": {}}', 200),
     ],
 )
-def test_telegram_webhook_any_body_is_answered(body: bytes, status: int) -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            channel = hooked(telegram)
-            headers = {SECRET_HEADER: SECRET}
-            assert await channel.handle_webhook(headers, body) == 503  # it does not run yet
-            async with running(channel, RecordingHandler()):
-                await telegram.until_called("setWebhook")
-                assert await channel.handle_webhook(headers, body) == status
-
-    asyncio.run(main())
+async def test_telegram_webhook_any_body_is_answered(body: bytes, status: int) -> None:
+    async with TelegramServer() as telegram:
+        channel = hooked(telegram)
+        headers = {SECRET_HEADER: SECRET}
+        assert await channel.handle_webhook(headers, body) == 503  # it does not run yet
+        async with running(channel, RecordingHandler()):
+            await telegram.until_called("setWebhook")
+            assert await channel.handle_webhook(headers, body) == status
 
 
-def test_telegram_refused_webhook_address_is_explained() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            plain = bot(telegram, webhookUrl="http://bot.example", webhookSecret=SECRET)
-            with pytest.raises(ChannelError, match="must be https"):
-                await plain.run(RecordingHandler())
-
-    asyncio.run(main())
+async def test_telegram_refused_webhook_address_is_explained() -> None:
+    async with TelegramServer() as telegram:
+        plain = bot(telegram, webhookUrl="http://bot.example", webhookSecret=SECRET)
+        with pytest.raises(ChannelError, match="must be https"):
+            await plain.run(RecordingHandler())
 
 
 # Files
 
 
-def test_telegram_file_is_fetched() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            desk, channel = RecordingHandler(), bot(telegram)
-            content = bytes(range(256)) * 64
-            telegram.attach("document", content, name="täst ä#?.bin")
-            async with running(channel, desk):
-                await desk.received(1)
-                media = desk.got[0].media[0]
-                assert (media.name, media.size) == ("täst ä#?.bin", len(content))
-                assert await channel.fetch(media, 1_000_000) == content
-                with pytest.raises(MediaTooLargeError):
-                    await channel.fetch(media, 100)
-                assert len(telegram.books.of("getFile")) == 1
-                unsized = Media(media.kind, ref=media.ref)
-                with pytest.raises(MediaTooLargeError):
-                    await channel.fetch(unsized, 100)
-                with pytest.raises(ChannelError):
-                    await channel.fetch(Media(ref="nothing"), 100)
-
-    asyncio.run(main())
-
-
-def test_telegram_file_over_limit_is_refused_before_or_by_server() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            theirs = bot(telegram, apiRoot="https://api.telegram.org")
+async def test_telegram_file_is_fetched() -> None:
+    async with TelegramServer() as telegram:
+        desk, channel = RecordingHandler(), bot(telegram)
+        content = bytes(range(256)) * 64
+        telegram.attach("document", content, name="täst ä#?.bin")
+        async with running(channel, desk):
+            await desk.received(1)
+            media = desk.got[0].media[0]
+            assert (media.name, media.size) == ("täst ä#?.bin", len(content))
+            assert await channel.fetch(media, 1_000_000) == content
             with pytest.raises(MediaTooLargeError):
-                await theirs.fetch(Media(ref="x", size=21 * 1024 * 1024), 10**9)
-            big = telegram.world.add_file(b"x" * (21 * 1024 * 1024), "documents/{number}")
+                await channel.fetch(media, 100)
+            assert len(telegram.books.of("getFile")) == 1
+            unsized = Media(media.kind, ref=media.ref)
             with pytest.raises(MediaTooLargeError):
-                await bot(telegram).fetch(Media(ref=big.id), 10**9)
+                await channel.fetch(unsized, 100)
+            with pytest.raises(ChannelError):
+                await channel.fetch(Media(ref="nothing"), 100)
 
-    asyncio.run(main())
+
+async def test_telegram_file_over_limit_is_refused_before_or_by_server() -> None:
+    async with TelegramServer() as telegram:
+        theirs = bot(telegram, apiRoot="https://api.telegram.org")
+        with pytest.raises(MediaTooLargeError):
+            await theirs.fetch(Media(ref="x", size=21 * 1024 * 1024), 10**9)
+        big = telegram.world.add_file(b"x" * (21 * 1024 * 1024), "documents/{number}")
+        with pytest.raises(MediaTooLargeError):
+            await bot(telegram).fetch(Media(ref=big.id), 10**9)
 
 
 @pytest.mark.parametrize("path", ["/var/lib/x", "../../bot/getMe", "a/../b", "", 5])
-def test_telegram_file_path_that_is_invalid_is_not_fetched(path: Json) -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            told = {"ok": True, "result": {"file_id": "x", "file_path": path}}
-            telegram.trouble("getFile", status=200, told=told)
-            with pytest.raises(ChannelError):
-                await bot(telegram).fetch(Media(ref="x"), 100)
-
-    asyncio.run(main())
+async def test_telegram_file_path_that_is_invalid_is_not_fetched(path: Json) -> None:
+    async with TelegramServer() as telegram:
+        told = {"ok": True, "result": {"file_id": "x", "file_path": path}}
+        telegram.trouble("getFile", status=200, told=told)
+        with pytest.raises(ChannelError):
+            await bot(telegram).fetch(Media(ref="x"), 100)
 
 
 # Health, and features
 
 
-def test_telegram_probe_returns_name_and_closes_connection() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            assert await bot(telegram).probe() == "@lobster_bot"
-            with pytest.raises(ChannelAuthError):
-                await bot(telegram, botToken="1:wrong").probe()
-            telegram.trouble("getMe", status=200, told={"ok": True, "result": None})
-            with pytest.raises(ChannelError):
-                await bot(telegram).probe()
-
-    asyncio.run(main())
+async def test_telegram_probe_returns_name_and_closes_connection() -> None:
+    async with TelegramServer() as telegram:
+        assert await bot(telegram).probe() == "@lobster_bot"
+        with pytest.raises(ChannelAuthError):
+            await bot(telegram, botToken="1:wrong").probe()
+        telegram.trouble("getMe", status=200, told={"ok": True, "result": None})
+        with pytest.raises(ChannelError):
+            await bot(telegram).probe()
 
 
-def test_telegram_proxy_of_config_is_used() -> None:
-    async def main() -> None:
-        asked = list[str]()
+async def test_telegram_proxy_of_config_is_used() -> None:
+    asked = list[str]()
 
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            request = await read_request(reader)
-            assert request is not None
-            asked.append(request[1])
-            told = {"ok": True, "result": {"id": 1, "username": "behind_bot"}}
-            await write_whole(writer, 200, json.dumps(told).encode())
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await read_request(reader)
+        assert request is not None
+        asked.append(request[1])
+        told = {"ok": True, "result": {"id": 1, "username": "behind_bot"}}
+        await write_whole(writer, 200, json.dumps(told).encode())
 
-        async with TelegramServer() as telegram, StreamServer(talk, "127.0.0.1", 0) as proxy:
-            channel = bot(telegram, apiRoot="http://telegram.example", proxy=proxy.url)
-            assert await channel.probe() == "@behind_bot"
-            assert asked == [f"http://telegram.example/bot{telegram.token}/getMe"]
-
-    asyncio.run(main())
+    async with TelegramServer() as telegram, StreamServer(talk, "127.0.0.1", 0) as proxy:
+        channel = bot(telegram, apiRoot="http://telegram.example", proxy=proxy.url)
+        assert await channel.probe() == "@behind_bot"
+        assert asked == [f"http://telegram.example/bot{telegram.token}/getMe"]
 
 
-def test_telegram_supports_all_features() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            channel = bot(telegram)
-            for kind in (
-                CanType,
-                SupportsDrafts,
-                SupportsEdit,
-                SupportsDelete,
-                SupportsReactions,
-                SupportsMediaFetch,
-                SupportsProbe,
-                SupportsWebhook,
-            ):
-                assert isinstance(channel, kind)
-            able = channel.capabilities
-            assert (able.text_limit, able.unit, able.dialect) == (4_000, "utf16", "telegram")
-            assert (able.caption_limit, able.media_max_bytes) == (1_024, 50 * 1024 * 1024)
-            assert (able.retry.attempts, able.retry.min_delay_s, able.retry.max_delay_s) == (
-                3,
-                0.4,
-                30.0,
-            )
-            assert not able.idempotent
-
-    asyncio.run(main())
+async def test_telegram_supports_all_features() -> None:
+    async with TelegramServer() as telegram:
+        channel = bot(telegram)
+        for kind in (
+            CanType,
+            SupportsDrafts,
+            SupportsEdit,
+            SupportsDelete,
+            SupportsReactions,
+            SupportsMediaFetch,
+            SupportsProbe,
+            SupportsWebhook,
+        ):
+            assert isinstance(channel, kind)
+        able = channel.capabilities
+        assert (able.text_limit, able.unit, able.dialect) == (4_000, "utf16", "telegram")
+        assert (able.caption_limit, able.media_max_bytes) == (1_024, 50 * 1024 * 1024)
+        assert (able.retry.attempts, able.retry.min_delay_s, able.retry.max_delay_s) == (
+            3,
+            0.4,
+            30.0,
+        )
+        assert not able.idempotent
 
 
-def test_telegram_token_of_file_or_environment_is_found(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            file = tmp_path / "token"
-            file.write_text(f"{telegram.token}\n")
-            file.chmod(0o600)
-            said = TelegramSettings.read({"tokenFile": str(file), "apiRoot": telegram.url})
-            assert await create(ChannelContext("telegram", "a", SystemClock()), said).probe()
-            env = {"TELEGRAM_BOT_TOKEN": telegram.token}
-            said = TelegramSettings.read({"apiRoot": telegram.url})
-            place = ChannelContext("telegram", "default", SystemClock(), env=env)
-            assert await create(place, said).probe()
-
-    asyncio.run(main())
+async def test_telegram_token_of_file_or_environment_is_found(tmp_path: Path) -> None:
+    async with TelegramServer() as telegram:
+        file = tmp_path / "token"
+        file.write_text(f"{telegram.token}\n")
+        file.chmod(0o600)
+        said = TelegramSettings.read({"tokenFile": str(file), "apiRoot": telegram.url})
+        assert await create(ChannelContext("telegram", "a", SystemClock()), said).probe()
+        env = {"TELEGRAM_BOT_TOKEN": telegram.token}
+        said = TelegramSettings.read({"apiRoot": telegram.url})
+        place = ChannelContext("telegram", "default", SystemClock(), env=env)
+        assert await create(place, said).probe()
 
 
-def test_telegram_typing_is_shown_in_chat_and_topic() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            telegram.say("hi", chat=GROUP, thread=42)
-            telegram.world.chats[GROUP].shown["is_forum"] = True
-            channel = bot(telegram)
-            for thread in ("42", "1", None):
-                await channel.show_typing(to(GROUP, thread), on=True)
-            await channel.show_typing(to(GROUP), on=False)
-            shown = [one.get("message_thread_id") for one in telegram.world.actions]
-            assert shown == [42, 1, None]
-
-    asyncio.run(main())
+async def test_telegram_typing_is_shown_in_chat_and_topic() -> None:
+    async with TelegramServer() as telegram:
+        telegram.say("hi", chat=GROUP, thread=42)
+        telegram.world.chats[GROUP].shown["is_forum"] = True
+        channel = bot(telegram)
+        for thread in ("42", "1", None):
+            await channel.show_typing(to(GROUP, thread), on=True)
+        await channel.show_typing(to(GROUP), on=False)
+        shown = [one.get("message_thread_id") for one in telegram.world.actions]
+        assert shown == [42, 1, None]

@@ -1,38 +1,35 @@
 """Sending: calls, fallbacks after a refusal, and the meaning of errors."""
 
-import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from homarus.channels.telegram import api
-from homarus.channels.telegram.adapter import TelegramChannel
 from homarus.core.errors import ChannelAuthError, ChannelError, SendError
 from homarus.core.message import Address, Button, Json, Media, MediaKind, Outbound
 from homarus.testing.telegram_server import ADA, GROUP, TelegramServer
 from tests.unit.channels.telegram_stage import bot, send, to
 
 
-def at_work(play: Any, **said: Json) -> None:
+@asynccontextmanager
+async def at_work(**said: Json) -> AsyncIterator[Any]:
     """Run a body with a private chat, a group, and a bot that may write there."""
     known: dict[str, Any] = {"server": said.pop("server", {})}
-
-    async def main() -> None:
-        async with TelegramServer(**known["server"]) as telegram:
-            telegram.say("hello")
-            telegram.say("hello all", chat=GROUP)
-            await play(telegram, bot(telegram, **said))
-
-    asyncio.run(main())
+    async with TelegramServer(**known["server"]) as telegram:
+        telegram.say("hello")
+        telegram.say("hello all", chat=GROUP)
+        yield telegram, bot(telegram, **said)
 
 
 # Text
 
 
-def test_send_text_arrives_with_markup_and_receipt() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_send_text_arrives_with_markup_and_receipt() -> None:
+    async with at_work() as (telegram, channel):
         receipt = await send(channel, "a <b>bold</b> &lt;word&gt; <pre><code>x</code></pre>")
         (sent,) = telegram.sent(ADA)
         assert receipt.message_id == str(sent["message_id"])
@@ -45,31 +42,25 @@ def test_send_text_arrives_with_markup_and_receipt() -> None:
             "parse_mode": "HTML",
         }
 
-    at_work(play)
 
-
-def test_send_reply_accepts_both_forms_of_message_id() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_send_reply_accepts_both_forms_of_message_id() -> None:
+    async with at_work() as (telegram, channel):
         for id_ in ("1", f"{ADA}:1", f"{ADA}:1:1780000000", "999", "callback:7", "-5:1"):
             await send(channel, "yes", reply_to=id_)
         answered = [one.get("reply_to_message", {}).get("message_id") for one in telegram.sent(ADA)]
         assert answered == [1, 1, 1, None, None, None]
 
-    at_work(play)
 
-
-def test_send_silent_without_link_preview() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_send_silent_without_link_preview() -> None:
+    async with at_work(linkPreview=False) as (telegram, channel):
         await send(channel, "hi", silent=True)
         (call,) = telegram.books.of("sendMessage")
         assert call.params["disable_notification"] is True
         assert call.params["link_preview_options"] == {"is_disabled": True}
 
-    at_work(play, linkPreview=False)
 
-
-def test_send_topic_is_named_except_general() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_send_topic_is_named_except_general() -> None:
+    async with at_work() as (telegram, channel):
         telegram.say("hi", chat=GROUP, thread=42)
         await send(channel, "there", chat=GROUP, thread="42")
         await send(channel, "here", chat=GROUP, thread="1")
@@ -81,35 +72,29 @@ def test_send_topic_is_named_except_general() -> None:
         with pytest.raises(SendError, match="no topic"):
             await send(channel, "nowhere", chat=GROUP, thread="x")
 
-    at_work(play)
 
-
-def test_send_public_channel_is_addressed_by_name() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_send_public_channel_is_addressed_by_name() -> None:
+    async with at_work() as (telegram, channel):
         telegram.world.chat(-1009, "channel", "News").shown["username"] = "news"
         await channel.send(Outbound(Address("telegram", "@news"), "hi"))
         assert telegram.sent(-1009)[0]["text"] == "hi"
 
-    at_work(play)
-
 
 @pytest.mark.parametrize("chat", ["", "ada", "@", "1e5", "٣", "-", "9" * 30])
-def test_send_invalid_chat_is_refused_without_call(chat: str) -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_send_invalid_chat_is_refused_without_call(chat: str) -> None:
+    async with at_work() as (telegram, channel):
         with pytest.raises(SendError) as caught:
             await channel.send(Outbound(Address("telegram", chat), "hi"))
         assert not caught.value.retryable and not telegram.books.calls
-
-    at_work(play)
 
 
 # Buttons
 
 
-def test_send_buttons_are_in_rows_and_invalid_ones_dropped(
+async def test_send_buttons_are_in_rows_and_invalid_ones_dropped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+    async with at_work() as (telegram, channel):
         fits, over = "ä" * 32, "ä" * 32 + "x"
         rows = (
             (Button("Yes", "y"), Button("Long", fits)),
@@ -122,8 +107,6 @@ def test_send_buttons_are_in_rows_and_invalid_ones_dropped(
             [{"text": "Yes", "callback_data": "y"}, {"text": "Long", "callback_data": fits}]
         ]
         assert "reply_markup" not in second
-
-    at_work(play)
     assert "left out" in caplog.text
 
 
@@ -140,47 +123,41 @@ def test_send_buttons_are_in_rows_and_invalid_ones_dropped(
         ([], False, False),
     ],
 )
-def test_send_buttons_are_shown_where_configured(
+async def test_send_buttons_are_shown_where_configured(
     features: Json, private: bool, group: bool
 ) -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+    async with at_work(capabilities=features) as (telegram, channel):
         for chat in (ADA, GROUP):
             await send(channel, "?", chat=chat, buttons=((Button("Yes", "y"),),))
         assert ("reply_markup" in telegram.sent(ADA)[0]) is private
         assert ("reply_markup" in telegram.sent(GROUP)[0]) is group
 
-    at_work(play, capabilities=features)
-
 
 # Fallbacks after a refusal
 
 
-def test_send_unparsable_markup_is_resent_once_as_plain_text() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_send_unparsable_markup_is_resent_once_as_plain_text() -> None:
+    async with at_work() as (telegram, channel):
         await send(channel, "a <b>bold</b> <blink>&lt;word&gt;</blink> & more")
         (sent,) = telegram.sent(ADA)
         assert "parse_mode" not in telegram.books.of("sendMessage")[1].params
         assert "bold" in sent["text"] and "<b>" not in sent["text"] and "&lt;" not in sent["text"]
         assert [one.status for one in telegram.books.of("sendMessage")] == [400, 200]
 
-    at_work(play)
 
-
-def test_send_text_refused_twice_fails_permanently() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_send_text_refused_twice_fails_permanently() -> None:
+    async with at_work() as (telegram, channel):
         words = "Bad Request: can't parse entities: whatever"
         telegram.trouble("sendMessage", status=400, words=words, times=5)
         with pytest.raises(SendError) as caught:
             await send(channel, "hi")
         assert not caught.value.retryable and len(telegram.books.of("sendMessage")) == 2
 
-    at_work(play)
 
-
-def test_send_migrated_group_uses_new_id(
+async def test_send_migrated_group_uses_new_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+    async with at_work() as (telegram, channel):
         telegram.world.chat(-77, "group", "Old")
         telegram.acts.upgrade(-77, -10077)
         await send(channel, "one", chat=-77)
@@ -189,8 +166,6 @@ def test_send_migrated_group_uses_new_id(
         assert len(telegram.books.of("sendMessage")) == 3
         await channel.show_typing(to(-77), on=True)
         assert telegram.world.actions[0]["chat_id"] == -10077
-
-    at_work(play)
     assert "-77" in caplog.text and "-10077" in caplog.text
 
 
@@ -207,25 +182,23 @@ def test_send_migrated_group_uses_new_id(
         ({"status": 400, "words": "Bad Request: message is too long"}, False, None),
     ],
 )
-def test_send_refusal_says_whether_retry_is_useful(
+async def test_send_refusal_says_whether_retry_is_useful(
     trouble: dict[str, Json], retryable: bool, after_s: float | None
 ) -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+    async with at_work() as (telegram, channel):
         telegram.trouble("sendMessage", **trouble)
         with pytest.raises(SendError) as caught:
             await send(channel, "hi")
         assert (caught.value.retryable, caught.value.after_s) == (retryable, after_s)
         assert len(telegram.books.of("sendMessage")) == 1 and not telegram.sent(ADA)
 
-    at_work(play)
-
 
 @pytest.mark.parametrize("taken", [True, False])
 @pytest.mark.parametrize("trouble", [{"status": 500}, {"status": 502, "page": True}, {"status": 0}])
-def test_send_without_response_leaves_outcome_unknown(
+async def test_send_without_response_leaves_outcome_unknown(
     trouble: dict[str, Json], taken: bool
 ) -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+    async with at_work() as (telegram, channel):
         telegram.trouble("sendMessage", taken=taken, **trouble)
         with pytest.raises(ChannelError) as caught:
             await send(channel, "hi")
@@ -233,41 +206,31 @@ def test_send_without_response_leaves_outcome_unknown(
         assert len(telegram.books.of("sendMessage")) == 1
         assert len(telegram.sent(ADA)) == taken
 
-    at_work(play)
 
-
-def test_send_timeout_leaves_outcome_unknown(
+async def test_send_timeout_leaves_outcome_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(api, "LEAST_ANSWER_S", 0.0)
-
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+    async with at_work(timeoutSeconds=1) as (telegram, channel):
         telegram.trouble("sendMessage", taken=True, wait_s=30.0, status=200)
         with pytest.raises(ChannelError, match="within 1 s") as caught:
             await send(channel, "hi")
         assert not isinstance(caught.value, SendError)
 
-    at_work(play, timeoutSeconds=1)
+
+async def test_send_unreachable_server_is_retryable() -> None:
+    async with TelegramServer() as telegram:
+        channel = bot(telegram)
+    with pytest.raises(SendError) as caught:
+        await send(channel, "hi")
+    assert caught.value.retryable
 
 
-def test_send_unreachable_server_is_retryable() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            channel = bot(telegram)
-        with pytest.raises(SendError) as caught:
-            await send(channel, "hi")
-        assert caught.value.retryable
-
-    asyncio.run(main())
-
-
-def test_send_revoked_token_stops_channel() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_send_revoked_token_stops_channel() -> None:
+    async with at_work() as (telegram, channel):
         telegram.token = "700000001:another"
         with pytest.raises(ChannelAuthError):
             await send(channel, "hi")
-
-    at_work(play)
 
 
 @pytest.mark.parametrize(
@@ -279,31 +242,26 @@ def test_send_revoked_token_stops_channel() -> None:
         ("user is deactivated", "gone"),
     ],
 )
-def test_send_blocked_by_user_is_explained(words: str, fix: str) -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_send_blocked_by_user_is_explained(words: str, fix: str) -> None:
+    async with at_work() as (telegram, channel):
         telegram.acts.block(ADA, words)
         with pytest.raises(SendError) as caught:
             await send(channel, "hi")
         assert not caught.value.retryable and fix in caught.value.fix
 
-    at_work(play)
 
-
-def test_send_unknown_chat_is_explained() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_send_unknown_chat_is_explained() -> None:
+    async with at_work() as (_telegram, channel):
         with pytest.raises(SendError, match="chat not found") as caught:
             await send(channel, "hi", chat=404)
         assert not caught.value.retryable and "id" in caught.value.fix
 
-    at_work(play)
 
-
-def test_send_errors_and_logs_hide_token(
+async def test_send_errors_and_logs_hide_token(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+    async with at_work() as (telegram, channel):
         for trouble in ({"status": 0}, {"status": 500}, {"status": 429}, {"status": 401}):
             telegram.trouble("sendMessage", **trouble)
             with pytest.raises(ChannelError) as caught:
@@ -315,14 +273,12 @@ def test_send_errors_and_logs_hide_token(
         await send(channel, "<b")
         assert telegram.token not in caplog.text
 
-    at_work(play)
-
 
 # Editing and deleting
 
 
-def test_edit_unchanged_message_is_no_error() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_edit_unchanged_message_is_no_error() -> None:
+    async with at_work() as (telegram, channel):
         receipt = await send(channel, "one")
         await channel.edit(to(), receipt.message_id, "<i>two</i>")
         await channel.edit(to(), receipt.message_id, "<i>two</i>")
@@ -336,31 +292,25 @@ def test_edit_unchanged_message_is_no_error() -> None:
         with pytest.raises(SendError):
             await channel.edit(to(), "callback:1", "x")
 
-    at_work(play)
 
-
-def test_edit_unparsable_markup_falls_back_to_plain_text() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_edit_unparsable_markup_falls_back_to_plain_text() -> None:
+    async with at_work() as (telegram, channel):
         receipt = await send(channel, "one")
         await channel.edit(to(), receipt.message_id, "two <nothing>")
         assert telegram.sent(ADA)[0]["text"].startswith("two")
 
-    at_work(play)
 
-
-def test_delete_missing_message_is_no_error() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_delete_missing_message_is_no_error() -> None:
+    async with at_work() as (telegram, channel):
         receipt = await send(channel, "one")
         await channel.delete(to(), receipt.message_id)
         assert not telegram.sent(ADA)
         with pytest.raises(SendError):
             await channel.delete(to(), receipt.message_id)
 
-    at_work(play)
 
-
-def test_react_sets_and_clears_and_rejects_unknown_emoji() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_react_sets_and_clears_and_rejects_unknown_emoji() -> None:
+    async with at_work() as (telegram, channel):
         shown = telegram.world.chats[ADA].reactions
         await channel.react(to(), f"{ADA}:1", "👀")
         assert shown[1] == [{"type": "emoji", "emoji": "👀"}]
@@ -370,14 +320,12 @@ def test_react_sets_and_clears_and_rejects_unknown_emoji() -> None:
             await channel.react(to(), "1", "🦞")
         assert not caught.value.retryable
 
-    at_work(play)
-
 
 # Drafts
 
 
-def test_draft_uses_one_id_in_private_chats_only() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_draft_uses_one_id_in_private_chats_only() -> None:
+    async with at_work() as (telegram, channel):
         assert channel.can_draft(to()) and not channel.can_draft(to(GROUP))
         await channel.draft(to(), "run-1", "one")
         await channel.draft(to(), "run-1", "one <b>two</b>")
@@ -388,28 +336,22 @@ def test_draft_uses_one_id_in_private_chats_only() -> None:
         assert [one["text"] for one in telegram.world.drafts[:2]] == ["one", "one two"]
         assert len(telegram.books.of("sendMessageDraft")) == 4
 
-    at_work(play)
 
-
-def test_draft_unsupported_server_is_called_once() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_draft_unsupported_server_is_called_once() -> None:
+    async with at_work(server={"without": ("sendMessageDraft",)}) as (telegram, channel):
         await channel.draft(to(), "run-1", "one")
         await channel.draft(to(), "run-1", "one two")
         telegram.say("hi", user=22)
         assert not channel.can_draft(to()) and not channel.can_draft(to(22))
         assert len(telegram.books.of("sendMessageDraft")) == 1
 
-    at_work(play, server={"without": ("sendMessageDraft",)})
 
-
-def test_draft_rate_limit_has_retry_after() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_draft_rate_limit_has_retry_after() -> None:
+    async with at_work() as (telegram, channel):
         telegram.trouble("sendMessageDraft", status=429, retry_after=3)
         with pytest.raises(SendError) as caught:
             await channel.draft(to(), "run-1", "one")
         assert caught.value.after_s == 3.0 and channel.can_draft(to())
-
-    at_work(play)
 
 
 # Files
@@ -429,12 +371,11 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
         ("video", "a.mp4", "video/mp4", "video"),
     ],
 )
-def test_send_file_uses_method_of_its_kind_with_caption(
+async def test_send_file_uses_method_of_its_kind_with_caption(
     tmp_path: Path, kind: MediaKind, name: str, mime: str, field: str
 ) -> None:
     (tmp_path / "file").write_bytes(PNG)
-
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+    async with at_work() as (telegram, channel):
         media = Media(kind, mime, name, path=str(tmp_path / "file"))
         receipt = await send(channel, "see <b>this</b>", media=(media,), reply_to="1")
         (sent,) = telegram.sent(ADA)
@@ -443,13 +384,10 @@ def test_send_file_uses_method_of_its_kind_with_caption(
         assert sent["reply_to_message"]["message_id"] == 1
         assert [file.content for file in telegram.world.files.values()] == [PNG]
 
-    at_work(play)
 
-
-def test_send_audio_as_voice_when_requested(tmp_path: Path) -> None:
+async def test_send_audio_as_voice_when_requested(tmp_path: Path) -> None:
     (tmp_path / "a.mp3").write_bytes(PNG)
-
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+    async with at_work() as (telegram, channel):
         media = Media("audio", "audio/mpeg", path=str(tmp_path / "a.mp3"))
         await send(channel, "", media=(media,), as_voice=True)
         words = "Bad Request: VOICE_MESSAGES_FORBIDDEN"
@@ -458,57 +396,44 @@ def test_send_audio_as_voice_when_requested(tmp_path: Path) -> None:
         first, second = telegram.sent(ADA)
         assert "voice" in first and "audio" in second and second["audio"]["file_name"] == "a.mp3"
 
-    at_work(play)
 
-
-def test_send_image_unsupported_as_photo_goes_as_document(tmp_path: Path) -> None:
+async def test_send_image_unsupported_as_photo_goes_as_document(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     (tmp_path / "big.png").write_bytes(PNG + bytes(10 * 1024 * 1024))
-
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+    async with at_work() as (telegram, channel):
         telegram.trouble("sendPhoto", status=400, words="Bad Request: PHOTO_INVALID_DIMENSIONS")
         for name in ("a.png", "big.png"):
             await send(channel, "see", media=(Media("image", path=str(tmp_path / name)),))
         assert all("document" in one for one in telegram.sent(ADA))
         assert len(telegram.books.of("sendPhoto")) == 1
 
-    at_work(play)
 
-
-def test_send_file_known_to_telegram_is_sent_by_id() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_send_file_known_to_telegram_is_sent_by_id() -> None:
+    async with at_work() as (telegram, channel):
         file = telegram.world.add_file(PNG, "documents/{number}")
         await send(channel, "", media=(Media("document", ref=file.id),))
         assert telegram.sent(ADA)[0]["document"]["file_id"] == file.id
 
-    at_work(play)
 
-
-def test_send_unparsable_caption_goes_as_plain_text(tmp_path: Path) -> None:
+async def test_send_unparsable_caption_goes_as_plain_text(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
-
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+    async with at_work() as (telegram, channel):
         await send(channel, "see <b>", media=(Media("image", path=str(tmp_path / "a.png")),))
         assert telegram.sent(ADA)[0]["caption"].startswith("see")
 
-    at_work(play)
 
-
-def test_send_file_too_large_or_missing_fails_permanently(tmp_path: Path) -> None:
+async def test_send_file_too_large_or_missing_fails_permanently(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(bytes(1024 * 1024 + 1))
-
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+    async with at_work(mediaMaxMb=1) as (telegram, channel):
         for name in ("big", "missing", "."):
             with pytest.raises(SendError) as caught:
                 await send(channel, "", media=(Media(path=str(tmp_path / name)),))
             assert not caught.value.retryable
         assert not telegram.books.calls
 
-    at_work(play, mediaMaxMb=1)
 
-
-def test_send_message_has_one_file() -> None:
-    async def play(telegram: TelegramServer, channel: TelegramChannel) -> None:
+async def test_send_message_has_one_file() -> None:
+    async with at_work() as (_telegram, channel):
         two = (Media(ref="a"), Media(ref="b"))
         for more in ({"media": two}, {"media": two[:1], "replaces": "1"}):
             with pytest.raises(SendError, match="one file"):
@@ -516,5 +441,3 @@ def test_send_message_has_one_file() -> None:
         sticker = Media("sticker", ref="a")
         with pytest.raises(SendError, match="sticker"):
             await send(channel, "words", media=(sticker,))
-
-    at_work(play)

@@ -28,34 +28,30 @@ class AtOnce(TypingIndicator):
     soon_s = 0.0
 
 
-def play(
+async def play(
     act: Callable[[Chat, TypingIndicator], Awaitable[None]],
     kind: type[TypingIndicator] = AtOnce,
     **rules: float,
 ) -> Chat:
     chat = Chat()
-
-    async def main() -> None:
-        typing = kind(chat.typing, chat.clock, interval_s=6.0, **rules)
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-            task = group.create_task(typing.run())
-            await act(chat, typing)
-            task.cancel()
-
-    asyncio.run(main())
+    typing = kind(chat.typing, chat.clock, interval_s=6.0, **rules)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        task = group.create_task(typing.run())
+        await act(chat, typing)
+        task.cancel()
     return chat
 
 
-def test_typing_is_refreshed_before_it_expires() -> None:
+async def test_typing_is_refreshed_before_it_expires() -> None:
     async def act(chat: Chat, typing: TypingIndicator) -> None:
         await chat.clock.advance(100)
         typing.refresh()
         await chat.clock.advance(13)
 
-    assert play(act).signs == [100, 106, 112]
+    assert (await play(act)).signs == [100, 106, 112]
 
 
-def test_typing_stops_with_answer_and_does_not_return() -> None:
+async def test_typing_stops_with_answer_and_does_not_return() -> None:
     async def act(chat: Chat, typing: TypingIndicator) -> None:
         typing.refresh()
         await chat.clock.advance(7)
@@ -63,10 +59,10 @@ def test_typing_stops_with_answer_and_does_not_return() -> None:
         typing.refresh()
         await chat.clock.advance(60)
 
-    assert play(act).signs == [0, 6]
+    assert (await play(act)).signs == [0, 6]
 
 
-def test_typing_of_hanging_run_ends() -> None:
+async def test_typing_of_hanging_run_ends() -> None:
     async def act(chat: Chat, typing: TypingIndicator) -> None:
         typing.refresh()
         await chat.clock.advance(15)
@@ -76,20 +72,20 @@ def test_typing_of_hanging_run_ends() -> None:
         typing.refresh()
         await chat.clock.advance(1)
 
-    chat = play(act, ttl_s=20.0)
+    chat = await play(act, ttl_s=20.0)
     assert chat.signs == [0, 6, 12, 18, 24, 30, 615]
 
 
-def test_typing_refused_by_service_is_not_repeated() -> None:
+async def test_typing_refused_by_service_is_not_repeated() -> None:
     async def act(chat: Chat, typing: TypingIndicator) -> None:
         chat.broken = ChannelError("no rights")
         typing.refresh()
         await chat.clock.advance(60)
 
-    assert play(act).signs == [0]
+    assert (await play(act)).signs == [0]
 
 
-def test_typing_is_not_shown_for_immediate_answer() -> None:
+async def test_typing_is_not_shown_for_immediate_answer() -> None:
     async def quick(chat: Chat, typing: TypingIndicator) -> None:
         typing.refresh()
         await chat.clock.advance(0.2)
@@ -100,5 +96,5 @@ def test_typing_is_not_shown_for_immediate_answer() -> None:
         typing.refresh()
         await chat.clock.advance(1)
 
-    assert play(quick, TypingIndicator).signs == []
-    assert len(play(slow, TypingIndicator).signs) == 1
+    assert (await play(quick, TypingIndicator)).signs == []
+    assert len((await play(slow, TypingIndicator)).signs) == 1

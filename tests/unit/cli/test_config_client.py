@@ -43,8 +43,8 @@ class FakeGateway:
         return RemoteConfigClient(cast("GatewayClient", self))
 
 
-def change(gateway: FakeGateway) -> Any:
-    return asyncio.run(gateway.settings.change(lambda tree: {**tree, "new": 1}))
+async def change(gateway: FakeGateway) -> Any:
+    return await gateway.settings.change(lambda tree: {**tree, "new": 1})
 
 
 def applied(action: str, **more: Any) -> dict[str, Any]:
@@ -65,43 +65,45 @@ def applied(action: str, **more: Any) -> dict[str, Any]:
         ({"restart": {"ok": True}}, "the gateway restarts with it"),  # the original's answer
     ],
 )
-def test_config_change_result_is_described_in_words(answer: dict[str, Any], effect: str) -> None:
+async def test_config_change_result_is_described_in_words(
+    answer: dict[str, Any], effect: str
+) -> None:
     gateway = FakeGateway({"old": 1}, answer)
-    assert change(gateway).effect == effect
+    assert (await change(gateway)).effect == effect
     (params,) = gateway.applied
     assert json.loads(params["raw"]) == {"old": 1, "new": 1} and params["baseHash"] == "h0"
 
 
-def test_config_change_rereads_a_file_changed_meanwhile() -> None:
+async def test_config_change_rereads_a_file_changed_meanwhile() -> None:
     gateway = FakeGateway({}, STALE, STALE, applied("apply"))
-    assert change(gateway).hash == "h1" and len(gateway.applied) == 3
+    assert (await change(gateway)).hash == "h1" and len(gateway.applied) == 3
 
 
-def test_config_change_gives_up_when_file_keeps_changing() -> None:
+async def test_config_change_gives_up_when_file_keeps_changing() -> None:
     with pytest.raises(UserError, match="again and again"):
-        change(FakeGateway({}, STALE, STALE, STALE))
+        await change(FakeGateway({}, STALE, STALE, STALE))
 
 
-def test_config_change_refused_is_reported_and_not_retried() -> None:
+async def test_config_change_refused_is_reported_and_not_retried() -> None:
     gateway = FakeGateway({}, InvalidRequestError("invalid config: unknown key new"))
     with pytest.raises(InvalidRequestError, match="unknown key"):
-        change(gateway)
+        await change(gateway)
     assert len(gateway.applied) == 1
 
 
-def test_config_change_of_unreadable_file_keeps_the_file() -> None:
+async def test_config_change_of_unreadable_file_keeps_the_file() -> None:
     gateway = FakeGateway({}, applied("apply"))
     del gateway.told["hash"]
     gateway.told["issues"] = [{"path": "", "message": "a } is missing"}]
     with pytest.raises(ConfigError, match=r"/far/openclaw\.json: a } is missing"):
-        change(gateway)
+        await change(gateway)
     assert gateway.applied == []
 
 
-def test_config_change_without_file_needs_no_hash() -> None:
+async def test_config_change_without_file_needs_no_hash() -> None:
     gateway = FakeGateway({}, applied("apply"))
     gateway.told |= {"exists": False}
-    change(gateway)
+    await change(gateway)
     assert "baseHash" not in gateway.applied[0]
 
 

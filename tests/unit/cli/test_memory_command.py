@@ -353,8 +353,7 @@ def test_bench_stdio_continues_after_invalid_line(there: tuple[str, ...]) -> Non
     assert answers[-1]["results"]
 
 
-def test_bench_stdio_writes_each_answer_before_next_query(there: tuple[str, ...]) -> None:
-    import asyncio
+async def test_bench_stdio_writes_each_answer_before_next_query(there: tuple[str, ...]) -> None:
 
     from homarus.cli.memory_stdio import serve
     from homarus.cli.memory_target import MemoryTarget, open_memory, resolve_memory
@@ -367,12 +366,9 @@ def test_bench_stdio_writes_each_answer_before_next_query(there: tuple[str, ...]
             lines = out.getvalue().count("\n")
             return json.dumps({"id": lines, "query": "Ada"}).encode() + b"\n" if lines < 3 else b""
 
-    async def main() -> None:
-        place = resolve_memory(MemoryTarget(workspace=there[1], state=there[3]))
-        async with open_memory(place) as memory:
-            await serve(memory, SearchOptions(), Questions(), out)
-
-    asyncio.run(main())
+    place = resolve_memory(MemoryTarget(workspace=there[1], state=there[3]))
+    async with open_memory(place) as memory:
+        await serve(memory, SearchOptions(), Questions(), out)
     assert [json.loads(line)["id"] for line in out.getvalue().splitlines()] == [0, 1, 2]
 
 

@@ -9,13 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from homarus.core.lanes import Lanes
+from tests.waiting import settle
 
 WIDTHS = {"main": 1, "session:0": 1, "session:1": 3}
-
-
-async def settle(turns: int = 30) -> None:
-    for _ in range(turns):
-        await asyncio.sleep(0)
 
 
 class Crowd:
@@ -92,7 +88,7 @@ step = st.one_of(
 
 @settings(max_examples=300)
 @given(st.integers(2, 6), st.lists(step, min_size=10, max_size=40))
-def test_lanes_any_interleaving_keeps_the_number_of_places(
+async def test_lanes_any_interleaving_keeps_the_number_of_places(
     early: int, later: list[tuple[str, int]]
 ) -> None:
     steps = [*[("start", number % 2) for number in range(early)], ("settle", 0), *later]
@@ -122,112 +118,94 @@ def test_lanes_any_interleaving_keeps_the_number_of_places(
         assert not any(task.exception() for task in crowd.tasks if not task.cancelled())
         assert not crowd.lanes._lanes, "an idle lane was kept"
 
-    asyncio.run(main())
+    await main()
 
 
-def test_lane_admits_in_order_of_arrival() -> None:
-    async def main() -> None:
-        lanes, served = Lanes(), list[int]()
+async def test_lane_admits_in_order_of_arrival() -> None:
+    lanes, served = Lanes(), list[int]()
 
-        async def worker(number: int) -> None:
-            async with lanes.enter("one"):
-                served.append(number)
-                await asyncio.sleep(0)
+    async def worker(number: int) -> None:
+        async with lanes.enter("one"):
+            served.append(number)
+            await asyncio.sleep(0)
 
-        async with asyncio.TaskGroup() as group:
-            for number in range(20):
-                group.create_task(worker(number))
-        assert served == list(range(20))
-
-    asyncio.run(main())
+    async with asyncio.TaskGroup() as group:
+        for number in range(20):
+            group.create_task(worker(number))
+    assert served == list(range(20))
 
 
-def test_lane_new_waiter_does_not_overtake_admitted_one() -> None:
-    async def main() -> None:
-        lanes, served = Lanes(), list[str]()
-        first, go = lanes.enter("one"), asyncio.Event()
+async def test_lane_new_waiter_does_not_overtake_admitted_one() -> None:
+    lanes, served = Lanes(), list[str]()
+    first, go = lanes.enter("one"), asyncio.Event()
 
-        async def worker(name: str) -> None:
-            async with lanes.enter("one"):
-                served.append(name)
-                await go.wait()
+    async def worker(name: str) -> None:
+        async with lanes.enter("one"):
+            served.append(name)
+            await go.wait()
 
-        async with asyncio.TaskGroup() as group:
-            await first.__aenter__()
-            group.create_task(worker("waited"))
-            await settle()
-            await first.__aexit__(None, None, None)  # the place is handed over, not yet taken
-            group.create_task(worker("newcomer"))
-            await settle()
-            assert served == ["waited"]
-            assert lanes.depth("one") == 1
-            go.set()
-        assert served == ["waited", "newcomer"]
-
-    asyncio.run(main())
+    async with asyncio.TaskGroup() as group:
+        await first.__aenter__()
+        group.create_task(worker("waited"))
+        await settle()
+        await first.__aexit__(None, None, None)  # the place is handed over, not yet taken
+        group.create_task(worker("newcomer"))
+        await settle()
+        assert served == ["waited"]
+        assert lanes.depth("one") == 1
+        go.set()
+    assert served == ["waited", "newcomer"]
 
 
-def test_lane_release_after_cancellation_keeps_it_cancelled() -> None:
-    async def main() -> None:
-        lanes, served = Lanes(), list[str]()
-        holder = lanes.enter("one")
+async def test_lane_release_after_cancellation_keeps_it_cancelled() -> None:
+    lanes, served = Lanes(), list[str]()
+    holder = lanes.enter("one")
 
-        async def worker(name: str) -> None:
-            async with lanes.enter("one"):
-                served.append(name)
+    async def worker(name: str) -> None:
+        async with lanes.enter("one"):
+            served.append(name)
 
-        async with asyncio.TaskGroup() as group:
-            await holder.__aenter__()
-            gone = group.create_task(worker("gone"))
-            group.create_task(worker("next"))
-            await settle()
-            gone.cancel()
-            await holder.__aexit__(None, None, None)
-        assert gone.cancelled()
-        assert served == ["next"]
-
-    asyncio.run(main())
+    async with asyncio.TaskGroup() as group:
+        await holder.__aenter__()
+        gone = group.create_task(worker("gone"))
+        group.create_task(worker("next"))
+        await settle()
+        gone.cancel()
+        await holder.__aexit__(None, None, None)
+    assert gone.cancelled()
+    assert served == ["next"]
 
 
-def test_lanes_cancelled_at_second_lane_release_the_first() -> None:
-    async def main() -> None:
-        lanes = Lanes({"main": 1})
+async def test_lanes_cancelled_at_second_lane_release_the_first() -> None:
+    lanes = Lanes({"main": 1})
 
-        async def worker() -> None:
-            async with lanes.enter("session:a", "main"):
-                raise AssertionError("main is taken")
+    async def worker() -> None:
+        async with lanes.enter("session:a", "main"):
+            raise AssertionError("main is taken")
 
-        async with asyncio.TaskGroup() as group, lanes.enter("main"):
-            waiting = group.create_task(worker())
-            await settle()
-            assert lanes.depth("main") == 1
-            waiting.cancel()
-            await settle()
-            async with asyncio.timeout(5), lanes.enter("session:a"):
-                assert lanes.depth("main") == 0
-
-    asyncio.run(main())
+    async with asyncio.TaskGroup() as group, lanes.enter("main"):
+        waiting = group.create_task(worker())
+        await settle()
+        assert lanes.depth("main") == 1
+        waiting.cancel()
+        await settle()
+        async with asyncio.timeout(5), lanes.enter("session:a"):
+            assert lanes.depth("main") == 0
 
 
-def test_lane_error_inside_releases_the_place() -> None:
-    async def main() -> None:
-        lanes = Lanes()
-        with pytest.raises(RuntimeError):
-            async with lanes.enter("session:a", "main"):
-                raise RuntimeError("inside")
-        async with asyncio.timeout(5), lanes.enter("session:a", "main"):
-            pass
-
-    asyncio.run(main())
+async def test_lane_error_inside_releases_the_place() -> None:
+    lanes = Lanes()
+    with pytest.raises(RuntimeError):
+        async with lanes.enter("session:a", "main"):
+            raise RuntimeError("inside")
+    async with asyncio.timeout(5), lanes.enter("session:a", "main"):
+        pass
 
 
-def test_lanes_with_different_names_are_independent() -> None:
-    async def main() -> None:
-        lanes = Lanes()
-        async with asyncio.timeout(5), lanes.enter("session:a"), lanes.enter("session:b"):
-            assert lanes.depth("session:a") == 0
-
-    asyncio.run(main())
+async def test_lanes_with_different_names_are_independent() -> None:
+    lanes = Lanes()
+    async with asyncio.timeout(5), lanes.enter("session:a"), lanes.enter("session:b"):
+        assert lanes.depth("session:a") == 0
 
 
 @pytest.mark.parametrize("width", [0, -3])
@@ -236,89 +214,77 @@ def test_lane_width_zero_raises_value_error(width: int) -> None:
         Lanes({"main": width})
 
 
-def test_lane_resized_wider_admits_waiters() -> None:
-    async def main() -> None:
-        lanes, inside, go = Lanes({"main": 1}), list[int](), asyncio.Event()
+async def test_lane_resized_wider_admits_waiters() -> None:
+    lanes, inside, go = Lanes({"main": 1}), list[int](), asyncio.Event()
 
-        async def worker(number: int) -> None:
-            async with lanes.enter("main"):
-                inside.append(number)
-                await go.wait()
+    async def worker(number: int) -> None:
+        async with lanes.enter("main"):
+            inside.append(number)
+            await go.wait()
 
-        async with asyncio.TaskGroup() as group:
-            for number in range(5):
-                group.create_task(worker(number))
+    async with asyncio.TaskGroup() as group:
+        for number in range(5):
+            group.create_task(worker(number))
+        await settle()
+        assert inside == [0]
+        lanes.resize("main", 3)
+        await settle()
+        assert inside == [0, 1, 2] and lanes.depth("main") == 2
+        go.set()
+    assert inside == [0, 1, 2, 3, 4]
+
+
+async def test_lane_resized_narrower_keeps_holders_and_then_limits() -> None:
+    lanes, doors, inside = Lanes({"main": 3}), list[asyncio.Event](), list[int]()
+
+    async def worker(number: int) -> None:
+        async with lanes.enter("main"):
+            inside.append(number)
+            await doors[number].wait()
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(4):
+            doors.append(asyncio.Event())
+            group.create_task(worker(number))
+        await settle()
+        lanes.resize("main", 1)
+        for number in range(2):
+            doors[number].set()
             await settle()
-            assert inside == [0]
-            lanes.resize("main", 3)
-            await settle()
-            assert inside == [0, 1, 2] and lanes.depth("main") == 2
-            go.set()
-        assert inside == [0, 1, 2, 3, 4]
-
-    asyncio.run(main())
+            assert inside == [0, 1, 2], "two are inside, or one: there is no room"
+        doors[2].set()
+        await settle()
+        assert inside == [0, 1, 2, 3]
+        doors[3].set()
 
 
-def test_lane_resized_narrower_keeps_holders_and_then_limits() -> None:
-    async def main() -> None:
-        lanes, doors, inside = Lanes({"main": 3}), list[asyncio.Event](), list[int]()
-
-        async def worker(number: int) -> None:
-            async with lanes.enter("main"):
-                inside.append(number)
-                await doors[number].wait()
-
-        async with asyncio.TaskGroup() as group:
-            for number in range(4):
-                doors.append(asyncio.Event())
-                group.create_task(worker(number))
-            await settle()
-            lanes.resize("main", 1)
-            for number in range(2):
-                doors[number].set()
-                await settle()
-                assert inside == [0, 1, 2], "two are inside, or one: there is no room"
-            doors[2].set()
-            await settle()
-            assert inside == [0, 1, 2, 3]
-            doors[3].set()
-
-    asyncio.run(main())
+async def test_lane_resized_while_idle_uses_new_width() -> None:
+    lanes = Lanes({"main": 1})
+    lanes.resize("main", 2)
+    async with asyncio.timeout(5), lanes.enter("main"), lanes.enter("main"):
+        assert lanes.depth("main") == 0
+    with pytest.raises(ValueError, match="main"):
+        lanes.resize("main", 0)
 
 
-def test_lane_resized_while_idle_uses_new_width() -> None:
-    async def main() -> None:
-        lanes = Lanes({"main": 1})
-        lanes.resize("main", 2)
-        async with asyncio.timeout(5), lanes.enter("main"), lanes.enter("main"):
-            assert lanes.depth("main") == 0
-        with pytest.raises(ValueError, match="main"):
-            lanes.resize("main", 0)
+async def test_lane_holders_have_task_names() -> None:
+    lanes, go = Lanes(), asyncio.Event()
 
-    asyncio.run(main())
+    async def worker() -> None:
+        async with lanes.enter("session:a", "main"):
+            await go.wait()
 
-
-def test_lane_holders_have_task_names() -> None:
-    async def main() -> None:
-        lanes, go = Lanes(), asyncio.Event()
-
-        async def worker() -> None:
-            async with lanes.enter("session:a", "main"):
-                await go.wait()
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(worker(), name="run a")
-            group.create_task(worker(), name="run b")
-            await settle()
-            assert [one.task_name for one in lanes.holders("main")] == ["run a"]
-            assert all(one.held_s >= 0 for one in lanes.holders("session:a"))
-            assert lanes.snapshot()["main"] == (1, 0, 4)
-            assert lanes.depth("session:a") == 1
-            go.set()
-        assert lanes.holders("main") == ()
-        assert lanes.snapshot()["main"] == (0, 0, 4)
-
-    asyncio.run(main())
+    async with asyncio.TaskGroup() as group:
+        group.create_task(worker(), name="run a")
+        group.create_task(worker(), name="run b")
+        await settle()
+        assert [one.task_name for one in lanes.holders("main")] == ["run a"]
+        assert all(one.held_s >= 0 for one in lanes.holders("session:a"))
+        assert lanes.snapshot()["main"] == (1, 0, 4)
+        assert lanes.depth("session:a") == 1
+        go.set()
+    assert lanes.holders("main") == ()
+    assert lanes.snapshot()["main"] == (0, 0, 4)
 
 
 def test_lanes_snapshot_shows_default_widths() -> None:
@@ -331,42 +297,36 @@ def test_lanes_snapshot_shows_default_widths() -> None:
     }
 
 
-def test_lane_slow_wait_logs_the_holders(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        lanes, go = Lanes(slow_wait_s=0.01), asyncio.Event()
+async def test_lane_slow_wait_logs_the_holders(caplog: pytest.LogCaptureFixture) -> None:
+    lanes, go = Lanes(slow_wait_s=0.01), asyncio.Event()
 
-        async def worker() -> None:
-            async with lanes.enter("one"):
-                await go.wait()
+    async def worker() -> None:
+        async with lanes.enter("one"):
+            await go.wait()
 
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-            group.create_task(worker(), name="run a")
-            group.create_task(worker(), name="run b")
-            while not caplog.records:  # noqa: ASYNC110 - nobody rings when a line is logged
-                await asyncio.sleep(0.005)
-            go.set()
-
-    asyncio.run(main())
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        group.create_task(worker(), name="run a")
+        group.create_task(worker(), name="run b")
+        while not caplog.records:  # noqa: ASYNC110 - nobody rings when a line is logged
+            await asyncio.sleep(0.005)
+        go.set()
     assert [record.getMessage() for record in caplog.records] == [
         "run b waits for lane one; inside: run a for 0 s"
     ]
 
 
-def test_lane_short_wait_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        lanes = Lanes(slow_wait_s=0.2)
+async def test_lane_short_wait_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    lanes = Lanes(slow_wait_s=0.2)
 
-        async def worker() -> None:
-            async with lanes.enter("one"):
-                await asyncio.sleep(0)
+    async def worker() -> None:
+        async with lanes.enter("one"):
+            await asyncio.sleep(0)
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(3):
-                group.create_task(worker())
-        loop = asyncio.get_running_loop()
-        passed = loop.create_future()
-        loop.call_later(0.3, passed.set_result, None)
-        await passed
-
-    asyncio.run(main())
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(worker())
+    loop = asyncio.get_running_loop()
+    passed = loop.create_future()
+    loop.call_later(0.3, passed.set_result, None)
+    await passed
     assert caplog.records == []

@@ -16,23 +16,19 @@ def block_until(told: threading.Event) -> None:
     assert told.wait(60)
 
 
-def test_row_41_blocked_loop_is_logged_with_its_stack(
+async def test_row_41_blocked_loop_is_logged_with_its_stack(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = threading.Event()
     found = LoopMonitor(tick_s=0.01, limit_s=0.05, on_stall=told.set)
-
-    async def main() -> None:
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(found.run())
-            await asyncio.sleep(0)
-            block_until(told)
-            while found.max_lag_ms < 50:  # noqa: ASYNC110 - the next tick measures it
-                await asyncio.sleep(0.01)
-            assert found.is_stalled
-            running.cancel()
-
-    asyncio.run(main())
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(found.run())
+        await asyncio.sleep(0)
+        block_until(told)
+        while found.max_lag_ms < 50:  # noqa: ASYNC110 - the next tick measures it
+            await asyncio.sleep(0.01)
+        assert found.is_stalled
+        running.cancel()
     assert found.stalls >= 1
     assert found.max_lag_ms >= found.p99_lag_ms > 0
     assert "the event loop has been blocked for" in caplog.text
@@ -43,37 +39,29 @@ def test_row_41_blocked_loop_is_logged_with_its_stack(
     assert not found.is_stalled
 
 
-def test_loop_monitor_logs_each_stall_once() -> None:
+async def test_loop_monitor_logs_each_stall_once() -> None:
     told = list[str]()
     seen = threading.Semaphore(0)
     found = LoopMonitor(tick_s=0.005, limit_s=0.02, on_stall=lambda: told.append("told"))
-
-    async def main() -> None:
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(found.run())
-            await asyncio.sleep(0)
-            while not told:
-                seen.acquire(timeout=0.001)
-            for _ in range(40):
-                seen.acquire(timeout=0.005)  # the thread looks many times more
-            running.cancel()
-
-    asyncio.run(main())
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(found.run())
+        await asyncio.sleep(0)
+        while not told:
+            seen.acquire(timeout=0.001)
+        for _ in range(40):
+            seen.acquire(timeout=0.005)  # the thread looks many times more
+        running.cancel()
     assert told == ["told"] and found.stalls == 1
 
 
-def test_loop_monitor_running_loop_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_loop_monitor_running_loop_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     found = LoopMonitor(tick_s=0.001, limit_s=30)
-
-    async def main() -> None:
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(found.run())
-            while len(found._lags_s) < 20:  # noqa: ASYNC110 - twenty ticks
-                await asyncio.sleep(0)
-            running.cancel()
-
-    asyncio.run(main())
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(found.run())
+        while len(found._lags_s) < 20:  # noqa: ASYNC110 - twenty ticks
+            await asyncio.sleep(0)
+        running.cancel()
     assert (found.stalls, found.is_stalled, caplog.records) == (0, False, [])
     assert not [one for one in threading.enumerate() if one.name == "pulse"]
 

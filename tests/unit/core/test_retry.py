@@ -27,64 +27,61 @@ class Calls:
         return "answer"
 
 
-def attempt(calls: Calls, clock: FakeClock, attempts: int = 4) -> str:
+async def attempt(calls: Calls, clock: FakeClock, attempts: int = 4) -> str:
     on = (OverloadedError, RateLimitError)
-    return asyncio.run(retry(calls, on=on, attempts=attempts, backoff=PLAIN, clock=clock))
+    return await retry(calls, on=on, attempts=attempts, backoff=PLAIN, clock=clock)
 
 
-def test_retry_first_success_returns_without_sleeping() -> None:
+async def test_retry_first_success_returns_without_sleeping() -> None:
     calls, clock = Calls(), FakeClock(patient=False)
-    assert attempt(calls, clock) == "answer"
+    assert await attempt(calls, clock) == "answer"
     assert (calls.made, clock.slept) == (1, [])
 
 
-def test_retry_listed_errors_backs_off_and_retries() -> None:
+async def test_retry_listed_errors_backs_off_and_retries() -> None:
     calls, clock = Calls(*[OverloadedError("busy")] * 3), FakeClock(patient=False)
-    assert attempt(calls, clock) == "answer"
+    assert await attempt(calls, clock) == "answer"
     assert (calls.made, clock.slept) == (4, [1, 2, 4])
 
 
-def test_retry_exhausted_raises_the_last_error() -> None:
+async def test_retry_exhausted_raises_the_last_error() -> None:
     errors = [OverloadedError(f"busy {n}") for n in range(9)]
     calls, clock = Calls(*errors), FakeClock(patient=False)
     with pytest.raises(OverloadedError, match="busy 3"):
-        attempt(calls, clock, attempts=4)
+        await attempt(calls, clock, attempts=4)
     assert (calls.made, clock.slept) == (4, [1, 2, 4])
 
 
-def test_retry_other_error_is_raised_immediately() -> None:
+async def test_retry_other_error_is_raised_immediately() -> None:
     calls, clock = Calls(AuthError("no")), FakeClock(patient=False)
     with pytest.raises(AuthError):
-        attempt(calls, clock)
+        await attempt(calls, clock)
     assert (calls.made, clock.slept) == (1, [])
 
 
-def test_retry_error_with_retry_after_uses_it() -> None:
+async def test_retry_error_with_retry_after_uses_it() -> None:
     calls = Calls(RateLimitError("slow down", after_s=7.5), RateLimitError("slow down", after_s=0))
     clock = FakeClock(patient=False)
-    assert attempt(calls, clock) == "answer"
+    assert await attempt(calls, clock) == "answer"
     assert clock.slept == [7.5, 0]
 
 
-def test_retry_error_without_retry_after_uses_backoff() -> None:
+async def test_retry_error_without_retry_after_uses_backoff() -> None:
     calls, clock = Calls(RateLimitError("slow down")), FakeClock(patient=False)
-    attempt(calls, clock)
+    await attempt(calls, clock)
     assert clock.slept == [1]
 
 
-def test_retry_cancelled_while_sleeping_stops() -> None:
-    async def main() -> None:
-        calls, clock = Calls(*[OverloadedError("busy")] * 9), FakeClock()
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(
-                retry(calls, on=(ProviderError,), attempts=9, backoff=PLAIN, clock=clock)
-            )
-            await clock.advance(1.5)  # one wait is over, the second is not
-            task.cancel()
-        assert task.cancelled()
-        assert calls.made == 2
-
-    asyncio.run(main())
+async def test_retry_cancelled_while_sleeping_stops() -> None:
+    calls, clock = Calls(*[OverloadedError("busy")] * 9), FakeClock()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(
+            retry(calls, on=(ProviderError,), attempts=9, backoff=PLAIN, clock=clock)
+        )
+        await clock.advance(1.5)  # one wait is over, the second is not
+        task.cancel()
+    assert task.cancelled()
+    assert calls.made == 2
 
 
 @given(

@@ -9,6 +9,7 @@ import pytest
 from homarus.core.errors import RunStuckError
 from homarus.core.lanes import Lanes
 from homarus.core.watchdog import Watchdog, describe_task
+from tests.waiting import settle
 
 GRACE_S = 0.05
 
@@ -47,90 +48,73 @@ class Crew:
             pass
 
 
-async def settle() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
+async def test_watchdog_finished_work_returns_result_or_raises() -> None:
+    crew = Crew()
+
+    async def fine() -> str:
+        return "done"
+
+    async def broken() -> str:
+        raise ZeroDivisionError
+
+    assert await crew.run(fine) == "done"
+    with pytest.raises(ZeroDivisionError):
+        await crew.run(broken)
+    assert (crew.dog.stuck, crew.dog.abandoned) == (0, 0)
 
 
-def test_watchdog_finished_work_returns_result_or_raises() -> None:
-    async def main() -> None:
-        crew = Crew()
+async def test_watchdog_work_that_obeys_deadline_raises_timeout() -> None:
+    crew = Crew()
 
-        async def fine() -> str:
-            return "done"
+    async def slow() -> str:
+        crew.strike()
+        await asyncio.Event().wait()
+        return ""
 
-        async def broken() -> str:
-            raise ZeroDivisionError
-
-        assert await crew.run(fine) == "done"
-        with pytest.raises(ZeroDivisionError):
-            await crew.run(broken)
-        assert (crew.dog.stuck, crew.dog.abandoned) == (0, 0)
-
-    asyncio.run(main())
+    with pytest.raises(TimeoutError):
+        await crew.run(slow)
+    assert crew.dog.stuck == 0
+    await crew.enter_both()
 
 
-def test_watchdog_work_that_obeys_deadline_raises_timeout() -> None:
-    async def main() -> None:
-        crew = Crew()
+async def test_watchdog_work_that_stops_slowly_gets_grace() -> None:
+    crew, cleaned = Crew(), list[str]()
 
-        async def slow() -> str:
-            crew.strike()
+    async def tidy() -> str:
+        crew.strike()
+        try:
             await asyncio.Event().wait()
-            return ""
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append("yes")
+        return ""
 
-        with pytest.raises(TimeoutError):
-            await crew.run(slow)
-        assert crew.dog.stuck == 0
-        await crew.enter_both()
-
-    asyncio.run(main())
-
-
-def test_watchdog_work_that_stops_slowly_gets_grace() -> None:
-    async def main() -> None:
-        crew, cleaned = Crew(), list[str]()
-
-        async def tidy() -> str:
-            crew.strike()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                await asyncio.sleep(0)
-                cleaned.append("yes")
-            return ""
-
-        with pytest.raises(TimeoutError):
-            await crew.run(tidy)
-        assert cleaned == ["yes"]
-
-    asyncio.run(main())
+    with pytest.raises(TimeoutError):
+        await crew.run(tidy)
+    assert cleaned == ["yes"]
 
 
-def test_watchdog_stuck_work_is_abandoned_and_frees_its_lanes(
+async def test_watchdog_stuck_work_is_abandoned_and_frees_its_lanes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        crew = Crew()
+    crew = Crew()
 
-        async def tools() -> str:
-            async with asyncio.TaskGroup() as group:  # as the loop runs its calls
-                call = group.create_task(stubborn(crew.stop), name="tool hang")
-            return call.result()
+    async def tools() -> str:
+        async with asyncio.TaskGroup() as group:  # as the loop runs its calls
+            call = group.create_task(stubborn(crew.stop), name="tool hang")
+        return call.result()
 
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(_expect_stuck(crew, tools))
-            await settle()
-            assert [one.task_name for one in crew.lanes.holders("main")]
-            crew.strike()
-            await running
-            await crew.enter_both()
-            assert (crew.dog.stuck, crew.dog.abandoned) == (1, 1)
-            crew.stop.set()
-            await settle()
-        assert (crew.dog.stuck, crew.dog.abandoned) == (1, 0)
-
-    asyncio.run(main())
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(_expect_stuck(crew, tools))
+        await settle(10)
+        assert [one.task_name for one in crew.lanes.holders("main")]
+        crew.strike()
+        await running
+        await crew.enter_both()
+        assert (crew.dog.stuck, crew.dog.abandoned) == (1, 1)
+        crew.stop.set()
+        await settle(10)
+    assert (crew.dog.stuck, crew.dog.abandoned) == (1, 0)
     told = caplog.records[0].getMessage()
     assert "run a did not stop within 0.05 s and is given up" in told
     assert "task tool hang" in told
@@ -144,29 +128,26 @@ async def _expect_stuck(crew: Crew, work: Callable[[], Coroutine[Any, Any, str]]
 
 
 @pytest.mark.parametrize("deadline_first", [False, True])
-def test_watchdog_caller_cancelled_raises_cancelled_error(*, deadline_first: bool) -> None:
-    async def main() -> None:
-        crew, after = Crew(), list[str]()
+async def test_watchdog_caller_cancelled_raises_cancelled_error(*, deadline_first: bool) -> None:
+    crew, after = Crew(), list[str]()
 
-        async def run() -> None:
-            await crew.run(lambda: stubborn(crew.stop))
-            after.append("went on")
+    async def run() -> None:
+        await crew.run(lambda: stubborn(crew.stop))
+        after.append("went on")
 
-        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-            task = group.create_task(run())
-            await settle()
-            if deadline_first:
-                crew.strike()
-                await settle()
-            task.cancel()
-            await asyncio.wait([task])
-            assert task.cancelled() and after == []
-            assert crew.dog.abandoned == 1
-            await crew.enter_both()
-            crew.stop.set()
-            await settle()
-
-    asyncio.run(main())
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        task = group.create_task(run())
+        await settle(10)
+        if deadline_first:
+            crew.strike()
+            await settle(10)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled() and after == []
+        assert crew.dog.abandoned == 1
+        await crew.enter_both()
+        crew.stop.set()
+        await settle(10)
 
 
 def test_watchdog_abandoned_work_does_not_block_exit() -> None:
@@ -180,7 +161,7 @@ def test_watchdog_abandoned_work_does_not_block_exit() -> None:
 
         async with asyncio.TaskGroup() as group:
             running = group.create_task(_expect_stuck(crew, tools))
-            await settle()
+            await settle(10)
             crew.strike()
             await running
         Watchdog().detach_abandoned()
@@ -191,26 +172,23 @@ def test_watchdog_abandoned_work_does_not_block_exit() -> None:
         crew, kept = runner.run(main())  # hangs, as long as it is waited for
         runner.get_loop().call_soon(crew.stop.set)
         runner.run(asyncio.wait(kept))
-        runner.run(settle())
+        runner.run(settle(10))
         assert kept[0].result() == "at last" and crew.dog.abandoned == 0
 
 
-def test_describe_task_shows_stack_to_innermost_await() -> None:
-    async def main() -> None:
-        never = asyncio.Event()
+async def test_describe_task_shows_stack_to_innermost_await() -> None:
+    never = asyncio.Event()
 
-        async def inner() -> None:
-            await never.wait()
+    async def inner() -> None:
+        await never.wait()
 
-        async def outer() -> None:
-            await inner()
+    async def outer() -> None:
+        await inner()
 
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(outer(), name="deep")
-            await settle()
-            told = describe_task(task)
-            never.set()
-        assert told.startswith("task deep\n")
-        assert told.index("in outer") < told.index("in inner") < told.index("in wait")
-
-    asyncio.run(main())
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(outer(), name="deep")
+        await settle(10)
+        told = describe_task(task)
+        never.set()
+    assert told.startswith("task deep\n")
+    assert told.index("in outer") < told.index("in inner") < told.index("in wait")

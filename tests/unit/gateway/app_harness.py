@@ -200,11 +200,8 @@ async def world(
             running.cancel()
 
 
-def run(body: Any, folder: Path, *script: Any, config: Any = None) -> None:
+@asynccontextmanager
+async def run(folder: Path, *script: Any, config: Any = None) -> AsyncIterator[Harness]:
     """Run `body(world)` in a new World."""
-
-    async def main() -> None:
-        async with world(folder, script, config) as it:
-            await body(it)
-
-    asyncio.run(main())
+    async with world(folder, script, config) as it:
+        yield it

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from homarus.store.journal import InboxRecord
 from homarus.testing.memory_store import MemoryStore
 from homarus.tools.registry import ToolRegistry
 from tests.unit.gateway.builders import FakeMail, FakeSwitchboard
+from tests.waiting import settle
 
 TOKEN = "right-token"
 PORT = 18789
@@ -268,8 +269,7 @@ class Harness:
         )
 
     async def settle(self) -> None:
-        for _ in range(30):
-            await asyncio.sleep(0)
+        await settle()
 
     def knock(self, scope: Mapping[str, Any] = SCOPE) -> Peer:
         """Return a connection that has not sent anything."""
@@ -295,20 +295,13 @@ class Harness:
         peer.ask("hello", "connect", params | {"maxProtocol": protocol})
 
 
-def play(
-    folder: Path,
-    scene: Callable[[Harness], Coroutine[Any, Any, None]],
-    *,
-    clock: Clock | None = None,
-    ready: bool = True,
-) -> None:
+@asynccontextmanager
+async def play(
+    folder: Path, *, clock: Clock | None = None, ready: bool = True
+) -> AsyncIterator[Harness]:
     """Run a scene with a serving gateway."""
-
-    async def main() -> None:
-        async with _stage(folder, clock or SystemClock(), ready=ready) as stage:
-            await scene(stage)
-
-    asyncio.run(main())
+    async with _stage(folder, clock or SystemClock(), ready=ready) as stage:
+        yield stage
 
 
 @asynccontextmanager

@@ -1,7 +1,5 @@
 """Guessing is slow: counted per source, bounded in memory, with no way around it for pages."""
 
-import asyncio
-
 import pytest
 
 from homarus.config.schema import RateLimitConfig
@@ -17,30 +15,24 @@ def source(ip: str = "1.2.3.4", *, browser: bool = False, forwarded: bool = Fals
     return ClientSource.from_request(door, ENTRANCE, "shared-secret")
 
 
-def test_ten_failures_lock_out_for_five_minutes() -> None:
-    async def main() -> None:
-        clock = FakeClock()
-        limiter = AuthRateLimiter(clock)
-        waits = [limiter.record_failure(source()) for _ in range(10)]
-        assert waits == [0] * 9 + [300_000]
-        await clock.advance(299.0)
-        assert limiter.retry_after_ms(source()) == 1_000
-        await clock.advance(1.0)
-        assert limiter.retry_after_ms(source()) == 0
-        assert limiter.record_failure(source()) == 0, "the count begins anew"
-
-    asyncio.run(main())
+async def test_ten_failures_lock_out_for_five_minutes() -> None:
+    clock = FakeClock()
+    limiter = AuthRateLimiter(clock)
+    waits = [limiter.record_failure(source()) for _ in range(10)]
+    assert waits == [0] * 9 + [300_000]
+    await clock.advance(299.0)
+    assert limiter.retry_after_ms(source()) == 1_000
+    await clock.advance(1.0)
+    assert limiter.retry_after_ms(source()) == 0
+    assert limiter.record_failure(source()) == 0, "the count begins anew"
 
 
-def test_slow_failures_never_lock_out() -> None:
-    async def main() -> None:
-        clock = FakeClock()
-        limiter = AuthRateLimiter(clock)
-        for _ in range(30):
-            assert limiter.record_failure(source()) == 0
-            await clock.advance(7.0)
-
-    asyncio.run(main())
+async def test_slow_failures_never_lock_out() -> None:
+    clock = FakeClock()
+    limiter = AuthRateLimiter(clock)
+    for _ in range(30):
+        assert limiter.record_failure(source()) == 0
+        await clock.advance(7.0)
 
 
 def test_sources_and_secret_kinds_are_counted_apart() -> None:

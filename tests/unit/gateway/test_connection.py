@@ -9,11 +9,11 @@ import pytest
 from homarus.gateway.client import GatewaySecret
 from homarus.gateway.connection import MAX_IN_FLIGHT, SLOW_BYTES
 from homarus.gateway.frames import HANDSHAKE_S, MAX_BUFFERED_BYTES, MAX_FRAME_BYTES
-from tests.unit.gateway.harness import Harness, play
+from tests.unit.gateway.harness import play
 
 
-def test_connection_is_challenged_at_once_and_gets_hello_ok(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_connection_is_challenged_at_once_and_gets_hello_ok(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         peer = await stage.enter()
         assert [f.get("event") or f["id"] for f in peer.frames[:2]] == [
             "connect.challenge",
@@ -33,25 +33,20 @@ def test_connection_is_challenged_at_once_and_gets_hello_ok(tmp_path: Path) -> N
         assert hello["auth"]["role"] == "operator" and hello["auth"]["deviceToken"]
         assert peer.max_bytes == MAX_FRAME_BYTES  # raised only now
 
-    play(tmp_path, scene)
 
-
-def test_hello_has_the_keys_of_openclaw(tmp_path: Path) -> None:
+async def test_hello_has_the_keys_of_openclaw(tmp_path: Path) -> None:
     file = Path(__file__).parents[2] / "data" / "frames" / "handshake.json"
     theirs = json.loads(file.read_text(encoding="utf-8"))[2]["frame"]["payload"]
-
-    async def scene(stage: Harness) -> None:
+    async with play(tmp_path) as stage:
         hello = (await stage.enter()).frames[1]["payload"]
         not_built = {"canvasHostUrl"}
         assert hello.keys() == theirs.keys() - not_built
         for name in ("server", "features", "snapshot", "policy", "auth"):
             assert hello[name].keys() == theirs[name].keys()
 
-    play(tmp_path, scene)
 
-
-def test_newest_protocol_client_gets_additional_fields(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_newest_protocol_client_gets_additional_fields(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         old, new = await stage.enter("old"), await stage.enter("new", protocol=4)
         hello = new.frames[1]["payload"]
         assert hello["protocol"] == 4
@@ -63,21 +58,17 @@ def test_newest_protocol_client_gets_additional_fields(tmp_path: Path) -> None:
         assert new.events("chat")[-1]["payload"] == {"n": 1, "deltaText": "x"}
         assert old.events("chat")[-1]["seq"] == new.events("chat")[-1]["seq"]
 
-    play(tmp_path, scene)
 
-
-def test_newest_protocol_without_device_lists_granted_scopes(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_newest_protocol_without_device_lists_granted_scopes(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         hello = (await stage.enter(protocol=4, identity=None)).frames[1]["payload"]
         assert hello["auth"] == {"role": "operator", "scopes": []}
         assert "appliedConfigHash" not in hello["snapshot"]
         assert "auth" not in (await stage.enter(identity=None)).frames[1]["payload"]
 
-    play(tmp_path, scene)
 
-
-def test_newest_protocol_missing_scope_has_its_own_error_code(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_newest_protocol_missing_scope_has_its_own_error_code(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         read = ("operator.read",)
         old = await stage.enter("old", scopes=read)
         new = await stage.enter("new", protocol=4, scopes=read)
@@ -93,11 +84,9 @@ def test_newest_protocol_missing_scope_has_its_own_error_code(tmp_path: Path) ->
         }
         assert new.answers("1")[0]["error"] == {**told, "code": "FORBIDDEN", "details": details}
 
-    play(tmp_path, scene)
 
-
-def test_request_with_traceparent_is_accepted(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_request_with_traceparent_is_accepted(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         peer = await stage.enter()
         trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         frame = {"type": "req", "id": "1", "method": "echo", "params": {"value": 5}}
@@ -106,8 +95,6 @@ def test_request_with_traceparent_is_accepted(tmp_path: Path) -> None:
         await stage.settle()
         assert peer.answers("1")[0]["payload"] == 5
         assert peer.answers("2")[0]["ok"] is False
-
-    play(tmp_path, scene)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +109,10 @@ def test_request_with_traceparent_is_accepted(tmp_path: Path) -> None:
         "[" * 60_000,
     ],
 )
-def test_first_frame_other_than_connect_closes_the_connection(tmp_path: Path, frame: str) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_first_frame_other_than_connect_closes_the_connection(
+    tmp_path: Path, frame: str
+) -> None:
+    async with play(tmp_path) as stage:
         peer = stage.knock()
         peer.say(frame)
         await stage.settle()
@@ -133,11 +122,9 @@ def test_first_frame_other_than_connect_closes_the_connection(tmp_path: Path, fr
         assert refusal["id"] in {"1", "invalid"}
         assert peer.max_bytes == 0 and not stage.gateway.connections
 
-    play(tmp_path, scene)
 
-
-def test_wrong_token_closes_with_1008(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_wrong_token_closes_with_1008(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         peer = stage.knock()
         await stage.settle()
         stage.greet(peer, secret=GatewaySecret("wrong"))
@@ -146,25 +133,22 @@ def test_wrong_token_closes_with_1008(tmp_path: Path) -> None:
         assert "token mismatch" in refusal["error"]["message"]
         assert peer.closed and peer.closed[0] == 1008
 
-    play(tmp_path, scene)
 
-
-def test_silent_client_is_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_client_is_disconnected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert HANDSHAKE_S == 10.0
     monkeypatch.setattr("homarus.gateway.connection.HANDSHAKE_S", 0.01)
-
-    async def scene(stage: Harness) -> None:
+    async with play(tmp_path) as stage:
         peer = stage.knock()
         await peer.gone.wait()
         assert peer.closed == (1008, "handshake timeout")
 
-    play(tmp_path, scene)
 
-
-def test_client_before_services_start_is_greeted_when_ready(
+async def test_client_before_services_start_is_greeted_when_ready(
     tmp_path: Path,
 ) -> None:
-    async def scene(stage: Harness) -> None:
+    async with play(tmp_path, ready=False) as stage:
         peer = stage.knock()
         await stage.settle()
         stage.greet(peer)
@@ -176,11 +160,9 @@ def test_client_before_services_start_is_greeted_when_ready(
             assert peer.answers("hello")[0]["ok"]
             running.cancel()
 
-    play(tmp_path, scene, ready=False)
 
-
-def test_concurrent_requests_are_answered_as_they_finish(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_concurrent_requests_are_answered_as_they_finish(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         peer = await stage.enter()
         peer.ask("1", "wait")
         peer.ask("2", "echo", {"value": [1, None, "é"]})
@@ -191,11 +173,9 @@ def test_concurrent_requests_are_answered_as_they_finish(tmp_path: Path) -> None
         await stage.settle()
         assert [a["payload"]["status"] for a in peer.answers("1")] == ["accepted", "ok"]
 
-    play(tmp_path, scene)
 
-
-def test_invalid_request_is_answered_and_connection_continues(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_invalid_request_is_answered_and_connection_continues(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         peer = await stage.enter()
         peer.say("{")
         peer.say({"type": "req", "id": "x", "method": "echo", "more": 1})
@@ -223,11 +203,9 @@ def test_invalid_request_is_answered_and_connection_continues(tmp_path: Path) ->
         assert peer.answers("7")[0]["payload"] == "fine"
         assert peer.closed is None
 
-    play(tmp_path, scene)
 
-
-def test_scopes_are_the_approved_ones_not_the_claimed(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_scopes_are_the_approved_ones_not_the_claimed(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         reader = await stage.enter(scopes=["operator.read"])
         reader.ask("1", "boss")
         stranger = await stage.enter(identity=None)  # a token and no device: no scopes
@@ -239,11 +217,9 @@ def test_scopes_are_the_approved_ones_not_the_claimed(tmp_path: Path) -> None:
         assert stranger.answers("2")[0]["error"]["message"] == "missing scope: operator.read"
         assert boss.answers("3")[0]["payload"] == "yes"
 
-    play(tmp_path, scene)
 
-
-def test_requests_beyond_the_concurrency_limit_are_refused(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_requests_beyond_the_concurrency_limit_are_refused(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         peer = await stage.enter()
         for n in range(MAX_IN_FLIGHT + 3):
             peer.ask(str(n), "wait")
@@ -257,11 +233,9 @@ def test_requests_beyond_the_concurrency_limit_are_refused(tmp_path: Path) -> No
         await stage.settle()
         assert peer.answers("again")[0]["ok"]
 
-    play(tmp_path, scene)
 
-
-def test_slow_client_loses_deltas_and_gets_a_gap_event(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_slow_client_loses_deltas_and_gets_a_gap_event(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         peer = await stage.enter()
         peer.reads.clear()
         for _ in range(20):
@@ -276,11 +250,9 @@ def test_slow_client_loses_deltas_and_gets_a_gap_event(tmp_path: Path) -> None:
         assert gap["payload"]["dropped"] + kept == 20 and "seq" not in gap
         assert peer.closed is None and connection.buffered_bytes == 0
 
-    play(tmp_path, scene)
 
-
-def test_slow_client_with_required_event_is_closed_with_1008(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_slow_client_with_required_event_is_closed_with_1008(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         peer = await stage.enter()
         other = await stage.enter("other")
         peer.reads.clear()
@@ -292,11 +264,9 @@ def test_slow_client_with_required_event_is_closed_with_1008(tmp_path: Path) -> 
         assert len(stage.gateway.connections) == 1
         assert len(other.events("chat")) == 20  # nobody else is held up
 
-    play(tmp_path, scene)
 
-
-def test_unread_responses_are_bounded(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_unread_responses_are_bounded(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         peer = await stage.enter()
         (connection,) = stage.gateway.connections
         peer.reads.clear()
@@ -307,11 +277,9 @@ def test_unread_responses_are_bounded(tmp_path: Path) -> None:
         assert peer.closed == (1008, "slow consumer")
         assert connection.buffered_bytes == 0
 
-    play(tmp_path, scene)
 
-
-def test_request_in_flight_completes_after_disconnect(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_request_in_flight_completes_after_disconnect(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         done: list[bool] = []
         peer = await stage.enter()
         peer.ask("1", "wait")
@@ -323,17 +291,15 @@ def test_request_in_flight_completes_after_disconnect(tmp_path: Path) -> None:
         await stage.settle()
         assert done == [True]
 
-    play(tmp_path, scene)
-
 
 async def _note(done: list[bool]) -> None:
     done.append(True)
 
 
-def test_token_revoked_by_another_process_closes_at_next_request(
+async def test_token_revoked_by_another_process_closes_at_next_request(
     tmp_path: Path,
 ) -> None:
-    async def scene(stage: Harness) -> None:
+    async with play(tmp_path) as stage:
         peer = await stage.enter()
         file = tmp_path / "state" / "devices" / "paired.json"
         paired = json.loads(file.read_text(encoding="utf-8"))
@@ -343,5 +309,3 @@ def test_token_revoked_by_another_process_closes_at_next_request(
         peer.ask("1", "echo")
         await stage.settle()
         assert peer.closed == (1008, "device token revoked") and not peer.answers("1")
-
-    play(tmp_path, scene)

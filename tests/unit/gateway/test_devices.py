@@ -1,6 +1,5 @@
 """Pairing: who is approved for what, by whom, and how that ends."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -83,20 +82,17 @@ def test_local_pairing_is_stored_in_openclaw_format(world: Harness) -> None:
     assert len(token.secret) >= 32
 
 
-def test_pairing_request_expires_after_five_minutes(world: Harness) -> None:
-    async def main() -> None:
-        request = world.devices.request(ask())
-        assert world.file("pending")[request]["ts"] == START_MS
-        assert [e["requestId"] for e in world.devices.listing()["pending"]] == [request]
-        await world.clock.advance(299)
-        assert world.devices.request(ask()) == request, "the same ask is the same request"
-        await world.clock.advance(1)
-        assert world.devices.listing()["pending"] == []
-        with pytest.raises(InvalidRequestError, match="unknown requestId"):
-            world.devices.approve(request, [ADMIN])
-        assert world.devices.get("d1") is None
-
-    asyncio.run(main())
+async def test_pairing_request_expires_after_five_minutes(world: Harness) -> None:
+    request = world.devices.request(ask())
+    assert world.file("pending")[request]["ts"] == START_MS
+    assert [e["requestId"] for e in world.devices.listing()["pending"]] == [request]
+    await world.clock.advance(299)
+    assert world.devices.request(ask()) == request, "the same ask is the same request"
+    await world.clock.advance(1)
+    assert world.devices.listing()["pending"] == []
+    with pytest.raises(InvalidRequestError, match="unknown requestId"):
+        world.devices.approve(request, [ADMIN])
+    assert world.devices.get("d1") is None
 
 
 def test_approval_of_a_changed_request_needs_the_new_id(world: Harness) -> None:

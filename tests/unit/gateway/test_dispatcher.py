@@ -37,8 +37,8 @@ async def settled(it: Harness, run_id: str) -> str:
             await asyncio.sleep(0.001)
 
 
-def test_command_during_a_run_is_answered(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_command_during_a_run_is_answered(tmp_path: Path) -> None:
+    async with run(tmp_path, Hang()) as it:
         await it.ask("chat.send", sessionKey="main", message="long", idempotencyKey="a")
         await it.asked(1)
         await it.send("/status", "b")
@@ -46,11 +46,9 @@ def test_command_during_a_run_is_answered(tmp_path: Path) -> None:
         await it.send("/model mock/mock-1", "c")
         assert it.app.control.active_runs() == ("a",)
 
-    run(body, tmp_path, Hang())
 
-
-def test_new_command_stops_run_and_queue_and_answers_its_text(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_new_command_stops_run_and_queue_and_answers_its_text(tmp_path: Path) -> None:
+    async with run(tmp_path, Hang(), answer("At your service.")) as it:
         await it.ask("chat.send", sessionKey="main", message="long", idempotencyKey="a")
         await it.asked(1)
         await it.ask("chat.send", sessionKey="main", message="more", idempotencyKey="b")
@@ -63,13 +61,10 @@ def test_new_command_stops_run_and_queue_and_answers_its_text(tmp_path: Path) ->
         assert session.session_id != before
         assert [message.role for message in session.messages] == ["user", "assistant"]
 
-    run(body, tmp_path, Hang(), answer("At your service."))
 
-
-def test_new_command_with_image_passes_it_to_the_first_turn(tmp_path: Path) -> None:
+async def test_new_command_with_image_passes_it_to_the_first_turn(tmp_path: Path) -> None:
     picture = {"content": "iVBORw0KGgo=", "mimeType": "image/png"}
-
-    async def body(it: Harness) -> None:
+    async with run(tmp_path, answer("one"), answer("two"), answer("three")) as it:
         await it.send("hi", "a")
         await it.send("/new what is this?", "b", attachments=[picture])
         last = it.model.requests[-1].messages
@@ -78,18 +73,11 @@ def test_new_command_with_image_passes_it_to_the_first_turn(tmp_path: Path) -> N
         await it.send("/whoami", "c", attachments=[picture])
         assert it.model.requests[-1].messages[-1].text.endswith("/whoami")
 
-    run(body, tmp_path, answer("one"), answer("two"), answer("three"))
-
 
 @pytest.mark.parametrize("began", [False, True])
-def test_command_interrupted_by_crash_runs_once_after_restart(began: bool, tmp_path: Path) -> None:
-    async def before(it: Harness) -> None:
-        journal = it.app.store.journal
-        row = (await it.app.control.accept(KEY, inbound("/think high", "r"))).row
-        if began:
-            async with journal.lease("command:r") as lease, journal.transaction() as unit:
-                unit.mark_running([row.id], lease, run=row.id)
-
+async def test_command_interrupted_by_crash_runs_once_after_restart(
+    began: bool, tmp_path: Path
+) -> None:
     async def after(it: Harness) -> None:
         assert await settled(it, "r") == "answered"
         session = await it.app.control.load(KEY)
@@ -104,17 +92,23 @@ def test_command_interrupted_by_crash_runs_once_after_restart(began: bool, tmp_p
         assert told == {"runId": "r", "status": "ok"}
         assert len((await it.app.control.load(KEY)).messages) == 1
 
-    run(before, tmp_path)
-    run(after, tmp_path)
-    run(after, tmp_path)
+    async with run(tmp_path) as it:
+        journal = it.app.store.journal
+        row = (await it.app.control.accept(KEY, inbound("/think high", "r"))).row
+        if began:
+            async with journal.lease("command:r") as lease, journal.transaction() as unit:
+                unit.mark_running([row.id], lease, run=row.id)
+    async with run(tmp_path) as it:
+        await after(it)
+    async with run(tmp_path) as it:
+        await after(it)
 
 
-def test_new_command_interrupted_by_crash_resets_once(tmp_path: Path) -> None:
-    async def before(it: Harness) -> None:
+async def test_new_command_interrupted_by_crash_resets_once(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("one")) as it:
         await it.send("hi", "a")
         await it.app.control.accept(KEY, inbound("/new go on", "r"))
-
-    async def after(it: Harness) -> None:
+    async with run(tmp_path, answer("Gone.")) as it:
         assert await settled(it, "r") == "answered"
         session = await it.app.control.load(KEY)
         assert [message.text[-5:] for message in session.messages] == ["go on", "Gone."]
@@ -122,34 +116,25 @@ def test_new_command_interrupted_by_crash_resets_once(tmp_path: Path) -> None:
         await it.store.flush()
         assert len(list(home.glob("*.reset.*"))) == 1
 
-    run(before, tmp_path, answer("one"))
-    run(after, tmp_path, answer("Gone."))
 
-
-def test_message_with_model_directive_keeps_it_after_crash(tmp_path: Path) -> None:
-    async def before(it: Harness) -> None:
+async def test_message_with_model_directive_keeps_it_after_crash(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         await it.app.control.accept(KEY, inbound("/think high well?", "r"))
-
-    async def after(it: Harness) -> None:
+    async with run(tmp_path, answer("Well.")) as it:
         assert await settled(it, "r") == "answered"
         assert it.model.requests[0].thinking == "high"
         assert it.model.requests[0].messages[-1].text.endswith("well?")
 
-    run(before, tmp_path)
-    run(after, tmp_path, answer("Well."))
 
-
-def test_command_sent_twice_runs_once(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_command_sent_twice_runs_once(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         await it.send("/think high", "r")
         again = {"sessionKey": "main", "message": "/think high", "idempotencyKey": "r"}
         assert await it.ask("chat.send", again) == {"runId": "r", "status": "ok"}
         assert len((await it.app.control.load(KEY)).messages) == 1
 
-    run(body, tmp_path)
 
-
-def test_command_with_bug_reports_error_and_next_one_works(
+async def test_command_with_bug_reports_error_and_next_one_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @command("status")
@@ -157,8 +142,7 @@ def test_command_with_bug_reports_error_and_next_one_works(
         raise ZeroDivisionError("secret-in-a-bug")
 
     monkeypatch.setitem(HANDLERS, "status", broken)
-
-    async def body(it: Harness) -> None:
+    async with run(tmp_path) as it:
         await it.send("/status", "a")
         assert "met a bug" in said(it, "a") and "secret" not in said(it, "a")
         row = await it.app.store.journal.inbox_record("a")
@@ -166,10 +150,8 @@ def test_command_with_bug_reports_error_and_next_one_works(
         await it.send("/whoami", "b")
         assert said(it, "b").startswith("Channel: webchat")
 
-    run(body, tmp_path)
 
-
-def test_inline_status_that_fails_still_answers_the_text(
+async def test_inline_status_that_fails_still_answers_the_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @command("status")
@@ -177,16 +159,16 @@ def test_inline_status_that_fails_still_answers_the_text(
         raise ZeroDivisionError
 
     monkeypatch.setitem(HANDLERS, "status", broken)
-
-    async def body(it: Harness) -> None:
+    async with run(tmp_path, answer("Well.")) as it:
         await it.send("well /status", "a")
         assert said(it, "a") == "Well." and await settled(it, "a") == "answered"
 
-    run(body, tmp_path, answer("Well."))
 
-
-def test_status_shows_thinking_level_of_the_active_model(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_status_shows_thinking_level_of_the_active_model(tmp_path: Path) -> None:
+    mock = CONFIG["models"]["providers"]["mock"]
+    deep = {"id": "deep", "name": "Deep", "reasoning": True, "contextWindow": 64_000}
+    providers = {"mock": {**mock, "models": [*mock["models"], deep]}}
+    async with run(tmp_path, answer("hello"), config={"models": {"providers": providers}}) as it:
         await it.send("/think", "a")
         assert said(it, "a").startswith("Thinking: off.")
         await it.send("/model mock/deep", "b")
@@ -197,19 +179,12 @@ def test_status_shows_thinking_level_of_the_active_model(tmp_path: Path) -> None
         await it.send("hi", "e")
         assert it.model.requests[-1].thinking == "low"
 
-    mock = CONFIG["models"]["providers"]["mock"]
-    deep = {"id": "deep", "name": "Deep", "reasoning": True, "contextWindow": 64_000}
-    providers = {"mock": {**mock, "models": [*mock["models"], deep]}}
-    run(body, tmp_path, answer("hello"), config={"models": {"providers": providers}})
 
-
-def test_model_command_with_unknown_number_chooses_none(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_model_command_with_unknown_number_chooses_none(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         for run_id, number in {"a": "0", "b": "77", "c": "9" * 5_000}.items():
             await it.send(f"/model {number}", run_id)
             assert "in the list" in said(it, run_id)
-
-    run(body, tmp_path)
 
 
 class Witness:
@@ -228,8 +203,8 @@ class Witness:
         self.heard.append(f"over after {messages}")
 
 
-def test_command_hooks_are_called_and_may_add_a_line(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_command_hooks_are_called_and_may_add_a_line(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("hello"), answer("well")) as it:
         witness = Witness()
         it.app.hooks.register(witness, "witness")
         await it.send("hi", "a")
@@ -237,8 +212,6 @@ def test_command_hooks_are_called_and_may_add_a_line(tmp_path: Path) -> None:
         assert said(it, "b").endswith("\n(heard new)")
         await it.send("/reset go on", "c")
         assert witness.heard == ["new", "over after 2", "reset go on"]
-
-    run(body, tmp_path, answer("hello"), answer("well"))
 
 
 class Editor:
@@ -253,8 +226,8 @@ class Editor:
         raise RuntimeError("no ink")
 
 
-def test_hook_effects_are_counted_in_context_and_shown_in_status(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_hook_effects_are_counted_in_context_and_shown_in_status(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("hello")) as it:
         it.app.hooks.register(Editor(), "editor")
         await it.send("hi", "a")
         sent = it.model.requests[0].system
@@ -265,33 +238,26 @@ def test_hook_effects_are_counted_in_context_and_shown_in_status(tmp_path: Path)
         failed = "Hook before_agent_start of plugin editor: 1 failure, last RuntimeError('no ink')"
         assert failed in said(it, "c")
 
-    run(body, tmp_path, answer("hello"))
 
-
-def test_restart_command_is_settled_before_the_restart(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_restart_command_is_settled_before_the_restart(tmp_path: Path) -> None:
+    async with run(tmp_path, config={"commands": {"restart": True}}) as it:
         rung = list[bool]()
         it.app.set_restart(lambda: rung.append(True))
         await it.send("/restart", "r")
         assert await settled(it, "r") == "answered" and rung == [True]
         assert "restarts" in said(it, "r")
 
-    run(body, tmp_path, config={"commands": {"restart": True}})
 
-
-def test_restart_command_without_permission_is_refused(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_restart_command_without_permission_is_refused(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         it.app.set_restart(lambda: pytest.fail("it was switched off"))
         await it.send("/restart", "r")
         assert "commands.restart" in said(it, "r")
 
-    run(body, tmp_path)
 
-
-def test_export_runs_once_and_overwrites_nothing(tmp_path: Path) -> None:
+async def test_export_runs_once_and_overwrites_nothing(tmp_path: Path) -> None:
     workspace = tmp_path / "state" / "workspace"
-
-    async def body(it: Harness) -> None:
+    async with run(tmp_path, answer("<script>alert(1)</script>")) as it:
         await it.send("/export", "a")
         assert "nothing to export" in said(it, "a")
         await it.send("say <b>hi</b>", "b")
@@ -316,13 +282,10 @@ def test_export_runs_once_and_overwrites_nothing(tmp_path: Path) -> None:
             assert it.gateway.chats(f"e{number}")[-1]["state"] == "error", path
             assert (workspace / "AGENTS.md").read_text() == before
 
-    run(body, tmp_path, answer("<script>alert(1)</script>"))
 
-
-def test_export_by_non_owner_writes_to_one_folder_only(tmp_path: Path) -> None:
+async def test_export_by_non_owner_writes_to_one_folder_only(tmp_path: Path) -> None:
     workspace = tmp_path / "state" / "workspace"
-
-    async def body(it: Harness) -> None:
+    async with run(tmp_path, answer("hello")) as it:
         await it.send("hi", "a")
         for number, path in enumerate(["BOOT.md", "memory/x.md", "../x.md", "..\\x.md"]):
             params = {
@@ -336,11 +299,9 @@ def test_export_by_non_owner_writes_to_one_folder_only(tmp_path: Path) -> None:
         assert not (workspace / "BOOT.md").exists() and not (workspace / "memory" / "x.md").exists()
         assert "only the owner" in said(it, "e1")
 
-    run(body, tmp_path, answer("hello"))
 
-
-def test_context_report_counts_every_injected_character(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_context_report_counts_every_injected_character(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("hello")) as it:
         await it.send("hi", "a")
         sent = it.model.requests[0]
         await it.send("/context json", "b")
@@ -358,11 +319,10 @@ def test_context_report_counts_every_injected_character(tmp_path: Path) -> None:
         await it.send("/context lots", "e")
         assert "list, detail or json" in said(it, "e")
 
-    run(body, tmp_path, answer("hello"))
 
-
-def test_compact_command_compacts_the_session(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_compact_command_compacts_the_session(tmp_path: Path) -> None:
+    talk = [answer("answer " * 400) for _ in range(4)]
+    async with run(tmp_path, *talk, answer("They talked. " * 5)) as it:
         await it.send("/compact", "a")
         assert "nothing to summarise" in said(it, "a")
         for number in range(4):
@@ -373,12 +333,9 @@ def test_compact_command_compacts_the_session(tmp_path: Path) -> None:
         await it.send("/status", "c")
         assert "1 compaction" in said(it, "c")
 
-    talk = [answer("answer " * 400) for _ in range(4)]
-    run(body, tmp_path, *talk, answer("They talked. " * 5))
 
-
-def test_command_does_not_count_as_session_activity(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_command_does_not_count_as_session_activity(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("hello")) as it:
         await it.send("hi", "a")
         before = await it.app.store.session(KEY)
         await it.clock.advance(60)
@@ -387,10 +344,8 @@ def test_command_does_not_count_as_session_activity(tmp_path: Path) -> None:
         assert before and after and after.updated_ms == before.updated_ms
         assert after.data["thinkingLevel"] == "high"
 
-    run(body, tmp_path, answer("hello"))
 
-
-def test_session_after_a_command_still_starts_with_its_notices(tmp_path: Path) -> None:
+async def test_session_after_a_command_still_starts_with_its_notices(tmp_path: Path) -> None:
     class Watcher:
         def __init__(self) -> None:
             self.begun: list[str] = []
@@ -399,7 +354,7 @@ def test_session_after_a_command_still_starts_with_its_notices(tmp_path: Path) -
         def session_start(self, session_id: str) -> None:
             self.begun.append(session_id)
 
-    async def body(it: Harness) -> None:
+    async with run(tmp_path, answer("one"), answer("two"), answer("three")) as it:
         watcher = Watcher()
         it.app.hooks.register(watcher, "watcher")
         folder = it.app.agent("main").workspace / "memory"
@@ -414,16 +369,12 @@ def test_session_after_a_command_still_starts_with_its_notices(tmp_path: Path) -
         assert ["Kiel" in text for text in asked] == [True, False, True]
         assert len(set(watcher.begun)) == 2 == len(watcher.begun)
 
-    run(body, tmp_path, answer("one"), answer("two"), answer("three"))
 
-
-def test_command_reply_is_stored_between_two_turns(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_command_reply_is_stored_between_two_turns(tmp_path: Path) -> None:
+    call = ToolCall("c1", "ls", {"path": "."})
+    async with run(tmp_path, answer(call), answer("done"), answer("again")) as it:
         await it.send("list it", "a")
         await it.send("/status", "b")
         await it.send("and again", "c")
         roles = [message.role for message in it.model.requests[-1].messages]
         assert roles == ["user", "assistant", "tool", "assistant", "assistant", "user"]
-
-    call = ToolCall("c1", "ls", {"path": "."})
-    run(body, tmp_path, answer(call), answer("done"), answer("again"))

@@ -28,6 +28,7 @@ from homarus.core.event import (
 from homarus.core.message import Json, Message, Text, ToolCall, ToolResult
 from homarus.gateway.events import DELTA_S, EventBroadcaster
 from homarus.testing.clock import FakeClock
+from tests.waiting import settle
 
 FRAMES = Path(__file__).parents[2] / "data" / "frames"
 KEY = "agent:main:main"
@@ -106,8 +107,7 @@ class Harness:
         return self.sent
 
     async def settle(self) -> None:
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await settle(20)
 
     async def pass_time(self, seconds: float) -> None:
         await self.clock.advance(seconds)

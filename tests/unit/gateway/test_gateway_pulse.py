@@ -10,7 +10,7 @@ from homarus.core.loop_monitor import LoopMonitor
 from homarus.gateway.http_server import GatewayAsgiApp
 from homarus.gateway.method import MethodCall, NoParams, method
 from homarus.gateway.methods.system import HealthParams, health
-from tests.unit.gateway.harness import Harness, play
+from tests.unit.gateway.harness import play
 from tests.unit.gateway.test_http_server import get
 
 TOLD = threading.Event()
@@ -22,28 +22,26 @@ async def block(_call: MethodCall, _params: NoParams) -> bool:
     return TOLD.wait(60)
 
 
-def test_row_41_blocking_call_is_logged_with_stack_and_health_fails(
+async def test_row_41_blocking_call_is_logged_with_stack_and_health_fails(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scene(stage: Harness) -> None:
-        gateway = stage.gateway
-        gateway.methods = {"block": block, "health": health}
-        assert gateway.pulse.is_stalled is False
-        peer = await stage.enter()
-        peer.ask("1", "block")
-        await stage.settle()
-        assert peer.answers("1")[0]["payload"] is True, "somebody noticed while it was blocked"
-        page = await get(GatewayAsgiApp(gateway), "/health")
-        assert (page.status, json.loads(page.body)) == (503, {"ok": False, "status": "blocked"})
-        peer.ask("2", "health", HealthParams(probe=True).model_dump())
-        await stage.settle()
-        told = peer.answers("2")[0]["payload"]
-        assert told["ok"] is False and told["loop"]["stalls"] >= 1
-
     TOLD.clear()
     with pytest.MonkeyPatch.context() as patch:
         quick = LoopMonitor(tick_s=0.01, limit_s=0.1, on_stall=TOLD.set)
         patch.setattr("homarus.gateway.server.Pulse", lambda: quick)
-        play(tmp_path, scene)
+        async with play(tmp_path) as stage:
+            gateway = stage.gateway
+            gateway.methods = {"block": block, "health": health}
+            assert gateway.pulse.is_stalled is False
+            peer = await stage.enter()
+            peer.ask("1", "block")
+            await stage.settle()
+            assert peer.answers("1")[0]["payload"] is True, "somebody noticed while it was blocked"
+            page = await get(GatewayAsgiApp(gateway), "/health")
+            assert (page.status, json.loads(page.body)) == (503, {"ok": False, "status": "blocked"})
+            peer.ask("2", "health", HealthParams(probe=True).model_dump())
+            await stage.settle()
+            told = peer.answers("2")[0]["payload"]
+            assert told["ok"] is False and told["loop"]["stalls"] >= 1
     assert "the event loop has been blocked for" in caplog.text
     assert "return TOLD.wait(60)" in caplog.text

@@ -1,7 +1,7 @@
 """Clients that open a connection and do not come to the point, on raw sockets."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
 
@@ -76,43 +76,33 @@ async def visit(stage: Harness) -> AsyncIterator[Client]:
         await listener.stop()
 
 
-def scene(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    act: Callable[[Client], Awaitable[None]],
-    patience_s: float = 0.3,
-) -> None:
+@asynccontextmanager
+async def scene(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, patience_s: float = 0.3
+) -> AsyncIterator[Client]:
     monkeypatch.setattr(HttpProtocol, "patience_s", patience_s)
-
-    async def play_it(stage: Harness) -> None:
-        async with visit(stage) as client:
-            await act(client)
-
-    play(folder, play_it)
+    async with play(folder) as stage, visit(stage) as client:
+        yield client
 
 
-def test_silent_connection_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def act(client: Client) -> None:
+async def test_silent_connection_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene(tmp_path, monkeypatch) as client:
         assert await client.rest() == b""
-
-    scene(tmp_path, monkeypatch, act)
 
 
 @pytest.mark.parametrize("begin", [b"", GET, b"GET / HTTP/1.1\r\n"])
-def test_dripped_header_is_closed(
+async def test_dripped_header_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: bytes
 ) -> None:
-    async def act(client: Client) -> None:
+    async with scene(tmp_path, monkeypatch) as client:
         await client.send(begin)
         assert b"200 OK" not in await client.drip(b"x")
 
-    scene(tmp_path, monkeypatch, act)
 
-
-def test_endless_header_is_refused_before_memory_fills(
+async def test_endless_header_is_refused_before_memory_fills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def act(client: Client) -> None:
+    async with scene(tmp_path, monkeypatch, patience_s=WAIT_S * 2) as client:
         sent = 0
         with suppress(ConnectionError):
             await client.send(GET)
@@ -121,38 +111,33 @@ def test_endless_header_is_refused_before_memory_fills(
                 sent += 8_000
         assert sent < 20_000_000, "nobody stopped it"
 
-    scene(tmp_path, monkeypatch, act, patience_s=WAIT_S * 2)
 
-
-def test_dripped_unwanted_body_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def act(client: Client) -> None:
+async def test_dripped_unwanted_body_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scene(tmp_path, monkeypatch) as client:
         await client.send(GET + b"Transfer-Encoding: chunked\r\n\r\n")
         assert b"200 OK" in await client.drip(b"1\r\nx\r\n")
 
-    scene(tmp_path, monkeypatch, act)
 
-
-def test_second_request_of_a_connection_has_the_same_timeout(
+async def test_second_request_of_a_connection_has_the_same_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def act(client: Client) -> None:
+    async with scene(tmp_path, monkeypatch) as client:
         await client.send(GET + b"\r\n")
         assert b"200 OK" in await client.read(b"}")
         await client.send(b"GET / HT")
         assert await client.drip(b"x") == b""
 
-    scene(tmp_path, monkeypatch, act)
 
-
-def test_websocket_opened_in_time_stays_open(
+async def test_websocket_opened_in_time_stays_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upgrade = (
         b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
         b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
     )
-
-    async def act(client: Client) -> None:
+    async with scene(tmp_path, monkeypatch) as client:
         await client.send(GET.replace(b"/health", b"/") + upgrade)
         assert b"101" in await client.read(b"\r\n\r\n")
         assert b"connect.challenge" in await client.read(b"}")
@@ -160,37 +145,29 @@ def test_websocket_opened_in_time_stays_open(
             async with asyncio.timeout(1.0):  # more than the time for a request
                 await client._reader.readexactly(1_000)
 
-    scene(tmp_path, monkeypatch, act)
 
-
-def test_slow_client_within_the_timeout_is_answered(
+async def test_slow_client_within_the_timeout_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def act(client: Client) -> None:
+    async with scene(tmp_path, monkeypatch, patience_s=WAIT_S) as client:
         for byte in GET + b"\r\n":
             await client.send(bytes([byte]))
         assert b"200 OK" in await client.read(b"}")
 
-    scene(tmp_path, monkeypatch, act, patience_s=WAIT_S)
 
-
-def test_concurrent_incomplete_requests_are_bounded(
+async def test_concurrent_incomplete_requests_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(HttpProtocol, "patience_s", WAIT_S)
     monkeypatch.setattr(HttpProtocol, "max_waiting", 3)
-
-    async def play_it(stage: Harness) -> None:
-        async with visit(stage) as first, AsyncExitStack() as others:
-            address = first.address
-            for _ in range(2):
-                others.enter_context(closing(await knock(address)))
-            with closing(await knock(address)) as fourth:
-                assert await fourth.rest() == b""  # at once
-            await first.send(GET + b"\r\n")
-            assert b"200 OK" in await first.read(b"}")
-            with closing(await knock(address)) as fifth:  # the first waits for nothing any more
-                await fifth.send(GET + b"\r\n")
-                assert b"200 OK" in await fifth.read(b"}")
-
-    play(tmp_path, play_it)
+    async with play(tmp_path) as stage, visit(stage) as first, AsyncExitStack() as others:
+        address = first.address
+        for _ in range(2):
+            others.enter_context(closing(await knock(address)))
+        with closing(await knock(address)) as fourth:
+            assert await fourth.rest() == b""  # at once
+        await first.send(GET + b"\r\n")
+        assert b"200 OK" in await first.read(b"}")
+        with closing(await knock(address)) as fifth:  # the first waits for nothing any more
+            await fifth.send(GET + b"\r\n")
+            assert b"200 OK" in await fifth.read(b"}")

@@ -1,6 +1,5 @@
 """From a connect request to a caller: every check, in order, and every refusal by its name."""
 
-import asyncio
 import copy
 from pathlib import Path
 from typing import Any
@@ -338,15 +337,12 @@ def test_narrowed_token_grants_only_its_scopes(client: Client) -> None:
     accept(gate, client.signed(token=narrow.secret, scopes=[READ]), REMOTE)
 
 
-def test_signature_skew_uses_the_gateway_clock(client: Client) -> None:
-    async def main() -> None:
-        gate, params = client.gate(), client.signed()
-        await client.clock.advance(600)
-        accept(gate, params)
-        await client.clock.advance(1)
-        assert refusal(gate, params).message == "device signature expired"
-
-    asyncio.run(main())
+async def test_signature_skew_uses_the_gateway_clock(client: Client) -> None:
+    gate, params = client.gate(), client.signed()
+    await client.clock.advance(600)
+    accept(gate, params)
+    await client.clock.advance(1)
+    assert refusal(gate, params).message == "device signature expired"
 
 
 JSON = st.recursive(

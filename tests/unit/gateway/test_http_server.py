@@ -14,7 +14,7 @@ from homarus.core.errors import UserError
 from homarus.gateway.http_routes import page_files
 from homarus.gateway.http_server import GatewayAsgiApp, open_sockets
 from homarus.gateway.listen_address import ListenAddress
-from tests.unit.gateway.harness import PORT, TOKEN, Harness, play
+from tests.unit.gateway.harness import PORT, TOKEN, play
 
 HERE = {"host": f"127.0.0.1:{PORT}"}
 KNOWN = {**HERE, "authorization": f"Bearer {TOKEN}"}
@@ -64,26 +64,23 @@ async def get(
     return Got(sent)
 
 
-def look(folder: Path, path: str, *, ready: bool = True, **options: Any) -> Got:
+async def look(folder: Path, path: str, *, ready: bool = True, **options: Any) -> Got:
     found: list[Got] = []
     site_options = {name: options.pop(name) for name in ("page", "metrics") if name in options}
-
-    async def scene(stage: Harness) -> None:
+    async with play(folder, ready=ready) as stage:
         found.append(await get(GatewayAsgiApp(stage.gateway, **site_options), path, **options))
-
-    play(folder, scene, ready=ready)
     return found[0]
 
 
-def test_health_route_reports_readiness(tmp_path: Path) -> None:
-    live = look(tmp_path, "/health")
+async def test_health_route_reports_readiness(tmp_path: Path) -> None:
+    live = await look(tmp_path, "/health")
     assert (live.status, json.loads(live.body)) == (200, {"ok": True, "status": "live"})
-    starting = look(tmp_path, "/health", ready=False)
+    starting = await look(tmp_path, "/health", ready=False)
     assert (starting.status, json.loads(starting.body)["status"]) == (503, "starting")
 
 
-def test_page_has_no_inline_script_and_strict_csp(tmp_path: Path) -> None:
-    page = look(tmp_path, "/")
+async def test_page_has_no_inline_script_and_strict_csp(tmp_path: Path) -> None:
+    page = await look(tmp_path, "/")
     assert page.status == 200 and page.headers["content-type"].startswith("text/html")
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "*" not in policy
@@ -94,11 +91,11 @@ def test_page_has_no_inline_script_and_strict_csp(tmp_path: Path) -> None:
     assert " style=" not in page.body and " on" + "click=" not in page.body
 
 
-def test_page_files_are_served_with_their_type(tmp_path: Path) -> None:
+async def test_page_files_are_served_with_their_type(tmp_path: Path) -> None:
     kinds = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
     assert "index.html" in page_files()
     for name in page_files():
-        got = look(tmp_path, f"/{name}")
+        got = await look(tmp_path, f"/{name}")
         assert got.status == 200 and got.headers["content-type"].startswith(
             kinds[name.rpartition(".")[2]]
         )
@@ -107,20 +104,20 @@ def test_page_files_are_served_with_their_type(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["/nothing", "/static/index.html", "/../http.py", "//etc/passwd", "/%2e%2e/http.py"]
 )
-def test_unknown_path_is_404_for_authorized_clients(tmp_path: Path, path: str) -> None:
-    got = look(tmp_path, path, headers=KNOWN)
+async def test_unknown_path_is_404_for_authorized_clients(tmp_path: Path, path: str) -> None:
+    got = await look(tmp_path, path, headers=KNOWN)
     assert (got.status, got.body) == (404, "Not Found")
-    assert look(tmp_path, path).status == 401
+    assert (await look(tmp_path, path)).status == 401
 
 
-def test_page_can_be_disabled(tmp_path: Path) -> None:
-    assert look(tmp_path, "/", page=False, headers=KNOWN).status == 404
-    assert look(tmp_path, "/health", page=False).status == 200
+async def test_page_can_be_disabled(tmp_path: Path) -> None:
+    assert (await look(tmp_path, "/", page=False, headers=KNOWN)).status == 404
+    assert (await look(tmp_path, "/health", page=False)).status == 200
 
 
-def test_post_is_refused_on_every_route(tmp_path: Path) -> None:
-    assert look(tmp_path, "/", verb="POST").status == 405
-    assert look(tmp_path, "/health", verb="DELETE").status == 405
+async def test_post_is_refused_on_every_route(tmp_path: Path) -> None:
+    assert (await look(tmp_path, "/", verb="POST")).status == 405
+    assert (await look(tmp_path, "/health", verb="DELETE")).status == 405
 
 
 REFUSED = [
@@ -135,30 +132,29 @@ REFUSED = [
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
 @pytest.mark.parametrize(("headers", "query", "status"), REFUSED)
-def test_origin_policy_applies_to_every_path(
+async def test_origin_policy_applies_to_every_path(
     tmp_path: Path, kind: str, headers: dict[str, str], query: bytes, status: int
 ) -> None:
     for path in ("/", "/health", "/nothing"):
-        got = look(tmp_path, path, headers=headers, query=query, kind=kind)
+        got = await look(tmp_path, path, headers=headers, query=query, kind=kind)
         assert got.status == status and "abc" not in got.body
 
 
-def test_own_page_origin_is_accepted(tmp_path: Path) -> None:
+async def test_own_page_origin_is_accepted(tmp_path: Path) -> None:
     assert (
-        look(tmp_path, "/health", headers={**HERE, "origin": f"http://{HERE['host']}"}).status
-        == 200
-    )
+        await look(tmp_path, "/health", headers={**HERE, "origin": f"http://{HERE['host']}"})
+    ).status == 200
 
 
-def test_metrics_need_config_and_authorization(tmp_path: Path) -> None:
-    assert look(tmp_path, "/metrics", headers=KNOWN).status == 404
-    assert look(tmp_path, "/metrics", metrics=True).status == 401
-    got = look(tmp_path, "/metrics", metrics=True, headers=KNOWN)
+async def test_metrics_need_config_and_authorization(tmp_path: Path) -> None:
+    assert (await look(tmp_path, "/metrics", headers=KNOWN)).status == 404
+    assert (await look(tmp_path, "/metrics", metrics=True)).status == 401
+    got = await look(tmp_path, "/metrics", metrics=True, headers=KNOWN)
     assert got.status == 200 and "homarus_connections 0\n" in got.body
     for line in got.body.splitlines():
         assert line.startswith("# ") or float(line.split()[1]) >= 0
     wrong = {**HERE, "authorization": "Bearer wrong"}
-    assert look(tmp_path, "/metrics", metrics=True, headers=wrong).status == 401
+    assert (await look(tmp_path, "/metrics", metrics=True, headers=wrong)).status == 401
 
 
 def test_port_in_use_raises_with_a_fix() -> None:
@@ -171,22 +167,18 @@ def test_port_in_use_raises_with_a_fix() -> None:
     assert "--port" in caught.value.fix
 
 
-def test_websocket_sets_tcp_nodelay() -> None:
+async def test_websocket_sets_tcp_nodelay() -> None:
     """asyncio switches the delay off only for sockets that say they are TCP."""
-
-    async def main() -> None:
-        first, *others = open_sockets(ListenAddress("127.0.0.1", 0, ("::1",)))
-        accepted: asyncio.Queue[Any] = asyncio.Queue()
-        server = await asyncio.start_server(lambda _r, w: accepted.put(w), sock=first)
-        async with server:
-            _, writer = await asyncio.open_connection(*first.getsockname())
-            served = await accepted.get()
-            sock = served.get_extra_info("socket")
-            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-            for each in (writer, served):
-                each.close()
-                await each.wait_closed()
-        for other in others:
-            other.close()
-
-    asyncio.run(main())
+    first, *others = open_sockets(ListenAddress("127.0.0.1", 0, ("::1",)))
+    accepted: asyncio.Queue[Any] = asyncio.Queue()
+    server = await asyncio.start_server(lambda _r, w: accepted.put(w), sock=first)
+    async with server:
+        _, writer = await asyncio.open_connection(*first.getsockname())
+        served = await accepted.get()
+        sock = served.get_extra_info("socket")
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        for each in (writer, served):
+            each.close()
+            await each.wait_closed()
+    for other in others:
+        other.close()

@@ -16,26 +16,22 @@ def asks(text: str, run_id: str = "r", **more: Any) -> dict[str, Any]:
     return {"message": text, "idempotencyKey": run_id, **more}
 
 
-def test_agent_is_accepted_then_returns_result(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agent_is_accepted_then_returns_result(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("Hello")) as it:
         final = await it.ask("agent", asks("hi"))
         assert it.accepted[0]["status"] == "accepted"
         assert final["result"]["payloads"] == [{"text": "Hello", "mediaUrl": None}]
         assert final["result"]["meta"]["agentMeta"]["provider"] == "mock"
 
-    run(body, tmp_path, answer("Hello"))
 
-
-def test_agent_silent_answer_has_no_payload(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agent_silent_answer_has_no_payload(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("NO_REPLY")) as it:
         final = await it.ask("agent", asks("hi"))
         assert final["result"]["payloads"] == []
 
-    run(body, tmp_path, answer("NO_REPLY"))
 
-
-def test_agent_repeated_request_returns_same_run(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agent_repeated_request_returns_same_run(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("Hello")) as it:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(it.ask("agent", asks("hi"))) for _ in range(3)]
         answers = [task.result() for task in tasks]
@@ -43,11 +39,9 @@ def test_agent_repeated_request_returns_same_run(tmp_path: Path) -> None:
         assert len(it.model.requests) == 1
         assert len(it.accepted) == 3
 
-    run(body, tmp_path, answer("Hello"))
 
-
-def test_agent_failed_run_raises_same_error_again(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agent_failed_run_raises_same_error_again(tmp_path: Path) -> None:
+    async with run(tmp_path, BadRequestError("no such model")) as it:
         for _ in range(2):
             with pytest.raises(RunFailedError, match="no such model") as failed:
                 await it.ask("agent", asks("hi"))
@@ -55,11 +49,9 @@ def test_agent_failed_run_raises_same_error_again(tmp_path: Path) -> None:
             assert failed.value.payload["status"] == "error"
         assert len(it.model.requests) == 1
 
-    run(body, tmp_path, BadRequestError("no such model"))
 
-
-def test_agent_client_disconnect_keeps_run(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agent_client_disconnect_keeps_run(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("Hello")) as it:
         async with asyncio.TaskGroup() as group:
             asking = group.create_task(it.ask("agent", asks("hi")))
             await it.live("r")
@@ -67,11 +59,9 @@ def test_agent_client_disconnect_keeps_run(tmp_path: Path) -> None:
         waited = await it.ask("agent.wait", runId="r", timeoutMs=10_000)
         assert waited["status"] == "ok"
 
-    run(body, tmp_path, answer("Hello"))
 
-
-def test_agent_new_resets_and_greets_or_answers(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agent_new_resets_and_greets_or_answers(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("one"), answer("two"), answer("three")) as it:
         await it.ask("agent", asks("hi", "a"))
         first = (await it.app.control.load("agent:main:main")).session_id
         await it.ask("agent", asks("/new", "b"))
@@ -82,10 +72,8 @@ def test_agent_new_resets_and_greets_or_answers(tmp_path: Path) -> None:
         assert it.model.requests[2].messages[-1].text.endswith("] and now?")
         assert len(it.model.requests[2].messages) == 1
 
-    run(body, tmp_path, answer("one"), answer("two"), answer("three"))
 
-
-def test_agent_new_repeated_after_restart_resets_nothing(tmp_path: Path) -> None:
+async def test_agent_new_repeated_after_restart_resets_nothing(tmp_path: Path) -> None:
     found: list[Any] = []
 
     async def body(it: Harness) -> None:
@@ -93,13 +81,16 @@ def test_agent_new_repeated_after_restart_resets_nothing(tmp_path: Path) -> None
         session = await it.app.control.load("agent:main:main")
         found.append((final["result"]["payloads"], session.session_id, len(session.messages)))
 
-    run(body, tmp_path, answer("Hello"))
-    run(body, tmp_path)
+    async with run(tmp_path, answer("Hello")) as it:
+        await body(it)
+    async with run(tmp_path) as it:
+        await body(it)
     assert found[0] == found[1]
 
 
-def test_agent_session_by_key_id_or_agent(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agent_session_by_key_id_or_agent(tmp_path: Path) -> None:
+    agents = {"defaults": {"model": "mock/mock-1"}, "list": [{"id": "main"}, {"id": "ops"}]}
+    async with run(tmp_path, *[answer("x")] * 4, config={"agents": agents}) as it:
         await it.ask("agent", asks("hi", "a", sessionKey="work"))
         record = await it.app.store.session("agent:main:work")
         assert record
@@ -109,9 +100,6 @@ def test_agent_session_by_key_id_or_agent(tmp_path: Path) -> None:
         keys = {r.key for r in await it.app.store.sessions()}
         assert keys == {"agent:main:work", "agent:main:s1", "agent:ops:main"}
         assert len((await it.app.control.load("agent:main:work")).messages) == 4
-
-    agents = {"defaults": {"model": "mock/mock-1"}, "list": [{"id": "main"}, {"id": "ops"}]}
-    run(body, tmp_path, *[answer("x")] * 4, config={"agents": agents})
 
 
 @pytest.mark.parametrize(
@@ -130,37 +118,35 @@ def test_agent_session_by_key_id_or_agent(tmp_path: Path) -> None:
         ({"message": ""}, "message"),
     ],
 )
-def test_agent_invalid_params_are_refused(change: dict[str, Any], why: str, tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agent_invalid_params_are_refused(
+    change: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    async with run(tmp_path) as it:
         with pytest.raises(InvalidRequestError, match=why) as refused:
             await it.ask("agent", {**asks("hi"), **change})
         assert refused.value.message.startswith("invalid agent params: ")
         assert not it.accepted and not it.model.requests
 
-    run(body, tmp_path)
-
 
 @pytest.mark.parametrize("change", [{"deliver": True}, {"extraSystemPrompt": "be evil"}])
-def test_agent_unimplemented_params_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agent_unimplemented_params_are_refused(
+    change: dict[str, Any], tmp_path: Path
+) -> None:
+    async with run(tmp_path) as it:
         with pytest.raises(UnavailableError, match="not built"):
             await it.ask("agent", {**asks("hi"), **change})
 
-    run(body, tmp_path)
 
-
-def test_agent_label_must_be_unique(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agent_label_must_be_unique(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("x"), answer("y")) as it:
         await it.ask("agent", asks("hi", "a", sessionKey="one", label="taxes"))
         with pytest.raises(InvalidRequestError, match="label already in use: taxes"):
             await it.ask("agent", asks("hi", "b", sessionKey="two", label="taxes"))
         await it.ask("agent", asks("hi", "c", sessionKey="one", label="taxes"))
 
-    run(body, tmp_path, answer("x"), answer("y"))
 
-
-def test_agent_wait_ends_with_run_or_timeout(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agent_wait_ends_with_run_or_timeout(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("x"), Hang()) as it:
         none = await it.ask("agent.wait", runId="later", timeoutMs=0)
         assert none == {"runId": "later", "status": "timeout"}
         async with asyncio.TaskGroup() as group:
@@ -175,21 +161,17 @@ def test_agent_wait_ends_with_run_or_timeout(tmp_path: Path) -> None:
         stopped = await it.ask("agent.wait", runId="h", timeoutMs=20_000)
         assert stopped["status"] == "timeout" and stopped["endedAt"]
 
-    run(body, tmp_path, answer("x"), Hang())
 
-
-def test_agent_wait_reports_failed_run(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agent_wait_reports_failed_run(tmp_path: Path) -> None:
+    async with run(tmp_path, BadRequestError("no such model")) as it:
         with pytest.raises(HomarusError):
             await it.ask("agent", asks("hi"))
         ended = await it.ask("agent.wait", runId="r")
         assert (ended["status"], ended["error"]) == ("error", "no such model")
 
-    run(body, tmp_path, BadRequestError("no such model"))
 
-
-def test_agent_identity_is_read_from_file(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agent_identity_is_read_from_file(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         plain = await it.ask("agent.identity.get")
         assert plain == {"agentId": "main", "name": "Homarus", "avatar": "H"}
         file = it.app.agent("main").workspace / "IDENTITY.md"
@@ -201,5 +183,3 @@ def test_agent_identity_is_read_from_file(tmp_path: Path) -> None:
             await it.ask("agent.identity.get", agentId="nobody")
         with pytest.raises(InvalidRequestError, match="does not match"):
             await it.ask("agent.identity.get", agentId="ops", sessionKey="agent:main:x")
-
-    run(body, tmp_path)

@@ -26,8 +26,8 @@ def there(path: Path) -> bool:
     return path.exists()
 
 
-def test_agents_create_answers_at_once_and_main_stays(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agents_create_answers_at_once_and_main_stays(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("Hello")) as it:
         made = await it.ask("agents.create", name="Night Shift", workspace="~/night", emoji="🌙")
         assert made == {
             "ok": True,
@@ -43,8 +43,6 @@ def test_agents_create_answers_at_once_and_main_stays(tmp_path: Path) -> None:
         assert "- Emoji: 🌙" in text_of(tmp_path / "night" / "IDENTITY.md")
         final = await it.ask("agent", message="hi", agentId="night-shift", idempotencyKey="a")
         assert final["status"] == "ok"
-
-    run(body, tmp_path, answer("Hello"))
 
 
 @pytest.mark.parametrize(
@@ -63,24 +61,22 @@ def test_agents_create_answers_at_once_and_main_stays(tmp_path: Path) -> None:
         ({"name": "x" * 200}, "name"),
     ],
 )
-def test_agents_create_with_invalid_params_is_refused(
+async def test_agents_create_with_invalid_params_is_refused(
     fields: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "state")
 
-    async def body(it: Harness) -> None:
+    agents = {"defaults": {"model": "mock/mock-1"}, "list": [{"id": "main"}, {"id": "ops"}]}
+    async with run(tmp_path, config={"agents": agents}) as it:
         before = it.app.paths.config.read_bytes()
         with pytest.raises(InvalidRequestError, match=why):
             await it.ask("agents.create", {"name": "New", "workspace": "~/w", **fields})
         assert it.app.paths.config.read_bytes() == before
         assert not there(tmp_path / "w")
 
-    agents = {"defaults": {"model": "mock/mock-1"}, "list": [{"id": "main"}, {"id": "ops"}]}
-    run(body, tmp_path, config={"agents": agents})
 
-
-def test_agents_update_changes_config_and_identity_file(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agents_update_changes_config_and_identity_file(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         done = await it.ask("agents.update", agentId="main", name="Ada", model="openai/gpt-5.2")
         assert done == {"ok": True, "agentId": "main"}
         (entry,) = written(it)["agents"]["list"]
@@ -90,11 +86,11 @@ def test_agents_update_changes_config_and_identity_file(tmp_path: Path) -> None:
             with pytest.raises(HomarusError):
                 await it.ask("agents.update", wrong)
 
-    run(body, tmp_path)
 
-
-def test_agents_delete_removes_all_and_archives_files(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agents_delete_removes_all_and_archives_files(tmp_path: Path) -> None:
+    bindings = [{"agentId": name, "match": {"channel": "telegram"}} for name in ("main", "ops")]
+    agents = {"defaults": {"model": "mock/mock-1"}, "list": [{"id": "main"}, {"id": "ops"}]}
+    async with run(tmp_path, answer("x"), config={"agents": agents, "bindings": bindings}) as it:
         await it.ask("agent", message="hi", agentId="ops", idempotencyKey="a")
         workspace = it.app.agent("ops").workspace
         done = await it.ask("agents.delete", agentId="ops")
@@ -110,22 +106,16 @@ def test_agents_delete_removes_all_and_archives_files(tmp_path: Path) -> None:
             with pytest.raises(InvalidRequestError):
                 await it.ask("agents.delete", agentId=kept)
 
-    bindings = [{"agentId": name, "match": {"channel": "telegram"}} for name in ("main", "ops")]
-    agents = {"defaults": {"model": "mock/mock-1"}, "list": [{"id": "main"}, {"id": "ops"}]}
-    run(body, tmp_path, answer("x"), config={"agents": agents, "bindings": bindings})
 
-
-def test_agents_delete_keeps_a_workspace_outside_the_state(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agents_delete_keeps_a_workspace_outside_the_state(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         await it.ask("agents.create", name="Ops", workspace="~/mine")
         await it.ask("agents.delete", agentId="ops")
         assert there(tmp_path / "mine" / "AGENTS.md")
 
-    run(body, tmp_path)
 
-
-def test_agents_files_are_listed_read_and_written(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agents_files_are_listed_read_and_written(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         listed = await it.ask("agents.files.list", agentId="main")
         names = [file["name"] for file in listed["files"]]
         assert names == ["AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md",
@@ -136,21 +126,17 @@ def test_agents_files_are_listed_read_and_written(tmp_path: Path) -> None:
         got = await it.ask("agents.files.get", agentId="main", name="MEMORY.md")
         assert got["file"]["content"] == "é\n" and got["file"]["missing"] is False
 
-    run(body, tmp_path)
-
 
 @pytest.mark.parametrize(
     "name",
     ["../AGENTS.md", "/etc/passwd", "notes.md", ".git/config", "AGENTS.md/", "agents.md", "."],
 )
-def test_agents_files_refuse_any_other_file(name: str, tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agents_files_refuse_any_other_file(name: str, tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         for params in ({}, {"content": "x"}):
             method = "agents.files.set" if params else "agents.files.get"
             with pytest.raises(UserError, match="unsupported file"):
                 await it.ask(method, {"agentId": "main", "name": name, **params})
-
-    run(body, tmp_path)
 
 
 def test_agents_files_link_out_of_workspace_is_not_followed(

@@ -1,7 +1,8 @@
 """`channels.status`, `channels.logout` and `send`, with a switchboard of the test's own."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,18 +51,12 @@ class Desk:
         )
 
 
-def at_desk(
-    folder: Path,
-    scene: Callable[[Desk], Coroutine[Any, Any, None]],
-    *lines: AccountStatus,
-    config: str = CONFIG,
-) -> None:
-    async def main(stage: Harness) -> None:
+@asynccontextmanager
+async def at_desk(folder: Path, *lines: AccountStatus, config: str = CONFIG) -> AsyncIterator[Desk]:
+    async with play(folder, clock=SystemClock()) as stage:
         configure(stage.host, config)
         stage.host.switchboard.lines = lines
-        await scene(Desk(stage))
-
-    play(folder, main, clock=SystemClock())
+        yield Desk(stage)
 
 
 def configure(host: FakeHost, text: str) -> None:
@@ -70,8 +65,8 @@ def configure(host: FakeHost, text: str) -> None:
     host.loaded = load_config(host.paths, {})
 
 
-def test_channels_status_without_channels_is_empty(tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
+async def test_channels_status_without_channels_is_empty(tmp_path: Path) -> None:
+    async with at_desk(tmp_path, config="{}") as desk:
         found = await desk.ask("channels.status", "read")
         assert found.pop("ts") > 0
         assert found == {
@@ -85,11 +80,9 @@ def test_channels_status_without_channels_is_empty(tmp_path: Path) -> None:
             "channelDefaultAccountId": {},
         }
 
-    at_desk(tmp_path, scene, config="{}")
 
-
-def test_channels_status_lists_accounts_without_secrets(tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
+async def test_channels_status_lists_accounts_without_secrets(tmp_path: Path) -> None:
+    async with at_desk(tmp_path, WORK, UP, BROKEN) as desk:
         found = await desk.ask("channels.status", "read")
         assert found["channelOrder"] == ["telegram", "irc"]
         assert found["channelLabels"] == {"telegram": "Telegram", "irc": "IRC"}
@@ -115,11 +108,9 @@ def test_channels_status_lists_accounts_without_secrets(tmp_path: Path) -> None:
         assert irc["lastError"].startswith("refused") and irc["reconnectAttempts"] == 3
         assert "hunter2" not in str(found) and "123:secret" not in str(found)
 
-    at_desk(tmp_path, scene, WORK, UP, BROKEN)
 
-
-def test_channels_probe_checks_enabled_accounts(tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
+async def test_channels_probe_checks_enabled_accounts(tmp_path: Path) -> None:
+    async with at_desk(tmp_path, WORK, UP, BROKEN) as desk:
         board = desk.host.switchboard
         board.probes = {
             ("telegram", "default"): "@ann_bot",
@@ -134,13 +125,12 @@ def test_channels_probe_checks_enabled_accounts(tmp_path: Path) -> None:
         assert accounts["irc"][0]["probe"]["error"] == "nobody answers at irc.example"
         assert found["channels"]["telegram"]["probe"]["ok"]
 
-    at_desk(tmp_path, scene, WORK, UP, BROKEN)
 
-
-def test_channels_probe_that_hangs_or_fails_affects_no_other(
+async def test_channels_probe_that_hangs_or_fails_affects_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scene(desk: Desk) -> None:
+    async with at_desk(tmp_path, UP, BROKEN) as desk:
+
         async def probe(channel: str, account: str) -> str:
             if channel == "irc":
                 raise ZeroDivisionError
@@ -151,8 +141,6 @@ def test_channels_probe_that_hangs_or_fails_affects_no_other(
         found = (await desk.ask("channels.status", probe=True, timeoutMs=1))["channelAccounts"]
         assert "0.001 s" in found["telegram"][0]["probe"]["error"]
         assert "bug" in found["irc"][0]["probe"]["error"]
-
-    at_desk(tmp_path, scene, UP, BROKEN)
 
 
 @pytest.mark.parametrize(
@@ -172,19 +160,17 @@ def test_channels_account_state_is_described_in_a_few_words(line: AccountStatus,
     ) and "hunter2" not in describe_account_state(line)
 
 
-def test_channels_are_part_of_health(tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
+async def test_channels_are_part_of_health(tmp_path: Path) -> None:
+    async with at_desk(tmp_path, UP, BROKEN) as desk:
         found = await collect_health(desk.services, desk.stage.gateway.pulse)
         assert found["channelOrder"] == ["telegram", "irc"]
         assert found["channelLabels"]["irc"] == "IRC"
         assert found["channels"]["telegram"]["accounts"]["default"]["connected"] is True
         assert found["channels"]["irc"]["running"] is True
 
-    at_desk(tmp_path, scene, UP, BROKEN)
 
-
-def test_channels_logout_stops_account_and_forgets_login(tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
+async def test_channels_logout_stops_account_and_forgets_login(tmp_path: Path) -> None:
+    async with at_desk(tmp_path, UP) as desk:
         kept = desk.host.paths.state / "credentials" / "telegram" / "default.json"
         with pytest.raises(InvalidRequestError, match="keeps no login"):
             await desk.ask("channels.logout", channel="telegram")
@@ -200,14 +186,12 @@ def test_channels_logout_stops_account_and_forgets_login(tmp_path: Path) -> None
         with pytest.raises(InvalidRequestError, match="missing scope"):
             await desk.ask("channels.logout", "write", channel="telegram")
 
-    at_desk(tmp_path, scene, UP)
-
 
 SEND = {"to": "telegram:42", "message": "Hello", "channel": "telegram", "idempotencyKey": "k1"}
 
 
-def test_send_uses_the_idempotency_key_and_returns_the_id(tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
+async def test_send_uses_the_idempotency_key_and_returns_the_id(tmp_path: Path) -> None:
+    async with at_desk(tmp_path, UP) as desk:
         told = await desk.ask("send", "write", **SEND)
         assert told == {
             "runId": "k1", "messageId": "m0", "channel": "telegram", "chatId": "42",
@@ -222,28 +206,22 @@ def test_send_uses_the_idempotency_key_and_returns_the_id(tmp_path: Path) -> Non
         with pytest.raises(InvalidRequestError, match="missing scope"):
             await desk.ask("send", "read", **SEND)
 
-    at_desk(tmp_path, scene, UP)
-
 
 @pytest.mark.parametrize("state", ["queued", "unknown"])
-def test_send_reports_the_delivery_state(
+async def test_send_reports_the_delivery_state(
     tmp_path: Path, state: Literal["queued", "unknown"]
 ) -> None:
-    async def scene(desk: Desk) -> None:
+    async with at_desk(tmp_path, UP) as desk:
         desk.host.mail.outcome = SendResult(state, "", "why")
         told = await desk.ask("send", **SEND)
         assert (told["status"], told["messageId"]) == (state, "")
 
-    at_desk(tmp_path, scene, UP)
 
-
-def test_send_that_is_refused_is_an_error(tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
+async def test_send_that_is_refused_is_an_error(tmp_path: Path) -> None:
+    async with at_desk(tmp_path, UP) as desk:
         desk.host.mail.outcome = SendResult("failed", "", "no such chat")
         with pytest.raises(UnavailableError, match="no such chat"):
             await desk.ask("send", **SEND)
-
-    at_desk(tmp_path, scene, UP)
 
 
 @pytest.mark.parametrize(
@@ -260,20 +238,18 @@ def test_send_that_is_refused_is_an_error(tmp_path: Path) -> None:
         ({"sessionKey": "agent:main:nobody"}, "session not found"),
     ],
 )
-def test_send_with_invalid_params_sends_nothing(
+async def test_send_with_invalid_params_sends_nothing(
     tmp_path: Path, params: dict[str, Json], why: str
 ) -> None:
-    async def scene(desk: Desk) -> None:
+    async with at_desk(tmp_path, UP, BROKEN) as desk:
         asked = {k: v for k, v in {**SEND, **params}.items() if v is not None}
         with pytest.raises(InvalidRequestError, match=why):
             await desk.ask("send", **asked)
         assert desk.host.mail.posted == []
 
-    at_desk(tmp_path, scene, UP, BROKEN)
 
-
-def test_send_names_files_by_workspace_path(tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
+async def test_send_names_files_by_workspace_path(tmp_path: Path) -> None:
+    async with at_desk(tmp_path, UP) as desk:
         workspace = desk.host.agent("main").workspace
         workspace.mkdir(parents=True)
         (workspace / "a.png").write_bytes(b"1")
@@ -283,16 +259,12 @@ def test_send_names_files_by_workspace_path(tmp_path: Path) -> None:
         to, text, extras, _ = desk.host.mail.posted[0]
         assert (to.thread, text, [file.name for file in extras.media]) == ("7", "", ["a.png"])
 
-    at_desk(tmp_path, scene, UP)
 
-
-def test_send_with_session_adds_the_text_once(tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
+async def test_send_with_session_adds_the_text_once(tmp_path: Path) -> None:
+    async with at_desk(tmp_path, UP) as desk:
         session = await desk.services.control.load("agent:main:main")
         await session.append(user_message("Hi"))
         for _ in range(2):
             await desk.ask("send", **SEND, sessionKey="main")
         again = await desk.services.control.load("agent:main:main")
         assert [message.text for message in again.messages] == ["Hi", "Hello"]
-
-    at_desk(tmp_path, scene, UP)

@@ -16,7 +16,7 @@ from homarus.sessions.transcript import message_draft
 from homarus.store.base import TranscriptEntry, TranscriptHeader
 from homarus.testing.fakes import Hang
 from homarus.testing.memory_store import MemoryStore
-from tests.unit.gateway.app_harness import Harness, answer, run
+from tests.unit.gateway.app_harness import answer, run
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"x" * 20).decode()
 
@@ -25,29 +25,25 @@ def sent(text: str, run_id: str = "r", **more: Any) -> dict[str, Any]:
     return {"sessionKey": "main", "message": text, "idempotencyKey": run_id, **more}
 
 
-def test_chat_send_returns_at_once_and_replies_by_event(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_send_returns_at_once_and_replies_by_event(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("Hello")) as it:
         assert await it.send("hi") == {"runId": "run-1", "status": "started"}
         (final,) = [c for c in it.gateway.chats("run-1") if c["state"] == "final"]
         assert final["message"]["content"] == [{"type": "text", "text": "Hello"}]
         assert final["sessionKey"] == "agent:main:main"
 
-    run(body, tmp_path, answer("Hello"))
 
-
-def test_chat_send_adds_time_for_the_model_only(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_send_adds_time_for_the_model_only(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("Friday")) as it:
         await it.send("what day is it?")
         said = it.model.requests[0].messages[-1].text
         assert said.startswith("[Fri 2027-01-15 ") and said.endswith("] what day is it?")
         shown = await it.ask("chat.history", sessionKey="main")
         assert shown["messages"][0]["content"][0]["text"] == "what day is it?"
 
-    run(body, tmp_path, answer("Friday"))
 
-
-def test_chat_send_twice_starts_one_run(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_send_twice_starts_one_run(tmp_path: Path) -> None:
+    async with run(tmp_path, Hang()) as it:
         await it.ask("chat.send", sent("hi"))
         await it.asked(1)
         assert await it.ask("chat.send", sent("hi")) == {"runId": "r", "status": "in_flight"}
@@ -56,11 +52,9 @@ def test_chat_send_twice_starts_one_run(tmp_path: Path) -> None:
         assert await it.ask("chat.send", sent("hi")) == {"runId": "r", "status": "ok"}
         assert len(it.model.requests) == 1
 
-    run(body, tmp_path, Hang())
 
-
-def test_chat_send_repeated_after_failure_raises_reason(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_send_repeated_after_failure_raises_reason(tmp_path: Path) -> None:
+    async with run(tmp_path, BadRequestError("no such model")) as it:
         await it.send("hi", "r")
         (event,) = [c for c in it.gateway.chats("r") if c["state"] == "error"]
         assert "no such model" in event["errorMessage"]
@@ -68,11 +62,9 @@ def test_chat_send_repeated_after_failure_raises_reason(tmp_path: Path) -> None:
             await it.ask("chat.send", sent("hi"))
         assert failed.value.payload["status"] == "error"
 
-    run(body, tmp_path, BadRequestError("no such model"))
 
-
-def test_chat_send_steering_active_run_gets_final_event(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_send_steering_active_run_gets_final_event(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("one"), answer("two")) as it:
         await (await it.app.control.load(it.app.control.resolve_key())).update(queueMode="steer")
         await it.ask("chat.send", sent("first", "a"))
         await it.ask("chat.send", sent("second", "b"))
@@ -82,11 +74,9 @@ def test_chat_send_steering_active_run_gets_final_event(tmp_path: Path) -> None:
         assert len(finals) == 2
         assert await it.ask("chat.send", sent("second", "b")) == {"runId": "b", "status": "ok"}
 
-    run(body, tmp_path, answer("one"), answer("two"))
 
-
-def test_chat_send_during_run_gets_own_run(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_send_during_run_gets_own_run(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("one"), answer("two")) as it:
         await it.ask("chat.send", sent("first", "a"))
         await it.ask("chat.send", sent("second", "b"))
         await it.ended("a")
@@ -96,12 +86,10 @@ def test_chat_send_during_run_gets_own_run(tmp_path: Path) -> None:
         said = [c["message"]["content"][0]["text"] for c in it.gateway.chats("b")]
         assert set(said) == {"two"}
 
-    run(body, tmp_path, answer("one"), answer("two"))
-
 
 @pytest.mark.parametrize("word", ["stop", "/stop", " ABORT ", "esc"])
-def test_chat_send_stop_word_stops_every_run(word: str, tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_send_stop_word_stops_every_run(word: str, tmp_path: Path) -> None:
+    async with run(tmp_path, Hang()) as it:
         await it.ask("chat.send", sent("long", "a"))
         await it.asked(1)
         await it.ask("chat.send", sent("more", "b"))
@@ -112,12 +100,10 @@ def test_chat_send_stop_word_stops_every_run(word: str, tmp_path: Path) -> None:
         again = await it.ask("chat.send", sent(word, "d"))
         assert again == {"ok": True, "aborted": False, "runIds": []}
 
-    run(body, tmp_path, Hang())
-
 
 @pytest.mark.parametrize("by", ["rpc", "stop-command"])
-def test_stopped_answer_records_who_stopped_it(by: str, tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_stopped_answer_records_who_stopped_it(by: str, tmp_path: Path) -> None:
+    async with run(tmp_path, Hang()) as it:
         await it.ask("chat.send", sent("go on", "a"))
         await it.asked(1)
         if by == "rpc":
@@ -135,11 +121,9 @@ def test_stopped_answer_records_who_stopped_it(by: str, tmp_path: Path) -> None:
         entry = (await it.app.store.entries(record.session_id))[-1]
         assert entry.data["message"]["openclawAbort"] == last["openclawAbort"]
 
-    run(body, tmp_path, Hang())
 
-
-def test_answer_cut_by_shutdown_records_no_stop(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_answer_cut_by_shutdown_records_no_stop(tmp_path: Path) -> None:
+    async with run(tmp_path, Hang()) as it:
         await it.ask("chat.send", sent("go on", "a"))
         await it.asked(1)
         it.app.control.stop_now("agent:main:main")  # as a gateway does that is told to end
@@ -148,11 +132,9 @@ def test_answer_cut_by_shutdown_records_no_stop(tmp_path: Path) -> None:
         assert shown["messages"][-1]["stopReason"] == "aborted"
         assert "openclawAbort" not in shown["messages"][-1]
 
-    run(body, tmp_path, Hang())
 
-
-def test_chat_send_updates_last_route(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_send_updates_last_route(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("one"), answer("two"), answer("three")) as it:
         await it.send("hi", "a", "page")
         params = {"message": "hi", "sessionKey": "program", "idempotencyKey": "b"}
         await it.ask("agent", params)
@@ -170,11 +152,9 @@ def test_chat_send_updates_last_route(tmp_path: Path) -> None:
         again = await it.ask("sessions.list", search="page")
         assert again["sessions"][0]["lastChannel"] == "webchat"  # a program's run leaves it
 
-    run(body, tmp_path, answer("one"), answer("two"), answer("three"))
 
-
-def test_chat_abort_right_after_send_stops_run(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_abort_right_after_send_stops_run(tmp_path: Path) -> None:
+    async with run(tmp_path, Hang()) as it:
         async with asyncio.TaskGroup() as group:
             group.create_task(it.ask("chat.send", sent("long", "a")))
             stopping = group.create_task(it.ask("chat.abort", sessionKey="main", runId="a"))
@@ -182,29 +162,23 @@ def test_chat_abort_right_after_send_stops_run(tmp_path: Path) -> None:
         await it.ended("a")
         assert it.gateway.chats("a")[-1]["state"] == "aborted"
 
-    run(body, tmp_path, Hang())
 
-
-def test_chat_abort_twice_is_allowed(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_abort_twice_is_allowed(tmp_path: Path) -> None:
+    async with run(tmp_path, Hang()) as it:
         await it.ask("chat.send", sent("long", "a"))
         await it.asked(1)
         for _ in range(3):
             await it.ask("chat.abort", sessionKey="main")
         await it.ended("a")
 
-    run(body, tmp_path, Hang())
 
-
-def test_chat_abort_of_other_session_run_is_refused(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_abort_of_other_session_run_is_refused(tmp_path: Path) -> None:
+    async with run(tmp_path, Hang()) as it:
         await it.ask("chat.send", sent("long", "a"))
         await it.asked(1)
         with pytest.raises(InvalidRequestError, match=r"^runId does not match sessionKey$"):
             await it.ask("chat.abort", sessionKey="other", runId="a")
         assert it.app.control.active_runs() == ("a",)
-
-    run(body, tmp_path, Hang())
 
 
 @pytest.mark.parametrize(
@@ -221,19 +195,17 @@ def test_chat_abort_of_other_session_run_is_refused(tmp_path: Path) -> None:
         ("/model nobody/knows", "unknown"),
     ],
 )
-def test_chat_send_command_uses_no_model(text: str, told: str, tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_send_command_uses_no_model(text: str, told: str, tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         assert await it.send(text) == {"runId": "run-1", "status": "started"}
         event = it.gateway.chats("run-1")[-1]
         said = event.get("errorMessage") or event["message"]["content"][0]["text"]
         assert told in said
         assert not it.model.requests
 
-    run(body, tmp_path)
 
-
-def test_command_reply_is_stored_without_usage(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_command_reply_is_stored_without_usage(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("Hello")) as it:
         await it.send("hi", "a")
         await it.send("/status", "b")
         shown = await it.ask("chat.history", sessionKey="main")
@@ -242,11 +214,9 @@ def test_command_reply_is_stored_without_usage(tmp_path: Path) -> None:
         record = await it.app.store.session("agent:main:main")
         assert record and record.data["model"] == "mock-1"
 
-    run(body, tmp_path, answer("Hello"))
 
-
-def test_chat_send_new_with_text_resets_and_answers(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_send_new_with_text_resets_and_answers(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("one"), answer("two")) as it:
         await it.send("hi", "a")
         before = (await it.app.control.load("agent:main:main")).session_id
         await it.send("/new what now?", "b")
@@ -255,17 +225,13 @@ def test_chat_send_new_with_text_resets_and_answers(tmp_path: Path) -> None:
         assert [m.role for m in session.messages] == ["user", "assistant"]
         assert it.model.requests[1].messages[-1].text.endswith("] what now?")
 
-    run(body, tmp_path, answer("one"), answer("two"))
 
-
-def test_model_command_sets_and_clears_model(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_model_command_sets_and_clears_model(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         await it.send("/model openai/gpt-5.2", "a")
         assert (await it.app.control.load("agent:main:main")).model == "openai/gpt-5.2"
         await it.send("/model default", "b")
         assert (await it.app.control.load("agent:main:main")).model is None
-
-    run(body, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -290,19 +256,17 @@ def test_model_command_sets_and_clears_model(tmp_path: Path) -> None:
         ({"attachments": [{"content": PNG}] * 21}, "at most 20"),
     ],
 )
-def test_chat_send_invalid_params_start_nothing(
+async def test_chat_send_invalid_params_start_nothing(
     change: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
-    async def body(it: Harness) -> None:
+    async with run(tmp_path) as it:
         with pytest.raises((InvalidRequestError, UserError), match=why):
             await it.ask("chat.send", {**sent("hi"), **change})
         assert not it.model.requests and not it.gateway.runs.for_session("agent:main:main")
 
-    run(body, tmp_path)
 
-
-def test_chat_send_image_size_limit_is_exact(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_send_image_size_limit_is_exact(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("I see")) as it:
         largest = b"\xff\xd8\xff" + b"x" * 4_999_997
         await it.send("look", "a", attachments=[{"content": base64.b64encode(largest).decode()}])
         (image,) = [p for p in it.model.requests[0].messages[-1].parts if isinstance(p, Image)]
@@ -311,11 +275,9 @@ def test_chat_send_image_size_limit_is_exact(tmp_path: Path) -> None:
         with pytest.raises(InvalidRequestError, match="size limit"):
             await it.ask("chat.send", sent("look", "b", attachments=[{"content": over}]))
 
-    run(body, tmp_path, answer("I see"))
 
-
-def test_chat_send_image_type_is_detected_from_bytes(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_send_image_type_is_detected_from_bytes(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("I see")) as it:
         lying = {"content": f"data:image/jpeg;base64,{PNG}", "mimeType": "image/jpeg"}
         await it.send("", "a", attachments=[lying])
         (image,) = [p for p in it.model.requests[0].messages[-1].parts if isinstance(p, Image)]
@@ -324,19 +286,15 @@ def test_chat_send_image_type_is_detected_from_bytes(tmp_path: Path) -> None:
         part = shown["messages"][0]["content"][-1]
         assert part == {"type": "image", "mimeType": "image/png", "omitted": True, "bytes": 28}
 
-    run(body, tmp_path, answer("I see"))
 
-
-def test_chat_send_removes_control_characters(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_send_removes_control_characters(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("ok")) as it:
         await it.send("a\x1b[31mb\tc\nd")
         assert it.model.requests[0].messages[-1].text.endswith("] a[31mb\tc\nd")
 
-    run(body, tmp_path, answer("ok"))
 
-
-def test_chat_inject_reaches_transcript_and_clients(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_inject_reaches_transcript_and_clients(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("Hello"), answer("ok")) as it:
         with pytest.raises(InvalidRequestError, match="session not found"):
             await it.ask("chat.inject", sessionKey="main", message="note")
         await it.send("hi", "a")
@@ -347,8 +305,6 @@ def test_chat_inject_reaches_transcript_and_clients(tmp_path: Path) -> None:
         await it.send("and now?", "b")
         texts = [m.text for m in it.model.requests[1].messages]
         assert "[Cron job]\n\nnote" in texts
-
-    run(body, tmp_path, answer("Hello"), answer("ok"))
 
 
 def entries(*messages: Message) -> list[TranscriptEntry]:
@@ -392,7 +348,7 @@ def test_chat_history_accepts_any_stored_shape(message: Any) -> None:
     assert len(json.dumps(shown)) < 1_000
 
 
-def test_chat_history_reads_only_end_of_transcript() -> None:
+async def test_chat_history_reads_only_end_of_transcript() -> None:
     class Counting(MemoryStore):
         read = 0
 
@@ -401,36 +357,29 @@ def test_chat_history_reads_only_end_of_transcript() -> None:
             self.read += len(found)
             return found
 
-    async def main() -> None:
-        async with Counting() as store:
-            async with store.transaction() as unit:
-                unit.open_transcript(TranscriptHeader("s1", "main", 1))
-                unit.append(
-                    "s1", *entries(*[user_message(f"m{n}", at_ms=n + 1) for n in range(5_000)])
-                )
-            path = await newest_path(store, "s1", 20)
-            assert [e.id for e in path[-2:]] == [f"{4998:08x}", f"{4999:08x}"]
-            assert store.read <= 100
-            async with store.transaction() as unit:
-                unit.set_leaf("s1", f"{10:08x}")  # back to the beginning
-            assert [e.id for e in await newest_path(store, "s1", 5)][-1] == f"{10:08x}"
-
-    asyncio.run(main())
+    async with Counting() as store:
+        async with store.transaction() as unit:
+            unit.open_transcript(TranscriptHeader("s1", "main", 1))
+            unit.append("s1", *entries(*[user_message(f"m{n}", at_ms=n + 1) for n in range(5_000)]))
+        path = await newest_path(store, "s1", 20)
+        assert [e.id for e in path[-2:]] == [f"{4998:08x}", f"{4999:08x}"]
+        assert store.read <= 100
+        async with store.transaction() as unit:
+            unit.set_leaf("s1", f"{10:08x}")  # back to the beginning
+        assert [e.id for e in await newest_path(store, "s1", 5)][-1] == f"{10:08x}"
 
 
-def test_chat_history_of_unknown_session_is_empty(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_history_of_unknown_session_is_empty(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         shown = await it.ask("chat.history", sessionKey="agent:main:never")
         assert shown == {
             "sessionKey": "agent:main:never", "messages": [], "thinkingLevel": "off"
         }  # fmt: skip
         assert await it.app.store.session("agent:main:never") is None
 
-    run(body, tmp_path)
 
-
-def test_chat_send_denied_by_policy_is_refused(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_send_denied_by_policy_is_refused(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         await it.ask("sessions.patch", key="main", sendPolicy="deny")
         with pytest.raises(InvalidRequestError, match="send blocked by session policy"):
             await it.ask("chat.send", sent("hi"))
@@ -438,11 +387,9 @@ def test_chat_send_denied_by_policy_is_refused(tmp_path: Path) -> None:
             await it.ask("agent", message="hi", idempotencyKey="b")
         await it.send("/status", "c")
 
-    run(body, tmp_path)
 
-
-def test_chat_send_over_pending_limit_is_refused(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_send_over_pending_limit_is_refused(tmp_path: Path) -> None:
+    async with run(tmp_path, Hang(), Hang()) as it:
         for n in range(100):
             await it.ask("chat.send", sent("more", f"r{n}"))
         with pytest.raises(UnavailableError, match="too many messages wait"):
@@ -451,12 +398,8 @@ def test_chat_send_over_pending_limit_is_refused(tmp_path: Path) -> None:
         stopped = await it.ask("chat.abort", sessionKey="main")
         assert len(stopped["runIds"]) == 100
 
-    run(body, tmp_path, Hang(), Hang())
 
-
-def test_chat_history_of_removed_agent_is_readable(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_chat_history_of_removed_agent_is_readable(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         shown = await it.ask("chat.history", sessionKey="agent:gone:main")
         assert shown["messages"] == [] and shown["thinkingLevel"] == "off"
-
-    run(body, tmp_path)

@@ -25,8 +25,8 @@ async def base(it: Harness) -> str:
     return str((await it.ask("config.get"))["hash"])
 
 
-def test_config_get_returns_three_views_without_secrets(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_config_get_returns_three_views_without_secrets(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         shown = await it.ask("config.get")
         assert SECRET not in json.dumps(shown)
         for tree in (json.loads(shown["raw"]), shown["parsed"], shown["resolved"], shown["config"]):
@@ -35,40 +35,32 @@ def test_config_get_returns_three_views_without_secrets(tmp_path: Path) -> None:
         assert shown["config"]["agents"]["defaults"]["maxConcurrent"] == 4
         assert "maxConcurrent" not in shown["parsed"]["agents"]["defaults"]
 
-    run(body, tmp_path)
 
-
-def test_config_get_keeps_variable_references(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_config_get_keeps_variable_references(tmp_path: Path) -> None:
+    defaults = {"model": "mock/mock-1", "workspace": "~/${SECRET_NAME}"}
+    async with run(tmp_path, config={"agents": {"defaults": defaults}}) as it:
         shown = await it.ask("config.get")
         assert "s3cret-value" not in json.dumps(shown)
         assert shown["config"]["agents"]["defaults"]["workspace"] == "~/${SECRET_NAME}"
 
-    defaults = {"model": "mock/mock-1", "workspace": "~/${SECRET_NAME}"}
-    run(body, tmp_path, config={"agents": {"defaults": defaults}})
 
-
-def test_config_get_hides_comments(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_config_get_hides_comments(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         text = it.app.paths.config.read_text("utf-8")
         it.app.paths.config.write_text("// token: hunter2hunter2\n" + text, "utf-8")
         assert "hunter2" not in json.dumps(await it.ask("config.get"))
 
-    run(body, tmp_path)
-
 
 @pytest.mark.parametrize("text", ["{", '{"agents": 5}', '{"nosuch": 1}', "[]", "\x00"])
-def test_config_get_of_broken_file_reports_it(text: str, tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_config_get_of_broken_file_reports_it(text: str, tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         it.app.paths.config.write_text(text, "utf-8")
         shown = await it.ask("config.get")
         assert shown["valid"] is False and shown["issues"]
 
-    run(body, tmp_path)
 
-
-def test_config_set_replaces_file_and_keeps_hidden_values(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_config_set_replaces_file_and_keeps_hidden_values(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         shown = await it.ask("config.get")
         changed = json.loads(shown["raw"])
         changed["agents"]["defaults"]["maxConcurrent"] = 7
@@ -78,12 +70,10 @@ def test_config_set_replaces_file_and_keeps_hidden_values(tmp_path: Path) -> Non
         assert written["agents"]["defaults"]["maxConcurrent"] == 7
         assert written["models"]["providers"]["mock"]["apiKey"] == SECRET
 
-    run(body, tmp_path)
-
 
 @pytest.mark.parametrize("method", ["config.set", "config.patch", "config.apply"])
-def test_config_set_with_outdated_hash_is_refused(method: str, tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_config_set_with_outdated_hash_is_refused(method: str, tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         before = it.app.paths.config.read_bytes()
         with pytest.raises(InvalidRequestError, match="base hash required"):
             await it.ask(method, raw="{}")
@@ -91,21 +81,18 @@ def test_config_set_with_outdated_hash_is_refused(method: str, tmp_path: Path) -
             await it.ask(method, raw="{}", baseHash="0" * 64)
         assert it.app.paths.config.read_bytes() == before
 
-    run(body, tmp_path)
 
-
-def test_config_set_without_file_needs_no_hash(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_config_set_without_file_needs_no_hash(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         it.app.paths.config.unlink()
         assert (await it.ask("config.get"))["exists"] is False
         await it.ask("config.set", raw=json.dumps(CONFIG))
         assert file_of(it)["agents"] == CONFIG["agents"]
 
-    run(body, tmp_path)
 
-
-def test_config_patch_merges_removes_and_merges_lists_by_id(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_config_patch_merges_removes_and_merges_lists_by_id(tmp_path: Path) -> None:
+    agents = {"defaults": {"model": "mock/mock-1"}, "list": [{"id": "main"}, {"id": "ops"}]}
+    async with run(tmp_path, config={"agents": agents, "session": {"mainKey": "main"}}) as it:
         patch = {
             "agents": {"list": [{"id": "ops", "name": "Ops"}], "defaults": {"maxConcurrent": 9}},
             "session": None,
@@ -122,9 +109,6 @@ def test_config_patch_merges_removes_and_merges_lists_by_id(tmp_path: Path) -> N
         port = {"gateway": {"port": 1234}}
         again = await it.ask("config.patch", raw=json.dumps(port), baseHash=await base(it))
         assert again["restart"]["ok"] is True
-
-    agents = {"defaults": {"model": "mock/mock-1"}, "list": [{"id": "main"}, {"id": "ops"}]}
-    run(body, tmp_path, config={"agents": agents, "session": {"mainKey": "main"}})
 
 
 @pytest.mark.parametrize("method", ["config.set", "config.patch", "config.apply"])
@@ -144,27 +128,23 @@ def test_config_patch_merges_removes_and_merges_lists_by_id(tmp_path: Path) -> N
         ("[" * 5_000, "raw"),
     ],
 )
-def test_config_change_that_is_invalid_leaves_the_file(
+async def test_config_change_that_is_invalid_leaves_the_file(
     method: str, raw: str, why: str, tmp_path: Path
 ) -> None:
-    async def body(it: Harness) -> None:
+    async with run(tmp_path) as it:
         before = it.app.paths.config.read_bytes()
         with pytest.raises(HomarusError, match=why) as refused:
             await it.ask(method, raw=raw, baseHash=await base(it))
         assert SECRET not in str(refused.value)
         assert it.app.paths.config.read_bytes() == before
 
-    run(body, tmp_path)
 
-
-def test_config_schema_marks_secret_settings(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_config_schema_marks_secret_settings(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         shown = await it.ask("config.schema")
         assert shown["schema"]["properties"]["agents"]
         assert shown["uiHints"]["models.providers.*.apiKey"] == {"sensitive": True}
         json.dumps(shown)
-
-    run(body, tmp_path)
 
 
 def watched(
@@ -185,8 +165,8 @@ def watched(
 
 
 @pytest.mark.parametrize("method", ["config.patch", "config.apply"])
-def test_config_change_is_in_use_when_answered(method: str, tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_config_change_is_in_use_when_answered(method: str, tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         taken = watched(it)
         config = file_of(it)
         config["agents"]["defaults"]["maxConcurrent"] = 7
@@ -200,28 +180,24 @@ def test_config_change_is_in_use_when_answered(method: str, tmp_path: Path) -> N
         same = await it.ask(method, raw=json.dumps(file_of(it)), baseHash=await base(it))
         assert same["applied"]["action"] == "none" and len(taken) == 1
 
-    run(body, tmp_path)
 
-
-def test_config_change_that_needs_a_restart_says_so(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_config_change_that_needs_a_restart_says_so(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         watched(it)
         raw = json.dumps({"gateway": {"port": 1234}})
         done = await it.ask("config.patch", raw=raw, baseHash=await base(it))
         assert done["applied"]["action"] == "restart" and done["restart"]["ok"] is True
 
-    run(body, tmp_path)
-
 
 @pytest.mark.parametrize("method", ["config.set", "config.patch", "config.apply"])
-def test_config_that_the_gateway_cannot_run_with_is_not_written(
+async def test_config_that_the_gateway_cannot_run_with_is_not_written(
     method: str, tmp_path: Path
 ) -> None:
     def able(loaded: LoadedConfig) -> None:
         if loaded.config.gateway.port == 1:
             raise ConfigError("nobody can listen there", key="gateway.port")
 
-    async def body(it: Harness) -> None:
+    async with run(tmp_path) as it:
         taken = watched(it, able=able)
         before = it.app.paths.config.read_bytes()
         for change, why in (
@@ -235,5 +211,3 @@ def test_config_that_the_gateway_cannot_run_with_is_not_written(
         raw = json.dumps({**file_of(it), "gateway": {"port": 2}})
         await it.ask(method, raw=raw, baseHash=await base(it))
         assert file_of(it)["gateway"]["port"] == 2
-
-    run(body, tmp_path)

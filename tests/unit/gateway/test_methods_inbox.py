@@ -1,7 +1,8 @@
 """inbox.*: what is owed, and a person's word on it; `/queue` in a chat."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,10 @@ KEY = "agent:main:main"
 CHAT = Address("mock", "chat 7")
 
 
-def run(body: Callable[[Harness], Awaitable[None]], folder: Path, *script: Any) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(60), world(folder, script) as it:
-            await body(it)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def run(folder: Path, *script: Any) -> AsyncIterator[Harness]:
+    async with asyncio.timeout(60), world(folder, script) as it:
+        yield it
 
 
 async def park(it: Harness, run_id: str, text: str = "help\u202e me") -> None:
@@ -47,8 +46,8 @@ async def lose(it: Harness, parcel_id: str) -> None:
             unit.send_ended(parcel_id, lease, "unknown", why="no word came back")
 
 
-def test_inbox_list_shows_waiting_running_and_stuck_records(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_inbox_list_shows_waiting_running_and_stuck_records(tmp_path: Path) -> None:
+    async with run(tmp_path, Hang()) as it:
         assert (await it.ask("inbox.list"))["messages"] == []
         await park(it, "p1")
         await lose(it, "r:0")
@@ -69,11 +68,9 @@ def test_inbox_list_shows_waiting_running_and_stuck_records(tmp_path: Path) -> N
         assert (parcel["id"], parcel["state"], parcel["preview"]) == ("r:0", "unknown", "the reply")
         assert (parcel["chat"], parcel["why"]) == ("chat 7", "no word came back")
 
-    run(body, tmp_path, Hang())
 
-
-def test_inbox_retry_of_parked_message_answers_it(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_inbox_retry_of_parked_message_answers_it(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("Here I am")) as it:
         await park(it, "p1")
         told = await it.ask("inbox.retry", {"id": "p1"}, "write")
         assert told == {"ok": True, "id": "p1", "kind": "message", "sessionKey": KEY}
@@ -83,21 +80,17 @@ def test_inbox_retry_of_parked_message_answers_it(tmp_path: Path) -> None:
         with pytest.raises(InvalidRequestError, match="nothing that is stuck"):
             await it.ask("inbox.retry", id="p1")
 
-    run(body, tmp_path, answer("Here I am"))
 
-
-def test_inbox_retry_of_lost_outbox_record_makes_it_due(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_inbox_retry_of_lost_outbox_record_makes_it_due(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         await lose(it, "r:0")
         assert (await it.ask("inbox.retry", id="r:0"))["kind"] == "parcel"
         parcel = await it.app.store.journal.outbox_record("r:0")
         assert parcel and parcel.state == "pending"
 
-    run(body, tmp_path)
 
-
-def test_inbox_discard_removes_the_record(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_inbox_discard_removes_the_record(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         await park(it, "p1")
         await lose(it, "r:0")
         for name in ("p1", "r:0"):
@@ -109,21 +102,17 @@ def test_inbox_discard_removes_the_record(tmp_path: Path) -> None:
         row = await it.app.store.journal.inbox_record("p1")
         assert row and (row.state, row.why) == ("reported", "discarded by a person")
 
-    run(body, tmp_path)
-
 
 @pytest.mark.parametrize("verb", ["retry", "discard"])
 @pytest.mark.parametrize("name", ["nobody", "\x00", "'; --", "x" * 1_024])
-def test_inbox_unknown_id_is_an_error(tmp_path: Path, verb: str, name: str) -> None:
-    async def body(it: Harness) -> None:
+async def test_inbox_unknown_id_is_an_error(tmp_path: Path, verb: str, name: str) -> None:
+    async with run(tmp_path) as it:
         with pytest.raises(InvalidRequestError, match="nothing that is stuck"):
             await it.ask(f"inbox.{verb}", id=name)
 
-    run(body, tmp_path)
 
-
-def test_queue_command_changes_the_session_and_replies(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_queue_command_changes_the_session_and_replies(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         for run_id, text, told in (
             ("a", "/queue", "Queue: collect debounce:1000ms cap:20 drop:summarize"),
             ("b", "/queue steer cap:3", "(set for this session)"),
@@ -136,13 +125,11 @@ def test_queue_command_changes_the_session_and_replies(tmp_path: Path) -> None:
         data = (await it.app.control.load(KEY)).record.data
         assert (data["queueMode"], data["queueCap"]) == ("steer", 3)
 
-    run(body, tmp_path)
 
-
-def test_queue_mode_interrupt_replaces_the_active_run(
+async def test_queue_mode_interrupt_replaces_the_active_run(
     tmp_path: Path,
 ) -> None:
-    async def body(it: Harness) -> None:
+    async with run(tmp_path, Hang(), answer("at once")) as it:
         await it.send("/queue interrupt", "q")
         await it.ask("chat.send", sessionKey="main", message="one", idempotencyKey="a")
         await it.asked(1)
@@ -153,13 +140,11 @@ def test_queue_mode_interrupt_replaces_the_active_run(
         assert states == {"q": "answered", "a": "reported", "b": "answered"}
         assert it.gateway.chats("a")[-1]["state"] == "aborted"
 
-    run(body, tmp_path, Hang(), answer("at once"))
 
-
-def test_health_reports_loop_lag_and_fails_after_a_block(
+async def test_health_reports_loop_lag_and_fails_after_a_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def body(it: Harness) -> None:
+    async with run(tmp_path) as it:
         fine = await it.ask("health")
         assert fine["ok"] and fine["loop"]["stalls"] == 0
         monkeypatch.setattr(type(it.gateway.pulse), "is_stalled", property(lambda _self: True))
@@ -167,5 +152,3 @@ def test_health_reports_loop_lag_and_fails_after_a_block(
         status = await it.ask("status")
         assert status["lanes"]["main"] == {"active": 0, "waiting": 0, "width": 4}
         assert "lagP99Ms" in status["loop"]
-
-    run(body, tmp_path)

@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,16 @@ from tests.unit.gateway.app_harness import run as run_world
 WORDS: dict[str, Any] = {**CONFIG["agents"]["defaults"], "memorySearch": {"provider": "none"}}
 
 
-def run(body: Callable[[Harness], Awaitable[None]], folder: Path, *agents: str) -> None:
+@asynccontextmanager
+async def run(folder: Path, *agents: str) -> AsyncIterator[Harness]:
     """In a world whose agents remember by words alone, whatever this machine has."""
 
-    async def closing(it: Harness) -> None:
+    listed = [{"id": agent} for agent in agents]
+    async with run_world(folder, config={"agents": {"defaults": WORDS, "list": listed}}) as it:
         try:
-            await body(it)
+            yield it
         finally:
             await it.app.memory.close()
-
-    listed = [{"id": agent} for agent in agents]
-    run_world(closing, folder, config={"agents": {"defaults": WORDS, "list": listed}})
 
 
 def remember(it: Harness, text: str, path: str = "MEMORY.md", agent: str = "main") -> Path:
@@ -35,8 +35,8 @@ def remember(it: Harness, text: str, path: str = "MEMORY.md", agent: str = "main
     return file
 
 
-def test_a_client_finds_what_was_noted_and_reads_it(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_a_client_finds_what_was_noted_and_reads_it(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         remember(it, "# Ada\n\n- Ada is allergic to walnuts.\n- She lives in Kiel.\n")
         told = await it.ask("memory.search", {"query": "walnuts"}, "write")
         (best, *_) = told["results"]
@@ -46,11 +46,9 @@ def test_a_client_finds_what_was_noted_and_reads_it(tmp_path: Path) -> None:
         assert got["text"].strip() == "- Ada is allergic to walnuts."
         assert (got["path"], got["from"], got["lines"]) == ("MEMORY.md", 3, 1)
 
-    run(body, tmp_path)
 
-
-def test_what_a_client_writes_is_found_at_once_and_stands_there_once(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_what_a_client_writes_is_found_at_once_and_stands_there_once(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         it.app.agent("main")  # makes the workspace
         first = await it.ask("memory.write", {"text": "The zeppelin lands on Friday."}, "write")
         assert first["added"] and first["path"].startswith("memory/")
@@ -61,11 +59,9 @@ def test_what_a_client_writes_is_found_at_once_and_stands_there_once(tmp_path: P
         (best, *_) = (await it.ask("memory.search", query="zeppelin"))["results"]
         assert best["path"] == first["path"] and best["startLine"] == first["startLine"]
 
-    run(body, tmp_path)
 
-
-def test_the_index_is_made_told_of_and_made_again(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_the_index_is_made_told_of_and_made_again(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         remember(it, "- Ada is allergic to walnuts.\n")
         made = await it.ask("memory.index", {}, "admin")
         assert "MEMORY.md" in made["indexed"] and made["rebuilt"] == ""
@@ -74,11 +70,9 @@ def test_the_index_is_made_told_of_and_made_again(tmp_path: Path) -> None:
         told = await it.ask("memory.status", {}, "read")
         assert told["agentId"] == "main" and told["files"] >= 1 and not told["problem"]
 
-    run(body, tmp_path)
 
-
-def test_an_agent_has_a_memory_of_its_own(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_an_agent_has_a_memory_of_its_own(tmp_path: Path) -> None:
+    async with run(tmp_path, "main", "ops") as it:
         remember(it, "- Ada is allergic to walnuts.\n")
         remember(it, "- The server room is cold.\n", agent="ops")
         assert (await it.ask("memory.search", query="walnuts"))["results"]
@@ -87,11 +81,9 @@ def test_an_agent_has_a_memory_of_its_own(tmp_path: Path) -> None:
         with pytest.raises(HomarusError, match=r"unknown agent 'opps'.*ops"):
             await it.ask("memory.search", query="server", agentId="opps")
 
-    run(body, tmp_path, "main", "ops")
 
-
-def test_who_may_only_watch_reads_no_notes(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_who_may_only_watch_reads_no_notes(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         for method, params in (
             ("memory.search", {"query": "x"}),
             ("memory.get", {"path": "MEMORY.md"}),
@@ -102,11 +94,9 @@ def test_who_may_only_watch_reads_no_notes(tmp_path: Path) -> None:
         with pytest.raises(InvalidRequestError, match=r"missing scope: operator\.admin"):
             await it.ask("memory.index", {}, "write")
 
-    run(body, tmp_path)
 
-
-def test_what_is_asked_wrongly_is_said(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_what_is_asked_wrongly_is_said(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         remember(it, "- Ada is allergic to walnuts.\n")
         for method, params in (
             ("memory.search", {}),
@@ -122,16 +112,14 @@ def test_what_is_asked_wrongly_is_said(tmp_path: Path) -> None:
             with pytest.raises(InvalidRequestError, match=f"invalid {method} params"):
                 await it.ask(method, params)
 
-    run(body, tmp_path)
-
 
 @pytest.mark.parametrize(
     "path",
     ["../openclaw.json", "/etc/passwd", "memory/../../openclaw.json", "AGENTS.md", "no.md",
      "memory/link.md", "memory/\x00.md", "memory", "file:///etc/passwd"],
 )  # fmt: skip
-def test_only_notes_are_read(tmp_path: Path, path: str) -> None:
-    async def body(it: Harness) -> None:
+async def test_only_notes_are_read(tmp_path: Path, path: str) -> None:
+    async with run(tmp_path) as it:
         remember(it, "secret", "secret.md")
         link = it.app.agent("main").workspace / "memory" / "link.md"
         link.parent.mkdir(exist_ok=True)
@@ -142,8 +130,6 @@ def test_only_notes_are_read(tmp_path: Path, path: str) -> None:
         if path != "no.md":
             with pytest.raises(InvalidRequestError):
                 await it.ask("memory.write", text="x", path=path)
-
-    run(body, tmp_path)
 
 
 def test_nothing_of_memory_is_loaded_before_it_is_asked_for() -> None:

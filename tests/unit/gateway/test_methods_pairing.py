@@ -1,7 +1,8 @@
 """channels.pairing.*: who waits, who is let in, and that codes cannot be guessed at."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,10 @@ from homarus.gateway.methods.pairing import MAX_WRONG
 from tests.unit.gateway.app_harness import Harness, world
 
 
-def run(body: Callable[[Harness], Awaitable[None]], folder: Path) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(60), world(folder, ()) as it:
-            await body(it)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def run(folder: Path) -> AsyncIterator[Harness]:
+    async with asyncio.timeout(60), world(folder, ()) as it:
+        yield it
 
 
 def ask(it: Harness, sender: str = "42", account: str = "default") -> str:
@@ -29,8 +28,8 @@ def ask(it: Harness, sender: str = "42", account: str = "default") -> str:
     return found.code
 
 
-def test_pairing_lists_and_approves_requests(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_pairing_lists_and_approves_requests(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         assert (await it.ask("channels.pairing.list", None, "pairing"))["requests"] == []
         code, other = ask(it), ask(it, "43", "work")
         listed = (await it.ask("channels.pairing.list", {"channel": "telegram"}, "pairing"))[
@@ -50,11 +49,9 @@ def test_pairing_lists_and_approves_requests(tmp_path: Path) -> None:
         assert pairings.approved_senders("telegram", "default") == ("42",)
         assert (await it.ask("channels.pairing.list", None, "pairing"))["requests"] == []
 
-    run(body, tmp_path)
 
-
-def test_pairing_guessing_locks_out_even_the_right_code(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_pairing_guessing_locks_out_even_the_right_code(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         code = ask(it)
         for n in range(MAX_WRONG):
             wrong = {"channel": "telegram", "code": f"WRONG{n:03d}"}
@@ -64,23 +61,17 @@ def test_pairing_guessing_locks_out_even_the_right_code(tmp_path: Path) -> None:
         with pytest.raises(UnavailableError, match="too many wrong codes"):
             await it.ask("channels.pairing.approve", right, "pairing")
 
-    run(body, tmp_path)
 
-
-def test_pairing_without_scope_hides_requests(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_pairing_without_scope_hides_requests(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         for name in ("list", "approve", "dismiss"):
             params = {"channel": "telegram", "code": "ABCDEFGH"} if name != "list" else None
             with pytest.raises(InvalidRequestError, match="missing scope"):
                 await it.ask(f"channels.pairing.{name}", params, "write")
 
-    run(body, tmp_path)
 
-
-def test_pairing_unknown_channel_is_refused(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_pairing_unknown_channel_is_refused(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         asked = {"channel": "../x", "code": "ABCDEFGH"}
         with pytest.raises(InvalidRequestError, match="not the name of a channel"):
             await it.ask("channels.pairing.approve", asked, "pairing")
-
-    run(body, tmp_path)

@@ -10,7 +10,7 @@ from homarus.agent.workspace import read_state
 from homarus.core.errors import HomarusError
 from homarus.core.message import ToolCall
 from homarus.gateway.http_server import GatewayAsgiApp
-from tests.unit.gateway.app_harness import Harness, answer, run
+from tests.unit.gateway.app_harness import answer, run
 from tests.unit.gateway.test_http_server import HERE
 
 PNG = base64.b64decode(
@@ -18,8 +18,8 @@ PNG = base64.b64decode(
 )
 
 
-def test_prompt_get_equals_what_the_model_receives(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_prompt_get_equals_what_the_model_receives(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("hello")) as it:
         await it.send("hi")
         told = await it.ask("prompt.get")
         assert told["text"] == it.model.requests[0].system
@@ -30,11 +30,9 @@ def test_prompt_get_equals_what_the_model_receives(tmp_path: Path) -> None:
         without = await it.ask("prompt.get", sessionKey="agent:main:slack:group:g", text=False)
         assert "text" not in without
 
-    run(body, tmp_path, answer("hello"))
 
-
-def test_prompt_of_two_turns_is_identical(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_prompt_of_two_turns_is_identical(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("a"), answer("b"), answer("c")) as it:
         await it.send("one", "run-1")
         await it.send("aside", "run-2", key="agent:main:slack:group:g")
         it.app.notices.add("agent:main:main", "somebody came online", 5)
@@ -43,11 +41,9 @@ def test_prompt_of_two_turns_is_identical(tmp_path: Path) -> None:
         assert first.system == second.system and first.tools == second.tools
         assert second.messages[: len(first.messages)] == first.messages
 
-    run(body, tmp_path, answer("a"), answer("b"), answer("c"))
 
-
-def test_prompt_report_is_stored_with_the_session(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_prompt_report_is_stored_with_the_session(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("a"), answer("b"), answer("c")) as it:
         await it.send("one", "run-1")
         first = (await it.app.control.load("agent:main:main")).record.data["systemPromptReport"]
         assert first["source"] == "run" and first["model"] == "mock-1"
@@ -60,19 +56,15 @@ def test_prompt_report_is_stored_with_the_session(tmp_path: Path) -> None:
         last = (await it.app.control.load("agent:main:main")).record.data["systemPromptReport"]
         assert last["systemPrompt"]["chars"] == len(it.model.requests[2].system)
 
-    run(body, tmp_path, answer("a"), answer("b"), answer("c"))
 
-
-def test_prompt_get_needs_admin_scope(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_prompt_get_needs_admin_scope(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         with pytest.raises(HomarusError, match="missing scope"):
             await it.ask("prompt.get", {}, "read")
 
-    run(body, tmp_path)
 
-
-def test_avatar_is_served_from_the_workspace_only(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_avatar_is_served_from_the_workspace_only(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         workspace = it.app.agent("main").workspace
         (workspace / "me.png").write_bytes(PNG)
         identity = workspace / "IDENTITY.md"
@@ -94,8 +86,6 @@ def test_avatar_is_served_from_the_workspace_only(tmp_path: Path) -> None:
         assert (await get_bytes(GatewayAsgiApp(it.gateway, page=False), "/avatar/main", here))[
             0
         ] == 401
-
-    run(body, tmp_path)
 
 
 async def get_bytes(
@@ -126,7 +116,7 @@ async def get_bytes(
     return sent[0]["status"], kind, b"".join(part.get("body", b"") for part in sent[1:])
 
 
-def test_first_conversation_runs_the_bootstrap_ritual(tmp_path: Path) -> None:
+async def test_first_conversation_runs_the_bootstrap_ritual(tmp_path: Path) -> None:
     """The ritual: it is asked for, the files are written, and it is never asked for again."""
 
     def write(number: int, path: str, content: str) -> ToolCall:
@@ -143,8 +133,7 @@ def test_first_conversation_runs_the_bootstrap_ritual(tmp_path: Path) -> None:
         answer("Good morning, Ann."),
         answer("Still Nyx."),
     ]
-
-    async def first(it: Harness) -> None:
+    async with run(tmp_path, *script[:4]) as it:
         await it.send("hi", "run-1")
         await it.send("I am Ann, you are Nyx", "run-2")
         await it.send("good morning", "run-3")
@@ -154,18 +143,14 @@ def test_first_conversation_runs_the_bootstrap_ritual(tmp_path: Path) -> None:
         assert "You are Nyx," in later and "### BOOTSTRAP.md" not in later
         assert "- Name: Ann" in later
         assert (await it.ask("agents.list"))["agents"][0]["identity"]["name"] == "Nyx"
-
-    async def second(it: Harness) -> None:
+    async with run(tmp_path, script[4]) as it:
         await it.send("and today?", "run-4")
         assert "### BOOTSTRAP.md" not in it.model.requests[0].system
         assert "onboardingCompletedAt" in read_state(it.app.agent("main").workspace)
 
-    run(first, tmp_path, *script[:4])
-    run(second, tmp_path, script[4])
 
-
-def test_agents_have_separate_workspace_model_and_credentials(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agents_have_separate_workspace_model_and_credentials(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("Arr"), answer("Hello")) as it:
         await it.ask("agents.create", name="Ops", workspace="~/ops")
         (tmp_path / "ops" / "SOUL.md").write_text("Be a pirate.")
         await it.ask("agent", message="hi", agentId="ops", idempotencyKey="a")
@@ -175,5 +160,3 @@ def test_agents_have_separate_workspace_model_and_credentials(tmp_path: Path) ->
         assert "agent=ops" in ops.system
         dirs = {it.app.models.credentials(agent) for agent in ("main", "ops")}
         assert len(dirs) == 2
-
-    run(body, tmp_path, answer("Arr"), answer("Hello"))

@@ -28,8 +28,8 @@ def keys(listed: dict[str, Any]) -> list[str]:
     return [str(row["key"]).removeprefix("agent:main:") for row in listed["sessions"]]
 
 
-def test_sessions_list_applies_filters(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_sessions_list_applies_filters(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         now_ms = it.app.clock.now_ms()
         await put(it, "agent:main:old", now_ms - 3_600_000, label="Taxes", spawnedBy="x")
         await put(it, "agent:main:new", now_ms - 60_000, displayName="Garden party")
@@ -58,11 +58,9 @@ def test_sessions_list_applies_filters(tmp_path: Path) -> None:
         with pytest.raises(InvalidRequestError, match="limit"):
             await found(limit=0)
 
-    run(body, tmp_path)
 
-
-def test_sessions_list_reads_titles_only_on_request(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_sessions_list_reads_titles_only_on_request(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("Gladly.")) as it:
         await it.send("Plan the garden " + "very " * 40 + "carefully", "a")
         (plain,) = (await it.ask("sessions.list"))["sessions"]
         assert "derivedTitle" not in plain and "lastMessagePreview" not in plain
@@ -72,11 +70,9 @@ def test_sessions_list_reads_titles_only_on_request(tmp_path: Path) -> None:
         assert len(row_["derivedTitle"]) <= 60
         assert row_["lastMessagePreview"] == "Gladly."
 
-    run(body, tmp_path, answer("Gladly."))
 
-
-def test_sessions_list_reads_no_transcript(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_sessions_list_reads_no_transcript(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         async with it.app.store.transaction() as unit:
             for n in range(3_000):
                 unit.put_session(SessionRecord(f"agent:main:s{n}", "main", f"i{n}", n, {"a": "b"}))
@@ -96,8 +92,6 @@ def test_sessions_list_reads_no_transcript(tmp_path: Path) -> None:
         assert read == []
         await it.ask("sessions.list", includeDerivedTitles=True, limit=2_000)
         assert len(read) == 100
-
-    run(body, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +120,8 @@ def test_session_row_shows_context_usage() -> None:
     assert shown["flags"] == ["system", "id:i"]
 
 
-def test_sessions_preview_shows_truncated_last_messages(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_sessions_preview_shows_truncated_last_messages(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("w" * 500)) as it:
         await it.send("a question", "a", "agent:main:x")
         await put(it, "agent:main:empty", 5)
         wanted = ["agent:main:x", "x", "agent:main:empty", "agent:main:none"]
@@ -148,11 +142,9 @@ def test_sessions_preview_shows_truncated_last_messages(tmp_path: Path) -> None:
             with pytest.raises(InvalidRequestError):
                 await it.ask("sessions.preview", wrong)
 
-    run(body, tmp_path, answer("w" * 500))
 
-
-def test_sessions_resolve_needs_exactly_one_name(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_sessions_resolve_needs_exactly_one_name(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         await put(it, "agent:main:x", 7, label="Taxes")
         for asked in ({"key": "x"}, {"sessionId": "id-7"}, {"label": "Taxes"}):
             assert await it.ask("sessions.resolve", asked) == {"ok": True, "key": "agent:main:x"}
@@ -161,11 +153,10 @@ def test_sessions_resolve_needs_exactly_one_name(tmp_path: Path) -> None:
             with pytest.raises(InvalidRequestError):
                 await it.ask("sessions.resolve", asked)
 
-    run(body, tmp_path)
 
+async def test_sessions_patch_applies_rules_of_settings(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
 
-def test_sessions_patch_applies_rules_of_settings(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
         async def patch(**fields: Any) -> dict[str, Any]:
             entry: dict[str, Any] = (await it.ask("sessions.patch", key="x", **fields))["entry"]
             return entry
@@ -185,8 +176,6 @@ def test_sessions_patch_applies_rules_of_settings(tmp_path: Path) -> None:
         assert entry["verboseLevel"] == "on"
         assert "reasoningLevel" not in await patch(reasoningLevel="off")
 
-    run(body, tmp_path)
-
 
 @pytest.mark.parametrize(
     ("fields", "why"),
@@ -203,20 +192,18 @@ def test_sessions_patch_applies_rules_of_settings(tmp_path: Path) -> None:
         ({"owner": True}, "owner"),
     ],
 )
-def test_sessions_patch_invalid_value_changes_nothing(
+async def test_sessions_patch_invalid_value_changes_nothing(
     fields: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
-    async def body(it: Harness) -> None:
+    async with run(tmp_path) as it:
         await put(it, "agent:main:other", 5, label="Taken")
         with pytest.raises(HomarusError, match=why):
             await it.ask("sessions.patch", {"key": "x", "verboseLevel": "on", **fields})
         assert await it.app.store.session("agent:main:x") is None
 
-    run(body, tmp_path)
 
-
-def test_sessions_patch_default_model_clears_choice(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_sessions_patch_default_model_clears_choice(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         chosen = await it.ask(
             "sessions.patch", key="x", model="openai/gpt-5.2", thinkingLevel="xhigh"
         )
@@ -227,11 +214,9 @@ def test_sessions_patch_default_model_clears_choice(tmp_path: Path) -> None:
             assert back["resolved"] == {"modelProvider": "mock", "model": "mock-1"}
             assert "modelOverride" not in back["entry"]
 
-    run(body, tmp_path)
 
-
-def test_sessions_patch_spawned_by_is_immutable(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_sessions_patch_spawned_by_is_immutable(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         key = "agent:main:subagent:1"
         first = await it.ask("sessions.patch", key=key, spawnedBy="agent:main:main", spawnDepth=1)
         assert first["entry"]["spawnDepth"] == 1
@@ -240,11 +225,9 @@ def test_sessions_patch_spawned_by_is_immutable(tmp_path: Path) -> None:
             with pytest.raises(InvalidRequestError, match="cannot be changed"):
                 await it.ask("sessions.patch", {"key": key, **change})
 
-    run(body, tmp_path)
 
-
-def test_sessions_reset_stops_run_and_keeps_settings(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_sessions_reset_stops_run_and_keeps_settings(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("one"), Hang()) as it:
         await it.ask("sessions.patch", key="main", label="Main", thinkingLevel="low")
         await it.send("hi", "a")
         before = (await it.app.control.load("agent:main:main")).session_id
@@ -263,11 +246,9 @@ def test_sessions_reset_stops_run_and_keeps_settings(tmp_path: Path) -> None:
         folder = it.app.paths.sessions_dir("main")
         assert [f for f in folder.iterdir() if f"{before}.jsonl.reset." in f.name]
 
-    run(body, tmp_path, answer("one"), Hang())
 
-
-def test_sessions_delete_archives_transcript(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_sessions_delete_archives_transcript(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("one"), answer("two")) as it:
         await it.send("hi", "a", "agent:main:x")
         gone = await it.ask("sessions.delete", key="agent:main:x")
         assert gone["deleted"] is True
@@ -280,11 +261,9 @@ def test_sessions_delete_archives_transcript(tmp_path: Path) -> None:
         await it.send("hi again", "b", "agent:main:x")
         assert len((await it.app.control.load("agent:main:x")).messages) == 2
 
-    run(body, tmp_path, answer("one"), answer("two"))
 
-
-def test_sessions_delete_can_keep_transcript(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_sessions_delete_can_keep_transcript(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("one")) as it:
         await it.send("hi", "a", "agent:main:x")
         record = await it.app.store.session("agent:main:x")
         gone = await it.ask("sessions.delete", key="x", deleteTranscript=False)
@@ -292,21 +271,17 @@ def test_sessions_delete_can_keep_transcript(tmp_path: Path) -> None:
         await it.store.flush()
         assert record and exists(str(record.data["sessionFile"]))
 
-    run(body, tmp_path, answer("one"))
-
 
 @pytest.mark.parametrize("key", ["main", "agent:main:main", "AGENT:MAIN:MAIN"])
-def test_sessions_delete_of_main_session_is_refused(key: str, tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_sessions_delete_of_main_session_is_refused(key: str, tmp_path: Path) -> None:
+    async with run(tmp_path, answer("one")) as it:
         await it.send("hi", "a")
         with pytest.raises(InvalidRequestError, match="Cannot delete the main session"):
             await it.ask("sessions.delete", key=key)
 
-    run(body, tmp_path, answer("one"))
 
-
-def test_sessions_compact_hides_old_messages_from_model(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_sessions_compact_hides_old_messages_from_model(tmp_path: Path) -> None:
+    async with run(tmp_path, *[answer("x")] * 7) as it:
         for n in range(6):
             await it.send(f"question {n}", f"r{n}")
         assert (await it.ask("sessions.compact", key="main", maxLines=1_000))["compacted"] is False
@@ -320,21 +295,17 @@ def test_sessions_compact_hides_old_messages_from_model(tmp_path: Path) -> None:
         texts = [part["text"] for m in shown["messages"] for part in m["content"]]
         assert "question 0" in texts
 
-    run(body, tmp_path, *[answer("x")] * 7)
 
-
-def test_sessions_compact_without_transcript_says_so(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_sessions_compact_without_transcript_says_so(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         none = await it.ask("sessions.compact", key="never")
         assert (none["compacted"], none["reason"]) == (False, "no sessionId")
         await put(it, "agent:main:empty", 5)
         assert (await it.ask("sessions.compact", key="empty"))["reason"] == "no transcript"
 
-    run(body, tmp_path)
 
-
-def test_message_injected_between_call_and_result_follows_both(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_message_injected_between_call_and_result_follows_both(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("done")) as it:
         session = await it.app.control.load("agent:main:main")
         call = ToolCall("c1", "read", {"path": "x"})
         await session.start_turn(user_message("look", at_ms=1), provider="mock", model="mock-1")
@@ -353,5 +324,3 @@ def test_message_injected_between_call_and_result_follows_both(tmp_path: Path) -
         fresh = (await it.app.sessions.load("agent:main:main", "main")).messages
         assert [m.role for m in fresh][:4] == ["user", "assistant", "tool", "assistant"]
         assert len(reloaded) == len(fresh)
-
-    run(body, tmp_path, answer("done"))

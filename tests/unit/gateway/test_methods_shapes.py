@@ -1,6 +1,5 @@
 """Our answers beside those of the original, captured: same keys, same types, method by method."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -134,76 +133,61 @@ def test_the_captured_answers_are_compared_for_every_method_that_has_one() -> No
 
 
 @pytest.mark.parametrize("name", CAPTURED)
-def test_an_answer_has_the_shape_of_the_originals(name: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with world(tmp_path, SCRIPT) as it:
-            await fill(it)
-            ask = DevicePairingRequest(
-                "d" * 64, "k" * 43, "operator", ("operator.read",), platform="linux"
-            )
-            it.gateway.gate.devices.pair(ask)
-            asked = request_of(name)
-            ours = await it.ask(asked["method"], asked["params"])
-            check(asked["method"], ours, answered(name, asked["method"]))
-
-    asyncio.run(main())
+async def test_an_answer_has_the_shape_of_the_originals(name: str, tmp_path: Path) -> None:
+    async with world(tmp_path, SCRIPT) as it:
+        await fill(it)
+        ask = DevicePairingRequest(
+            "d" * 64, "k" * 43, "operator", ("operator.read",), platform="linux"
+        )
+        it.gateway.gate.devices.pair(ask)
+        asked = request_of(name)
+        ours = await it.ask(asked["method"], asked["params"])
+        check(asked["method"], ours, answered(name, asked["method"]))
 
 
-def test_a_run_is_accepted_and_answered_in_the_originals_shape(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with world(tmp_path, [answer("Hello from the mock model.")]) as it:
-            asked = request_of("agent-turn")["params"]
-            final = await it.ask("agent", asked)
-            theirs = [f["payload"] for f in frames_of("agent-turn") if f["type"] == "res"]
-            check("agent", it.accepted[0], theirs[0])
-            check("agent", final, theirs[1])
-            waited = await it.ask("agent.wait", runId=asked["idempotencyKey"], timeoutMs=60_000)
-            check("agent.wait", waited, answered("agent-wait", "agent.wait"))
-
-    asyncio.run(main())
+async def test_a_run_is_accepted_and_answered_in_the_originals_shape(tmp_path: Path) -> None:
+    async with world(tmp_path, [answer("Hello from the mock model.")]) as it:
+        asked = request_of("agent-turn")["params"]
+        final = await it.ask("agent", asked)
+        theirs = [f["payload"] for f in frames_of("agent-turn") if f["type"] == "res"]
+        check("agent", it.accepted[0], theirs[0])
+        check("agent", final, theirs[1])
+        waited = await it.ask("agent.wait", runId=asked["idempotencyKey"], timeoutMs=60_000)
+        check("agent.wait", waited, answered("agent-wait", "agent.wait"))
 
 
-def test_a_stopped_chat_is_answered_in_the_originals_shape(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with world(tmp_path, [Hang()]) as it:
-            sent, stop = [f["params"] for f in frames_of("chat.abort") if f["type"] == "req"]
-            started = await it.ask("chat.send", sent)
-            theirs = [f["payload"] for f in frames_of("chat.abort") if f["type"] == "res"]
-            check("chat.send", started, theirs[0])
-            await it.live(sent["idempotencyKey"])
-            check("chat.abort", await it.ask("chat.abort", stop), theirs[1])
-
-    asyncio.run(main())
+async def test_a_stopped_chat_is_answered_in_the_originals_shape(tmp_path: Path) -> None:
+    async with world(tmp_path, [Hang()]) as it:
+        sent, stop = [f["params"] for f in frames_of("chat.abort") if f["type"] == "req"]
+        started = await it.ask("chat.send", sent)
+        theirs = [f["payload"] for f in frames_of("chat.abort") if f["type"] == "res"]
+        check("chat.send", started, theirs[0])
+        await it.live(sent["idempotencyKey"])
+        check("chat.abort", await it.ask("chat.abort", stop), theirs[1])
 
 
 @pytest.mark.parametrize(
     ("name", "method"),
     [("chat.send-command-status", "chat.send"), ("rpcw-chat.inject", "chat.inject")],
 )
-def test_words_without_a_model_reach_every_client_in_the_originals_shape(
+async def test_words_without_a_model_reach_every_client_in_the_originals_shape(
     name: str, method: str, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        async with world(tmp_path, [answer("first")]) as it:
-            asked = request_of(name)["params"]
-            await it.send("hi", "first", asked["sessionKey"])
-            await it.ask(method, asked)
-            theirs = [f["payload"] for f in frames_of(name) if f["type"] == "event"][-1]
-            run_id = asked.get("idempotencyKey")
-            if run_id:
-                await it.ended(run_id)
-            ours = it.gateway.told[-1]
-            assert ours[0] == "chat"
-            check(method, ours[1], theirs)
-            assert ours[1]["message"]["model"] == "gateway-injected"
-
-    asyncio.run(main())
+    async with world(tmp_path, [answer("first")]) as it:
+        asked = request_of(name)["params"]
+        await it.send("hi", "first", asked["sessionKey"])
+        await it.ask(method, asked)
+        theirs = [f["payload"] for f in frames_of(name) if f["type"] == "event"][-1]
+        run_id = asked.get("idempotencyKey")
+        if run_id:
+            await it.ended(run_id)
+        ours = it.gateway.told[-1]
+        assert ours[0] == "chat"
+        check(method, ours[1], theirs)
+        assert ours[1]["message"]["model"] == "gateway-injected"
 
 
-def test_wrong_params_are_refused_in_the_originals_words(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with world(tmp_path) as it:
-            with pytest.raises(InvalidRequestError, match=r"^invalid chat\.send params: "):
-                await it.ask("chat.send", request_of("rpc-chat.send-invalid")["params"])
-
-    asyncio.run(main())
+async def test_wrong_params_are_refused_in_the_originals_words(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        with pytest.raises(InvalidRequestError, match=r"^invalid chat\.send params: "):
+            await it.ask("chat.send", request_of("rpc-chat.send-invalid")["params"])

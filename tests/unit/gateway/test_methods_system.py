@@ -1,6 +1,5 @@
 """health, status, presence, notices, models, logs, usage, devices."""
 
-import asyncio
 import json
 import os
 from datetime import datetime
@@ -20,11 +19,11 @@ from homarus.sessions.notices import MAX_NOTICES, Notices
 from homarus.sessions.usage import summarize_usage
 from homarus.store.base import TranscriptEntry
 from homarus.testing.clock import FakeClock
-from tests.unit.gateway.app_harness import Harness, answer, run
+from tests.unit.gateway.app_harness import answer, run
 
 
-def test_health_is_cached_for_a_minute_unless_probed(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_health_is_cached_for_a_minute_unless_probed(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("x")) as it:
         first = await it.ask("health")
         await it.send("hi", "a")
         assert await it.ask("health") == first
@@ -34,13 +33,11 @@ def test_health_is_cached_for_a_minute_unless_probed(tmp_path: Path) -> None:
         await it.clock.advance(61)
         assert (await it.ask("health"))["ts"] > first["ts"]
 
-    run(body, tmp_path, answer("x"))
 
-
-def test_status_counts_unimplemented_and_hides_paths_without_admin(
+async def test_status_counts_unimplemented_and_hides_paths_without_admin(
     tmp_path: Path,
 ) -> None:
-    async def body(it: Harness) -> None:
+    async with run(tmp_path, answer("x")) as it:
         await it.send("hi", "a")
         full = await it.ask("status")
         assert full["notBuilt"]["count"] == len(UNIMPLEMENTED)
@@ -49,22 +46,18 @@ def test_status_counts_unimplemented_and_hides_paths_without_admin(
         seen = await it.ask("status", None, "read")
         assert str(tmp_path) not in json.dumps(seen)
 
-    run(body, tmp_path, answer("x"))
 
-
-def test_system_event_of_a_device_adds_it_to_presence(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_system_event_of_a_device_adds_it_to_presence(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         said = {"text": "Node: Kitchen", "host": "kitchen", "mode": "node", "lastInputSeconds": 5}
         assert await it.ask("system-event", said) == {"ok": True}
         listed = await it.ask("system-presence")
         assert any(entry.get("host") == "kitchen" for entry in listed)
         assert it.gateway.told[-1][0] == "presence"
 
-    run(body, tmp_path)
 
-
-def test_system_event_is_delivered_once_with_the_next_message(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_system_event_is_delivered_once_with_the_next_message(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("x"), answer("y")) as it:
         await it.ask("system-event", text="The door\nis open")
         await it.ask("system-event", text="The door\nis open")
         await it.ask("wake", mode="next-heartbeat", text="Milk is out")
@@ -77,18 +70,14 @@ def test_system_event_is_delivered_once_with_the_next_message(tmp_path: Path) ->
         await it.send("and now?", "b")
         assert "System:" not in it.model.requests[1].messages[-1].text
 
-    run(body, tmp_path, answer("x"), answer("y"))
 
-
-def test_wake_now_starts_a_run_at_once(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_wake_now_starts_a_run_at_once(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("x")) as it:
         assert await it.ask("wake", mode="now", text="Fire!") == {"ok": True}
         await it.asked(1)
         said = it.model.requests[0].messages[-1].text
         assert said.startswith("System: [") and said.endswith("] Fire!")
         assert await it.ask("wake", mode="now", text="  ") == {"ok": False}
-
-    run(body, tmp_path, answer("x"))
 
 
 def test_notices_are_bounded() -> None:
@@ -102,52 +91,43 @@ def test_notices_are_bounded() -> None:
     assert len(notices._waiting) == 200
 
 
-def test_idempotency_cache_is_bounded_in_time_and_size() -> None:
-    async def main() -> None:
-        clock = FakeClock()
-        answers = IdempotencyCache(clock)
-        answers.save("a", {"runId": "a"})
-        await clock.advance(299)
-        assert answers.get("a") == {"runId": "a"}
-        await clock.advance(2)
-        assert answers.get("a") is None
-        for n in range(MAX_ANSWERS + 50):
-            answers.save(f"k{n}", n)
-        assert len(answers._answers) == MAX_ANSWERS
-        assert answers.get("k0") is None and answers.get(f"k{MAX_ANSWERS + 49}") is not None
-
-    asyncio.run(main())
+async def test_idempotency_cache_is_bounded_in_time_and_size() -> None:
+    clock = FakeClock()
+    answers = IdempotencyCache(clock)
+    answers.save("a", {"runId": "a"})
+    await clock.advance(299)
+    assert answers.get("a") == {"runId": "a"}
+    await clock.advance(2)
+    assert answers.get("a") is None
+    for n in range(MAX_ANSWERS + 50):
+        answers.save(f"k{n}", n)
+    assert len(answers._answers) == MAX_ANSWERS
+    assert answers.get("k0") is None and answers.get(f"k{MAX_ANSWERS + 49}") is not None
 
 
-def test_ended_runs_are_kept_ten_minutes_and_bounded() -> None:
-    async def main() -> None:
-        clock = FakeClock()
-        runs = RunTracker(clock)
-        runs.record_end("a", None, dropped=True)
-        ended = await runs.wait("a", 0)
-        assert ended and ended.status == "timeout"
-        await clock.advance(601)
-        assert await runs.wait("a", 0) is None
-        for n in range(MAX_ENDED + 10):
-            runs.record_end(f"r{n}", None)
-        assert len(runs._ended) == MAX_ENDED
-
-    asyncio.run(main())
+async def test_ended_runs_are_kept_ten_minutes_and_bounded() -> None:
+    clock = FakeClock()
+    runs = RunTracker(clock)
+    runs.record_end("a", None, dropped=True)
+    ended = await runs.wait("a", 0)
+    assert ended and ended.status == "timeout"
+    await clock.advance(601)
+    assert await runs.wait("a", 0) is None
+    for n in range(MAX_ENDED + 10):
+        runs.record_end(f"r{n}", None)
+    assert len(runs._ended) == MAX_ENDED
 
 
-def test_models_list_contains_the_allowed_models(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_models_list_contains_the_allowed_models(tmp_path: Path) -> None:
+    allowed = {"model": "mock/mock-1", "models": {"mock/mock-1": {}}}
+    async with run(tmp_path, config={"agents": {"defaults": allowed}}) as it:
         (model,) = (await it.ask("models.list"))["models"]
         assert (model["provider"], model["id"]) == ("mock", "mock-1")
 
-    allowed = {"model": "mock/mock-1", "models": {"mock/mock-1": {}}}
-    run(body, tmp_path, config={"agents": {"defaults": allowed}})
 
-
-def test_logs_tail_continues_from_the_cursor(tmp_path: Path) -> None:
+async def test_logs_tail_continues_from_the_cursor(tmp_path: Path) -> None:
     log = tmp_path / "homarus.log"
-
-    async def body(it: Harness) -> None:
+    async with run(tmp_path) as it:
         log.write_text("one\ntwo\nthr")
         first = await it.ask("logs.tail")
         assert first["lines"] == ["one", "two"] and first["cursor"] == 8
@@ -160,13 +140,10 @@ def test_logs_tail_continues_from_the_cursor(tmp_path: Path) -> None:
         reset = await it.ask("logs.tail", cursor=second["cursor"])
         assert (reset["lines"], reset["reset"]) == (["new"], True)
 
-    run(body, tmp_path)
 
-
-def test_logs_tail_is_bounded_and_starts_with_a_complete_line(tmp_path: Path) -> None:
+async def test_logs_tail_is_bounded_and_starts_with_a_complete_line(tmp_path: Path) -> None:
     log = tmp_path / "homarus.log"
-
-    async def body(it: Harness) -> None:
+    async with run(tmp_path) as it:
         log.write_text("".join(f"line {n:04}\n" for n in range(1_000)))
         shown = await it.ask("logs.tail", maxBytes=25)
         assert shown["lines"] == ["line 0998", "line 0999"] and shown["truncated"] is True
@@ -178,23 +155,18 @@ def test_logs_tail_is_bounded_and_starts_with_a_complete_line(tmp_path: Path) ->
         (long,) = (await it.ask("logs.tail"))["lines"]
         assert len(long) == 8_000
 
-    run(body, tmp_path)
 
-
-def test_logs_tail_redacts_secrets(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_logs_tail_redacts_secrets(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         (tmp_path / "homarus.log").write_text('{"m": "apiKey=sk-abcdefghijklmnop"}\n')
         (line,) = (await it.ask("logs.tail"))["lines"]
         assert "abcdefghijklmnop" not in line
 
-    run(body, tmp_path)
 
-
-def test_logs_tail_reads_only_a_regular_file(tmp_path: Path) -> None:
+async def test_logs_tail_reads_only_a_regular_file(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret\n")
     (tmp_path / "homarus.log").symlink_to(tmp_path / "secret")
-
-    async def body(it: Harness) -> None:
+    async with run(tmp_path) as it:
         from homarus.core.errors import UnavailableError
 
         with pytest.raises(UnavailableError, match="cannot be read"):
@@ -204,15 +176,15 @@ def test_logs_tail_reads_only_a_regular_file(tmp_path: Path) -> None:
         with pytest.raises(UnavailableError, match="cannot be read"):
             await it.ask("logs.tail")
 
-    run(body, tmp_path)
-
 
 def day(at_ms: int) -> str:
     return str(datetime.fromtimestamp(at_ms / 1000).astimezone().date())
 
 
-def test_usage_is_summed_by_day_session_and_model(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_usage_is_summed_by_day_session_and_model(tmp_path: Path) -> None:
+    async with run(
+        tmp_path, answer(ToolCall("c", "read", {"path": "AGENTS.md"})), answer("x"), answer("y")
+    ) as it:
         await it.send("one", "a", "agent:main:x")
         await it.send("two", "b", "agent:main:y")
         today = day(it.app.clock.now_ms())
@@ -231,9 +203,6 @@ def test_usage_is_summed_by_day_session_and_model(tmp_path: Path) -> None:
         (one,) = (await it.ask("sessions.usage", key="x"))["sessions"]
         assert one["usage"]["messageCounts"]["toolResults"] == 1
 
-    run(body, tmp_path, answer(ToolCall("c", "read", {"path": "AGENTS.md"})), answer("x"),
-        answer("y"))  # fmt: skip
-
 
 @pytest.mark.parametrize(
     "asked",
@@ -246,17 +215,15 @@ def test_usage_is_summed_by_day_session_and_model(tmp_path: Path) -> None:
         {"startDate": "yesterday"},
     ],
 )
-def test_usage_with_invalid_days_is_refused(asked: dict[str, Any], tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_usage_with_invalid_days_is_refused(asked: dict[str, Any], tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         for method in ("usage.cost", "sessions.usage"):
             with pytest.raises(InvalidRequestError):
                 await it.ask(method, asked)
 
-    run(body, tmp_path)
 
-
-def test_usage_reads_a_transcript_once(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_usage_reads_a_transcript_once(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("x"), answer("y")) as it:
         await it.send("one", "a")
         record = await it.app.store.session("agent:main:main")
         assert record
@@ -266,8 +233,6 @@ def test_usage_reads_a_transcript_once(tmp_path: Path) -> None:
         await it.send("two", "b")
         again = await it.app.store.session("agent:main:main")
         assert again and (await spending.summary_of(it.app.store, again)).totals.talk.user == 2
-
-    run(body, tmp_path, answer("x"), answer("y"))
 
 
 @pytest.mark.parametrize(
@@ -284,8 +249,8 @@ def test_usage_sums_any_stored_message(message: Any) -> None:
     assert summary.totals.spent.usage.cost == 0
 
 
-def test_devices_are_approved_rejected_and_given_tokens(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_devices_are_approved_rejected_and_given_tokens(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
         devices = it.gateway.gate.devices
         asks = [
             DevicePairingRequest(
@@ -314,8 +279,6 @@ def test_devices_are_approved_rejected_and_given_tokens(tmp_path: Path) -> None:
         ]:
             with pytest.raises(InvalidRequestError):
                 await it.ask(method, params)
-
-    run(body, tmp_path)
 
 
 def test_idempotency_cache_keeps_long_answers_within_a_budget() -> None:

@@ -84,30 +84,24 @@ def test_method_docstring_is_present(method: Method) -> None:
     assert method.params.__doc__
 
 
-def test_caller_without_scope_is_refused_first(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with world(tmp_path) as it:
-            for method in METHODS.values():
-                lower = {"write": "read", "admin": "write", "pairing": "write", "read": "approvals"}
-                with pytest.raises(
-                    InvalidRequestError, match=f"^missing scope: operator.{method.scope}"
-                ):
-                    await it.ask(method.name, {"no such": "param"}, lower[method.scope])
-
-    asyncio.run(main())
+async def test_caller_without_scope_is_refused_first(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        for method in METHODS.values():
+            lower = {"write": "read", "admin": "write", "pairing": "write", "read": "approvals"}
+            with pytest.raises(
+                InvalidRequestError, match=f"^missing scope: operator.{method.scope}"
+            ):
+                await it.ask(method.name, {"no such": "param"}, lower[method.scope])
 
 
-def test_caller_claims_never_raise_its_permissions(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with world(tmp_path, [answer("hi")]) as it:
-            params = {"sessionKey": "main", "message": "hi", "idempotencyKey": "a"}
-            with pytest.raises(InvalidRequestError, match="senderIsOwner"):
-                await it.ask("chat.send", {**params, "senderIsOwner": True}, "write")
-            with pytest.raises(InvalidRequestError, match="invalid agent params"):
-                await it.ask("agent", {"message": "x", "idempotencyKey": "b", "owner": True})
-            assert not it.model.requests
-
-    asyncio.run(main())
+async def test_caller_claims_never_raise_its_permissions(tmp_path: Path) -> None:
+    async with world(tmp_path, [answer("hi")]) as it:
+        params = {"sessionKey": "main", "message": "hi", "idempotencyKey": "a"}
+        with pytest.raises(InvalidRequestError, match="senderIsOwner"):
+            await it.ask("chat.send", {**params, "senderIsOwner": True}, "write")
+        with pytest.raises(InvalidRequestError, match="invalid agent params"):
+            await it.ask("agent", {"message": "x", "idempotencyKey": "b", "owner": True})
+        assert not it.model.requests
 
 
 _TEXTS = st.one_of(
@@ -165,7 +159,7 @@ def requests(draw: st.DrawFn) -> tuple[str, Any]:
     database=None,
 )
 @given(st.lists(requests(), min_size=10, max_size=40))
-def test_any_params_are_answered_with_result_or_protocol_error(
+async def test_any_params_are_answered_with_result_or_protocol_error(
     asked: list[tuple[str, Any]],
 ) -> None:
     async def main(folder: Path) -> None:
@@ -179,7 +173,7 @@ def test_any_params_are_answered_with_result_or_protocol_error(
                     continue
 
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(main(Path(folder)))
+        await main(Path(folder))
 
 
 def test_caller_equals_what_the_handshake_made() -> None:

@@ -38,8 +38,8 @@ async def start_channel_run(it: Harness) -> asyncio.Future[Any]:
     return it.app.control.submit(KEY, row)
 
 
-def test_sessions_reset_while_a_run_saves_waits_for_its_lane(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_sessions_reset_while_a_run_saves_waits_for_its_lane(tmp_path: Path) -> None:
+    async with run(tmp_path, Hang()) as it:
         outcome = await start_channel_run(it)
         await it.asked(1)
         before = (await it.app.control.load(KEY)).session_id
@@ -66,8 +66,6 @@ def test_sessions_reset_while_a_run_saves_waits_for_its_lane(tmp_path: Path) -> 
         assert (await outcome).status == "aborted"
         assert (await it.app.control.load(KEY)).messages == []
 
-    run(body, tmp_path, Hang())
-
 
 class _after:  # noqa: N801 - a context manager that is used like a function
     def __init__(self, ready: asyncio.Event, inner: Any) -> None:
@@ -82,8 +80,8 @@ class _after:  # noqa: N801 - a context manager that is used like a function
 
 
 @pytest.mark.parametrize("text", ["/stop", "stop"])
-def test_stop_through_chat_send_calls_the_command_hook(text: str, tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_stop_through_chat_send_calls_the_command_hook(text: str, tmp_path: Path) -> None:
+    async with run(tmp_path, Hang()) as it:
         recorder = CommandRecorder()
         it.app.hooks.register(recorder, "recorder")
         await it.ask("chat.send", sessionKey="main", message="long", idempotencyKey="a")
@@ -91,8 +89,6 @@ def test_stop_through_chat_send_calls_the_command_hook(text: str, tmp_path: Path
         done = await it.ask("chat.send", sessionKey="main", message=text, idempotencyKey="b")
         assert done == {"ok": True, "aborted": True, "runIds": ["a"]}
         assert recorder.calls == [("stop", "webchat")]
-
-    run(body, tmp_path, Hang())
 
 
 class FakeLink:
@@ -113,8 +109,9 @@ class FakeLink:
             await asyncio.sleep(0.001)
 
 
-def test_reset_trigger_from_terminal_through_gateway_resets(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_reset_trigger_from_terminal_through_gateway_resets(tmp_path: Path) -> None:
+    config = {"session": {"resetTriggers": ["/new", "start over"]}}
+    async with run(tmp_path, answer("one"), answer("two"), config=config) as it:
         shown = list[Event]()
         async with asyncio.TaskGroup() as group:
             desk = GatewaySessionClient(cast("GatewayClient", FakeLink(it)), group, KEY)
@@ -129,53 +126,42 @@ def test_reset_trigger_from_terminal_through_gateway_resets(tmp_path: Path) -> N
             showing.cancel()
         assert it.model.requests[-1].messages[-1].text.endswith("hello")
 
-    config = {"session": {"resetTriggers": ["/new", "start over"]}}
-    run(body, tmp_path, answer("one"), answer("two"), config=config)
 
-
-def test_reset_trigger_through_agent_method_resets(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_reset_trigger_through_agent_method_resets(tmp_path: Path) -> None:
+    config = {"session": {"resetTriggers": ["start over"]}}
+    async with run(tmp_path, answer("one"), answer("two"), config=config) as it:
         await it.ask("agent", message="hi", idempotencyKey="a")
         before = (await it.app.control.load(KEY)).session_id
         await it.ask("agent", message="start over again", idempotencyKey="b")
         assert (await it.app.control.load(KEY)).session_id != before
         assert it.model.requests[-1].messages[-1].text.endswith("again")
 
-    config = {"session": {"resetTriggers": ["start over"]}}
-    run(body, tmp_path, answer("one"), answer("two"), config=config)
-
 
 @pytest.mark.parametrize(("client", "channel"), [("cli", "cli"), ("gateway-client", "webchat")])
 @pytest.mark.parametrize("method", ["chat.send", "agent"])
-def test_message_channel_follows_the_kind_of_client(
+async def test_message_channel_follows_the_kind_of_client(
     method: str, client: str, channel: str, tmp_path: Path
 ) -> None:
-    async def body(it: Harness) -> None:
+    async with run(tmp_path, answer("one")) as it:
         params = {"sessionKey": "main", "message": "hi", "idempotencyKey": "a"}
         await it.ask(method, params, client=client)
         await it.ended("a")
         row = await it.store.journal.inbox_record("a")
         assert row is not None and row.channel == channel
 
-    run(body, tmp_path, answer("one"))
 
-
-def test_terminal_message_through_gateway_carries_pending_notices(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_terminal_message_through_gateway_carries_pending_notices(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("one")) as it:
         await it.ask("system-event", text="The build is green.")
         params = {"sessionKey": "main", "message": "hi", "idempotencyKey": "a"}
         await it.ask("chat.send", params, client="cli")
         await it.ended("a")
         assert "The build is green." in it.model.requests[0].messages[-1].text
 
-    run(body, tmp_path, answer("one"))
 
-
-def test_agent_method_of_another_client_keeps_the_last_route(tmp_path: Path) -> None:
-    async def body(it: Harness) -> None:
+async def test_agent_method_of_another_client_keeps_the_last_route(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("one")) as it:
         await (await it.app.control.load(KEY)).update(lastChannel="telegram", lastTo="42")
         await it.ask("agent", message="hi", idempotencyKey="a")
         record = await it.store.session(KEY)
         assert record is not None and record.data["lastChannel"] == "telegram"
-
-    run(body, tmp_path, answer("one"))

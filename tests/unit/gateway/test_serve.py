@@ -1,6 +1,5 @@
 """The process around the gateway: signals, and where it says it is."""
 
-import asyncio
 import os
 import signal
 from pathlib import Path
@@ -12,36 +11,30 @@ from homarus.gateway.serve import ShutdownSignal
 from homarus.store.lock import StateLock, lock_holder_pid
 
 
-def test_first_signal_sets_exit_mode_and_second_is_urgent() -> None:
-    async def main() -> None:
-        bell = ShutdownSignal()
-        bell.request("restart", "config changed")
-        await bell.wait()
-        assert (bell.ending, bell.reason, bell.is_urgent.is_set()) == (
-            "restart",
-            "config changed",
-            False,
-        )
-        bell.request("stop", "gateway stopping")
-        assert bell.is_urgent.is_set()
-        assert bell.ending == "restart"
-
-    asyncio.run(main())
+async def test_first_signal_sets_exit_mode_and_second_is_urgent() -> None:
+    bell = ShutdownSignal()
+    bell.request("restart", "config changed")
+    await bell.wait()
+    assert (bell.ending, bell.reason, bell.is_urgent.is_set()) == (
+        "restart",
+        "config changed",
+        False,
+    )
+    bell.request("stop", "gateway stopping")
+    assert bell.is_urgent.is_set()
+    assert bell.ending == "restart"
 
 
-def test_signals_are_handled_only_while_installed() -> None:
-    async def main() -> None:
-        bell = ShutdownSignal()
-        with bell.on_signals():
-            os.kill(os.getpid(), signal.SIGUSR1)
-            await bell.wait()
-            assert bell.ending == "restart"
-        before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+async def test_signals_are_handled_only_while_installed() -> None:
+    bell = ShutdownSignal()
+    with bell.on_signals():
         os.kill(os.getpid(), signal.SIGUSR1)
-        signal.signal(signal.SIGUSR1, before)
-        assert not bell.is_urgent.is_set()
-
-    asyncio.run(main())
+        await bell.wait()
+        assert bell.ending == "restart"
+    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, before)
+    assert not bell.is_urgent.is_set()
 
 
 def paths_of(folder: Path) -> Paths:

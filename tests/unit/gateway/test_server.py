@@ -10,13 +10,13 @@ from homarus.core.errors import InvalidRequestError, UnavailableError
 from homarus.core.event import Emitter, RunEnded, RunStarted, TextAdded
 from homarus.gateway.server import DRAIN_S
 from homarus.testing.clock import FakeClock
-from tests.unit.gateway.harness import Harness, play
+from tests.unit.gateway.harness import play
 
 UI: dict[str, Any] = {"client_id": "openclaw-macos", "mode": "ui"}
 
 
-def test_broadcast_has_the_next_number_and_targeted_event_none(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_broadcast_has_the_next_number_and_targeted_event_none(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         one, two = await stage.enter(), await stage.enter("other")
         stage.gateway.broadcast("chat", {"n": 1})
         stage.gateway.broadcast("chat", {"n": 2})
@@ -26,8 +26,6 @@ def test_broadcast_has_the_next_number_and_targeted_event_none(tmp_path: Path) -
         first, second = (frame["seq"] for frame in two.events("chat"))
         assert second == first + 1
         assert [frame.get("seq") for frame in one.events("chat")] == [first, second, None]
-
-    play(tmp_path, scene)
 
 
 @pytest.mark.parametrize(
@@ -45,20 +43,18 @@ def test_broadcast_has_the_next_number_and_targeted_event_none(tmp_path: Path) -
         ("shutdown", ["operator.approvals"], True),
     ],
 )
-def test_event_reaches_only_clients_with_its_scope(
+async def test_event_reaches_only_clients_with_its_scope(
     tmp_path: Path, event: str, scopes: list[str], heard: bool
 ) -> None:
-    async def scene(stage: Harness) -> None:
+    async with play(tmp_path) as stage:
         peer = await stage.enter(scopes=scopes)
         stage.gateway.broadcast(event, {"x": 1})
         await stage.settle()
         assert bool(peer.events(event)) is heard
 
-    play(tmp_path, scene)
 
-
-def test_presence_changes_are_broadcast(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_presence_changes_are_broadcast(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         watcher = await stage.enter("watcher")
         other = await stage.enter("other", **UI)
         other.leave()
@@ -68,11 +64,9 @@ def test_presence_changes_are_broadcast(tmp_path: Path) -> None:
         versions = [frame["stateVersion"]["presence"] for frame in watcher.events("presence")]
         assert versions[1] == versions[0] + 1
 
-    play(tmp_path, scene)
 
-
-def test_health_is_collected_on_connect_and_broadcast(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_health_is_collected_on_connect_and_broadcast(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         peer = await stage.enter()
         await stage.settle()
         (told,) = peer.events("health")
@@ -82,24 +76,19 @@ def test_health_is_collected_on_connect_and_broadcast(tmp_path: Path) -> None:
         assert later.frames[1]["payload"]["snapshot"]["health"]["ok"]
         assert not later.events("health")  # fresh enough
 
-    play(tmp_path, scene)
 
-
-def test_tick_is_sent_every_thirty_seconds(tmp_path: Path) -> None:
+async def test_tick_is_sent_every_thirty_seconds(tmp_path: Path) -> None:
     clock = FakeClock()
-
-    async def scene(stage: Harness) -> None:
+    async with play(tmp_path, clock=clock) as stage:
         peer = await stage.enter()
         await clock.advance(95)
         await stage.settle()
         assert len(peer.events("tick")) == 3
         assert len(peer.events("health")) == 2  # at once, and after a minute
 
-    play(tmp_path, scene, clock=clock)
 
-
-def test_run_reaches_clients_as_agent_and_chat_events(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_run_reaches_clients_as_agent_and_chat_events(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         peer = await stage.enter()
         emit = Emitter("run", "agent:main:main", stage.host.bus.publish, stage.host.clock.now_ms)
         emit(RunStarted())
@@ -115,25 +104,21 @@ def test_run_reaches_clients_as_agent_and_chat_events(tmp_path: Path) -> None:
         assert [e["payload"]["state"] for e in peer.events("chat")] == ["delta", "final"]
         assert late.events("chat")[0]["payload"]["message"]["content"][0]["text"] == "Hello"
 
-    play(tmp_path, scene)
-
 
 def connection_id(peer: object) -> str:
     return str(peer.frames[1]["payload"]["server"]["connId"])  # type: ignore[attr-defined]  # a Peer
 
 
-def test_unknown_and_unimplemented_methods_have_different_errors(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_unknown_and_unimplemented_methods_have_different_errors(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         with pytest.raises(InvalidRequestError, match="unknown method: x"):
             stage.gateway.method("x")
         with pytest.raises(UnavailableError, match="schedules are not built"):
             stage.gateway.method("cron.list")
 
-    play(tmp_path, scene)
 
-
-def test_voided_device_token_closes_its_connections_but_one(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_voided_device_token_closes_its_connections_but_one(tmp_path: Path) -> None:
+    async with play(tmp_path) as stage:
         mine, spared, other = (
             await stage.enter("a"),
             await stage.enter("a"),
@@ -146,13 +131,10 @@ def test_voided_device_token_closes_its_connections_but_one(tmp_path: Path) -> N
         assert mine.closed == (1008, "device token revoked")
         assert spared.closed is None and other.closed is None
 
-    play(tmp_path, scene)
 
-
-def test_shutdown_waits_for_active_runs_and_closes_with_1012(tmp_path: Path) -> None:
+async def test_shutdown_waits_for_active_runs_and_closes_with_1012(tmp_path: Path) -> None:
     clock = FakeClock()
-
-    async def scene(stage: Harness) -> None:
+    async with play(tmp_path, clock=clock) as stage:
         peer = await stage.enter()
         stage.host.runs["run"] = "agent:main:main"
         async with asyncio.TaskGroup() as group:
@@ -171,15 +153,12 @@ def test_shutdown_waits_for_active_runs_and_closes_with_1012(tmp_path: Path) -> 
         await stage.settle()
         assert peer.closed == (1012, "service restart") and not stage.host.aborted
 
-    play(tmp_path, scene, clock=clock)
 
-
-def test_run_that_does_not_end_is_left_to_the_next_start(
+async def test_run_that_does_not_end_is_left_to_the_next_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = FakeClock()
-
-    async def scene(stage: Harness) -> None:
+    async with play(tmp_path, clock=clock) as stage:
         peer = await stage.enter()
         emit = Emitter("run", "agent:main:main", stage.host.bus.publish, clock.now_ms)
         emit(RunStarted())
@@ -192,5 +171,3 @@ def test_run_that_does_not_end_is_left_to_the_next_start(
         await stage.settle()
         assert peer.closed and stage.host.aborted == [], "a run that is stopped has its outcome"
         assert "run run did not end within 10 s" in caplog.text
-
-    play(tmp_path, scene, clock=clock)

@@ -1,6 +1,5 @@
 """Every golden scenario has the recorded output."""
 
-import asyncio
 import os
 import time
 from collections.abc import Iterator
@@ -24,9 +23,9 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_recorded_conversation_is_reproduced(name: str, tmp_path: Path) -> None:
+async def test_recorded_conversation_is_reproduced(name: str, tmp_path: Path) -> None:
     written = read(name)
-    played = asyncio.run(replay(written, tmp_path))
+    played = await replay(written, tmp_path)
     if os.environ.get("GOLDEN"):
         (FOLDER / f"{name}.talk").write_text(played, encoding="utf-8")
     assert played == read(name)

@@ -4,10 +4,9 @@ import asyncio
 import gzip
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -73,8 +72,9 @@ class Line:
             return await phone.status()
 
 
-def serve(folder: Path, scene: Callable[[Line], Coroutine[Any, Any, None]]) -> None:
-    async def main(stage: Harness) -> None:
+@asynccontextmanager
+async def serve(folder: Path) -> AsyncIterator[Line]:
+    async with play(folder) as stage:
         site = GatewayAsgiApp(stage.gateway)
         sockets = open_sockets(ListenAddress("127.0.0.1", 0))
         listener = HttpServer(site, sockets)
@@ -82,38 +82,31 @@ def serve(folder: Path, scene: Callable[[Line], Coroutine[Any, Any, None]]) -> N
         try:
             async with asyncio.timeout(GUARD_S):
                 ear = stage.host.switchboard.listen(Ear())
-                await scene(Line(stage, sockets[0].getsockname()[1], site, ear))
+                yield Line(stage, sockets[0].getsockname()[1], site, ear)
         finally:
             await listener.stop()
 
-    play(folder, main)
 
-
-def test_webhook_with_the_secret_is_accepted_under_any_host(tmp_path: Path) -> None:
-    async def scene(line: Line) -> None:
+async def test_webhook_with_the_secret_is_accepted_under_any_host(tmp_path: Path) -> None:
+    async with serve(tmp_path) as line:
         assert await line.post(KNOWN, JSON) == 200
         assert line.ear.heard == [BODY]
 
-    serve(tmp_path, scene)
 
-
-def test_webhook_connection_carries_many_requests(tmp_path: Path) -> None:
-    async def scene(line: Line) -> None:
+async def test_webhook_connection_carries_many_requests(tmp_path: Path) -> None:
+    async with serve(tmp_path) as line:
         async with line.call() as phone:
             for secret in (KNOWN, "X-A: b", KNOWN):
                 phone.say(f"Content-Length: {len(BODY)}", secret, JSON, body=BODY)
             assert [await phone.status() for _ in range(3)] == [200, 401, 200]
         assert len(line.ear.heard) == 2
 
-    serve(tmp_path, scene)
 
-
-def test_webhook_without_secret_is_refused_before_its_body_is_read(
+async def test_webhook_without_secret_is_refused_before_its_body_is_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-
-    async def scene(line: Line) -> None:
+    async with serve(tmp_path) as line:
         for given in ("X-Other: 1", "X-Telegram-Bot-Api-Secret-Token: wrong", f"{KNOWN}x"):
             async with line.call() as phone:
                 phone.say("Content-Length: 900000", given, JSON)
@@ -123,65 +116,53 @@ def test_webhook_without_secret_is_refused_before_its_body_is_read(
             phone.say("Content-Length: 900000", "Expect: 100-continue", JSON)
             assert await phone.status() == 401
         assert line.ear.heard == []
-
-    serve(tmp_path, scene)
     told = {r.created for r in caplog.records if "without the right secret" in r.message}
     assert len(told) == 1 and SECRET not in caplog.text
 
 
-def test_webhook_with_secret_in_the_url_is_refused(tmp_path: Path) -> None:
-    async def scene(line: Line) -> None:
+async def test_webhook_with_secret_in_the_url_is_refused(tmp_path: Path) -> None:
+    async with serve(tmp_path) as line:
         for query in (f"?token={SECRET}", f"?a=b&secret={SECRET}"):
             assert await line.post(JSON, path=PATH + query) == 400
             assert await line.post(KNOWN, JSON, path=PATH + query) == 400
         assert not line.ear.heard and not line.ear.admitted
 
-    serve(tmp_path, scene)
 
-
-def test_webhook_from_a_page_is_refused(tmp_path: Path) -> None:
-    async def scene(line: Line) -> None:
+async def test_webhook_from_a_page_is_refused(tmp_path: Path) -> None:
+    async with serve(tmp_path) as line:
         assert await line.post(KNOWN, JSON, "Origin: https://evil.example") == 403
         assert await line.post(KNOWN, JSON, "Sec-Fetch-Mode: no-cors") == 403
-
-    serve(tmp_path, scene)
 
 
 @pytest.mark.parametrize(
     "path", ["/hook", "/hook/test/", "/hook/test/x", "/Hook/test", "/%68ook/test"]
 )
-def test_webhook_path_must_match_exactly(tmp_path: Path, path: str) -> None:
-    async def scene(line: Line) -> None:
+async def test_webhook_path_must_match_exactly(tmp_path: Path, path: str) -> None:
+    async with serve(tmp_path) as line:
         assert await line.post(KNOWN, JSON, path=path) in {401, 403, 404}
         assert line.ear.admitted == []
 
-    serve(tmp_path, scene)
 
-
-def test_webhook_accepts_only_post(tmp_path: Path) -> None:
-    async def scene(line: Line) -> None:
+async def test_webhook_accepts_only_post(tmp_path: Path) -> None:
+    async with serve(tmp_path) as line:
         for verb in ("GET", "PUT", "DELETE", "OPTIONS"):
             async with line.call() as phone:
                 phone.say(KNOWN, verb=verb)
                 assert await phone.status() in {401, 403, 404}
         assert line.ear.admitted == []
 
-    serve(tmp_path, scene)
 
-
-def test_webhook_declared_too_large_is_refused_at_once(tmp_path: Path) -> None:
-    async def scene(line: Line) -> None:
+async def test_webhook_declared_too_large_is_refused_at_once(tmp_path: Path) -> None:
+    async with serve(tmp_path) as line:
         for size in (MAX_BYTES + 1, 1 << 30, 10**19):
             async with line.call() as phone:
                 phone.say(f"Content-Length: {size}", KNOWN, JSON)
                 assert await phone.status() == 413
         assert await line.post(KNOWN, JSON, body=json.dumps("a" * (MAX_BYTES - 2)).encode()) == 200
 
-    serve(tmp_path, scene)
 
-
-def test_webhook_body_that_grows_too_large_is_cut(tmp_path: Path) -> None:
-    async def scene(line: Line) -> None:
+async def test_webhook_body_that_grows_too_large_is_cut(tmp_path: Path) -> None:
+    async with serve(tmp_path) as line:
         async with line.call() as phone:
             phone.say("Transfer-Encoding: chunked", KNOWN, JSON)
             for _ in range(MAX_BYTES // 50_000 + 2):
@@ -193,11 +174,9 @@ def test_webhook_body_that_grows_too_large_is_cut(tmp_path: Path) -> None:
             assert await phone.status() == 200
         assert line.ear.heard == [b"{}"]
 
-    serve(tmp_path, scene)
 
-
-def test_webhook_client_sending_after_the_answer_is_disconnected(tmp_path: Path) -> None:
-    async def scene(line: Line) -> None:
+async def test_webhook_client_sending_after_the_answer_is_disconnected(tmp_path: Path) -> None:
+    async with serve(tmp_path) as line:
         async with line.call() as phone:
             phone.say(f"Content-Length: {1 << 30}", KNOWN, JSON)
             assert await phone.status() == 413
@@ -205,11 +184,9 @@ def test_webhook_client_sending_after_the_answer_is_disconnected(tmp_path: Path)
                 await phone.flood()
         assert await line.post(KNOWN, JSON) == 200
 
-    serve(tmp_path, scene)
 
-
-def test_webhook_with_incomplete_body_is_dropped(tmp_path: Path) -> None:
-    async def scene(line: Line) -> None:
+async def test_webhook_with_incomplete_body_is_dropped(tmp_path: Path) -> None:
+    async with serve(tmp_path) as line:
         for framing, half in (
             ("Content-Length: 10", b'{"a":'),
             ("Transfer-Encoding: chunked", b"2\r\n{}\r\n"),
@@ -224,18 +201,14 @@ def test_webhook_with_incomplete_body_is_dropped(tmp_path: Path) -> None:
         assert await line.post(KNOWN, JSON) == 200
         assert line.ear.heard == [BODY]
 
-    serve(tmp_path, scene)
 
-
-def test_webhook_body_that_never_comes_times_out(tmp_path: Path) -> None:
-    async def scene(line: Line) -> None:
+async def test_webhook_body_that_never_comes_times_out(tmp_path: Path) -> None:
+    async with serve(tmp_path) as line:
         vars(line.site)["_webhooks"] = WebhookEndpoint(SystemClock(), body_s=0.01)
         async with line.call() as phone:
             phone.say("Content-Length: 10", KNOWN, JSON, body=b"{")
             assert await phone.status() == 408
         assert line.ear.heard == []
-
-    serve(tmp_path, scene)
 
 
 @pytest.mark.parametrize(
@@ -248,23 +221,21 @@ def test_webhook_body_that_never_comes_times_out(tmp_path: Path) -> None:
         ("Transfer-Encoding: chunked, gzip",),
     ],
 )
-def test_webhook_with_two_or_no_lengths_closes_the_connection(
+async def test_webhook_with_two_or_no_lengths_closes_the_connection(
     tmp_path: Path, framing: tuple[str, ...]
 ) -> None:
-    async def scene(line: Line) -> None:
+    async with serve(tmp_path) as line:
         async with line.call() as phone:
             phone.say(*framing, KNOWN, JSON, body=b"0\r\n\r\n")
             assert await phone.status() in {400, 501}
             assert await phone.status() == 0
         assert not line.ear.heard and not line.ear.admitted
 
-    serve(tmp_path, scene)
 
-
-def test_webhook_with_invalid_body_returns_400_without_traceback(
+async def test_webhook_with_invalid_body_returns_400_without_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scene(line: Line) -> None:
+    async with serve(tmp_path) as line:
         async with line.call() as phone:
             phone.say("Transfer-Encoding: chunked", KNOWN, JSON, body=b"zz\r\n")
             assert await phone.status() == 400
@@ -274,13 +245,11 @@ def test_webhook_with_invalid_body_returns_400_without_traceback(
             phone.writer.write(b"zz\r\n")
             assert await phone.status() == 0
         assert await line.post(KNOWN, JSON, body=b"not json") == 400
-
-    serve(tmp_path, scene)
     assert "Traceback" not in caplog.text and "Fatal" not in caplog.text
 
 
-def test_webhook_with_encoding_or_other_content_type_is_refused(tmp_path: Path) -> None:
-    async def scene(line: Line) -> None:
+async def test_webhook_with_encoding_or_other_content_type_is_refused(tmp_path: Path) -> None:
+    async with serve(tmp_path) as line:
         bomb = gzip.compress(b"0" * 50_000_000)
         assert await line.post(KNOWN, JSON, "Content-Encoding: gzip", body=bomb) == 415
         assert await line.post(KNOWN, JSON, "Content-Encoding: identity, br") == 415
@@ -290,13 +259,11 @@ def test_webhook_with_encoding_or_other_content_type_is_refused(tmp_path: Path) 
         assert await line.post(KNOWN, "Content-Type: Application/JSON; charset=utf-8") == 200
         assert len(line.ear.heard) == 1
 
-    serve(tmp_path, scene)
 
-
-def test_webhook_that_cannot_be_stored_returns_503(
+async def test_webhook_that_cannot_be_stored_returns_503(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scene(line: Line) -> None:
+    async with serve(tmp_path) as line:
         line.ear.failure = FullDiskError("the disk is full")
         assert await line.post(KNOWN, JSON) == 503
         line.ear.failure = None
@@ -305,26 +272,22 @@ def test_webhook_that_cannot_be_stored_returns_503(
         assert await line.post(KNOWN, JSON) == 503
         line.ear.open.set()
         assert await line.post(KNOWN, JSON) == 200
-
-    serve(tmp_path, scene)
     assert "the disk is full" in caplog.text and "Traceback" not in caplog.text
 
 
-def test_webhook_with_bug_in_account_returns_500_and_logs(
+async def test_webhook_with_bug_in_account_returns_500_and_logs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scene(line: Line) -> None:
+    async with serve(tmp_path) as line:
         line.ear.failure = ZeroDivisionError("a bug")
         assert await line.post(KNOWN, JSON) == 500
         line.ear.failure, line.ear.status = None, 42
         assert await line.post(KNOWN, JSON) == 500
-
-    serve(tmp_path, scene)
     assert "a bug" in caplog.text
 
 
-def test_webhooks_in_flight_are_bounded_and_excess_gets_503(tmp_path: Path) -> None:
-    async def scene(line: Line) -> None:
+async def test_webhooks_in_flight_are_bounded_and_excess_gets_503(tmp_path: Path) -> None:
+    async with serve(tmp_path) as line:
         line.ear.open.clear()
         statuses: list[int] = []
 
@@ -345,14 +308,10 @@ def test_webhooks_in_flight_are_bounded_and_excess_gets_503(tmp_path: Path) -> N
         assert line.site._webhooks.active_count == 0
         assert await line.post(KNOWN, JSON) == 200
 
-    serve(tmp_path, scene)
 
-
-def test_webhook_during_startup_returns_503_with_retry_after(tmp_path: Path) -> None:
-    async def scene(stage: Harness) -> None:
+async def test_webhook_during_startup_returns_503_with_retry_after(tmp_path: Path) -> None:
+    async with play(tmp_path, ready=False) as stage:
         from tests.unit.gateway.test_http_server import get
 
         got = await get(GatewayAsgiApp(stage.gateway), PATH, verb="POST")
         assert (got.status, got.headers["retry-after"]) == (503, "2")
-
-    play(tmp_path, scene, ready=False)

@@ -4,8 +4,8 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,12 +42,10 @@ def note(place: MemorySpec, path: str, text: str) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def run(main: Callable[[], Awaitable[T]]) -> T:
-    async def guarded() -> T:
-        async with asyncio.timeout(GUARD_S):
-            return await main()
-
-    return asyncio.run(guarded())
+@asynccontextmanager
+async def run() -> AsyncIterator[None]:
+    async with asyncio.timeout(GUARD_S):
+        yield
 
 
 def paths_of(answer: SearchResponse) -> list[str]:
@@ -109,24 +107,20 @@ class FakeBackend:
         self.closed += 1
 
 
-def test_agent_memory_before_first_use_opens_nothing(tmp_path: Path) -> None:
+async def test_agent_memory_before_first_use_opens_nothing(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     before = threading.active_count()
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place)
         assert not place.database.exists()
         assert threading.active_count() == before
         await memory.close()
         assert not place.database.exists()
 
-    run(main)
 
-
-def test_search_sees_note_written_just_before(tmp_path: Path) -> None:
+async def test_search_sees_note_written_just_before(tmp_path: Path) -> None:
     place = place_at(tmp_path)
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place)
         assert paths_of(await memory.search("bicycle")) == []
         note(place, "memory/2026-01-02.md", "- Bob: I bought a red bicycle.\n")
@@ -135,13 +129,10 @@ def test_search_sees_note_written_just_before(tmp_path: Path) -> None:
         assert paths_of(await memory.search("bicycle")) == []
         await memory.close()
 
-    run(main)
 
-
-def test_write_is_found_by_search_and_get(tmp_path: Path) -> None:
+async def test_write_is_found_by_search_and_get(tmp_path: Path) -> None:
     place = place_at(tmp_path)
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place)
         written = await memory.write("Carl likes oolong tea.", to="memory/people.md")
         assert (written.path, written.added) == ("memory/people.md", True)
@@ -154,10 +145,8 @@ def test_write_is_found_by_search_and_get(tmp_path: Path) -> None:
         assert today.path.startswith("memory/2")
         await memory.close()
 
-    run(main)
 
-
-def test_transcript_is_found_and_hidden_from_groups(tmp_path: Path) -> None:
+async def test_transcript_is_found_and_hidden_from_groups(tmp_path: Path) -> None:
     asked = {"sources": ["memory", "sessions"], "experimental": {"sessionMemory": True}}
     place = place_at(tmp_path, asked, qmd={"sessions": {"retentionDays": 0}})
     place.transcripts.mkdir(parents=True)
@@ -172,8 +161,7 @@ def test_transcript_is_found_and_hidden_from_groups(tmp_path: Path) -> None:
         json.dumps({"agent:main:main": {"sessionId": "s1"}}), encoding="utf-8"
     )
     group = view_for("agent:main:telegram:group:-7")
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place)
         found = (await memory.search("zeppelin")).results[0]
         assert (found.path, found.source) == ("sessions/s1.md", "sessions")
@@ -185,10 +173,8 @@ def test_transcript_is_found_and_hidden_from_groups(tmp_path: Path) -> None:
             await memory.get(found.path, view=group)
         await memory.close()
 
-    run(main)
 
-
-def test_transcript_of_group_stays_readable_after_reset(tmp_path: Path) -> None:
+async def test_transcript_of_group_stays_readable_after_reset(tmp_path: Path) -> None:
     asked = {"sources": ["memory", "sessions"], "experimental": {"sessionMemory": True}}
     place = place_at(tmp_path, asked, qmd={"sessions": {"retentionDays": 0}})
     key = "agent:main:telegram:group:-7"
@@ -199,8 +185,7 @@ def test_transcript_of_group_stays_readable_after_reset(tmp_path: Path) -> None:
     live.write_text(json.dumps(row) + "\n", encoding="utf-8")
     index.write_text(json.dumps({key: {"sessionId": "s1"}}), encoding="utf-8")
     ask = SearchOptions(view=view_for(key))
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place)
         assert paths_of(await memory.search("zeppelin", ask))[0] == "sessions/s1.md"
         live.rename(place.transcripts / "s1.jsonl.reset.2026-02-17T10-00-00.000Z")
@@ -214,16 +199,13 @@ def test_transcript_of_group_stays_readable_after_reset(tmp_path: Path) -> None:
             await memory.get(path, view=other)
         await memory.close()
 
-    run(main)
 
-
-def test_close_interrupts_sync_of_one_long_note(tmp_path: Path) -> None:
+async def test_close_interrupts_sync_of_one_long_note(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", "".join(f"- slow line {number}\n" for number in range(2_000)))
     embedder = SlowEmbedder()
     backend = BuiltinBackend(place, embedder)
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place, backend=lambda: backend)
         memory.sync_on_session_start()
         await until(embedder.entered.is_set)
@@ -234,15 +216,12 @@ def test_close_interrupts_sync_of_one_long_note(tmp_path: Path) -> None:
             await closing
         assert embedder.calls == 1
 
-    run(main)
 
-
-def test_search_during_slow_embedding_is_answered(tmp_path: Path) -> None:
+async def test_search_during_slow_embedding_is_answered(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", "- Bob bought a red bicycle.\n")
     embedder = SlowEmbedder()
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place, backend=lambda: BuiltinBackend(place, embedder))
         assert (await memory.search("bicycle")).provider == "fake"
         note(place, "memory/new.md", "- A slow walrus came by.\n")
@@ -261,15 +240,12 @@ def test_search_during_slow_embedding_is_answered(tmp_path: Path) -> None:
         assert (answer.results[0].path, answer.provider) == ("memory/new.md", "fake")
         await memory.close()
 
-    run(main)
 
-
-def test_search_first_does_not_wait_for_vectors(tmp_path: Path) -> None:
+async def test_search_first_does_not_wait_for_vectors(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", "- A slow walrus came by.\n")
     embedder = SlowEmbedder()
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place, backend=lambda: BuiltinBackend(place, embedder))
         answer = await memory.search("walrus")
         assert (paths_of(answer), answer.provider) == (["MEMORY.md"], "none")
@@ -278,18 +254,15 @@ def test_search_first_does_not_wait_for_vectors(tmp_path: Path) -> None:
         assert (await memory.search("walrus")).provider == "fake"
         await memory.close()
 
-    run(main)
 
-
-def test_search_timeout_raises_and_close_does_not_wait(
+async def test_search_timeout_raises_and_close_does_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent_memory, "_CLOSE_TIMEOUT_S", 0.05)
     place = place_at(tmp_path, qmd={"limits": {"timeoutMs": 50}})
     backend = FakeBackend()
     backend.search_waits.clear()
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place, backend=lambda: backend)
         with pytest.raises(StoreError, match="did not answer within 50 ms"):
             await memory.search("anything")
@@ -298,30 +271,24 @@ def test_search_timeout_raises_and_close_does_not_wait(
         backend.search_waits.set()
         await until(lambda: backend.closed == 1)
 
-    run(main)
 
-
-def test_search_passes_deadline_and_date_to_backend(tmp_path: Path) -> None:
+async def test_search_passes_deadline_and_date_to_backend(tmp_path: Path) -> None:
     backend = FakeBackend()
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place_at(tmp_path), backend=lambda: backend)
         await memory.search("anything")
         await memory.close()
-
-    run(main)
     (ask,) = backend.asks
     assert ask.now is not None
     assert 0 < (ask.timeout_ms or 0) <= 4_000
 
 
-def test_close_ends_long_sync_between_notes(tmp_path: Path) -> None:
+async def test_close_ends_long_sync_between_notes(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     for number in range(200):
         note(place, f"memory/{number:03d}.md", f"- slow {number}\n")
     embedder = SlowEmbedder()
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place, backend=lambda: BuiltinBackend(place, embedder))
         async with asyncio.TaskGroup() as group:
 
@@ -338,14 +305,11 @@ def test_close_ends_long_sync_between_notes(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="closed"):
             await memory.search("anything")
 
-    run(main)
 
-
-def test_sync_requests_during_sync_share_next_one(tmp_path: Path) -> None:
+async def test_sync_requests_during_sync_share_next_one(tmp_path: Path) -> None:
     backend = FakeBackend()
     backend.let_go.clear()
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place_at(tmp_path), backend=lambda: backend)
         async with asyncio.TaskGroup() as group:
             group.create_task(memory.sync())
@@ -358,10 +322,10 @@ def test_sync_requests_during_sync_share_next_one(tmp_path: Path) -> None:
         assert backend.syncs == 2
         await memory.close()
 
-    run(main)
 
-
-def test_search_overtaken_by_close_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_search_overtaken_by_close_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Unheeding(FakeBackend):
         def sync(self, *, force: bool = False, progress: Progress = ignore_progress) -> SyncReport:
             return super().sync(force=force)
@@ -369,8 +333,7 @@ def test_search_overtaken_by_close_raises(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(agent_memory, "_SYNC_TIMEOUT_S", GUARD_S)
     backend = Unheeding()
     backend.let_go.clear()
-
-    async def main() -> None:
+    async with run():
         place = place_at(tmp_path, qmd={"limits": {"timeoutMs": 0}})
         memory = AgentMemory(place, backend=lambda: backend)
         answers: list[str] = []
@@ -392,14 +355,11 @@ def test_search_overtaken_by_close_raises(tmp_path: Path, monkeypatch: pytest.Mo
         assert (backend.asks, backend.closed) == ([], 1)
         assert memory._answering is None
 
-    run(main)
 
-
-def test_sync_cancelled_waiter_leaves_job_running(tmp_path: Path) -> None:
+async def test_sync_cancelled_waiter_leaves_job_running(tmp_path: Path) -> None:
     backend = FakeBackend()
     backend.let_go.clear()
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place_at(tmp_path), backend=lambda: backend)
         async with asyncio.TaskGroup() as group:
             impatient = group.create_task(memory.sync())
@@ -411,16 +371,13 @@ def test_sync_cancelled_waiter_leaves_job_running(tmp_path: Path) -> None:
         assert patient.result().generation == 2
         await memory.close()
 
-    run(main)
 
-
-def test_search_after_failed_sync_uses_previous_generation(
+async def test_search_after_failed_sync_uses_previous_generation(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     backend = FakeBackend()
     backend.failure = StoreError("no room on the disk")
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place_at(tmp_path), backend=lambda: backend)
         with caplog.at_level(logging.WARNING, "homarus"):
             answer = await memory.search("anything")
@@ -430,15 +387,12 @@ def test_search_after_failed_sync_uses_previous_generation(
         with pytest.raises(StoreError, match="no status"):
             await memory.status()
         await memory.close()
-
-    run(main)
     assert "no room on the disk" in caplog.text
 
 
-def test_agent_memory_disabled_raises(tmp_path: Path) -> None:
+async def test_agent_memory_disabled_raises(tmp_path: Path) -> None:
     place = place_at(tmp_path, {"enabled": False})
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place)
         memory.sync_on_session_start()
         for work in (
@@ -453,13 +407,10 @@ def test_agent_memory_disabled_raises(tmp_path: Path) -> None:
         await memory.close()
         assert not place.database.exists()
 
-    run(main)
 
-
-def test_session_start_syncs_notes(tmp_path: Path) -> None:
+async def test_session_start_syncs_notes(tmp_path: Path) -> None:
     backend, lazy = FakeBackend(), FakeBackend()
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place_at(tmp_path), backend=lambda: backend)
         memory.sync_on_session_start()
         await until(lambda: backend.syncs == 1)
@@ -470,8 +421,6 @@ def test_session_start_syncs_notes(tmp_path: Path) -> None:
         still.sync_on_session_start()
         await still.search("anything")
         await still.close()
-
-    run(main)
     assert (backend.syncs, lazy.syncs) == (1, 0)
 
 
@@ -492,32 +441,27 @@ class FastClock:
         await asyncio.sleep(0.001)
 
 
-def test_watch_from_first_use_until_close_syncs_changes(tmp_path: Path) -> None:
+async def test_watch_from_first_use_until_close_syncs_changes(tmp_path: Path) -> None:
     place = place_at(tmp_path, {"sync": {"onSearch": False, "intervalMinutes": 7}})
     backend, clock = FakeBackend(), FastClock()
-
-    async def main() -> None:
-        async with asyncio.TaskGroup() as group:
-            memory = AgentMemory(place, group=group, clock=clock, backend=lambda: backend)
-            await asyncio.sleep(0.05)
-            assert clock.naps == []
-            await memory.search("anything")
-            await until(lambda: clock.naps.count(5.0) > 2)
-            note(place, "MEMORY.md", "- something new\n")
-            await until(lambda: 1.5 in clock.naps)
-            await until(lambda: backend.syncs > 0)
-            assert 420.0 in clock.naps
-            await memory.close()  # and the group can end
-
-    run(main)
+    async with run(), asyncio.TaskGroup() as group:
+        memory = AgentMemory(place, group=group, clock=clock, backend=lambda: backend)
+        await asyncio.sleep(0.05)
+        assert clock.naps == []
+        await memory.search("anything")
+        await until(lambda: clock.naps.count(5.0) > 2)
+        note(place, "MEMORY.md", "- something new\n")
+        await until(lambda: 1.5 in clock.naps)
+        await until(lambda: backend.syncs > 0)
+        assert 420.0 in clock.naps
+        await memory.close()  # and the group can end
 
 
-def test_stop_watching_ends_tasks_and_still_answers(tmp_path: Path) -> None:
+async def test_stop_watching_ends_tasks_and_still_answers(tmp_path: Path) -> None:
     backend = FakeBackend()
     paths = Paths.find({"OPENCLAW_STATE_DIR": str(tmp_path / "state"), "HOME": str(tmp_path)})
     config = Config.model_validate({})
-
-    async def main() -> None:
+    async with run():
         async with asyncio.TaskGroup() as group:
             memories = MemoryRegistry(
                 lambda: config, paths, dict, store=MemoryStore(), group=group, clock=FastClock()
@@ -529,15 +473,12 @@ def test_stop_watching_ends_tasks_and_still_answers(tmp_path: Path) -> None:
         assert (await memory.search("anything")).results == ()
         await memories.close()
 
-    run(main)
 
-
-def test_registry_reload_closes_memories_with_changed_settings(tmp_path: Path) -> None:
+async def test_registry_reload_closes_memories_with_changed_settings(tmp_path: Path) -> None:
     paths = Paths.find({"OPENCLAW_STATE_DIR": str(tmp_path / "state"), "HOME": str(tmp_path)})
     listed = [{"id": "main"}, {"id": "ops"}]
     held: dict[str, Any] = {"agents": {"list": listed}}
-
-    async def main() -> None:
+    async with run():
         memories = MemoryRegistry(
             lambda: Config.model_validate(held),
             paths,
@@ -565,17 +506,14 @@ def test_registry_reload_closes_memories_with_changed_settings(tmp_path: Path) -
             await main_one.search("anything")
         await memories.close()
 
-    run(main)
-
 
 @pytest.mark.parametrize("damage", [b"", b"junk" * 4_000])
-def test_search_index_damaged_meanwhile_is_rebuilt_and_reported(
+async def test_search_index_damaged_meanwhile_is_rebuilt_and_reported(
     tmp_path: Path, damage: bytes
 ) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", "- The walrus is called Otto.\n")
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place)
         assert paths_of(await memory.search("walrus")) == ["MEMORY.md"]
         await memory.close()
@@ -588,14 +526,11 @@ def test_search_index_damaged_meanwhile_is_rebuilt_and_reported(
         assert not any("made anew" in told for told in (await memory.search("walrus")).notes)
         await memory.close()
 
-    run(main)
 
-
-def test_search_index_deleted_while_open_is_rebuilt(tmp_path: Path) -> None:
+async def test_search_index_deleted_while_open_is_rebuilt(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     note(place, "MEMORY.md", "- The walrus is called Otto.\n")
-
-    async def main() -> None:
+    async with run():
         memory = AgentMemory(place)
         assert paths_of(await memory.search("walrus")) == ["MEMORY.md"]
         for file in place.database.parent.iterdir():
@@ -604,5 +539,3 @@ def test_search_index_deleted_while_open_is_rebuilt(tmp_path: Path) -> None:
         assert paths_of(await memory.search("walrus")) == ["MEMORY.md"]
         await memory.close()
         assert place.database.exists()
-
-    run(main)

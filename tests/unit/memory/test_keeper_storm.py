@@ -133,7 +133,7 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_registry_random_concurrent_use_leaves_no_threads(
+async def test_registry_random_concurrent_use_leaves_no_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -145,32 +145,28 @@ def test_registry_random_concurrent_use_leaves_no_threads(
 
     monkeypatch.setattr(builtin, "_choose", choose)
     troubles: list[Any] = []
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _loop, told: troubles.append(told))
-        async with asyncio.timeout(GUARD_S), asyncio.TaskGroup() as group:
-            storm = Storm(tmp_path, group, chance)
-            async with asyncio.TaskGroup() as people:
-                for number in range(6):
-                    people.create_task(storm.run(number))
-            for agent in AGENTS:
-                told = [text for whose, text in storm.written if whose == agent]
-                await storm.memories.get(agent).sync()
-                for text in told:
-                    (found,) = (
-                        await storm.memories.get(agent).search(text, SearchOptions(max_results=1))
-                    ).results
-                    assert text in found.snippet
-                notes = (storm.memories.get(agent).place.workspace / "memory").glob("*.md")
-                lines = "".join(one.read_text(encoding="utf-8") for one in notes).splitlines()
-                assert sorted(line for line in lines if line.startswith("- ")) == sorted(
-                    f"- {text}" for text in told
-                )
-            storm.memories.stop_watching()
-            await storm.memories.close()
-
-    asyncio.run(main())
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, told: troubles.append(told))
+    async with asyncio.timeout(GUARD_S), asyncio.TaskGroup() as group:
+        storm = Storm(tmp_path, group, chance)
+        async with asyncio.TaskGroup() as people:
+            for number in range(6):
+                people.create_task(storm.run(number))
+        for agent in AGENTS:
+            told = [text for whose, text in storm.written if whose == agent]
+            await storm.memories.get(agent).sync()
+            for text in told:
+                (found,) = (
+                    await storm.memories.get(agent).search(text, SearchOptions(max_results=1))
+                ).results
+                assert text in found.snippet
+            notes = (storm.memories.get(agent).place.workspace / "memory").glob("*.md")
+            lines = "".join(one.read_text(encoding="utf-8") for one in notes).splitlines()
+            assert sorted(line for line in lines if line.startswith("- ")) == sorted(
+                f"- {text}" for text in told
+            )
+        storm.memories.stop_watching()
+        await storm.memories.close()
     assert not troubles
     assert all(one.closed for one in embedders)
     assert not [one.name for one in threading.enumerate() if one.name.startswith("memory")]

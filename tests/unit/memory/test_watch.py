@@ -1,6 +1,5 @@
 """When memory looks at its files by itself."""
 
-import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +37,7 @@ class CountedClock:
         self.now_s += seconds
 
 
-def watched(looks: list[str], look_takes_s: float = 0.0) -> tuple[list[int], list[float]]:
+async def watched(looks: list[str], look_takes_s: float = 0.0) -> tuple[list[int], list[float]]:
     """After how many looks it synced, and how long it slept."""
     clock, syncs, seen = CountedClock(), list[int](), iter(looks)
     taken: list[str] = []
@@ -54,44 +53,38 @@ def watched(looks: list[str], look_takes_s: float = 0.0) -> tuple[list[int], lis
     async def sync() -> None:
         syncs.append(len(taken))
 
-    async def main() -> None:
-        with pytest.raises(Enough):
-            await watch_files(look, sync, clock=clock, quiet_s=1.5, look_s=5.0)
-
-    asyncio.run(main())
+    with pytest.raises(Enough):
+        await watch_files(look, sync, clock=clock, quiet_s=1.5, look_s=5.0)
     return syncs, clock.naps
 
 
-def test_watch_unchanged_files_trigger_no_sync() -> None:
-    assert watched(["a", "a", "a"]) == ([], [5.0, 5.0, 5.0])
+async def test_watch_unchanged_files_trigger_no_sync() -> None:
+    assert await watched(["a", "a", "a"]) == ([], [5.0, 5.0, 5.0])
 
 
-def test_watch_change_syncs_after_debounce() -> None:
-    syncs, naps = watched(["a", "b", "c", "c", "c"])
+async def test_watch_change_syncs_after_debounce() -> None:
+    syncs, naps = await watched(["a", "b", "c", "c", "c"])
     assert syncs == [4]
     assert naps == [5.0, 1.5, 1.5, 5.0, 5.0]
 
 
-def test_watch_after_sync_compares_with_new_signature() -> None:
-    assert watched(["a", "b", "b", "b", "a", "a"])[0] == [3, 6]
+async def test_watch_after_sync_compares_with_new_signature() -> None:
+    assert (await watched(["a", "b", "b", "b", "a", "a"]))[0] == [3, 6]
 
 
-def test_watch_slow_polls_are_made_less_often() -> None:
-    _, naps = watched(["a", "a"], look_takes_s=2.0)
+async def test_watch_slow_polls_are_made_less_often() -> None:
+    _, naps = await watched(["a", "a"], look_takes_s=2.0)
     assert naps == [100.0, 100.0]
 
 
-def test_sync_periodically_syncs_at_interval() -> None:
+async def test_sync_periodically_syncs_at_interval() -> None:
     clock, syncs = CountedClock(most=3), list[float]()
 
     async def sync() -> None:
         syncs.append(clock.now_s)
 
-    async def main() -> None:
-        with pytest.raises(Enough):
-            await sync_periodically(420.0, sync, clock=clock)
-
-    asyncio.run(main())
+    with pytest.raises(Enough):
+        await sync_periodically(420.0, sync, clock=clock)
     assert syncs == [420.0, 840.0, 1260.0]
 
 

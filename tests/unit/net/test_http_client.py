@@ -103,31 +103,25 @@ async def whole(reply: HttpResponse) -> bytes:
     return b"".join([piece async for piece in reply.iter_body()])
 
 
-def trouble_of(make: Callable[[Server], Talk], **settings: Any) -> str:
-    async def main() -> str:
-        async with served(make, **settings) as (service, _):
-            with pytest.raises(ExchangeError) as caught:
-                await ask(service)
-            return caught.value.kind
-
-    return asyncio.run(main())
+async def trouble_of(make: Callable[[Server], Talk], **settings: Any) -> str:
+    async with served(make, **settings) as (service, _):
+        with pytest.raises(ExchangeError) as caught:
+            await ask(service)
+        return caught.value.kind
 
 
 # What is sent
 
 
-def test_request_sends_host_target_and_headers() -> None:
-    async def main() -> None:
-        async with served(answering(OK), auth="me:p%40ss@") as (service, server):
-            assert await ask(service, b"abc", Accept="x") == (200, b"ok")
-            head = server.heads[0].decode()
-            assert head.startswith("POST /v1/x?y=1 HTTP/1.1\r\n")
-            assert f"Host: 127.0.0.1:{server.port}\r\n" in head
-            assert "Authorization: Basic bWU6cEBzcw==\r\n" in head
-            assert "Accept: x\r\n" in head
-            assert server.bodies == [b"abc"]
-
-    asyncio.run(main())
+async def test_request_sends_host_target_and_headers() -> None:
+    async with served(answering(OK), auth="me:p%40ss@") as (service, server):
+        assert await ask(service, b"abc", Accept="x") == (200, b"ok")
+        head = server.heads[0].decode()
+        assert head.startswith("POST /v1/x?y=1 HTTP/1.1\r\n")
+        assert f"Host: 127.0.0.1:{server.port}\r\n" in head
+        assert "Authorization: Basic bWU6cEBzcw==\r\n" in head
+        assert "Accept: x\r\n" in head
+        assert server.bodies == [b"abc"]
 
 
 @pytest.mark.parametrize(
@@ -143,18 +137,15 @@ def test_request_target_is_percent_encoded(url: str, target: str) -> None:
     assert request_target(urlsplit(url)) == target
 
 
-def test_request_header_with_newline_is_unsendable() -> None:
-    async def main() -> None:
-        async with served(answering(OK)) as (service, server):
-            with pytest.raises(ExchangeError) as caught:
-                await ask(service, Evil="a\r\nX: 1")
-            assert caught.value.kind == "unsendable"
-            assert server.heads == []
-
-    asyncio.run(main())
+async def test_request_header_with_newline_is_unsendable() -> None:
+    async with served(answering(OK)) as (service, server):
+        with pytest.raises(ExchangeError) as caught:
+            await ask(service, Evil="a\r\nX: 1")
+        assert caught.value.kind == "unsendable"
+        assert server.heads == []
 
 
-def test_request_early_response_during_upload_is_returned() -> None:
+async def test_request_early_response_during_upload_is_returned() -> None:
     def hasty(_server: Server) -> Talk:
         async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
@@ -166,27 +157,21 @@ def test_request_early_response_during_upload_is_returned() -> None:
 
         return talk
 
-    async def main() -> None:
-        async with served(hasty) as (service, _):
-            assert await ask(service, b"x" * 3_000_000) == (413, b"big")
-
-    asyncio.run(main())
+    async with served(hasty) as (service, _):
+        assert await ask(service, b"x" * 3_000_000) == (413, b"big")
 
 
 # What is kept
 
 
-def test_connection_is_reused_after_complete_response() -> None:
-    async def main() -> None:
-        async with served(answering(OK, OK, OK)) as (service, server):
-            for _ in range(3):
-                assert await ask(service) == (200, b"ok")
-            assert server.lines == 1
-
-    asyncio.run(main())
+async def test_connection_is_reused_after_complete_response() -> None:
+    async with served(answering(OK, OK, OK)) as (service, server):
+        for _ in range(3):
+            assert await ask(service) == (200, b"ok")
+        assert server.lines == 1
 
 
-def test_connection_closed_by_server_is_not_reused() -> None:
+async def test_connection_closed_by_server_is_not_reused() -> None:
     def once(server: Server) -> Talk:
         async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await server.read(reader)
@@ -202,52 +187,46 @@ def test_connection_closed_by_server_is_not_reused() -> None:
             assert await ask(service) == (200, b"ok")
             assert server.lines == 2
 
-    asyncio.run(main())
+    await main()
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_connection_unexpected_data_is_not_a_response(*, at_once: bool) -> None:
+async def test_connection_unexpected_data_is_not_a_response(*, at_once: bool) -> None:
     late = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"
+    answered = asyncio.Event()
 
-    async def main() -> None:
-        answered = asyncio.Event()
+    def chatty(server: Server) -> Talk:
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await server.read(reader)
+            writer.write(OK + late if at_once else OK)
+            await answered.wait()
+            writer.write(late)
+            await reader.read()
 
-        def chatty(server: Server) -> Talk:
-            async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                await server.read(reader)
-                writer.write(OK + late if at_once else OK)
-                await answered.wait()
-                writer.write(late)
-                await reader.read()
+        return talk
 
-            return talk
-
-        async with served(chatty) as (service, server):
-            assert await ask(service) == (200, b"ok")
-            kept = list(service._idle)
-            answered.set()
-            async with asyncio.timeout(WAIT_S):
-                for line in kept:
-                    await line.closed
-            assert await ask(service) == (200, b"ok")
-            assert server.lines == 2
-
-    asyncio.run(main())
+    async with served(chatty) as (service, server):
+        assert await ask(service) == (200, b"ok")
+        kept = list(service._idle)
+        answered.set()
+        async with asyncio.timeout(WAIT_S):
+            for line in kept:
+                await line.closed
+        assert await ask(service) == (200, b"ok")
+        assert server.lines == 2
 
 
-def test_connection_idle_past_keep_alive_is_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_idle_past_keep_alive_is_not_reused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(http_client, "KEEP_ALIVE_S", -1.0)
-
-    async def main() -> None:
-        async with served(answering(OK, OK)) as (service, server):
-            await ask(service)
-            await ask(service)
-            assert server.lines == 2
-
-    asyncio.run(main())
+    async with served(answering(OK, OK)) as (service, server):
+        await ask(service)
+        await ask(service)
+        assert server.lines == 2
 
 
-def test_response_left_unread_closes_connection() -> None:
+async def test_response_left_unread_closes_connection() -> None:
     left = asyncio.Event()
 
     def endless(server: Server) -> Talk:
@@ -259,56 +238,45 @@ def test_response_left_unread_closes_connection() -> None:
 
         return talk
 
-    async def main() -> None:
-        async with served(endless) as (service, _):
-            async with service.request("POST", "/", {"Content-Length": "2"}, b"{}") as reply:
-                async for piece in reply.iter_body():
-                    assert piece == b"a"
-                    break
-            async with asyncio.timeout(WAIT_S):
-                await left.wait()
-            assert not service._idle
-
-    asyncio.run(main())
+    async with served(endless) as (service, _):
+        async with service.request("POST", "/", {"Content-Length": "2"}, b"{}") as reply:
+            async for piece in reply.iter_body():
+                assert piece == b"a"
+                break
+        async with asyncio.timeout(WAIT_S):
+            await left.wait()
+        assert not service._idle
 
 
 # What comes back
 
 
-def test_response_headers_are_joined_and_lower_case() -> None:
+async def test_response_headers_are_joined_and_lower_case() -> None:
     told = b"HTTP/1.1 200 OK\r\nX-A: 1\r\nx-a: \xe9\r\nContent-Length: 0\r\n\r\n"
-
-    async def main() -> None:
-        async with (
-            served(answering(b"HTTP/1.1 100 Continue\r\n\r\n" + told)) as (service, _),
-            service.request("POST", "/", {"Content-Length": "0"}, b"") as reply,
-        ):
-            assert reply.headers["x-a"] == "1, é"
-
-    asyncio.run(main())
+    async with (
+        served(answering(b"HTTP/1.1 100 Continue\r\n\r\n" + told)) as (service, _),
+        service.request("POST", "/", {"Content-Length": "0"}, b"") as reply,
+    ):
+        assert reply.headers["x-a"] == "1, é"
 
 
 @pytest.mark.parametrize(
     ("name", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("identity", bytes)]
 )
-def test_response_compressed_body_is_decompressed(
+async def test_response_compressed_body_is_decompressed(
     name: str, pack: Callable[[bytes], bytes]
 ) -> None:
     body = b"data: hello\n\n" * 100_000
     packed = pack(body)
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {name}\r\nContent-Length: {len(packed)}\r\n\r\n"
-
-    async def main() -> None:
-        async with served(answering(head.encode() + packed)) as (service, _):
-            async with service.request("POST", "/", {"Content-Length": "0"}, b"") as reply:
-                pieces = [piece async for piece in reply.iter_body()]
-            assert b"".join(pieces) == body
-            assert max(len(piece) for piece in pieces) <= http_client.CHUNK_BYTES
-
-    asyncio.run(main())
+    async with served(answering(head.encode() + packed)) as (service, _):
+        async with service.request("POST", "/", {"Content-Length": "0"}, b"") as reply:
+            pieces = [piece async for piece in reply.iter_body()]
+        assert b"".join(pieces) == body
+        assert max(len(piece) for piece in pieces) <= http_client.CHUNK_BYTES
 
 
-def test_response_unread_body_is_not_buffered() -> None:
+async def test_response_unread_body_is_not_buffered() -> None:
     chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
     sent = 0
 
@@ -341,7 +309,7 @@ def test_response_unread_body_is_not_buffered() -> None:
                 received += len(piece)
             assert received == 2_000 * 65536
 
-    asyncio.run(main())
+    await main()
 
 
 @pytest.mark.parametrize(
@@ -355,11 +323,11 @@ def test_response_unread_body_is_not_buffered() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc", "cut"),
     ],
 )
-def test_response_malformed_is_a_cut(told: bytes, trouble: str) -> None:
-    assert trouble_of(answering(told)) == trouble
+async def test_response_malformed_is_a_cut(told: bytes, trouble: str) -> None:
+    assert await trouble_of(answering(told)) == trouble
 
 
-def test_response_missing_times_out_as_silent() -> None:
+async def test_response_missing_times_out_as_silent() -> None:
     def mute(server: Server) -> Talk:
         async def talk(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
             await server.read(reader)
@@ -367,154 +335,132 @@ def test_response_missing_times_out_as_silent() -> None:
 
         return talk
 
-    assert trouble_of(mute, idle_s=0.05) == "silent"
+    assert await trouble_of(mute, idle_s=0.05) == "silent"
 
 
-def test_request_unread_by_server_times_out_as_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_unread_by_server_times_out_as_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connection, "SLICE_BYTES", 8_000_000)
+    stop = asyncio.Event()
 
-    async def main() -> None:
-        stop = asyncio.Event()
+    def deaf(_server: Server) -> Talk:
+        async def talk(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+            await stop.wait()
 
-        def deaf(_server: Server) -> Talk:
-            async def talk(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-                await stop.wait()
+        return talk
 
-            return talk
-
-        async with served(deaf, idle_s=0.1) as (service, _):
-            with pytest.raises(ExchangeError) as caught:
-                await ask(service, b"x" * 60_000_000)
-            assert caught.value.kind == "silent"
-            stop.set()
-
-    asyncio.run(main())
+    async with served(deaf, idle_s=0.1) as (service, _):
+        with pytest.raises(ExchangeError) as caught:
+            await ask(service, b"x" * 60_000_000)
+        assert caught.value.kind == "silent"
+        stop.set()
 
 
 # Proxies, and whom to trust
 
 
-def test_proxy_for_http_gets_absolute_url() -> None:
-    async def main() -> None:
-        proxy: Server
-        async with Server(lambda r, w: answering(OK)(proxy)(r, w)) as proxy:
-            service = HttpClient(
-                urlsplit("http://model.example/v1"),
-                connect_s=WAIT_S,
-                idle_s=WAIT_S,
-                proxy=f"http://me:secret@127.0.0.1:{proxy.port}",
-            )
-            assert await ask(service) == (200, b"ok")
-            await service.close()
-            head = proxy.heads[0].decode()
-            assert head.startswith("POST http://model.example/v1/x?y=1 HTTP/1.1\r\n")
-            assert "Host: model.example\r\n" in head
-            assert "Proxy-Authorization: Basic bWU6c2VjcmV0\r\n" in head
-
-    asyncio.run(main())
+async def test_proxy_for_http_gets_absolute_url() -> None:
+    proxy: Server
+    async with Server(lambda r, w: answering(OK)(proxy)(r, w)) as proxy:
+        service = HttpClient(
+            urlsplit("http://model.example/v1"),
+            connect_s=WAIT_S,
+            idle_s=WAIT_S,
+            proxy=f"http://me:secret@127.0.0.1:{proxy.port}",
+        )
+        assert await ask(service) == (200, b"ok")
+        await service.close()
+        head = proxy.heads[0].decode()
+        assert head.startswith("POST http://model.example/v1/x?y=1 HTTP/1.1\r\n")
+        assert "Host: model.example\r\n" in head
+        assert "Proxy-Authorization: Basic bWU6c2VjcmV0\r\n" in head
 
 
-def test_proxy_for_https_tunnels_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxy_for_https_tunnels_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(make_certificate(tmp_path)))
     seen = bytearray()
+    async with Server(lambda r, w: answering(OK, OK)(server)(r, w), tls(tmp_path)) as server:
 
-    async def main() -> None:
-        async with Server(lambda r, w: answering(OK, OK)(server)(r, w), tls(tmp_path)) as server:
+        async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            head = await proxy.read(reader)
+            assert head.startswith(b"CONNECT localhost:443 HTTP/1.1\r\n")
+            away, there = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            async with asyncio.TaskGroup() as group:
+                group.create_task(pump(reader, there))
+                group.create_task(pump(away, writer))
 
-            async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                head = await proxy.read(reader)
-                assert head.startswith(b"CONNECT localhost:443 HTTP/1.1\r\n")
-                away, there = await asyncio.open_connection("127.0.0.1", server.port)
-                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(pump(reader, there))
-                    group.create_task(pump(away, writer))
+        async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            while data := await source.read(65536):
+                seen.extend(data)
+                sink.write(data)
+            sink.close()
 
-            async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-                while data := await source.read(65536):
-                    seen.extend(data)
-                    sink.write(data)
-                sink.close()
-
-            async with Server(carry) as proxy:
-                service = HttpClient(
-                    urlsplit("https://localhost/v1"),
-                    connect_s=WAIT_S,
-                    idle_s=WAIT_S,
-                    proxy=f"http://127.0.0.1:{proxy.port}",
-                )
-                assert await ask(service, b"a private question") == (200, b"ok")
-                assert await ask(service) == (200, b"ok")
-                assert proxy.lines == 1
-                await service.close()
-                assert b"private" not in seen
-                assert b"Authorization" not in proxy.heads[0]
-
-    asyncio.run(main())
+        async with Server(carry) as proxy:
+            service = HttpClient(
+                urlsplit("https://localhost/v1"),
+                connect_s=WAIT_S,
+                idle_s=WAIT_S,
+                proxy=f"http://127.0.0.1:{proxy.port}",
+            )
+            assert await ask(service, b"a private question") == (200, b"ok")
+            assert await ask(service) == (200, b"ok")
+            assert proxy.lines == 1
+            await service.close()
+            assert b"private" not in seen
+            assert b"Authorization" not in proxy.heads[0]
 
 
-def test_proxy_refusal_is_unreachable() -> None:
-    async def main() -> None:
-        refusal = b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n"
-        proxy: Server
-        async with Server(lambda r, w: answering(refusal)(proxy)(r, w)) as proxy:
-            for address, told in (
-                (f"http://127.0.0.1:{proxy.port}", "answered 407"),
-                (f"socks5://127.0.0.1:{proxy.port}", "socks5 proxy"),
-                ("http://[::1", "not one"),
-                ("http://127.0.0.1:99999", "not one"),
-            ):
-                url = urlsplit("https://model.example/v1")
-                service = HttpClient(url, connect_s=WAIT_S, idle_s=WAIT_S, proxy=address)
-                with pytest.raises(ExchangeError, match=told) as caught:
-                    await ask(service)
-                assert caught.value.kind == "unreachable"
-                await service.close()
-
-    asyncio.run(main())
-
-
-def test_proxy_disconnect_is_unreachable() -> None:
-    async def main() -> None:
-        async def hang_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-            await proxy.read(reader)
-
-        async with Server(hang_up) as proxy:
+async def test_proxy_refusal_is_unreachable() -> None:
+    refusal = b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n"
+    proxy: Server
+    async with Server(lambda r, w: answering(refusal)(proxy)(r, w)) as proxy:
+        for address, told in (
+            (f"http://127.0.0.1:{proxy.port}", "answered 407"),
+            (f"socks5://127.0.0.1:{proxy.port}", "socks5 proxy"),
+            ("http://[::1", "not one"),
+            ("http://127.0.0.1:99999", "not one"),
+        ):
             url = urlsplit("https://model.example/v1")
-            address = f"http://127.0.0.1:{proxy.port}"
             service = HttpClient(url, connect_s=WAIT_S, idle_s=WAIT_S, proxy=address)
-            with pytest.raises(ExchangeError) as caught:
+            with pytest.raises(ExchangeError, match=told) as caught:
                 await ask(service)
             assert caught.value.kind == "unreachable"
             await service.close()
 
-    asyncio.run(main())
 
+async def test_proxy_disconnect_is_unreachable() -> None:
+    async def hang_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await proxy.read(reader)
 
-def test_connection_closed_refuses_request() -> None:
-    async def main() -> None:
-        line = HttpConnection(WAIT_S, lambda _: None)
-        line.eof_received()
+    async with Server(hang_up) as proxy:
+        url = urlsplit("https://model.example/v1")
+        address = f"http://127.0.0.1:{proxy.port}"
+        service = HttpClient(url, connect_s=WAIT_S, idle_s=WAIT_S, proxy=address)
         with pytest.raises(ExchangeError) as caught:
-            await line.send_request("POST", "/", [(b"Host", b"x")], b"")
+            await ask(service)
         assert caught.value.kind == "unreachable"
+        await service.close()
 
-    asyncio.run(main())
+
+async def test_connection_closed_refuses_request() -> None:
+    line = HttpConnection(WAIT_S, lambda _: None)
+    line.eof_received()
+    with pytest.raises(ExchangeError) as caught:
+        await line.send_request("POST", "/", [(b"Host", b"x")], b"")
+    assert caught.value.kind == "unreachable"
 
 
-def test_tls_self_signed_certificate_is_not_trusted(tmp_path: Path) -> None:
+async def test_tls_self_signed_certificate_is_not_trusted(tmp_path: Path) -> None:
     make_certificate(tmp_path)
-
-    async def main() -> None:
-        async with Server(lambda r, w: answering(OK)(server)(r, w), tls(tmp_path)) as server:
-            url = urlsplit(f"https://localhost:{server.port}/v1")
-            service = HttpClient(url, connect_s=WAIT_S, idle_s=WAIT_S, proxy="")
-            with pytest.raises(ExchangeError, match=r"(?i)certificate") as caught:
-                await ask(service)
-            assert caught.value.kind == "unreachable"
-            await service.close()
-
-    asyncio.run(main())
+    async with Server(lambda r, w: answering(OK)(server)(r, w), tls(tmp_path)) as server:
+        url = urlsplit(f"https://localhost:{server.port}/v1")
+        service = HttpClient(url, connect_s=WAIT_S, idle_s=WAIT_S, proxy="")
+        with pytest.raises(ExchangeError, match=r"(?i)certificate") as caught:
+            await ask(service)
+        assert caught.value.kind == "unreachable"
+        await service.close()
 
 
 @pytest.mark.parametrize(

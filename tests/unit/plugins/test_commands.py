@@ -1,6 +1,5 @@
 """Define chat commands by decorator."""
 
-import asyncio
 from types import SimpleNamespace
 
 from homarus.config.schema import Config
@@ -44,11 +43,8 @@ def test_find_commands_returns_decorated_functions_by_name() -> None:
     assert found == {"mood": show_mood}
 
 
-def test_command_is_called_with_its_context_and_ports() -> None:
-    async def main() -> None:
-        assert make_context("").is_owner
-        assert (await show_mood(make_context(""))).text == "Mood: merry"
-        reply = await show_mood(make_context(" Bold "))
-        assert (reply.text, reply.fields) == ("Mood: bold", {"mood": "bold"})
-
-    asyncio.run(main())
+async def test_command_is_called_with_its_context_and_ports() -> None:
+    assert make_context("").is_owner
+    assert (await show_mood(make_context(""))).text == "Mood: merry"
+    reply = await show_mood(make_context(" Bold "))
+    assert (reply.text, reply.fields) == ("Mood: bold", {"mood": "bold"})

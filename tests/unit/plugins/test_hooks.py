@@ -4,7 +4,8 @@ import asyncio
 import logging
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import pytest
@@ -31,15 +32,12 @@ IN = Inbound("1", OUT.address, "ann", "Hi")
 RESULT = ToolResult("c1", "exec", (Text("a"),))
 
 
-def run(ask: Callable[[Hooks], Awaitable[T]], *plugins: object, deadline_s: float = 30.0) -> T:
+@asynccontextmanager
+async def run(*plugins: object, deadline_s: float = 30.0) -> AsyncIterator[Hooks]:
     hooks = Hooks(deadline_s)
     for number, plugin in enumerate(plugins):
         hooks.register(plugin, f"p{number}")
-
-    async def main() -> T:
-        return await ask(hooks)
-
-    return asyncio.run(main())
+    yield hooks
 
 
 def test_hooks_without_plugins_do_not_import_pluggy() -> None:
@@ -87,10 +85,9 @@ class First(Adds):
         return f"{outbound.text} {self.word}"
 
 
-def test_hooks_run_in_order_and_see_earlier_changes() -> None:
+async def test_hooks_run_in_order_and_see_earlier_changes() -> None:
     plugins = (Adds("one"), Adds("two"), First("three"))
-
-    async def main(hooks: Hooks) -> None:
+    async with run(*plugins) as hooks:
         asked = await hooks.before_tool_call(WHERE, CALL)
         assert isinstance(asked, ToolCall)
         assert asked.args == {"command": "ls", "seen": ["one", "two", "three"]}
@@ -104,8 +101,6 @@ def test_hooks_run_in_order_and_see_earlier_changes() -> None:
         assert prompt == "one for this\n\ntwo for this\n\nthree for this"
         assert await hooks.command(WHERE, "new") == ("one: new", "two: new", "three: new")
 
-    run(main, *plugins)
-
 
 class Refuses:
     @hook
@@ -117,7 +112,7 @@ class Refuses:
         return Refusal("too late at night")
 
 
-def test_hooks_first_refusal_ends_the_chain() -> None:
+async def test_hooks_first_refusal_ends_the_chain() -> None:
     asked: list[str] = []
 
     class Notes:
@@ -125,10 +120,12 @@ def test_hooks_first_refusal_ends_the_chain() -> None:
         def before_tool_call(self, call: ToolCall) -> None:
             asked.append(call.name)
 
-    assert run(lambda h: h.before_tool_call(WHERE, CALL), Refuses(), Notes()) == Refusal(
-        "not today"
-    )
-    assert run(lambda h: h.message_sending(OUT), Refuses()) == Refusal("too late at night")
+    async with run(Refuses(), Notes()) as h:
+        result = await h.before_tool_call(WHERE, CALL)
+    assert result == Refusal("not today")
+    async with run(Refuses()) as h:
+        outcome = await h.message_sending(OUT)
+    assert outcome == Refusal("too late at night")
     assert asked == []
 
 
@@ -146,45 +143,39 @@ class Breaks:
         return 7
 
 
-def test_hook_failure_is_skipped_and_counted(
+async def test_hook_failure_is_skipped_and_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main(hooks: Hooks) -> None:
-        for _ in range(2):
-            asked = await hooks.before_tool_call(WHERE, CALL)
-            assert isinstance(asked, ToolCall) and asked.args["seen"] == ["after"]
-        sent = await hooks.message_sending(OUT)
-        assert isinstance(sent, Outbound) and sent.text == "Hello after"
-        assert hooks.failures == (
-            HookFailure("p0", "before_tool_call", 2, "RuntimeError('boom')"),
-            HookFailure("p0", "message_sending", 1, "it gave int, not str or Refusal"),
-        )
-
     with caplog.at_level(logging.WARNING):
-        run(main, Breaks(), Adds("after"))
+        async with run(Breaks(), Adds("after")) as hooks:
+            for _ in range(2):
+                asked = await hooks.before_tool_call(WHERE, CALL)
+                assert isinstance(asked, ToolCall) and asked.args["seen"] == ["after"]
+            sent = await hooks.message_sending(OUT)
+            assert isinstance(sent, Outbound) and sent.text == "Hello after"
+            assert hooks.failures == (
+                HookFailure("p0", "before_tool_call", 2, "RuntimeError('boom')"),
+                HookFailure("p0", "message_sending", 1, "it gave int, not str or Refusal"),
+            )
     assert "hook before_tool_call of plugin p0 failed" in caplog.text
 
 
-def test_hook_past_deadline_is_skipped() -> None:
-    async def main(hooks: Hooks) -> None:
+async def test_hook_past_deadline_is_skipped() -> None:
+    async with run(Breaks(), deadline_s=0.01) as hooks:
         await hooks.agent_end(WHERE, [], "", 5)
         late = HookFailure("p0", "agent_end", 1, "it took longer than 0.01 s")
         assert hooks.failures == (late,)
 
-    run(main, Breaks(), deadline_s=0.01)
 
-
-def test_hook_is_cancelled_with_its_run() -> None:
-    async def main(hooks: Hooks) -> None:
+async def test_hook_is_cancelled_with_its_run() -> None:
+    async with run(Breaks()) as hooks:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await hooks.agent_end(WHERE, [], "", 5)
         assert hooks.failures == ()
 
-    run(main, Breaks())
 
-
-def test_hooks_all_receive_their_documented_arguments() -> None:
+async def test_hooks_all_receive_their_documented_arguments() -> None:
     told: dict[str, set[str]] = {}
     names = [name for name in vars(HookSpecs) if not name.startswith("_")]
 
@@ -198,8 +189,7 @@ def test_hooks_all_receive_their_documented_arguments() -> None:
         args = ", ".join(("self", *wanted))
         exec(f"def {name}({args}): told['{name}'] = {set(wanted) or 'set()'}", scope)
         setattr(Everything, name, hook(scope[name]))
-
-    async def main(hooks: Hooks) -> None:
+    async with run(Everything()) as hooks:
         await hooks.before_agent_start(WHERE, "hi", [])
         await hooks.agent_end(WHERE, [], "", 1)
         await hooks.before_tool_call(WHERE, CALL)
@@ -217,12 +207,10 @@ def test_hooks_all_receive_their_documented_arguments() -> None:
         await hooks.command(WHERE, "new")
         await hooks.gateway_startup()
         assert hooks.failures == ()
-
-    run(main, Everything())
     assert told.keys() == set(names)
 
 
-def test_register_unknown_hook_offers_closest() -> None:
+async def test_register_unknown_hook_offers_closest() -> None:
     class Typo:
         @hook
         def before_tool_cal(self) -> None: ...
@@ -230,7 +218,7 @@ def test_register_unknown_hook_offers_closest() -> None:
     hooks = Hooks()
     with pytest.raises(UnknownNameError, match="before_tool_call"):
         hooks.register(Typo(), "typo")
-    assert asyncio.run(hooks.before_tool_call(WHERE, CALL)) is CALL
+    assert await hooks.before_tool_call(WHERE, CALL) is CALL
 
 
 def test_register_unknown_argument_raises_user_error() -> None:
@@ -257,9 +245,9 @@ def test_register_wrapper_or_duplicate_name_raises() -> None:
         hooks.register(Refuses(), "one")
 
 
-def test_unregister_removes_the_plugin() -> None:
+async def test_unregister_removes_the_plugin() -> None:
     hooks = Hooks()
     hooks.unregister("nobody")
     hooks.register(Refuses(), "one")
     hooks.unregister("one")
-    assert asyncio.run(hooks.before_tool_call(WHERE, CALL)) is CALL
+    assert await hooks.before_tool_call(WHERE, CALL) is CALL

@@ -83,29 +83,24 @@ async def last(provider: bedrock.BedrockProvider, request: ModelRequest = ASK) -
     return pieces[-1]
 
 
-def received(
+async def received(
     *steps: ScriptStep,
     request: ModelRequest = ASK,
     env: Mapping[str, str] = KEYS,
     key: str = "",
     **told: Any,
 ) -> tuple[Message, ReceivedRequest]:
-    async def main() -> tuple[Message, ReceivedRequest]:
-        async with asyncio.timeout(30), ModelServer() as server:
-            server.script(list(steps) or [Say("ok")])
-            settings = bedrock.ProviderConnection("mock", server.url, key, **told)
-            return await last(bedrock.create(replace(settings, env=env)), request), server.requests[
-                0
-            ]
-
-    return asyncio.run(main())
+    async with asyncio.timeout(30), ModelServer() as server:
+        server.script(list(steps) or [Say("ok")])
+        settings = bedrock.ProviderConnection("mock", server.url, key, **told)
+        return await last(bedrock.create(replace(settings, env=env)), request), server.requests[0]
 
 
-def failed(
+async def failed(
     *steps: ScriptStep, request: ModelRequest = ASK, env: Mapping[str, str] = KEYS, key: str = ""
 ) -> Any:
     with pytest.raises(ProviderError) as caught:
-        received(*steps, request=request, env=env, key=key)
+        await received(*steps, request=request, env=env, key=key)
     return caught.value
 
 
@@ -128,7 +123,7 @@ def signature_of(
     return str(request.headers["Authorization"])
 
 
-def test_signed_request_body_is_what_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_signed_request_body_is_what_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our client changes neither path, nor headers, nor body on the way."""
     bodies: list[bytes] = []
     sign = Signer.sign
@@ -140,7 +135,7 @@ def test_signed_request_body_is_what_arrives(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(Signer, "sign", spying)
     env = {**KEYS, "AWS_SESSION_TOKEN": "a-session-token", "AWS_REGION": "eu-west-3"}
-    _, got = received(env=env)
+    _, got = await received(env=env)
     assert json.loads(bodies[0]) == got.body
     keys = Credentials(*KEYS.values(), token="a-session-token")
     assert got.path.endswith("/model/us.anthropic.claude-haiku-4-5-20251001-v1%3A0/converse-stream")
@@ -167,14 +162,14 @@ def test_no_address_uses_endpoint_of_region() -> None:
     assert urlsplit(beijing).hostname == "bedrock-runtime.cn-north-1.amazonaws.com.cn"
 
 
-def test_api_key_sent_as_bearer_without_signing() -> None:
-    _, got = received(env={}, key=" ABSKexample ", headers={"X-Team": "a"})
+async def test_api_key_sent_as_bearer_without_signing() -> None:
+    _, got = await received(env={}, key=" ABSKexample ", headers={"X-Team": "a"})
     assert got.headers["authorization"] == "Bearer ABSKexample"
     assert got.headers["x-team"] == "a"
     assert "x-amz-date" not in got.headers
 
 
-def test_aws_profile_is_resolved_like_aws_tools(tmp_path: Path) -> None:
+async def test_aws_profile_is_resolved_like_aws_tools(tmp_path: Path) -> None:
     """botocore's own chain: a profile whose credentials a program prints, with its region."""
     told = {"Version": 1, "AccessKeyId": "AKIDPROFILE", "SecretAccessKey": "s"}
     program = tmp_path / "lend"
@@ -183,112 +178,100 @@ def test_aws_profile_is_resolved_like_aws_tools(tmp_path: Path) -> None:
     (tmp_path / "config").write_text(
         f"[profile work]\nregion = ap-south-1\ncredential_process = {program}\n"
     )
-    _, got = received(env={"AWS_PROFILE": "work", "AWS_ACCESS_KEY_ID": "ignored"})
+    _, got = await received(env={"AWS_PROFILE": "work", "AWS_ACCESS_KEY_ID": "ignored"})
     assert "Credential=AKIDPROFILE/" in got.headers["authorization"]
     assert "/ap-south-1/bedrock/" in got.headers["authorization"]
 
 
-def test_missing_credentials_error_says_how_to_sign_in() -> None:
-    error = failed(env={})
+async def test_missing_credentials_error_says_how_to_sign_in() -> None:
+    error = await failed(env={})
     assert isinstance(error, AuthError)
     assert error.fix == SIGN_IN
     assert error.message.startswith("mock/us.anthropic")
 
 
-def test_missing_profile_is_named_in_error() -> None:
-    error = failed(env={"AWS_PROFILE": "nosuch"})
+async def test_missing_profile_is_named_in_error() -> None:
+    error = await failed(env={"AWS_PROFILE": "nosuch"})
     assert isinstance(error, AuthError)
     assert "nosuch" in error.message
 
 
-def test_credential_process_failure_is_reported(tmp_path: Path) -> None:
+async def test_credential_process_failure_is_reported(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("[profile work]\ncredential_process = false\n")
-    assert isinstance(failed(env={"AWS_PROFILE": "work"}), AuthError)
+    assert isinstance(await failed(env={"AWS_PROFILE": "work"}), AuthError)
 
 
-def test_role_that_cannot_be_assumed_raises_auth_error(
+async def test_role_that_cannot_be_assumed_raises_auth_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The service that lends credentials refuses, in its own dialect."""
     told = b"<Error><Code>AccessDenied</Code><Message>not yours</Message></Error>"
     problem = b"<ErrorResponse>" + told + b"</ErrorResponse>"
 
-    async def main() -> ProviderError:
-        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            head = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
-            writer.write(head % len(problem) + problem)
-            await writer.drain()
-            writer.close()
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+        writer.write(head % len(problem) + problem)
+        await writer.drain()
+        writer.close()
 
-        server = await asyncio.start_server(connected, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{port}")
-        (tmp_path / "config").write_text(
-            "[profile base]\naws_access_key_id = a\naws_secret_access_key = b\n"
-            "[profile work]\nrole_arn = arn:aws:iam::123456789012:role/r\nsource_profile = base\n"
-            "region = us-east-1\n"
-        )
-        settings = bedrock.ProviderConnection("mock", "http://127.0.0.1:9")
-        with pytest.raises(ProviderError) as caught:
-            await last(bedrock.create(replace(settings, env={"AWS_PROFILE": "work"})))
-        server.close()
-        return caught.value
-
-    error = asyncio.run(main())
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{port}")
+    (tmp_path / "config").write_text(
+        "[profile base]\naws_access_key_id = a\naws_secret_access_key = b\n"
+        "[profile work]\nrole_arn = arn:aws:iam::123456789012:role/r\nsource_profile = base\n"
+        "region = us-east-1\n"
+    )
+    settings = bedrock.ProviderConnection("mock", "http://127.0.0.1:9")
+    with pytest.raises(ProviderError) as caught:
+        await last(bedrock.create(replace(settings, env={"AWS_PROFILE": "work"})))
+    server.close()
+    error = caught.value
     assert isinstance(error, AuthError)
     assert "not yours" in error.message
 
 
-def test_refused_account_and_refused_key_get_different_fix() -> None:
-    assert failed(Fail(403)).fix == SIGN_IN
-    assert "API key" in failed(Fail(403), key="ABSKexample").fix
+async def test_refused_account_and_refused_key_get_different_fix() -> None:
+    assert (await failed(Fail(403))).fix == SIGN_IN
+    assert "API key" in (await failed(Fail(403), key="ABSKexample")).fix
 
 
-def test_secrets_never_appear_in_errors() -> None:
-    error = failed(Fail(400, message="bad key ABSKexample123"), key="ABSKexample123")
+async def test_secrets_never_appear_in_errors() -> None:
+    error = await failed(Fail(400, message="bad key ABSKexample123"), key="ABSKexample123")
     assert "ABSKexample123" not in str(error)
     settings = bedrock.ProviderConnection("mock", "http://h", "ABSKexample123")
     assert "ABSKexample123" not in repr(settings)
 
 
 @pytest.mark.parametrize("address", ["nonsense", "http://", "http://127.0.0.1:1"])
-def test_closed_port_raises_unreachable(address: str) -> None:
-    async def main() -> None:
-        await last(bedrock.create(bedrock.ProviderConnection("mock", address, env=KEYS)))
-
+async def test_closed_port_raises_unreachable(address: str) -> None:
     with pytest.raises(UnreachableError):
-        asyncio.run(main())
+        await last(bedrock.create(bedrock.ProviderConnection("mock", address, env=KEYS)))
 
 
 @pytest.mark.parametrize(
     "params",
     [{"temperature": "hot"}, {"guardrailConfig": 3}, {"requestMetadata": {"a": 1}}],
 )
-def test_invalid_params_raise_before_anything_is_sent(params: Any) -> None:
-    async def main() -> None:
-        async with ModelServer() as server:
-            provider = bedrock.create(bedrock.ProviderConnection("mock", server.url, env=KEYS))
-            with pytest.raises(BadRequestError, match="not one that Bedrock takes"):
-                await last(provider, ModelRequest("m", "", (user_message("hi"),), params=params))
-            assert server.requests == []
-
-    asyncio.run(main())
+async def test_invalid_params_raise_before_anything_is_sent(params: Any) -> None:
+    async with ModelServer() as server:
+        provider = bedrock.create(bedrock.ProviderConnection("mock", server.url, env=KEYS))
+        with pytest.raises(BadRequestError, match="not one that Bedrock takes"):
+            await last(provider, ModelRequest("m", "", (user_message("hi"),), params=params))
+        assert server.requests == []
 
 
-def test_tool_names_mapped_back_and_cost_counted() -> None:
-    async def main() -> Message:
-        async with ModelServer() as server:
-            server.script(
-                [CallTools(ScriptedCall("files_read", {"p": 1})), ReportedUsage(1000, 100, 400)]
-            )
-            model = ModelInfo("mock", MODEL, price=Price(1, 5, 0.1, 1.25))
-            settings = bedrock.ProviderConnection("mock", server.url)
-            provider = bedrock.create(replace(settings, env=KEYS), models=[model])
-            tools = (ToolSpec("files.read", "Read.", {}),)
-            return await last(provider, ModelRequest(MODEL, "", (user_message("hi"),), tools))
-
-    message = asyncio.run(main())
+async def test_tool_names_mapped_back_and_cost_counted() -> None:
+    async with ModelServer() as server:
+        server.script(
+            [CallTools(ScriptedCall("files_read", {"p": 1})), ReportedUsage(1000, 100, 400)]
+        )
+        model = ModelInfo("mock", MODEL, price=Price(1, 5, 0.1, 1.25))
+        settings = bedrock.ProviderConnection("mock", server.url)
+        provider = bedrock.create(replace(settings, env=KEYS), models=[model])
+        tools = (ToolSpec("files.read", "Read.", {}),)
+        message = await last(provider, ModelRequest(MODEL, "", (user_message("hi"),), tools))
     [call] = message.calls
     assert isinstance(call, ToolCall)
     assert (call.name, dict(call.args)) == ("files.read", {"p": 1})
@@ -303,25 +286,22 @@ def worker_threads() -> set[threading.Thread]:
 @pytest.mark.parametrize(
     "steps", [[HangUntilDisconnect()], [Say("I was"), HangUntilDisconnect()], [Delay(60)]]
 )
-def test_cancel_disconnects_even_before_first_byte(steps: list[ScriptStep]) -> None:
-    async def main() -> tuple[float, str]:
-        async with ModelServer() as server:
-            provider = bedrock.create(bedrock.ProviderConnection("mock", server.url, env=KEYS))
-            await last(provider)  # everything is loaded
-            provider = bedrock.create(bedrock.ProviderConnection("mock", server.url, env=KEYS))
-            server.script(steps)
-            async with asyncio.TaskGroup() as group:
-                asking = group.create_task(last(provider))
-                await server.arrived(2)
-                start = time.monotonic()
-                asking.cancel()
-            spent_s = time.monotonic() - start
-            if not isinstance(steps[0], Delay):  # whose server does not listen meanwhile
-                await server.requests[1].ended.wait()
-            return spent_s, server.requests[1].outcome
-
+async def test_cancel_disconnects_even_before_first_byte(steps: list[ScriptStep]) -> None:
     before = worker_threads()
-    spent_s, outcome = asyncio.run(main())
+    async with ModelServer() as server:
+        provider = bedrock.create(bedrock.ProviderConnection("mock", server.url, env=KEYS))
+        await last(provider)  # everything is loaded
+        provider = bedrock.create(bedrock.ProviderConnection("mock", server.url, env=KEYS))
+        server.script(steps)
+        async with asyncio.TaskGroup() as group:
+            asking = group.create_task(last(provider))
+            await server.arrived(2)
+            start = time.monotonic()
+            asking.cancel()
+        spent_s = time.monotonic() - start
+        if not isinstance(steps[0], Delay):  # whose server does not listen meanwhile
+            await server.requests[1].ended.wait()
+        outcome = server.requests[1].outcome
     assert spent_s < 1
     assert outcome in {"client left", "open"}
     for thread in worker_threads() - before:
@@ -329,28 +309,26 @@ def test_cancel_disconnects_even_before_first_byte(steps: list[ScriptStep]) -> N
     assert worker_threads() <= before, "no thread is left behind"
 
 
-def test_concurrent_answers_use_no_thread_each() -> None:
-    async def main() -> int:
-        async with ModelServer() as server:
-            for _ in range(60):
-                server.script([Say("a"), HangUntilDisconnect()])
-            provider = bedrock.create(bedrock.ProviderConnection("mock", server.url, env=KEYS))
-            streams = [provider.stream(ASK) for _ in range(60)]
+async def test_concurrent_answers_use_no_thread_each() -> None:
+    async with ModelServer() as server:
+        for _ in range(60):
+            server.script([Say("a"), HangUntilDisconnect()])
+        provider = bedrock.create(bedrock.ProviderConnection("mock", server.url, env=KEYS))
+        streams = [provider.stream(ASK) for _ in range(60)]
 
-            async def begin(stream: Any) -> None:
-                assert isinstance(await anext(stream), TextDelta)
+        async def begin(stream: Any) -> None:
+            assert isinstance(await anext(stream), TextDelta)
 
-            async with asyncio.TaskGroup() as group:
-                for stream in streams:
-                    group.create_task(begin(stream))
-            busy = len(worker_threads())
+        async with asyncio.TaskGroup() as group:
             for stream in streams:
-                assert isinstance(stream, AsyncGenerator)
-                await stream.aclose()
-            await provider.close()
-            return busy
-
-    assert asyncio.run(main()) < 60
+                group.create_task(begin(stream))
+        busy = len(worker_threads())
+        for stream in streams:
+            assert isinstance(stream, AsyncGenerator)
+            await stream.aclose()
+        await provider.close()
+        result = busy
+    assert result < 60
 
 
 def test_event_processing_time_is_bounded() -> None:
@@ -448,28 +426,25 @@ def test_regional_model_known_by_global_twin() -> None:
     assert "refresh" not in other.note, "nobody would answer that"
 
 
-def test_model_list_is_not_fetched() -> None:
+async def test_model_list_is_not_fetched() -> None:
     async def main() -> None:
         models = ModelRouter(Config(), KEYS, Paths.find({}, Path("/nowhere")), SystemClock())
         await models.refresh("amazon-bedrock")
 
     with pytest.raises(UserError, match="is not asked for its models"):
-        asyncio.run(main())
+        await main()
 
 
-def test_run_uses_account_of_configured_environment() -> None:
-    async def main() -> tuple[Message, ReceivedRequest]:
-        async with ModelServer() as server:
-            config = providers(**{"amazon-bedrock": {"baseUrl": server.url}})
-            env = {**KEYS, "AWS_REGION": "eu-west-1"}
-            models = ModelRouter(config, env, Paths.find({}, Path("/nowhere")), SystemClock())
-            provider, _ = await models.connect(ModelSelection("main", f"amazon-bedrock/{MODEL}"))
-            pieces = [piece async for piece in provider.stream(ASK)]
-            await models.close()
-            assert isinstance(pieces[-1], Message)
-            return pieces[-1], server.requests[0]
-
-    message, got = asyncio.run(main())
+async def test_run_uses_account_of_configured_environment() -> None:
+    async with ModelServer() as server:
+        config = providers(**{"amazon-bedrock": {"baseUrl": server.url}})
+        env = {**KEYS, "AWS_REGION": "eu-west-1"}
+        models = ModelRouter(config, env, Paths.find({}, Path("/nowhere")), SystemClock())
+        provider, _ = await models.connect(ModelSelection("main", f"amazon-bedrock/{MODEL}"))
+        pieces = [piece async for piece in provider.stream(ASK)]
+        await models.close()
+        assert isinstance(pieces[-1], Message)
+        message, got = pieces[-1], server.requests[0]
     assert message.text
     assert "Credential=AKIDEXAMPLE" in got.headers["authorization"]
     assert "/eu-west-1/" in got.headers["authorization"]

@@ -349,7 +349,7 @@ def test_recovery_is_written_at_once(home: Home) -> None:
     assert home.stored()["usageStats"]["a"] == {"lastUsed": home.clock.now_ms(), "errorCount": 0}
 
 
-def test_results_inside_loop_are_written_behind(home: Home) -> None:
+async def test_results_inside_loop_are_written_behind(home: Home) -> None:
     home.keys("a", "b")
 
     async def main() -> None:
@@ -359,7 +359,7 @@ def test_results_inside_loop_are_written_behind(home: Home) -> None:
             assert pick(credentials, id_).cooldown_until_ms
         await credentials.close()
 
-    asyncio.run(main())
+    await main()
     assert {id_: s["errorCount"] for id_, s in home.stored()["usageStats"].items()} == {
         "a": 1,
         "b": 1,
@@ -414,29 +414,25 @@ def test_key_in_file_is_read_each_time(home: Home) -> None:
         secret(pick(credentials, "a"))
 
 
-def test_configured_command_result_is_cached(home: Home) -> None:
+async def test_configured_command_result_is_cached(home: Home) -> None:
     log = home.paths.home / "runs"
     code = f"open({str(log)!r}, 'a').write('x'); print('sk-printed')"
     words = [sys.executable, "-I", "-S", "-c", code]
     home.config["models"] = {
         "providers": {"openai": {"apiKeyFrom": {"source": "exec", "command": words}}}
     }
-
-    async def main() -> None:
-        credentials = home.open()
-        (candidate,) = credentials.candidates("openai")
-        async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(candidate.secret()) for _ in range(5)]
-        assert {task.result() for task in asked} == {"sk-printed"}
-        assert log.read_text() == "x"
-        await home.clock.advance(301)
-        await candidate.secret()
-        assert log.read_text() == "xx"
-        credentials.record_result(candidate, AuthError("x"))
-        await candidate.secret()
-        assert log.read_text() == "xxx", "a key that was refused is asked for again"
-
-    asyncio.run(main())
+    credentials = home.open()
+    (candidate,) = credentials.candidates("openai")
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(candidate.secret()) for _ in range(5)]
+    assert {task.result() for task in asked} == {"sk-printed"}
+    assert log.read_text() == "x"
+    await home.clock.advance(301)
+    await candidate.secret()
+    assert log.read_text() == "xx"
+    credentials.record_result(candidate, AuthError("x"))
+    await candidate.secret()
+    assert log.read_text() == "xxx", "a key that was refused is asked for again"
 
 
 def test_legacy_openclaw_files_are_used(home: Home) -> None:

@@ -122,14 +122,14 @@ def test_refresh_lock_held_too_long_is_not_waited_for(
         stage.access()
 
 
-def test_read_only_state_is_not_refreshed(stage: Harness) -> None:
+async def test_read_only_state_is_not_refreshed(stage: Harness) -> None:
     """The lock comes first: a refresh token that cannot be kept is not used up."""
     profile = stage.file.read().profiles["a"]
     stage.file.path.unlink()
     stage.file.path.parent.rmdir()
     stage.file.path.parent.write_text("a file where the folder was")
     with pytest.raises(AuthError, match="cannot be renewed"):
-        asyncio.run(stage.logins.access_token(stage.file, profile))
+        await stage.logins.access_token(stage.file, profile)
     assert stage.asked == []
 
 

@@ -32,33 +32,35 @@ class Servers:
         return self.found.get(server.id)
 
 
-def chosen(
+async def chosen(
     config: Mapping[str, object] | None = None,
     env: dict[str, str] | None = None,
     servers: Servers | None = None,
 ) -> DefaultModel:
     told = Config.model_validate(config or {})
-    return asyncio.run(choose_default_model(told, env or {}, servers or Servers()))
+    return await choose_default_model(told, env or {}, servers or Servers())
 
 
 PRIMARY = {"agents": {"defaults": {"model": {"primary": "groq/some-model"}}}}
 KEYS = {name: "k" for vendor in VENDORS.values() for name in vendor.key_names}
 
 
-def test_configured_model_wins_over_everything() -> None:
+async def test_configured_model_wins_over_everything() -> None:
     servers = Servers(ollama=("llama3.2",))
-    choice = chosen(PRIMARY, KEYS, servers)
+    choice = await chosen(PRIMARY, KEYS, servers)
     assert choice.ref == "groq/some-model"
     assert "configuration" in choice.why
     assert choice.tried == (("agents.defaults.model", "groq/some-model"),)
     assert servers.asked == []
 
 
-def test_configured_provider_wins_over_environment_key() -> None:
+async def test_configured_provider_wins_over_environment_key() -> None:
     mine = {"baseUrl": "http://10.0.0.1/v1", "models": [{"id": "big"}, {"id": "small"}]}
-    choice = chosen({"models": {"providers": {"Mine": mine}}}, KEYS)
+    choice = await chosen({"models": {"providers": {"Mine": mine}}}, KEYS)
     assert choice.ref == "mine/big"
-    assert chosen({"models": {"providers": {"xai": {"apiKey": "k"}}}}, KEYS).ref == "xai/grok-4.3"
+    assert (
+        await chosen({"models": {"providers": {"xai": {"apiKey": "k"}}}}, KEYS)
+    ).ref == "xai/grok-4.3"
 
 
 @pytest.mark.parametrize(
@@ -70,51 +72,51 @@ def test_configured_provider_wins_over_environment_key() -> None:
         {"models": [{"id": "m", "api": "github-copilot"}]},
     ],
 )
-def test_unusable_configured_provider_is_skipped(entry: object) -> None:
-    choice = chosen({"models": {"providers": {"mine": entry}}}, {"OPENAI_API_KEY": "k"})
+async def test_unusable_configured_provider_is_skipped(entry: object) -> None:
+    choice = await chosen({"models": {"providers": {"mine": entry}}}, {"OPENAI_API_KEY": "k"})
     assert choice.ref == "openai/gpt-5.2"
 
 
 @pytest.mark.parametrize("vendor", [v for v in VENDORS.values() if v.key_names], ids=lambda v: v.id)
-def test_environment_key_selects_vendor_default(vendor: Vendor) -> None:
+async def test_environment_key_selects_vendor_default(vendor: Vendor) -> None:
     for name in vendor.key_names:
         servers = Servers(ollama=("llama3.2",))
-        choice = chosen(env={name: "k"}, servers=servers)
+        choice = await chosen(env={name: "k"}, servers=servers)
         assert choice.ref == f"{vendor.id}/{vendor.default}"
         assert name in choice.why
         assert servers.asked == []
 
 
-def test_several_keys_select_first_vendor_of_table() -> None:
-    assert chosen(env=KEYS).ref == "anthropic/claude-opus-4-6"
+async def test_several_keys_select_first_vendor_of_table() -> None:
+    assert (await chosen(env=KEYS)).ref == "anthropic/claude-opus-4-6"
 
 
-def test_choice_never_contains_a_key() -> None:
-    choice = chosen(env={"OPENAI_API_KEY": "sk-very-secret"})
+async def test_choice_never_contains_a_key() -> None:
+    choice = await chosen(env={"OPENAI_API_KEY": "sk-very-secret"})
     assert "sk-very-secret" not in repr(choice)
 
 
-def test_empty_key_counts_as_none() -> None:
-    assert chosen(env={"OPENAI_API_KEY": "  "}).ref == "local/demo"
+async def test_empty_key_counts_as_none() -> None:
+    assert (await chosen(env={"OPENAI_API_KEY": "  "})).ref == "local/demo"
 
 
-def test_local_server_is_next() -> None:
-    choice = chosen(servers=Servers(lmstudio=("qwen3-8b", "gemma-3")))
+async def test_local_server_is_next() -> None:
+    choice = await chosen(servers=Servers(lmstudio=("qwen3-8b", "gemma-3")))
     assert choice.ref == "lmstudio/qwen3-8b"
     assert "LM Studio at 127.0.0.1:1234" in choice.why
     assert ("Ollama at 127.0.0.1:11434", "no answer") in choice.tried
-    both = chosen(servers=Servers(lmstudio=("qwen3-8b",), ollama=("llama3.2", "mistral")))
+    both = await chosen(servers=Servers(lmstudio=("qwen3-8b",), ollama=("llama3.2", "mistral")))
     assert both.ref == "ollama/llama3.2"
 
 
-def test_local_server_without_chat_model_is_skipped() -> None:
-    choice = chosen(servers=Servers(ollama=(), lmstudio=("gemma-3",)))
+async def test_local_server_without_chat_model_is_skipped() -> None:
+    choice = await chosen(servers=Servers(ollama=(), lmstudio=("gemma-3",)))
     assert choice.ref == "lmstudio/gemma-3"
     assert ("Ollama at 127.0.0.1:11434", "no chat model") in choice.tried
 
 
-def test_embedded_model_is_last() -> None:
-    choice = chosen()
+async def test_embedded_model_is_last() -> None:
+    choice = await chosen()
     assert choice.ref == "local/demo"
     assert [source for source, _ in choice.tried] == [
         "agents.defaults.model",
@@ -127,10 +129,10 @@ def test_embedded_model_is_last() -> None:
     ]
 
 
-def test_replace_mode_checks_only_configured_providers() -> None:
+async def test_replace_mode_checks_only_configured_providers() -> None:
     servers = Servers(ollama=("llama3.2",))
     replaced = {"models": {"mode": "replace"}}
-    assert chosen(replaced, KEYS, servers).ref == "local/demo"
+    assert (await chosen(replaced, KEYS, servers)).ref == "local/demo"
     assert servers.asked == []
 
 
@@ -166,24 +168,21 @@ def test_chat_models_accepts_any_json(answer: object) -> None:
 Reply = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 
 
-def probed(reply: Reply) -> tuple[str, ...] | None:
-    async def main() -> tuple[str, ...] | None:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                await reply(await reader.readuntil(b"\r\n\r\n"), writer)
-            except OSError:
-                pass
-            finally:
-                writer.close()
-
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
+async def probed(reply: Reply) -> tuple[str, ...] | None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            return await list_models(Vendor("ollama", "Ollama", f"http://127.0.0.1:{port}/v1"))
+            await reply(await reader.readuntil(b"\r\n\r\n"), writer)
+        except OSError:
+            pass
         finally:
-            server.close()
+            writer.close()
 
-    return asyncio.run(main())
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        return await list_models(Vendor("ollama", "Ollama", f"http://127.0.0.1:{port}/v1"))
+    finally:
+        server.close()
 
 
 def says(body: bytes, head: bytes = b"HTTP/1.1 200 OK") -> Reply:
@@ -194,14 +193,14 @@ def says(body: bytes, head: bytes = b"HTTP/1.1 200 OK") -> Reply:
     return reply
 
 
-def test_probe_requests_model_list() -> None:
+async def test_probe_requests_model_list() -> None:
     requests: list[bytes] = []
 
     async def reply(request: bytes, writer: asyncio.StreamWriter) -> None:
         requests.append(request)
         await says(json.dumps({"data": [{"id": "llama3.2"}]}).encode())(request, writer)
 
-    assert probed(reply) == ("llama3.2",)
+    assert await probed(reply) == ("llama3.2",)
     assert requests[0].startswith(b"GET /v1/models HTTP/1.1\r\n")
 
 
@@ -218,18 +217,18 @@ def test_probe_requests_model_list() -> None:
         says(b"", b"SSH-2.0-OpenSSH"),
     ],
 )
-def test_probe_of_other_service_returns_none(reply: Reply) -> None:
-    assert probed(reply) is None
+async def test_probe_of_other_service_returns_none(reply: Reply) -> None:
+    assert await probed(reply) is None
 
 
-def test_probe_of_silent_server_times_out() -> None:
+async def test_probe_of_silent_server_times_out() -> None:
     async def reply(_request: bytes, _writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
     started = time.monotonic()
-    assert probed(reply) is None
+    assert await probed(reply) is None
     assert time.monotonic() - started < 10 * PROBE_S
 
 
-def test_probe_of_closed_port_returns_none() -> None:
-    assert asyncio.run(list_models(Vendor("x", "X", "http://127.0.0.1:9/v1"))) is None
+async def test_probe_of_closed_port_returns_none() -> None:
+    assert await list_models(Vendor("x", "X", "http://127.0.0.1:9/v1")) is None

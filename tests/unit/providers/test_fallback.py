@@ -172,7 +172,7 @@ def test_fallback_non_reasoning_model_gets_no_thinking() -> None:
     assert road.providers[0].requests[0].thinking == "off"
 
 
-def test_fallback_cancel_is_not_a_failure() -> None:
+async def test_fallback_cancel_is_not_a_failure() -> None:
     road = Road().add("a", Hang()).add("b", assistant_message("two"))
 
     async def main() -> None:
@@ -185,11 +185,11 @@ def test_fallback_cancel_is_not_a_failure() -> None:
             pass
 
     with pytest.raises(TimeoutError):
-        asyncio.run(main())
+        await main()
     assert road.marks == [] and road.providers[1].requests == []
 
 
-def test_fallback_silent_model_has_own_deadline() -> None:
+async def test_fallback_silent_model_has_own_deadline() -> None:
     class Silent(ScriptedProvider):
         async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
             await asyncio.Event().wait()
@@ -208,11 +208,8 @@ def test_fallback_silent_model_has_own_deadline() -> None:
 
     way = FallbackTarget(ModelInfo("p", "a"), "a", opened, mark, ConcurrencyLimiter(road.clock))
     patience = ProviderRetryPolicy(tries=1, attempt_s=0.01)
-
-    async def main() -> str:
-        fallback = FallbackProvider([way, *road.ways], road.clock, patience)
-        pieces = [p async for p in fallback.stream(ModelRequest("x", "", (user_message("hi"),)))]
-        return answer(pieces)
-
-    assert asyncio.run(main()) == "two"
+    fallback = FallbackProvider([way, *road.ways], road.clock, patience)
+    pieces = [p async for p in fallback.stream(ModelRequest("x", "", (user_message("hi"),)))]
+    result = answer(pieces)
+    assert result == "two"
     assert marks == [ProviderTimeoutError.__name__]

@@ -5,7 +5,8 @@ import logging
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -69,37 +70,32 @@ async def answer(provider: Provider, request: ModelRequest = HELLO) -> Message:
     raise AssertionError("no Message came")
 
 
-def served(
-    scene: Callable[[google.GoogleProvider, ModelServer], Awaitable[Any]],
+@asynccontextmanager
+async def served(
     *answers: list[ScriptStep],
     models: tuple[ModelInfo, ...] = (),
     **settings: Any,
-) -> Any:
-    async def main() -> Any:
-        async with asyncio.timeout(60), ModelServer() as server:
-            server.script(*answers)
-            made = google.ProviderConnection("mock", server.url, KEY)
-            made = replace(made, **settings)
-            provider = google.create(made, models=models, clock=FakeClock())
-            try:
-                return await scene(provider, server)
-            finally:
-                await provider.close()
-
-    return asyncio.run(main())
+) -> AsyncIterator[tuple[google.GoogleProvider, ModelServer]]:
+    async with asyncio.timeout(60), ModelServer() as server:
+        server.script(*answers)
+        made = google.ProviderConnection("mock", server.url, KEY)
+        made = replace(made, **settings)
+        provider = google.create(made, models=models, clock=FakeClock())
+        try:
+            yield provider, server
+        finally:
+            await provider.close()
 
 
-def message_of(*steps: ScriptStep, request: ModelRequest = HELLO, **settings: Any) -> Message:
-    async def scene(provider: google.GoogleProvider, server: ModelServer) -> Message:
-        return await answer(provider, request)
-
-    message: Message = served(scene, list(steps), **settings)
+async def message_of(*steps: ScriptStep, request: ModelRequest = HELLO, **settings: Any) -> Message:
+    async with served(list(steps), **settings) as (provider, _server):
+        message: Message = await answer(provider, request)
     return message
 
 
-def error_of(*steps: ScriptStep, **settings: Any) -> ProviderError:
+async def error_of(*steps: ScriptStep, **settings: Any) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        message_of(*steps, **settings)
+        await message_of(*steps, **settings)
     error = caught.value
     assert error.message.startswith("mock/m: "), "an error names provider and model"
     assert error.fix, "an error says what to do"
@@ -107,24 +103,22 @@ def error_of(*steps: ScriptStep, **settings: Any) -> ProviderError:
     return error
 
 
-def received(request: ModelRequest, *models: ModelInfo, **settings: Any) -> Any:
-    async def scene(provider: google.GoogleProvider, server: ModelServer) -> Any:
+async def received(request: ModelRequest, *models: ModelInfo, **settings: Any) -> Any:
+    async with served(models=models, **settings) as (provider, server):
         await answer(provider, request)
         return server.requests[0]
 
-    return served(scene, models=models, **settings)
 
-
-def body_of(request: ModelRequest, *models: ModelInfo, **settings: Any) -> dict[str, Any]:
-    body: dict[str, Any] = received(request, *models, **settings).body
+async def body_of(request: ModelRequest, *models: ModelInfo, **settings: Any) -> dict[str, Any]:
+    body: dict[str, Any] = (await received(request, *models, **settings)).body
     return body
 
 
 # What is sent
 
 
-def test_request_body_has_system_contents_tools_and_limits() -> None:
-    body = body_of(asked(system="Be brief.", tools=(READ,), max_tokens=50))
+async def test_request_body_has_system_contents_tools_and_limits() -> None:
+    body = await body_of(asked(system="Be brief.", tools=(READ,), max_tokens=50))
     assert body == {
         "systemInstruction": {"parts": [{"text": "Be brief."}]},
         "generationConfig": {"maxOutputTokens": 50},
@@ -144,7 +138,7 @@ def test_request_body_has_system_contents_tools_and_limits() -> None:
             }
         ],
     }
-    assert body_of(asked()) == {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+    assert await body_of(asked()) == {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
 
 
 @pytest.mark.parametrize(
@@ -157,33 +151,31 @@ def test_request_body_has_system_contents_tools_and_limits() -> None:
         ("模型", "models/%E6%A8%A1%E5%9E%8B"),
     ],
 )
-def test_request_model_in_path_and_key_in_header(model: str, path: str) -> None:
-    request = received(asked(model=model))
+async def test_request_model_in_path_and_key_in_header(model: str, path: str) -> None:
+    request = await received(asked(model=model))
     assert request.path == f"/v1/{path}:streamGenerateContent?alt=sse"
     assert request.headers["x-goog-api-key"] == KEY
     assert "authorization" not in request.headers
 
 
-def test_request_auth_header_setting_places_key() -> None:
-    bearer = received(HELLO, auth_header=True).headers
+async def test_request_auth_header_setting_places_key() -> None:
+    bearer = (await received(HELLO, auth_header=True)).headers
     assert bearer["authorization"] == f"Bearer {KEY}"
     assert "x-goog-api-key" not in bearer
-    own = received(
-        HELLO, ModelInfo("mock", "m", headers={"X-Model": "yes"}), auth_header=False
+    own = (
+        await received(HELLO, ModelInfo("mock", "m", headers={"X-Model": "yes"}), auth_header=False)
     ).headers
     assert not {"authorization", "x-goog-api-key"} & set(own)
     assert own["x-model"] == "yes"
 
 
-def test_request_query_in_base_url_is_kept() -> None:
-    async def main() -> str:
-        async with ModelServer() as server:
-            provider = google.create(google.ProviderConnection("mock", f"{server.url}/?tenant=a"))
-            await answer(provider)
-            await provider.close()
-            return server.requests[0].path
-
-    assert asyncio.run(main()) == "/v1/models/m:streamGenerateContent?alt=sse&tenant=a"
+async def test_request_query_in_base_url_is_kept() -> None:
+    async with ModelServer() as server:
+        provider = google.create(google.ProviderConnection("mock", f"{server.url}/?tenant=a"))
+        await answer(provider)
+        await provider.close()
+        result = server.requests[0].path
+    assert result == "/v1/models/m:streamGenerateContent?alt=sse&tenant=a"
 
 
 @pytest.mark.parametrize(
@@ -205,14 +197,14 @@ def test_request_query_in_base_url_is_kept() -> None:
         (ModelInfo("mock", "mine", reasoning=True), "off", None),
     ],
 )
-def test_request_thinking_for_reasoning_model(
+async def test_request_thinking_for_reasoning_model(
     model: ModelInfo, thinking: Any, sent: dict[str, Any] | None
 ) -> None:
-    body = body_of(asked(model=model.id, thinking=thinking), model)
+    body = await body_of(asked(model=model.id, thinking=thinking), model)
     assert body.get("generationConfig", {}).get("thinkingConfig") == sent
 
 
-def test_request_params_override_fields_and_null_removes_them() -> None:
+async def test_request_params_override_fields_and_null_removes_them() -> None:
     safety = [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}]
     params = {
         "temperature": 0.2,
@@ -225,7 +217,7 @@ def test_request_params_override_fields_and_null_removes_them() -> None:
         "systemInstruction": None,
     }
     model = ModelInfo("mock", "gemini-3-flash", reasoning=True)
-    body = body_of(asked(model=model.id, system="S", max_tokens=50, params=params), model)
+    body = await body_of(asked(model=model.id, system="S", max_tokens=50, params=params), model)
     assert body == {
         "generationConfig": {"maxOutputTokens": 7, "temperature": 0.2, "topP": 0.9, "seed": 5},
         "safetySettings": safety,
@@ -233,25 +225,27 @@ def test_request_params_override_fields_and_null_removes_them() -> None:
     }
 
 
-def test_request_own_tools_param_replaces_tools() -> None:
+async def test_request_own_tools_param_replaces_tools() -> None:
     search: list[Any] = [{"googleSearch": {}}]
-    assert body_of(asked(tools=(READ,), params={"tools": search}))["tools"] == search
-    assert "tools" not in body_of(asked(tools=(READ,), params={"tools": None}))
-    assert "tools" not in body_of(asked(tools=(READ,)), ModelInfo("mock", "m", calls_tools=False))
+    assert (await body_of(asked(tools=(READ,), params={"tools": search})))["tools"] == search
+    assert "tools" not in await body_of(asked(tools=(READ,), params={"tools": None}))
+    assert "tools" not in await body_of(
+        asked(tools=(READ,)), ModelInfo("mock", "m", calls_tools=False)
+    )
 
 
-def test_large_request_arrives_complete() -> None:
+async def test_large_request_arrives_complete() -> None:
     text = "🦞 " * 500_000
-    body = body_of(asked(messages=(user_message(text),)))
+    body = await body_of(asked(messages=(user_message(text),)))
     assert body["contents"][0]["parts"][0]["text"] == text
 
 
 # What comes back
 
 
-def test_answer_usage_and_cost_are_counted() -> None:
+async def test_answer_usage_and_cost_are_counted() -> None:
     price = Price(input=1.0, output=2.0, cache_read=0.5)
-    message = message_of(
+    message = await message_of(
         Say("x"), ReportedUsage(1000, 100, 600, 40), models=(ModelInfo("mock", "m", price=price),)
     )
     assert message.origin is not None
@@ -262,13 +256,13 @@ def test_answer_usage_and_cost_are_counted() -> None:
 
 
 @pytest.mark.parametrize("reason", ["stop", "length"])
-def test_answer_stop_reason_is_mapped(reason: Any) -> None:
-    message = message_of(Say("x"), Stop(reason))
+async def test_answer_stop_reason_is_mapped(reason: Any) -> None:
+    message = await message_of(Say("x"), Stop(reason))
     assert message.origin is not None
     assert message.origin.stop == reason
 
 
-def test_signed_call_and_result_are_replayed() -> None:
+async def test_signed_call_and_result_are_replayed() -> None:
     spec = ToolSpec("my files:read", "Read.", {"properties": {"path": {"type": "string"}}})
     request = ModelRequest("gemini-3-flash", "", (user_message("go"),), (spec,))
 
@@ -285,7 +279,8 @@ def test_signed_call_and_result_are_replayed() -> None:
         await answer(provider, replace(request, messages=(user_message("go"), asking, *results)))
         return [request.body for request in server.requests]
 
-    first, second = served(scene)
+    async with served() as (provider, server):
+        first, second = await scene(provider, server)
     name = first["tools"][0]["functionDeclarations"][0]["name"]
     assert second["contents"][1:] == [
         {
@@ -319,34 +314,34 @@ def test_signed_call_and_result_are_replayed() -> None:
         BodyFraming(content_type=""),
     ],
 )
-def test_answer_in_any_byte_split_is_read(shape: BodyFraming) -> None:
+async def test_answer_in_any_byte_split_is_read(shape: BodyFraming) -> None:
     steps = (
         Think("Hmm é"),
         Say(["Grüße ", "🦞", "!"]),
         CallTools(ScriptedCall("read", {"p": "ü"})),
     )
-    message = message_of(*steps, Comments(times=3), shape)
+    message = await message_of(*steps, Comments(times=3), shape)
     assert (message.thinking, message.text) == ("Hmm é", "Grüße 🦞!")
     assert [c.args for c in message.calls] == [{"p": "ü"}]
 
 
-def test_stream_cut_after_end_keeps_answer() -> None:
+async def test_stream_cut_after_end_keeps_answer() -> None:
     chunk = (
         b'data: {"candidates":[{"content":{"parts":[{"text":"hi"}]},"finishReason":"STOP"}]}\n\n'
     )
-    assert message_of(Raw(chunk), Cut()).text == "hi"
-    assert message_of(Raw(chunk), HangUntilDisconnect(), idle_s=0.05).text == "hi"
+    assert (await message_of(Raw(chunk), Cut())).text == "hi"
+    assert (await message_of(Raw(chunk), HangUntilDisconnect(), idle_s=0.05)).text == "hi"
 
 
-def test_empty_answer_is_returned() -> None:
-    message = message_of()
+async def test_empty_answer_is_returned() -> None:
+    message = await message_of()
     assert message.parts == ()
     assert message.origin is not None
     assert message.origin.stop == "stop"
 
 
-def test_stream_first_text_yielded_before_rest_arrives() -> None:
-    async def scene(provider: google.GoogleProvider, server: ModelServer) -> None:
+async def test_stream_first_text_yielded_before_rest_arrives() -> None:
+    async with served() as (provider, server):
         gate = asyncio.Event()
         server.script([Say("first"), WaitForTest(gate), Say(" second")])
         said = []
@@ -355,8 +350,6 @@ def test_stream_first_text_yielded_before_rest_arrives() -> None:
                 said.append(piece.text)
                 gate.set()
         assert said == ["first", " second"]
-
-    served(scene)
 
 
 # What goes wrong
@@ -398,39 +391,39 @@ def test_stream_first_text_yielded_before_rest_arrives() -> None:
         ([Say("a"), BodyFraming(content_type="text/html")], BadRequestError),
     ],
 )
-def test_stream_fault_raises_its_class(steps: list[ScriptStep], kind: type[ProviderError]) -> None:
-    assert type(error_of(*steps)) is kind
+async def test_stream_fault_raises_its_class(
+    steps: list[ScriptStep], kind: type[ProviderError]
+) -> None:
+    assert type(await error_of(*steps)) is kind
 
 
-def test_rate_limit_error_has_retry_after() -> None:
-    error = error_of(Fail(429, retry_after="2.5"))
+async def test_rate_limit_error_has_retry_after() -> None:
+    error = await error_of(Fail(429, retry_after="2.5"))
     assert isinstance(error, RateLimitError)
     assert error.after_s == 2.5
 
 
-def test_silent_server_times_out_before_and_after_first_byte() -> None:
+async def test_silent_server_times_out_before_and_after_first_byte() -> None:
     for steps in (
         [HangUntilDisconnect()],
         [Say("a"), HangUntilDisconnect()],
         [Comments(times=3), HangUntilDisconnect()],
     ):
-        error = error_of(*steps, idle_s=0.05)
+        error = await error_of(*steps, idle_s=0.05)
         assert type(error) is ProviderTimeoutError
 
 
-def test_keep_alives_extend_idle_limit_not_deadline() -> None:
-    async def scene(provider: google.GoogleProvider, server: ModelServer) -> None:
+async def test_keep_alives_extend_idle_limit_not_deadline() -> None:
+    async with served([Comments(every_s=0.01)], idle_s=0.1) as (provider, server):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await answer(provider)
         await server.requests[0].ended.wait()
         assert server.requests[0].outcome == "client left"
 
-    served(scene, [Comments(every_s=0.01)], idle_s=0.1)
 
-
-def test_endless_line_uses_bounded_memory() -> None:
-    async def scene(provider: google.GoogleProvider, server: ModelServer) -> int:
+async def test_endless_line_uses_bounded_memory() -> None:
+    async with served() as (provider, server):
         await answer(provider)  # everything is imported and connected
         server.script([LongLine(50 * 1024 * 1024)])
         tracemalloc.start()
@@ -438,22 +431,21 @@ def test_endless_line_uses_bounded_memory() -> None:
             await answer(provider)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return peak
-
-    assert served(scene) < 48 * 1024 * 1024
+        result = peak
+    assert result < 48 * 1024 * 1024
 
 
 @pytest.mark.parametrize("url", ["not a url", "", "http://[::1", "http://127.0.0.1:1/v1beta"])
-def test_invalid_address_raises_unreachable(url: str) -> None:
+async def test_invalid_address_raises_unreachable(url: str) -> None:
     with pytest.raises(UnreachableError) as caught:
-        asyncio.run(answer(google.create(google.ProviderConnection("mock", url, connect_s=5))))
+        await answer(google.create(google.ProviderConnection("mock", url, connect_s=5)))
     assert caught.value.fix
 
 
-def test_key_and_request_never_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_key_and_request_never_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    error_of(Fail(400, message=f"bad key {KEY}"))
-    message_of(Say("x"), request=asked(messages=(user_message("a private question"),)))
+    await error_of(Fail(400, message=f"bad key {KEY}"))
+    await message_of(Say("x"), request=asked(messages=(user_message("a private question"),)))
     settings = google.ProviderConnection("mock", "http://h", KEY)
     shown = caplog.text + repr(settings) + repr(google.create(settings))
     for secret in (KEY, "a private question"):

@@ -96,21 +96,18 @@ async def heard(stream: AsyncIterator[Delta | Message]) -> tuple[list[Delta], Me
     return [item for item in items if not isinstance(item, Message)], last
 
 
-def answer_of(
+async def answer_of(
     engine: Engine, request: ModelRequest, **settings: int
 ) -> tuple[list[Delta], Message]:
-    async def main() -> tuple[list[Delta], Message]:
-        model = provider(engine, **settings)
-        try:
-            return await heard(model.stream(request))
-        finally:
-            await model.close()
-
-    return asyncio.run(main())
+    model = provider(engine, **settings)
+    try:
+        return await heard(model.stream(request))
+    finally:
+        await model.close()
 
 
-def test_local_answer_streams_and_ends_in_one_message() -> None:
-    deltas, message = answer_of(Engine(plays(*says("He", "llo.", prompt=9, cached=4))), ask())
+async def test_local_answer_streams_and_ends_in_one_message() -> None:
+    deltas, message = await answer_of(Engine(plays(*says("He", "llo.", prompt=9, cached=4))), ask())
     assert deltas == [TextDelta("He"), TextDelta("llo.")]
     assert message.text == "Hello."
     assert message.origin is not None
@@ -122,21 +119,21 @@ def test_local_answer_streams_and_ends_in_one_message() -> None:
     assert message.origin.usage == Usage(input=5, output=2, cache_read=4)
 
 
-def test_local_answer_cut_by_limit_has_stop_length() -> None:
-    _, message = answer_of(Engine(plays(*says("And then", finish="length"))), ask())
+async def test_local_answer_cut_by_limit_has_stop_length() -> None:
+    _, message = await answer_of(Engine(plays(*says("And then", finish="length"))), ask())
     assert message.origin is not None
     assert message.origin.stop == "length"
 
 
-def test_local_reasoning_separated_from_text() -> None:
+async def test_local_reasoning_separated_from_text() -> None:
     thought: Chunk = {"choices": [{"delta": {"reasoning_content": "Hm."}}]}
-    deltas, message = answer_of(Engine(plays(thought, *says("Yes."))), ask())
+    deltas, message = await answer_of(Engine(plays(thought, *says("Yes."))), ask())
     assert deltas == [ThinkingDelta("Hm."), TextDelta("Yes.")]
     assert message.thinking == "Hm."
     assert message.text == "Yes."
 
 
-def test_local_engine_gets_expected_request() -> None:
+async def test_local_engine_gets_expected_request() -> None:
     engine = Engine(plays(*says("Yes.")))
     request = ModelRequest(
         "demo",
@@ -145,7 +142,7 @@ def test_local_engine_gets_expected_request() -> None:
         max_tokens=9999,
         params={"temperature": 0.9, "grammar": "root ::= evil", "messages": []},
     )
-    answer_of(engine, request)
+    await answer_of(engine, request)
     (body,) = engine.bodies
     assert body["messages"] == [
         {"role": "system", "content": "Be brief."},
@@ -157,11 +154,11 @@ def test_local_engine_gets_expected_request() -> None:
     assert body["return_progress"]
 
 
-def test_local_limits_can_be_lowered_not_raised() -> None:
+async def test_local_limits_can_be_lowered_not_raised() -> None:
     engine = Engine(plays(*says("Yes.")))
-    answer_of(engine, ask(max_tokens=12))
-    answer_of(engine, ask(max_tokens=100_000), max_tokens=64)
-    answer_of(engine, ask(), window=100, max_tokens=5000)
+    await answer_of(engine, ask(max_tokens=12))
+    await answer_of(engine, ask(max_tokens=100_000), max_tokens=64)
+    await answer_of(engine, ask(), window=100, max_tokens=5000)
     assert [body["max_tokens"] for body in engine.bodies] == [12, 64, 50]
 
 
@@ -185,39 +182,32 @@ WORD: Chunk = {"choices": [{"delta": {"content": "la "}}]}
 READING: Chunk = {"choices": [{"delta": {}}], "prompt_progress": {"processed": 64}}
 
 
-def test_local_stream_closed_stops_engine_and_next_is_answered() -> None:
+async def test_local_stream_closed_stops_engine_and_next_is_answered() -> None:
     stopped = threading.Event()
-
-    async def main() -> Message:
-        model = provider(Engine(endless(stopped, WORD)))
-        async with aclosing(model.stream(ask())) as stream:
-            async for _ in stream:
-                break
-        _, message = await heard(model.stream(ask("again")))
-        await model.close()
-        return message
-
-    assert asyncio.run(main()).text == "Here."
+    model = provider(Engine(endless(stopped, WORD)))
+    async with aclosing(model.stream(ask())) as stream:
+        async for _ in stream:
+            break
+    _, message = await heard(model.stream(ask("again")))
+    await model.close()
+    result = message
+    assert result.text == "Here."
     assert stopped.is_set()
 
 
-def test_local_cancel_while_reading_prompt_stops_engine() -> None:
+async def test_local_cancel_while_reading_prompt_stops_engine() -> None:
     stopped = threading.Event()
-
-    async def main() -> None:
-        model = provider(Engine(endless(stopped, READING)))
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await heard(model.stream(ask()))
-        _, message = await heard(model.stream(ask("again")))
-        assert message.text == "Here."
-        await model.close()
-
-    asyncio.run(main())
+    model = provider(Engine(endless(stopped, READING)))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await heard(model.stream(ask()))
+    _, message = await heard(model.stream(ask("again")))
+    assert message.text == "Here."
+    await model.close()
     assert stopped.is_set()
 
 
-def test_local_requests_answered_in_order() -> None:
+async def test_local_requests_answered_in_order() -> None:
     busy = threading.Lock()
 
     def answer(body: Chunk, see: See) -> None:
@@ -227,39 +217,34 @@ def test_local_requests_answered_in_order() -> None:
         finally:
             busy.release()
 
-    async def main() -> list[str]:
-        engine = Engine(answer)
-        model = provider(engine)
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(heard(model.stream(ask(str(n))))) for n in range(5)]
-        await model.close()
-        assert [body["messages"][-1]["content"] for body in engine.bodies] == list("01234")
-        return [task.result()[1].text for task in tasks]
-
-    assert asyncio.run(main()) == list("01234")
+    engine = Engine(answer)
+    model = provider(engine)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(heard(model.stream(ask(str(n))))) for n in range(5)]
+    await model.close()
+    assert [body["messages"][-1]["content"] for body in engine.bodies] == list("01234")
+    result = [task.result()[1].text for task in tasks]
+    assert result == list("01234")
 
 
-def test_local_request_cancelled_in_queue_never_reaches_engine() -> None:
+async def test_local_request_cancelled_in_queue_never_reaches_engine() -> None:
     begun, stopped = threading.Event(), threading.Event()
 
     def answer(body: Chunk, see: See) -> None:
         begun.set()
         endless(stopped, WORD)(body, see)
 
-    async def main() -> None:
-        engine = Engine(answer)
-        model = provider(engine)
-        async with asyncio.TaskGroup() as group:
-            first = group.create_task(heard(model.stream(ask("first"))))
-            second = group.create_task(heard(model.stream(ask("second"))))
-            await asyncio.to_thread(begun.wait, 30)
-            second.cancel()
-            await asyncio.wait([second])
-            first.cancel()
-        await model.close()
-        assert [body["messages"][-1]["content"] for body in engine.bodies] == ["first"]
-
-    asyncio.run(main())
+    engine = Engine(answer)
+    model = provider(engine)
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(heard(model.stream(ask("first"))))
+        second = group.create_task(heard(model.stream(ask("second"))))
+        await asyncio.to_thread(begun.wait, 30)
+        second.cancel()
+        await asyncio.wait([second])
+        first.cancel()
+    await model.close()
+    assert [body["messages"][-1]["content"] for body in engine.bodies] == ["first"]
 
 
 def refuses_over(max_tokens: int, chars_per_token: float) -> Answer:
@@ -285,10 +270,10 @@ def long_talk(turns: int) -> tuple[Message, ...]:
     return (*talk, user_message("the last question"))
 
 
-def test_local_long_history_trimmed_oldest_first() -> None:
+async def test_local_long_history_trimmed_oldest_first() -> None:
     engine = Engine(refuses_over(900, local.CHARS_PER_TOKEN))
     request = ModelRequest("demo", "Be brief.", long_talk(40))
-    _, message = answer_of(engine, request, window=1000, max_tokens=100)
+    _, message = await answer_of(engine, request, window=1000, max_tokens=100)
     assert message.text == "Fine."
     (body,) = engine.bodies
     contents = [turn["content"] for turn in body["messages"]]
@@ -298,20 +283,20 @@ def test_local_long_history_trimmed_oldest_first() -> None:
     assert not any(content.startswith("question 0 ") for content in contents)
 
 
-def test_local_underestimated_text_trimmed_harder_and_retried() -> None:
+async def test_local_underestimated_text_trimmed_harder_and_retried() -> None:
     engine = Engine(refuses_over(900, 1.5))  # far fewer characters per token than in English
     request = ModelRequest("demo", "Be brief.", long_talk(40))
-    _, message = answer_of(engine, request, window=1000, max_tokens=100)
+    _, message = await answer_of(engine, request, window=1000, max_tokens=100)
     assert message.text == "Fine."
     sizes = [len(body["messages"]) for body in engine.bodies]
     assert len(sizes) > 1
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_local_message_too_long_raises_context_overflow() -> None:
+async def test_local_message_too_long_raises_context_overflow() -> None:
     engine = Engine(refuses_over(900, local.CHARS_PER_TOKEN))
     with pytest.raises(ContextOverflowError, match="1000 tokens"):
-        answer_of(engine, ask("x" * 100_000), window=1000)
+        await answer_of(engine, ask("x" * 100_000), window=1000)
 
 
 @pytest.mark.parametrize(
@@ -322,38 +307,38 @@ def test_local_message_too_long_raises_context_overflow() -> None:
         ({}, StreamError),
     ],
 )
-def test_local_engine_refusal_raises_provider_error(
+async def test_local_engine_refusal_raises_provider_error(
     error: Chunk, kind: type[ProviderError]
 ) -> None:
     with pytest.raises(ProviderError) as caught:
-        answer_of(Engine(plays({"error": error})), ask())
+        await answer_of(Engine(plays({"error": error})), ask())
     assert type(caught.value) is kind
 
 
-def test_local_engine_exception_raises_provider_error() -> None:
+async def test_local_engine_exception_raises_provider_error() -> None:
     def answer(_body: Chunk, _see: See) -> None:
         raise RuntimeError("parse error")
 
     with pytest.raises(ProviderError, match="parse error"):
-        answer_of(Engine(answer), ask())
+        await answer_of(Engine(answer), ask())
 
 
-def test_local_invalid_engine_output_raises_stream_error() -> None:
+async def test_local_invalid_engine_output_raises_stream_error() -> None:
     with pytest.raises(StreamError):
-        answer_of(Engine(plays({"choices": ["?"]})), ask())
+        await answer_of(Engine(plays({"choices": ["?"]})), ask())
 
 
-def test_local_answer_without_end_raises_stream_error() -> None:
+async def test_local_answer_without_end_raises_stream_error() -> None:
     with pytest.raises(StreamError):
-        answer_of(Engine(plays(WORD, WORD)), ask())
+        await answer_of(Engine(plays(WORD, WORD)), ask())
 
 
-def test_local_empty_request_is_refused() -> None:
+async def test_local_empty_request_is_refused() -> None:
     with pytest.raises(BadRequestError):
-        answer_of(Engine(plays(*says("?"))), ModelRequest("demo", "Be brief.", ()))
+        await answer_of(Engine(plays(*says("?"))), ModelRequest("demo", "Be brief.", ()))
 
 
-def test_local_failed_load_is_retried_at_next_request() -> None:
+async def test_local_failed_load_is_retried_at_next_request() -> None:
     engine = Engine(plays(*says("Now.")))
     attempts: Iterator[Engine | None] = iter([None, engine])
 
@@ -371,25 +356,21 @@ def test_local_failed_load_is_retried_at_next_request() -> None:
         assert message.text == "Now."
         await model.close()
 
-    asyncio.run(main())
+    await main()
 
 
-def test_local_close_ends_answer_and_is_idempotent() -> None:
+async def test_local_close_ends_answer_and_is_idempotent() -> None:
     stopped = threading.Event()
-
-    async def main() -> None:
-        model = provider(Engine(endless(stopped, WORD)))
-        stream = model.stream(ask())
-        assert await anext(stream) == TextDelta("la ")
-        await model.close()
-        assert stopped.is_set()
-        with pytest.raises(StreamError):
-            await heard(stream)
-        await model.close()
-        with pytest.raises(ProviderError, match="closed"):
-            await heard(model.stream(ask()))
-
-    asyncio.run(main())
+    model = provider(Engine(endless(stopped, WORD)))
+    stream = model.stream(ask())
+    assert await anext(stream) == TextDelta("la ")
+    await model.close()
+    assert stopped.is_set()
+    with pytest.raises(StreamError):
+        await heard(stream)
+    await model.close()
+    with pytest.raises(ProviderError, match="closed"):
+        await heard(model.stream(ask()))
 
 
 def test_local_turns_omit_tools_and_alternate() -> None:
@@ -471,19 +452,15 @@ def test_local_missing_file_and_directory_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rest", [b"", b"\x03\0\0\0" + b"\xff" * 500, bytes(range(256)) * 40])
-def test_local_damaged_model_is_an_error_without_output(
+async def test_local_damaged_model_is_an_error_without_output(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], rest: bytes
 ) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF" + rest)
-
-    async def main() -> None:
-        model = local.create(LocalModelSettings(path))
-        with pytest.raises(BadRequestError, match="cannot load"):
-            await heard(model.stream(ask()))
-        await model.close()
-
-    asyncio.run(main())
+    model = local.create(LocalModelSettings(path))
+    with pytest.raises(BadRequestError, match="cannot load"):
+        await heard(model.stream(ask()))
+    await model.close()
     assert capfd.readouterr() == ("", "")
 
 
@@ -491,74 +468,60 @@ def test_local_damaged_model_is_an_error_without_output(
 
 
 @pytest.mark.model
-def test_demo_model_answers_without_other_output(
+async def test_demo_model_answers_without_other_output(
     demo_weights: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async def main() -> None:
-        model = local.create(LocalModelSettings(demo_weights, max_tokens=16))
-        deltas, message = await heard(model.stream(ask("What is the capital of France?")))
-        assert message.text
-        assert message.text == "".join(d.text for d in deltas if isinstance(d, TextDelta))
-        assert message.origin is not None
-        first = message.origin.usage
-        assert first.prompt > 10
-        assert 0 < first.output <= 16
-        _, message = await heard(model.stream(ask("What is the capital of France?")))
-        assert message.origin is not None
-        assert message.origin.usage.cache_read > 0
-        await model.close()
-
-    asyncio.run(main())
+    model = local.create(LocalModelSettings(demo_weights, max_tokens=16))
+    deltas, message = await heard(model.stream(ask("What is the capital of France?")))
+    assert message.text
+    assert message.text == "".join(d.text for d in deltas if isinstance(d, TextDelta))
+    assert message.origin is not None
+    first = message.origin.usage
+    assert first.prompt > 10
+    assert 0 < first.output <= 16
+    _, message = await heard(model.stream(ask("What is the capital of France?")))
+    assert message.origin is not None
+    assert message.origin.usage.cache_read > 0
+    await model.close()
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.model
-def test_demo_model_stops_while_writing_and_reading(demo_weights: Path) -> None:
-    async def main() -> None:
-        model = local.create(LocalModelSettings(demo_weights))
-        stream = model.stream(ask("Tell me a very long story."))
-        await anext(stream)
-        await stream.aclose()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
-                await heard(model.stream(ask("The lazy dog sleeps. " * 500)))
-        # Reading all of it would take ten seconds and more.
-        async with asyncio.timeout(8):
-            _, message = await heard(model.stream(ask("Hi", max_tokens=2)))
-        assert message.origin is not None
-        await model.close()
-
-    asyncio.run(main())
+async def test_demo_model_stops_while_writing_and_reading(demo_weights: Path) -> None:
+    model = local.create(LocalModelSettings(demo_weights))
+    stream = model.stream(ask("Tell me a very long story."))
+    await anext(stream)
+    await stream.aclose()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await heard(model.stream(ask("The lazy dog sleeps. " * 500)))
+    # Reading all of it would take ten seconds and more.
+    async with asyncio.timeout(8):
+        _, message = await heard(model.stream(ask("Hi", max_tokens=2)))
+    assert message.origin is not None
+    await model.close()
 
 
 @pytest.mark.model
-def test_demo_model_counts_tokens_and_history_fits(demo_weights: Path) -> None:
+async def test_demo_model_counts_tokens_and_history_fits(demo_weights: Path) -> None:
     request = ModelRequest("demo", "Be brief.", long_talk(60), max_tokens=4)
-
-    async def main() -> None:
-        model = local.create(LocalModelSettings(demo_weights, window=512, max_tokens=8))
-        _, message = await heard(model.stream(request))
-        assert message.origin is not None
-        assert message.origin.usage.prompt < 512
-        with pytest.raises(ContextOverflowError):
-            await heard(model.stream(ask("many words " * 2000)))
-        await model.close()
-
-    asyncio.run(main())
+    model = local.create(LocalModelSettings(demo_weights, window=512, max_tokens=8))
+    _, message = await heard(model.stream(request))
+    assert message.origin is not None
+    assert message.origin.usage.prompt < 512
+    with pytest.raises(ContextOverflowError):
+        await heard(model.stream(ask("many words " * 2000)))
+    await model.close()
 
 
 @pytest.mark.model
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
-def test_local_engine_is_not_reachable_from_outside(demo_weights: Path) -> None:
-    async def main() -> tuple[set[str], set[str]]:
-        before = listening()
-        model = local.create(LocalModelSettings(demo_weights, max_tokens=2))
-        await heard(model.stream(ask("Hi")))
-        during = listening()
-        await model.close()
-        return before, during
-
-    before, during = asyncio.run(main())
+async def test_local_engine_is_not_reachable_from_outside(demo_weights: Path) -> None:
+    before = listening()
+    model = local.create(LocalModelSettings(demo_weights, max_tokens=2))
+    await heard(model.stream(ask("Hi")))
+    during = listening()
+    await model.close()
     assert during == before
 
 

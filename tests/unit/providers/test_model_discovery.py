@@ -1,4 +1,3 @@
-import asyncio
 import json
 from contextlib import suppress
 from pathlib import Path
@@ -106,27 +105,25 @@ def test_model_list_full_entry_matches_stored_json(tmp_path: Path) -> None:
     )
 
 
-def test_refresh_fetches_from_the_service(tmp_path: Path) -> None:
-    async def main() -> int:
-        async with ModelServer() as server:
-            provider = {"baseUrl": server.url, "apiKey": "sk-x"}
-            config = Config.model_validate({"models": {"providers": {"own": provider}}})
-            paths = Paths.find({"HOME": str(tmp_path)})
-            models = ModelRouter(config, {}, paths, FakeClock(patient=False))
-            try:
-                with pytest.raises(UnknownNameError):
-                    await models.refresh("owm")
-                return await models.refresh("own")
-            finally:
-                await models.close()
-
-    assert asyncio.run(main()) >= 1
+async def test_refresh_fetches_from_the_service(tmp_path: Path) -> None:
+    async with ModelServer() as server:
+        provider = {"baseUrl": server.url, "apiKey": "sk-x"}
+        config = Config.model_validate({"models": {"providers": {"own": provider}}})
+        paths = Paths.find({"HOME": str(tmp_path)})
+        models = ModelRouter(config, {}, paths, FakeClock(patient=False))
+        try:
+            with pytest.raises(UnknownNameError):
+                await models.refresh("owm")
+            result = await models.refresh("own")
+        finally:
+            await models.close()
+    assert result >= 1
 
 
-def test_refresh_unreachable_service_is_reported(tmp_path: Path) -> None:
+async def test_refresh_unreachable_service_is_reported(tmp_path: Path) -> None:
     config = Config.model_validate(
         {"models": {"providers": {"own": {"baseUrl": "http://127.0.0.1:9"}}}}
     )
     models = ModelRouter(config, {}, Paths.find({"HOME": str(tmp_path)}), FakeClock(patient=False))
     with pytest.raises(UnreachableError):
-        asyncio.run(models.refresh("own"))
+        await models.refresh("own")

@@ -1,4 +1,3 @@
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -27,15 +26,12 @@ def make(tmp_path: Path, config: dict[str, Any], **env: str) -> ModelRouter:
     return ModelRouter(Config.model_validate(config), env, paths, FakeClock(patient=False))
 
 
-def ways(models: ModelRouter, wish: ModelSelection) -> list[tuple[str, str]]:
-    async def main() -> list[tuple[str, str]]:
-        provider, model = await models.connect(wish)
-        assert isinstance(provider, FallbackProvider)
-        found = [(way.model.ref, way.credential) for way in provider._ways]
-        assert found[0][0] == model.ref
-        return found
-
-    return asyncio.run(main())
+async def ways(models: ModelRouter, wish: ModelSelection) -> list[tuple[str, str]]:
+    provider, model = await models.connect(wish)
+    assert isinstance(provider, FallbackProvider)
+    found = [(way.model.ref, way.credential) for way in provider._ways]
+    assert found[0][0] == model.ref
+    return found
 
 
 def configured(primary: str = "a/m", **defaults: Any) -> dict[str, Any]:
@@ -45,35 +41,31 @@ def configured(primary: str = "a/m", **defaults: Any) -> dict[str, Any]:
     }
 
 
-def test_connect_tries_selected_fallbacks_then_primary_once(tmp_path: Path) -> None:
+async def test_connect_tries_selected_fallbacks_then_primary_once(tmp_path: Path) -> None:
     models = make(tmp_path, configured("a/m"))
-    assert ways(models, ModelSelection("main", "b/m", ("c/m", "b/m"))) == [
+    assert await ways(models, ModelSelection("main", "b/m", ("c/m", "b/m"))) == [
         ("b/m", ""),
         ("c/m", ""),
         ("a/m", ""),
     ]
 
 
-def test_connect_each_credential_is_a_target(tmp_path: Path) -> None:
+async def test_connect_each_credential_is_a_target(tmp_path: Path) -> None:
     config = configured("openai/gpt-5.2")
     config["models"]["providers"]["openai"] = {"apiKey": "sk-config"}
     models = make(tmp_path, config, OPENAI_API_KEY="sk-env")
-    assert ways(models, ModelSelection("main")) == [
+    assert await ways(models, ModelSelection("main")) == [
         ("openai/gpt-5.2", "config:openai"),
         ("openai/gpt-5.2", "env:OPENAI_API_KEY"),
     ]
 
 
-def test_connect_cooling_credential_used_last(tmp_path: Path) -> None:
+async def test_connect_cooling_credential_used_last(tmp_path: Path) -> None:
     models = make(tmp_path, configured("openai/gpt-5.2"), OPENAI_API_KEY="sk-env")
-
-    async def main() -> None:
-        (candidate,) = models.credentials("main").candidates("openai", model="gpt-5.2")
-        models.credentials("main").record_result(candidate, RateLimitError("slow", after_s=600))
-
-    asyncio.run(main())
-    assert ways(models, ModelSelection("main", None, ("a/m",))) == [("a/m", "")]
-    assert ways(models, ModelSelection("main")) == [("openai/gpt-5.2", "env:OPENAI_API_KEY")]
+    (candidate,) = models.credentials("main").candidates("openai", model="gpt-5.2")
+    models.credentials("main").record_result(candidate, RateLimitError("slow", after_s=600))
+    assert await ways(models, ModelSelection("main", None, ("a/m",))) == [("a/m", "")]
+    assert await ways(models, ModelSelection("main")) == [("openai/gpt-5.2", "env:OPENAI_API_KEY")]
 
 
 def test_connect_bad_request_never_cools_credential(tmp_path: Path) -> None:
@@ -91,52 +83,52 @@ def test_connect_bad_request_never_cools_credential(tmp_path: Path) -> None:
     assert credentials.candidates("openai")[0].cooldown_until_ms
 
 
-def test_connect_allowed_models_limit_selection(tmp_path: Path) -> None:
+async def test_connect_allowed_models_limit_selection(tmp_path: Path) -> None:
     models = make(tmp_path, configured("a/m", models={"b/m": {}}))
-    assert ways(models, ModelSelection("main", "b/m", ("c/m",))) == [("b/m", ""), ("a/m", "")]
+    assert await ways(models, ModelSelection("main", "b/m", ("c/m",))) == [("b/m", ""), ("a/m", "")]
     with pytest.raises(UserError, match="not among the allowed") as refused:
-        ways(models, ModelSelection("main", "c/m"))
+        await ways(models, ModelSelection("main", "c/m"))
     assert "b/m" in refused.value.fix
     with pytest.raises(UserError):
         models.check("c/m")
 
 
-def test_connect_without_key_raises_user_error(tmp_path: Path) -> None:
+async def test_connect_without_key_raises_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError) as missing:
-        ways(make(tmp_path, configured("openai/gpt-5.2")), ModelSelection("main"))
+        await ways(make(tmp_path, configured("openai/gpt-5.2")), ModelSelection("main"))
     assert "OPENAI_API_KEY" in missing.value.fix
 
 
-def test_connect_missing_weights_reported_unless_fallback(tmp_path: Path) -> None:
+async def test_connect_missing_weights_reported_unless_fallback(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="demo model"):
-        ways(make(tmp_path, {}), ModelSelection("main", "local/demo"))
+        await ways(make(tmp_path, {}), ModelSelection("main", "local/demo"))
     models = make(tmp_path, configured("a/m"))
-    assert ways(models, ModelSelection("main", None, ("local/demo",))) == [("a/m", "")]
+    assert await ways(models, ModelSelection("main", None, ("local/demo",))) == [("a/m", "")]
 
 
-def test_connect_pinned_credential_is_the_only_target(tmp_path: Path) -> None:
+async def test_connect_pinned_credential_is_the_only_target(tmp_path: Path) -> None:
     config = configured("openai/gpt-5.2")
     config["models"]["providers"]["openai"] = {"apiKey": "sk-config"}
     models = make(tmp_path, config, OPENAI_API_KEY="sk-env")
     pinned = ModelSelection("main", profile="env:OPENAI_API_KEY", locked=True)
-    assert ways(models, pinned) == [("openai/gpt-5.2", "env:OPENAI_API_KEY")]
+    assert await ways(models, pinned) == [("openai/gpt-5.2", "env:OPENAI_API_KEY")]
     preferred = ModelSelection("main", profile="env:OPENAI_API_KEY")
-    assert ways(models, preferred)[0] == ("openai/gpt-5.2", "env:OPENAI_API_KEY")
+    assert (await ways(models, preferred))[0] == ("openai/gpt-5.2", "env:OPENAI_API_KEY")
 
 
-def test_default_model_follows_stored_credential(tmp_path: Path) -> None:
+async def test_default_model_follows_stored_credential(tmp_path: Path) -> None:
     file = Paths.find({"HOME": str(tmp_path)}).agent_dir("main") / "auth-profiles.json"
     file.parent.mkdir(parents=True)
     profile = {"type": "api_key", "provider": "anthropic", "key": "sk-ant-x"}
     file.write_text(json.dumps({"version": 1, "profiles": {"anthropic:default": profile}}))
     file.chmod(0o600)
     models = make(tmp_path, {}, OPENAI_API_KEY="sk-env")
-    choice = asyncio.run(models.default_model())
+    choice = await models.default_model()
     assert choice.ref.startswith("anthropic/") and "anthropic:default" in choice.why
-    assert ways(models, ModelSelection("main"))[0][1] == "anthropic:default"
+    assert (await ways(models, ModelSelection("main")))[0][1] == "anthropic:default"
 
 
-def test_default_model_is_exempt_from_allowed_models(tmp_path: Path) -> None:
+async def test_default_model_is_exempt_from_allowed_models(tmp_path: Path) -> None:
     config = {"agents": {"defaults": {"models": {"groq/some": {"alias": "fast"}}}}}
     models = make(tmp_path, config, OPENAI_API_KEY="k")
-    assert ways(models, ModelSelection("main"))[0][0].startswith("openai/")
+    assert (await ways(models, ModelSelection("main")))[0][0].startswith("openai/")

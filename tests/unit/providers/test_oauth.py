@@ -206,20 +206,20 @@ BEGUN = {
 }
 
 
-def by_device(endpoint: Endpoint, clock: FakeClock) -> tuple[OAuthTokens, DeviceCode]:
+async def by_device(endpoint: Endpoint, clock: FakeClock) -> tuple[OAuthTokens, DeviceCode]:
     shown: list[DeviceCode] = []
-    tokens = asyncio.run(log_in_by_device(endpoint.client, clock, shown.append))
+    tokens = await log_in_by_device(endpoint.client, clock, shown.append)
     return tokens, shown[0]
 
 
-def test_device_poll_interval_follows_service(endpoint: Endpoint) -> None:
+async def test_device_poll_interval_follows_service(endpoint: Endpoint) -> None:
     clock = FakeClock(patient=False)
     endpoint.will(BEGUN)
     endpoint.will({"error": "authorization_pending"}, 400)
     endpoint.will({"error": "slow_down"}, 400)
     endpoint.will(b"", 503)
     endpoint.will({"access_token": "a", "refresh_token": "r"})
-    tokens, shown = by_device(endpoint, clock)
+    tokens, shown = await by_device(endpoint, clock)
     assert (tokens.access, tokens.refresh) == ("a", "r")
     assert clock.slept == [5.0, 5.0, 10.0, 20.0]
     assert shown == DeviceCode("https://example.com/d", "AB-CD", "", 100.0)
@@ -235,13 +235,13 @@ def test_device_poll_interval_follows_service(endpoint: Endpoint) -> None:
         ({"verification_uri": None, "verification_url": "https://e.com"}, 5.0),
     ],
 )
-def test_device_start_response_is_read_leniently(
+async def test_device_start_response_is_read_leniently(
     endpoint: Endpoint, changes: Any, slept: float
 ) -> None:
     clock = FakeClock(patient=False)
     endpoint.will({**BEGUN, **changes})
     endpoint.will({"access_token": "a"})
-    by_device(endpoint, clock)
+    await by_device(endpoint, clock)
     assert clock.slept == [slept]
 
 
@@ -254,26 +254,26 @@ def test_device_start_response_is_read_leniently(
         {"verification_uri": None},
     ],
 )
-def test_device_start_response_invalid_is_refused(endpoint: Endpoint, changes: Any) -> None:
+async def test_device_start_response_invalid_is_refused(endpoint: Endpoint, changes: Any) -> None:
     endpoint.will({**BEGUN, **changes})
     with pytest.raises(StreamError):
-        by_device(endpoint, FakeClock(patient=False))
+        await by_device(endpoint, FakeClock(patient=False))
 
 
-def test_device_text_cannot_control_terminal(endpoint: Endpoint) -> None:
+async def test_device_text_cannot_control_terminal(endpoint: Endpoint) -> None:
     endpoint.will({**BEGUN, "user_code": "A\x1b[2J", "verification_uri_complete": "https://e\r/x"})
     endpoint.will({"access_token": "a"})
-    _, shown = by_device(endpoint, FakeClock(patient=False))
+    _, shown = await by_device(endpoint, FakeClock(patient=False))
     assert "\x1b" not in shown.code
     assert "\r" not in shown.whole_url
 
 
-def test_device_code_expiry_ends_login_without_showing_code(endpoint: Endpoint) -> None:
+async def test_device_code_expiry_ends_login_without_showing_code(endpoint: Endpoint) -> None:
     endpoint.will(BEGUN)
     told = {"error": "expired_token", "error_description": "dev-code-0123456789"}
     endpoint.will(told, 400)
     with pytest.raises(AuthError, match="expired_token") as caught:
-        by_device(endpoint, FakeClock(patient=False))
+        await by_device(endpoint, FakeClock(patient=False))
     assert "dev-code" not in str(caught.value)
 
 
@@ -291,18 +291,18 @@ def test_device_code_expiry_ends_login_without_showing_code(endpoint: Endpoint) 
         "\0",
     ],
 )
-def test_foreign_redirect_is_refused(endpoint: Endpoint, pasted: str) -> None:
+async def test_foreign_redirect_is_refused(endpoint: Endpoint, pasted: str) -> None:
     async def paste() -> str:
         return pasted
 
     client = OAuthClient("acme", "cli", f"{endpoint.url}/token", f"{endpoint.url}/authorize")
     login = oauth.log_in_by_browser(client, FakeClock(), lambda url: None, paste)
     with pytest.raises(HomarusError, match="not the end of this login"):
-        asyncio.run(login)
+        await login
     assert endpoint.forms == []
 
 
-def test_login_without_redirect_times_out(endpoint: Endpoint) -> None:
+async def test_login_without_redirect_times_out(endpoint: Endpoint) -> None:
     async def paste() -> str:
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         return await never
@@ -310,4 +310,4 @@ def test_login_without_redirect_times_out(endpoint: Endpoint) -> None:
     client = OAuthClient("acme", "cli", f"{endpoint.url}/token", f"{endpoint.url}/authorize")
     login = oauth.log_in_by_browser(client, FakeClock(), lambda url: None, paste, timeout_s=0.01)
     with pytest.raises(AuthError, match="nobody logged in"):
-        asyncio.run(login)
+        await login

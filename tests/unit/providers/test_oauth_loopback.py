@@ -1,7 +1,8 @@
 """The redirect server: which requests it accepts, and what it answers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -33,26 +34,22 @@ def get(target: str, host: str = "127.0.0.1:1") -> bytes:
     return f"GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode("latin-1")
 
 
-def meet(steps: Callable[[RedirectServer], Awaitable[None]], url: str = "") -> None:
-    async def main() -> None:
-        async with open_redirect_server(url, STATE) as redirect:
-            await steps(redirect)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def meet(url: str = "") -> AsyncIterator[RedirectServer]:
+    async with open_redirect_server(url, STATE) as redirect:
+        yield redirect
 
 
 GOOD = f"/callback?code=c-1&state={STATE}"
 
 
-def test_redirect_valid_request_returns_code_and_page() -> None:
-    async def steps(redirect: RedirectServer) -> None:
+async def test_redirect_valid_request_returns_code_and_page() -> None:
+    async with meet() as redirect:
         page = await request(redirect, get(GOOD))
         assert page.startswith(b"HTTP/1.1 200 OK\r\n")
         assert b"c-1" not in page and STATE.encode() not in page
         assert b"no-store" in page and b"default-src 'none'" in page
         assert await redirect.wait() == RedirectResult("c-1")
-
-    meet(steps)
 
 
 STRAY = [
@@ -74,85 +71,74 @@ STRAY = [
 
 
 @pytest.mark.parametrize(("data", "status"), STRAY, ids=range(len(STRAY)))
-def test_redirect_stray_request_is_ignored(data: bytes, status: bytes) -> None:
-    async def steps(redirect: RedirectServer) -> None:
+async def test_redirect_stray_request_is_ignored(data: bytes, status: bytes) -> None:
+    async with meet() as redirect:
         page = await request(redirect, data)
         assert page.split(b" ")[1] == status
         assert b"evil" not in page
         assert (await request(redirect, get(GOOD))).startswith(b"HTTP/1.1 200")
         assert await redirect.wait() == RedirectResult("c-1")
 
-    meet(steps)
 
-
-def test_redirect_endless_head_is_cut_off() -> None:
-    async def steps(redirect: RedirectServer) -> None:
+async def test_redirect_endless_head_is_cut_off() -> None:
+    async with meet() as redirect:
         assert await request(redirect, b"GET / HTTP/1.1\r\n" + b"x" * 100_000) == b""
 
-    meet(steps)
 
-
-def test_redirect_silent_client_does_not_block(
+async def test_redirect_silent_client_does_not_block(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def steps(redirect: RedirectServer) -> None:
+    async with meet() as redirect:
         port = int(redirect.url.split(":")[2].split("/")[0])
         _, silent = await asyncio.open_connection("127.0.0.1", port)
         await request(redirect, get(GOOD))
         assert await redirect.wait() == RedirectResult("c-1")
         silent.close()
 
-    meet(steps)
 
-
-def test_redirect_only_first_answer_counts() -> None:
-    async def steps(redirect: RedirectServer) -> None:
+async def test_redirect_only_first_answer_counts() -> None:
+    async with meet() as redirect:
         await request(redirect, get(GOOD))
         await request(redirect, get(f"/callback?code=c-2&state={STATE}"))
         assert (await redirect.wait()).code == "c-1"
 
-    meet(steps)
 
-
-def test_redirect_error_is_returned() -> None:
-    async def steps(redirect: RedirectServer) -> None:
+async def test_redirect_error_is_returned() -> None:
+    async with meet() as redirect:
         page = await request(redirect, get(f"/callback?error=access_denied&state={STATE}"))
         assert b"not granted" in page
         assert await redirect.wait() == RedirectResult("", "access_denied")
 
-    meet(steps)
 
-
-def test_redirect_host_and_path_are_configurable() -> None:
-    async def steps(redirect: RedirectServer) -> None:
+async def test_redirect_host_and_path_are_configurable() -> None:
+    async with meet("http://localhost/auth/callback") as redirect:
         assert redirect.url.startswith("http://localhost:")
         assert redirect.url.endswith("/auth/callback")
         await request(redirect, get(f"/auth{GOOD}", host="localhost:99"))
         assert (await redirect.wait()).code == "c-1"
-
-    meet(steps, "http://localhost/auth/callback")
 
 
 @pytest.mark.parametrize(
     "url",
     ["https://127.0.0.1/x", "http://example.com/x", "http://0.0.0.0/x", "http://[", "http://a:b/"],
 )
-def test_redirect_foreign_address_is_refused(url: str) -> None:
+async def test_redirect_foreign_address_is_refused(url: str) -> None:
     with pytest.raises(UserError, match="does not lead to this machine"):
-        meet(_nothing, url)
+        async with meet(url) as redirect:
+            await _nothing(redirect)
 
 
 async def _nothing(redirect: RedirectServer) -> None:
     """Nothing to do."""
 
 
-def test_redirect_port_in_use_is_reported() -> None:
+async def test_redirect_port_in_use_is_reported() -> None:
     async def main() -> None:
         async with open_redirect_server("", STATE) as first, open_redirect_server(first.url, STATE):
             pass
 
     with pytest.raises(UserError, match="cannot listen on port"):
-        asyncio.run(main())
+        await main()
 
 
 def test_redirect_server_listens_on_loopback_only() -> None:

@@ -144,7 +144,7 @@ def test_browser_login_denied_is_reported(oidc: str) -> None:
         browse(oidc_client(oidc), deny)
 
 
-def test_browser_login_accepts_pasted_address(authlib: str) -> None:
+async def test_browser_login_accepts_pasted_address(authlib: str) -> None:
     pasted: list[str] = []
 
     def show(url: str) -> None:
@@ -155,7 +155,7 @@ def test_browser_login_accepts_pasted_address(authlib: str) -> None:
         return f"  {pasted[0]}\n"
 
     login = log_in_by_browser(authlib_client(authlib), FakeClock(), show, paste, listen=False)
-    assert asyncio.run(login).access
+    assert (await login).access
 
 
 def test_stolen_code_is_useless(authlib: str) -> None:
@@ -224,23 +224,23 @@ class Person(FakeClock):
                 await web.post(f"{self.url}/approve", data=form)
 
 
-def test_device_code_login_returns_tokens(authlib: str) -> None:
+async def test_device_code_login_returns_tokens(authlib: str) -> None:
     person = Person(authlib, "yes")
-    tokens = asyncio.run(log_in_by_device(authlib_client(authlib), person, person.read))
+    tokens = await log_in_by_device(authlib_client(authlib), person, person.read)
     assert tokens.access and tokens.refresh
     assert person.slept == [2.0, 7.0, 7.0], "the server's pace, and slower when it asks for that"
 
 
-def test_device_code_denied_ends_login(authlib: str) -> None:
+async def test_device_code_denied_ends_login(authlib: str) -> None:
     person = Person(authlib, "no")
     with pytest.raises(AuthError, match="access_denied"):
-        asyncio.run(log_in_by_device(authlib_client(authlib), person, person.read))
+        await log_in_by_device(authlib_client(authlib), person, person.read)
 
 
-def test_device_code_unused_expires(authlib: str) -> None:
+async def test_device_code_unused_expires(authlib: str) -> None:
     person = Person(authlib, "")
     with pytest.raises(AuthError, match="ran out"):
-        asyncio.run(log_in_by_device(authlib_client(authlib), person, person.read))
+        await log_in_by_device(authlib_client(authlib), person, person.read)
     assert sum(person.slept) <= 60
 
 

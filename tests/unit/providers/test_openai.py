@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -66,36 +67,31 @@ async def answer(provider: openai.OpenAIProvider, request: ModelRequest = HELLO)
     raise AssertionError("no Message came")
 
 
-def served(
-    scene: Callable[[openai.OpenAIProvider, ModelServer], Awaitable[Any]],
+@asynccontextmanager
+async def served(
     *answers: list[ScriptStep],
     models: tuple[ModelInfo, ...] = (),
     **settings: Any,
-) -> Any:
-    async def main() -> Any:
-        async with asyncio.timeout(60), ModelServer() as server:
-            server.script(*answers)
-            made = openai.ProviderConnection("mock", server.url, KEY, **settings)
-            provider = openai.create(made, models=models, clock=FakeClock())
-            try:
-                return await scene(provider, server)
-            finally:
-                await provider.close()
-
-    return asyncio.run(main())
+) -> AsyncIterator[tuple[openai.OpenAIProvider, ModelServer]]:
+    async with asyncio.timeout(60), ModelServer() as server:
+        server.script(*answers)
+        made = openai.ProviderConnection("mock", server.url, KEY, **settings)
+        provider = openai.create(made, models=models, clock=FakeClock())
+        try:
+            yield provider, server
+        finally:
+            await provider.close()
 
 
-def message_of(*steps: ScriptStep, request: ModelRequest = HELLO, **settings: Any) -> Message:
-    async def scene(provider: openai.OpenAIProvider, server: ModelServer) -> Message:
-        return await answer(provider, request)
-
-    message: Message = served(scene, list(steps), **settings)
+async def message_of(*steps: ScriptStep, request: ModelRequest = HELLO, **settings: Any) -> Message:
+    async with served(list(steps), **settings) as (provider, _server):
+        message: Message = await answer(provider, request)
     return message
 
 
-def error_of(*steps: ScriptStep, **settings: Any) -> ProviderError:
+async def error_of(*steps: ScriptStep, **settings: Any) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        message_of(*steps, **settings)
+        await message_of(*steps, **settings)
     error = caught.value
     assert error.message.startswith("mock/m: "), "an error names provider and model"
     assert error.fix, "an error says what to do"
@@ -103,21 +99,19 @@ def error_of(*steps: ScriptStep, **settings: Any) -> ProviderError:
     return error
 
 
-def body_of(request: ModelRequest, *models: ModelInfo, **settings: Any) -> dict[str, Any]:
-    async def scene(provider: openai.OpenAIProvider, server: ModelServer) -> Any:
+async def body_of(request: ModelRequest, *models: ModelInfo, **settings: Any) -> dict[str, Any]:
+    async with served(models=models, **settings) as (provider, server):
         await answer(provider, request)
-        return server.requests[0].body
-
-    body: dict[str, Any] = served(scene, models=models, **settings)
+        body: dict[str, Any] = server.requests[0].body
     return body
 
 
 # What is sent
 
 
-def test_request_body_has_system_messages_tools_and_usage_option() -> None:
+async def test_request_body_has_system_messages_tools_and_usage_option() -> None:
     spec = ToolSpec("read", "Read.", {"type": "object", "properties": {}})
-    body = body_of(asked(system="Be brief.", tools=(spec,), max_tokens=50))
+    body = await body_of(asked(system="Be brief.", tools=(spec,), max_tokens=50))
     assert body == {
         "model": "m",
         "stream": True,
@@ -140,7 +134,7 @@ def test_request_body_has_system_messages_tools_and_usage_option() -> None:
     }
 
 
-def test_compat_flags_change_role_limit_and_options() -> None:
+async def test_compat_flags_change_role_limit_and_options() -> None:
     model = ModelInfo(
         "mock", "m", reasoning=True, compat={"maxTokensField": "max_completion_tokens"}
     )
@@ -150,7 +144,7 @@ def test_compat_flags_change_role_limit_and_options() -> None:
         "supportsUsageInStreaming": False,
     }
     request = asked(system="S", max_tokens=5, thinking="high")
-    body = body_of(request, model, compat=flags)
+    body = await body_of(request, model, compat=flags)
     assert body["messages"][0]["role"] == "developer"
     assert body["max_completion_tokens"] == 5
     assert body["store"] is False
@@ -170,72 +164,77 @@ def test_compat_flags_change_role_limit_and_options() -> None:
         ({"thinkingFormat": "qwen"}, "off", {"enable_thinking": False}),
     ],
 )
-def test_request_thinking_follows_compat_format(
+async def test_request_thinking_follows_compat_format(
     compat: dict[str, Any], thinking: Any, sent: dict[str, Any]
 ) -> None:
     model = ModelInfo("mock", "m", reasoning=True, compat=compat)
-    body = body_of(asked(thinking=thinking), model)
+    body = await body_of(asked(thinking=thinking), model)
     asked_for = {
         k: body[k] for k in ("reasoning_effort", "thinking", "enable_thinking") if k in body
     }
     assert asked_for == sent
-    plain = body_of(
+    plain = await body_of(
         asked(thinking=thinking), ModelInfo("mock", "m", reasoning=False, compat=compat)
     )
     assert not {"reasoning_effort", "thinking", "enable_thinking"} & set(plain)
 
 
-def test_request_params_override_fields_and_null_removes_them() -> None:
+async def test_request_params_override_fields_and_null_removes_them() -> None:
     params = {"temperature": 0.2, "max_tokens": 7, "stream_options": None, "messages": "no"}
-    body = body_of(asked(max_tokens=50, params=params))
+    body = await body_of(asked(max_tokens=50, params=params))
     assert (body["temperature"], body["max_tokens"]) == (0.2, 7)
     assert "stream_options" not in body
     assert body["messages"] == [{"role": "user", "content": "hi"}]
 
 
-def test_request_tools_omitted_for_model_without_tools() -> None:
+async def test_request_tools_omitted_for_model_without_tools() -> None:
     spec = ToolSpec("read", "Read.", {"type": "object"})
-    assert "tools" not in body_of(asked(tools=(spec,)), ModelInfo("mock", "m", calls_tools=False))
+    assert "tools" not in await body_of(
+        asked(tools=(spec,)), ModelInfo("mock", "m", calls_tools=False)
+    )
 
 
-def test_request_headers_have_key_and_configured_ones() -> None:
+async def test_request_headers_have_key_and_configured_ones() -> None:
     async def scene(provider: openai.OpenAIProvider, server: ModelServer) -> Any:
         await answer(provider)
         return server.requests[0].headers
 
     model = ModelInfo("mock", "m", headers={"X-Model": "yes"})
-    headers = served(scene, models=(model,), headers={"X-Team": "a", "user-agent": "mine"})
+    async with served(models=(model,), headers={"X-Team": "a", "user-agent": "mine"}) as (
+        provider,
+        server,
+    ):
+        headers = await scene(provider, server)
     assert headers["authorization"] == f"Bearer {KEY}"
     assert (headers["x-team"], headers["x-model"], headers["user-agent"]) == ("a", "yes", "mine")
-    without = served(scene, headers={"api-key": "k"}, auth_header=False)
+    async with served(headers={"api-key": "k"}, auth_header=False) as (provider, server):
+        without = await scene(provider, server)
     assert "authorization" not in without
     assert without["api-key"] == "k"
 
 
-def test_request_query_in_base_url_is_kept() -> None:
-    async def main() -> str:
-        async with ModelServer() as server:
-            settings = openai.ProviderConnection("mock", f"{server.url}/?api-version=2026-01-01")
-            provider = openai.create(settings)
-            await answer(provider)
-            await provider.close()
-            return server.requests[0].path
-
-    assert asyncio.run(main()) == "/v1/chat/completions?api-version=2026-01-01"
+async def test_request_query_in_base_url_is_kept() -> None:
+    async with ModelServer() as server:
+        settings = openai.ProviderConnection("mock", f"{server.url}/?api-version=2026-01-01")
+        provider = openai.create(settings)
+        await answer(provider)
+        await provider.close()
+        result = server.requests[0].path
+    assert result == "/v1/chat/completions?api-version=2026-01-01"
 
 
-def test_large_request_arrives_complete() -> None:
+async def test_large_request_arrives_complete() -> None:
     text = "🦞 " * 500_000
-    body = body_of(asked(messages=(user_message(text),)))
+    body = await body_of(asked(messages=(user_message(text),)))
     assert body["messages"][0]["content"] == text
 
 
 # What comes back
 
 
-def test_answer_usage_and_cost_are_counted() -> None:
+async def test_answer_usage_and_cost_are_counted() -> None:
     price = Price(input=1.0, output=2.0, cache_read=0.5)
-    message = message_of(
+    message = await message_of(
         Say("x"), ReportedUsage(1000, 100, 600, 40), models=(ModelInfo("mock", "m", price=price),)
     )
     assert message.origin is not None
@@ -247,14 +246,14 @@ def test_answer_usage_and_cost_are_counted() -> None:
 
 
 @pytest.mark.parametrize("reason", ["stop", "length"])
-def test_answer_stop_reason_is_mapped(reason: Any) -> None:
-    message = message_of(Say("x"), Stop(reason))
+async def test_answer_stop_reason_is_mapped(reason: Any) -> None:
+    message = await message_of(Say("x"), Stop(reason))
     assert message.origin is not None
     assert message.origin.stop == reason
 
 
-def test_answer_invalid_arguments_kept_as_broken() -> None:
-    message = message_of(
+async def test_answer_invalid_arguments_kept_as_broken() -> None:
+    message = await message_of(
         CallTools(ScriptedCall("read", '{"path": "a'), ScriptedCall("ls", {"a": "é" * 50}))
     )
     assert [(c.name, c.args, c.broken) for c in message.calls] == [
@@ -278,18 +277,18 @@ def test_answer_invalid_arguments_kept_as_broken() -> None:
         BodyFraming(content_type=""),
     ],
 )
-def test_answer_in_any_byte_split_is_read(shape: BodyFraming) -> None:
+async def test_answer_in_any_byte_split_is_read(shape: BodyFraming) -> None:
     steps = (
         Think("Hmm é"),
         Say(["Grüße ", "🦞", "!"]),
         CallTools(ScriptedCall("read", {"p": "ü"})),
     )
-    message = message_of(*steps, Comments(times=3), shape)
+    message = await message_of(*steps, Comments(times=3), shape)
     assert (message.thinking, message.text) == ("Hmm é", "Grüße 🦞!")
     assert [c.args for c in message.calls] == [{"p": "ü"}]
 
 
-def test_answer_not_streamed_is_read() -> None:
+async def test_answer_not_streamed_is_read() -> None:
     request = asked(params={"stream": False})
     steps = (
         Think("hm"),
@@ -297,7 +296,7 @@ def test_answer_not_streamed_is_read() -> None:
         CallTools(ScriptedCall("read", {"p": 1})),
         ReportedUsage(9, 3),
     )
-    message = message_of(*steps, request=request)
+    message = await message_of(*steps, request=request)
     assert (message.text, message.thinking) == ("ab", "hm")
     assert [(c.name, c.args) for c in message.calls] == [("read", {"p": 1})]
     assert message.origin is not None
@@ -315,22 +314,22 @@ def test_answer_not_streamed_is_read() -> None:
         b": bye\n\ndata: \n\n",
     ],
 )
-def test_stream_end_is_finish_reason_or_done(tail: bytes) -> None:
+async def test_stream_end_is_finish_reason_or_done(tail: bytes) -> None:
     chunk = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\n'
-    assert message_of(Replay(chunk + tail)).text == "hi"
+    assert (await message_of(Replay(chunk + tail))).text == "hi"
     if b"DONE" in tail:
         unfinished = chunk.replace(b'"stop"', b"null")
-        assert message_of(Replay(unfinished + tail)).text == "hi"
+        assert (await message_of(Replay(unfinished + tail))).text == "hi"
 
 
-def test_stream_cut_after_end_keeps_answer() -> None:
+async def test_stream_cut_after_end_keeps_answer() -> None:
     chunk = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\n'
-    assert message_of(Raw(chunk), Cut()).text == "hi"
-    assert message_of(Raw(chunk), HangUntilDisconnect(), idle_s=0.05).text == "hi"
+    assert (await message_of(Raw(chunk), Cut())).text == "hi"
+    assert (await message_of(Raw(chunk), HangUntilDisconnect(), idle_s=0.05)).text == "hi"
 
 
-def test_empty_answer_is_returned() -> None:
-    message = message_of()
+async def test_empty_answer_is_returned() -> None:
+    message = await message_of()
     assert message.parts == ()
     assert message.origin is not None
     assert message.origin.stop == "stop"
@@ -373,40 +372,40 @@ def test_empty_answer_is_returned() -> None:
         ([Say("a"), BodyFraming(content_type="text/html")], BadRequestError),
     ],
 )
-def test_stream_fault_raises_its_class(steps: list[ScriptStep], kind: type[ProviderError]) -> None:
-    assert type(error_of(*steps)) is kind
+async def test_stream_fault_raises_its_class(
+    steps: list[ScriptStep], kind: type[ProviderError]
+) -> None:
+    assert type(await error_of(*steps)) is kind
 
 
-def test_rate_limit_error_has_retry_after() -> None:
-    error = error_of(Fail(429, retry_after="2.5"))
+async def test_rate_limit_error_has_retry_after() -> None:
+    error = await error_of(Fail(429, retry_after="2.5"))
     assert isinstance(error, RateLimitError)
     assert error.after_s == 2.5
 
 
-def test_silent_server_times_out_before_and_after_first_byte() -> None:
+async def test_silent_server_times_out_before_and_after_first_byte() -> None:
     for steps in (
         [HangUntilDisconnect()],
         [Say("a"), HangUntilDisconnect()],
         [Comments(times=3), HangUntilDisconnect()],
     ):
-        error = error_of(*steps, idle_s=0.05)
+        error = await error_of(*steps, idle_s=0.05)
         assert type(error) is ProviderTimeoutError
         assert "0.05 s" in error.message
 
 
-def test_keep_alives_extend_idle_limit_not_deadline() -> None:
-    async def scene(provider: openai.OpenAIProvider, server: ModelServer) -> None:
+async def test_keep_alives_extend_idle_limit_not_deadline() -> None:
+    async with served([Comments(every_s=0.01)], idle_s=0.1) as (provider, server):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await answer(provider)
         await server.requests[0].ended.wait()
         assert server.requests[0].outcome == "client left"
 
-    served(scene, [Comments(every_s=0.01)], idle_s=0.1)
 
-
-def test_stream_first_text_yielded_before_rest_arrives() -> None:
-    async def scene(provider: openai.OpenAIProvider, server: ModelServer) -> None:
+async def test_stream_first_text_yielded_before_rest_arrives() -> None:
+    async with served() as (provider, server):
         gate = asyncio.Event()
         server.script([Say("first"), WaitForTest(gate), Say(" second")])
         said = []
@@ -416,11 +415,9 @@ def test_stream_first_text_yielded_before_rest_arrives() -> None:
                 gate.set()
         assert said == ["first", " second"]
 
-    served(scene)
 
-
-def test_endless_line_uses_bounded_memory() -> None:
-    async def scene(provider: openai.OpenAIProvider, server: ModelServer) -> int:
+async def test_endless_line_uses_bounded_memory() -> None:
+    async with served() as (provider, server):
         await answer(provider)  # everything is imported and connected
         server.script([LongLine(50 * 1024 * 1024)])
         tracemalloc.start()
@@ -428,20 +425,18 @@ def test_endless_line_uses_bounded_memory() -> None:
             await answer(provider)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return peak
+        result = peak
+    assert result < 48 * 1024 * 1024
 
-    assert served(scene) < 48 * 1024 * 1024
 
-
-def test_connections_reused_after_answers_and_errors() -> None:
-    async def scene(provider: openai.OpenAIProvider, server: ModelServer) -> int:
+async def test_connections_reused_after_answers_and_errors() -> None:
+    async with served([Say("a")], [Fail(429)], [Say("b")]) as (provider, server):
         await answer(provider)
         with pytest.raises(RateLimitError):
             await answer(provider)
         await answer(provider)
-        return len(server._tasks)
-
-    assert served(scene, [Say("a")], [Fail(429)], [Say("b")]) == 1
+        result = len(server._tasks)
+    assert result == 1
 
 
 @pytest.mark.parametrize(
@@ -460,70 +455,67 @@ def test_connections_reused_after_answers_and_errors() -> None:
         "http://127.0.0.1:0/v1",
     ],
 )
-def test_invalid_address_raises_unreachable(url: str) -> None:
+async def test_invalid_address_raises_unreachable(url: str) -> None:
     provider = openai.create(openai.ProviderConnection("mock", url, connect_s=5))
     with pytest.raises(UnreachableError) as caught:
-        asyncio.run(answer(provider))
+        await answer(provider)
     assert caught.value.fix
 
 
-def test_closed_port_raises_unreachable() -> None:
+async def test_closed_port_raises_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     url = f"http://user:hunter2secret@127.0.0.1:{port}/v1?key=topsecret"
     with pytest.raises(UnreachableError, match=f"127.0.0.1:{port}/v1 running") as caught:
-        asyncio.run(answer(openai.create(openai.ProviderConnection("mock", url))))
+        await answer(openai.create(openai.ProviderConnection("mock", url)))
     assert "secret" not in str(caught.value)
 
 
-def test_immediate_disconnect_raises_unreachable() -> None:
-    async def main() -> None:
-        def hang_up(_reader: Any, writer: asyncio.StreamWriter) -> None:
-            writer.close()
+async def test_immediate_disconnect_raises_unreachable() -> None:
+    def hang_up(_reader: Any, writer: asyncio.StreamWriter) -> None:
+        writer.close()
 
-        server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        provider = openai.create(openai.ProviderConnection("mock", f"http://127.0.0.1:{port}"))
-        with pytest.raises(UnreachableError):
-            await answer(provider)
-        await provider.close()
-        server.close()
-
-    asyncio.run(main())
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    provider = openai.create(openai.ProviderConnection("mock", f"http://127.0.0.1:{port}"))
+    with pytest.raises(UnreachableError):
+        await answer(provider)
+    await provider.close()
+    server.close()
 
 
 @pytest.mark.parametrize("key", ["sk-\u2026cut", "sk-a\nX-Evil: 1", "sk-\x00"])
-def test_unsendable_key_is_refused(key: str) -> None:
+async def test_unsendable_key_is_refused(key: str) -> None:
     provider = openai.create(openai.ProviderConnection("mock", "http://127.0.0.1:1/v1", key))
     with pytest.raises(AuthError) as caught:
-        asyncio.run(answer(provider))
+        await answer(provider)
     assert key not in str(caught.value)
 
 
-def test_unsendable_header_is_named() -> None:
+async def test_unsendable_header_is_named() -> None:
     settings = openai.ProviderConnection(
         "mock", "http://127.0.0.1:1/v1", headers={"X-Bad": "a\r\nb"}
     )
     with pytest.raises(BadRequestError, match="X-Bad"):
-        asyncio.run(answer(openai.create(settings)))
+        await answer(openai.create(settings))
 
 
-def test_key_and_request_never_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_key_and_request_never_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    error_of(Fail(401, message=f"bad key {KEY}"))
-    message_of(Say("x"), request=asked(messages=(user_message("a private question"),)))
+    await error_of(Fail(401, message=f"bad key {KEY}"))
+    await message_of(Say("x"), request=asked(messages=(user_message("a private question"),)))
     settings = openai.ProviderConnection("mock", "http://h", KEY, headers={"api-key": "hdr-secret"})
     shown = caplog.text + repr(settings) + repr(openai.create(settings))
     for secret in (KEY, "hdr-secret", "a private question"):
         assert secret not in shown
 
 
-def test_proxy_is_not_used_for_loopback(
+async def test_proxy_is_not_used_for_loopback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-    assert message_of(Say("direct")).text == "direct"
+    assert (await message_of(Say("direct"))).text == "direct"
 
 
 def test_provider_creation_imports_no_http_library() -> None:
@@ -537,6 +529,6 @@ def test_provider_creation_imports_no_http_library() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_request_body_is_json_for_any_model_name() -> None:
-    body = body_of(asked(model='we"ird\n模型'))
+async def test_request_body_is_json_for_any_model_name() -> None:
+    body = await body_of(asked(model='we"ird\n模型'))
     assert json.loads(json.dumps(body))["model"] == 'we"ird\n模型'

@@ -4,7 +4,8 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -69,36 +70,31 @@ async def answer(provider: responses.ResponsesProvider, request: ModelRequest = 
     raise AssertionError("no Message came")
 
 
-def served(
-    scene: Callable[[responses.ResponsesProvider, ModelServer], Awaitable[Any]],
+@asynccontextmanager
+async def served(
     *answers: list[ScriptStep],
     models: tuple[ModelInfo, ...] = (),
     **settings: Any,
-) -> Any:
-    async def main() -> Any:
-        async with asyncio.timeout(60), ModelServer() as server:
-            server.script(*answers)
-            made = responses.ProviderConnection("mock", server.url, KEY, **settings)
-            provider = responses.create(made, models=models, clock=FakeClock())
-            try:
-                return await scene(provider, server)
-            finally:
-                await provider.close()
-
-    return asyncio.run(main())
+) -> AsyncIterator[tuple[responses.ResponsesProvider, ModelServer]]:
+    async with asyncio.timeout(60), ModelServer() as server:
+        server.script(*answers)
+        made = responses.ProviderConnection("mock", server.url, KEY, **settings)
+        provider = responses.create(made, models=models, clock=FakeClock())
+        try:
+            yield provider, server
+        finally:
+            await provider.close()
 
 
-def message_of(*steps: ScriptStep, request: ModelRequest = HELLO, **settings: Any) -> Message:
-    async def scene(provider: responses.ResponsesProvider, server: ModelServer) -> Message:
-        return await answer(provider, request)
-
-    message: Message = served(scene, list(steps), **settings)
+async def message_of(*steps: ScriptStep, request: ModelRequest = HELLO, **settings: Any) -> Message:
+    async with served(list(steps), **settings) as (provider, _server):
+        message: Message = await answer(provider, request)
     return message
 
 
-def error_of(*steps: ScriptStep, **settings: Any) -> ProviderError:
+async def error_of(*steps: ScriptStep, **settings: Any) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        message_of(*steps, **settings)
+        await message_of(*steps, **settings)
     error = caught.value
     assert error.message.startswith("mock/m: "), "an error names provider and model"
     assert error.fix, "an error says what to do"
@@ -106,12 +102,10 @@ def error_of(*steps: ScriptStep, **settings: Any) -> ProviderError:
     return error
 
 
-def body_of(request: ModelRequest, *models: ModelInfo, **settings: Any) -> dict[str, Any]:
-    async def scene(provider: responses.ResponsesProvider, server: ModelServer) -> Any:
+async def body_of(request: ModelRequest, *models: ModelInfo, **settings: Any) -> dict[str, Any]:
+    async with served(models=models, **settings) as (provider, server):
         await answer(provider, request)
-        return server.requests[0].body
-
-    body: dict[str, Any] = served(scene, models=models, **settings)
+        body: dict[str, Any] = server.requests[0].body
     BODY.validate_python(body)
     return body
 
@@ -123,9 +117,9 @@ def event(kind: str, **fields: Any) -> Raw:
 # What is sent
 
 
-def test_request_body_has_instructions_input_tools_and_no_store() -> None:
+async def test_request_body_has_instructions_input_tools_and_no_store() -> None:
     spec = ToolSpec("read", "Read.", {"type": "object", "properties": {}})
-    body = body_of(asked(system="Be brief.", tools=(spec,), max_tokens=50))
+    body = await body_of(asked(system="Be brief.", tools=(spec,), max_tokens=50))
     assert body == {
         "model": "m",
         "stream": True,
@@ -148,43 +142,45 @@ def test_request_body_has_instructions_input_tools_and_no_store() -> None:
 
 
 @pytest.mark.parametrize("thinking", ["minimal", "low", "medium", "high", "xhigh"])
-def test_request_thinking_asks_for_summary(thinking: Any) -> None:
-    body = body_of(asked(thinking=thinking), THINKER)
+async def test_request_thinking_asks_for_summary(thinking: Any) -> None:
+    body = await body_of(asked(thinking=thinking), THINKER)
     assert body["reasoning"] == {"effort": thinking, "summary": "auto"}
     assert body["include"] == ["reasoning.encrypted_content"]
-    plain = body_of(asked(thinking=thinking), ModelInfo("mock", "m"))
+    plain = await body_of(asked(thinking=thinking), ModelInfo("mock", "m"))
     assert not {"reasoning", "include"} & set(plain), "a model that does not think refuses both"
 
 
-def test_request_reasoning_model_includes_encrypted_content() -> None:
-    body = body_of(asked(), THINKER)
+async def test_request_reasoning_model_includes_encrypted_content() -> None:
+    body = await body_of(asked(), THINKER)
     assert "reasoning" not in body
     assert body["include"] == ["reasoning.encrypted_content"]
     quirky = ModelInfo("mock", "m", reasoning=True, compat={"supportsReasoningEffort": False})
-    assert "reasoning" not in body_of(asked(thinking="high"), quirky)
+    assert "reasoning" not in await body_of(asked(thinking="high"), quirky)
 
 
-def test_request_max_tokens_raised_to_service_minimum() -> None:
-    assert body_of(asked(max_tokens=1))["max_output_tokens"] == responses.MIN_OUTPUT_TOKENS
+async def test_request_max_tokens_raised_to_service_minimum() -> None:
+    assert (await body_of(asked(max_tokens=1)))["max_output_tokens"] == responses.MIN_OUTPUT_TOKENS
 
 
-def test_request_params_override_fields_and_null_removes_them() -> None:
+async def test_request_params_override_fields_and_null_removes_them() -> None:
     params = {"temperature": 0.2, "max_output_tokens": 70, "store": None, "input": "no"}
-    body = body_of(asked(max_tokens=50, params=params))
+    body = await body_of(asked(max_tokens=50, params=params))
     assert (body["temperature"], body["max_output_tokens"]) == (0.2, 70)
     assert "store" not in body
     assert body["input"][0]["role"] == "user"
     hosted = [{"type": "web_search"}]
     spec = ToolSpec("read", "Read.", {"type": "object"})
-    assert body_of(asked(tools=(spec,), params={"tools": hosted}))["tools"] == hosted
+    assert (await body_of(asked(tools=(spec,), params={"tools": hosted})))["tools"] == hosted
 
 
-def test_request_tools_omitted_for_model_without_tools() -> None:
+async def test_request_tools_omitted_for_model_without_tools() -> None:
     spec = ToolSpec("read", "Read.", {"type": "object"})
-    assert "tools" not in body_of(asked(tools=(spec,)), ModelInfo("mock", "m", calls_tools=False))
+    assert "tools" not in await body_of(
+        asked(tools=(spec,)), ModelInfo("mock", "m", calls_tools=False)
+    )
 
 
-def test_request_strict_tools_follow_compat() -> None:
+async def test_request_strict_tools_follow_compat() -> None:
     closed = {"type": "object", "properties": {}, "additionalProperties": False}
     request = asked(tools=(ToolSpec("read", "Read.", closed),))
     for said, sent in ((True, True), (False, None)):
@@ -194,11 +190,13 @@ def test_request_strict_tools_follow_compat() -> None:
             await answer(provider, request)
             return server.requests[0].body["tools"][0].get("strict")
 
-        assert served(scene, models=(model,)) is sent
+        async with served(models=(model,)) as (provider, server):
+            result: Any = await scene(provider, server)
+        assert result is sent
 
 
-def test_reasoning_replayed_with_results_of_its_calls() -> None:
-    async def scene(provider: responses.ResponsesProvider, server: ModelServer) -> Any:
+async def test_reasoning_replayed_with_results_of_its_calls() -> None:
+    async with served(models=(THINKER,)) as (provider, server):
         server.script(
             [Think("Look first."), CallTools(ScriptedCall("read", {"p": 1}, id="call_9"))]
         )
@@ -206,9 +204,7 @@ def test_reasoning_replayed_with_results_of_its_calls() -> None:
         said = await answer(provider, HELLO)
         result = Message("tool", (ToolResult("call_9", "read", (Text("42"),)),))
         await answer(provider, asked(messages=(user_message("hi"), said, result)))
-        return said, server.requests[1].body["input"]
-
-    said, sent = served(scene, models=(THINKER,))
+        sent = server.requests[1].body["input"]
     (thought,) = [part for part in said.parts if isinstance(part, Thinking)]
     assert thought.text == "Look first."
     assert [item["type"] for item in sent] == [
@@ -236,8 +232,8 @@ FOREIGN = (
         "Item 'rs_68' of type 'reasoning' was provided without its required following item.",
     ],
 )
-def test_refused_reasoning_is_omitted_afterwards(words: str) -> None:
-    async def scene(provider: responses.ResponsesProvider, server: ModelServer) -> Any:
+async def test_refused_reasoning_is_omitted_afterwards(words: str) -> None:
+    async with served(models=(THINKER,)) as (provider, server):
         server.script([Think("hm"), Say("a")], [Fail(400, words)], [Think("so"), Say("b")], [])
         first = await answer(provider)
         request = asked(messages=(user_message("hi"), first, user_message("go")))
@@ -247,31 +243,31 @@ def test_refused_reasoning_is_omitted_afterwards(words: str) -> None:
         later = replace(second, at_ms=second.at_ms + 1)
         await answer(provider, asked(messages=(*request.messages, later, user_message("on"))))
         sent = [[i["type"] for i in r.body["input"]] for r in server.requests[1:]]
-        return [kinds.count("reasoning") for kinds in sent]
-
-    assert served(scene, models=(THINKER,)) == [1, 0, 1]
-
-
-def test_refusal_unrelated_to_reasoning_is_raised() -> None:
-    assert type(error_of(Fail(400, FOREIGN))) is BadRequestError
+        result: Any = [kinds.count("reasoning") for kinds in sent]
+    assert result == [1, 0, 1]
 
 
-def test_refused_thinking_level_raises_its_class() -> None:
+async def test_refusal_unrelated_to_reasoning_is_raised() -> None:
+    assert type(await error_of(Fail(400, FOREIGN))) is BadRequestError
+
+
+async def test_refused_thinking_level_raises_its_class() -> None:
     for words, param in (
         ("Unsupported value: 'xhigh' is not supported with this model.", "reasoning.effort"),
         ("Your organization must be verified for that.", "reasoning.summary"),
     ):
         told = {"message": words, "code": "unsupported_value", "param": param, "type": "x"}
         step = Fail(400, body=json.dumps({"error": told}).encode())
-        assert type(error_of(step)) is ThinkingUnsupportedError
+        assert type(await error_of(step)) is ThinkingUnsupportedError
 
 
-def test_request_headers_have_key_and_path_is_method() -> None:
-    async def scene(provider: responses.ResponsesProvider, server: ModelServer) -> Any:
+async def test_request_headers_have_key_and_path_is_method() -> None:
+    async with served(models=(ModelInfo("mock", "m", headers={"X-Model": "yes"}),)) as (
+        provider,
+        server,
+    ):
         await answer(provider)
-        return server.requests[0]
-
-    received = served(scene, models=(ModelInfo("mock", "m", headers={"X-Model": "yes"}),))
+        received: Any = server.requests[0]
     assert received.headers["authorization"] == f"Bearer {KEY}"
     assert received.headers["x-model"] == "yes"
     assert received.path == "/v1/responses"
@@ -280,9 +276,9 @@ def test_request_headers_have_key_and_path_is_method() -> None:
 # What comes back
 
 
-def test_answer_usage_and_cost_are_counted() -> None:
+async def test_answer_usage_and_cost_are_counted() -> None:
     price = Price(input=1.0, output=2.0, cache_read=0.5)
-    message = message_of(
+    message = await message_of(
         Say("x"), ReportedUsage(1000, 100, 600, 40), models=(ModelInfo("mock", "m", price=price),)
     )
     assert message.origin is not None
@@ -293,14 +289,14 @@ def test_answer_usage_and_cost_are_counted() -> None:
 
 
 @pytest.mark.parametrize("reason", ["stop", "length"])
-def test_answer_stop_reason_is_mapped(reason: Any) -> None:
-    message = message_of(Say("x"), Stop(reason))
+async def test_answer_stop_reason_is_mapped(reason: Any) -> None:
+    message = await message_of(Say("x"), Stop(reason))
     assert message.origin is not None
     assert message.origin.stop == reason
 
 
-def test_answer_invalid_arguments_kept_as_broken() -> None:
-    message = message_of(
+async def test_answer_invalid_arguments_kept_as_broken() -> None:
+    message = await message_of(
         CallTools(ScriptedCall("read", '{"path": "a'), ScriptedCall("ls", {"a": "é" * 50}))
     )
     assert [(c.name, c.args, c.broken) for c in message.calls] == [
@@ -320,18 +316,18 @@ def test_answer_invalid_arguments_kept_as_broken() -> None:
         BodyFraming(content_type=""),
     ],
 )
-def test_answer_in_any_byte_split_is_read(shape: BodyFraming) -> None:
+async def test_answer_in_any_byte_split_is_read(shape: BodyFraming) -> None:
     steps = (
         Think("Hmm é"),
         Say(["Grüße ", "🦞", "!"]),
         CallTools(ScriptedCall("read", {"p": "ü"})),
     )
-    message = message_of(*steps, Comments(times=3), shape)
+    message = await message_of(*steps, Comments(times=3), shape)
     assert (message.thinking, message.text) == ("Hmm é", "Grüße 🦞!")
     assert [c.args for c in message.calls] == [{"p": "ü"}]
 
 
-def test_answer_not_streamed_is_read() -> None:
+async def test_answer_not_streamed_is_read() -> None:
     request = asked(params={"stream": False})
     steps = (
         Think("hm"),
@@ -339,7 +335,7 @@ def test_answer_not_streamed_is_read() -> None:
         CallTools(ScriptedCall("read", {"p": 1})),
         ReportedUsage(9, 3),
     )
-    message = message_of(*steps, request=request)
+    message = await message_of(*steps, request=request)
     assert (message.text, message.thinking) == ("ab", "hm")
     assert [(c.name, c.args) for c in message.calls] == [("read", {"p": 1})]
     assert message.origin is not None
@@ -351,17 +347,17 @@ END = event("response.completed", response={"output": []}).data
 
 
 @pytest.mark.parametrize("tail", [END, END + b"data: {oops\n\n", b"data: [DONE]\n\n", END[:-2]])
-def test_stream_end_is_full_response_or_done(tail: bytes) -> None:
-    assert message_of(Replay(DELTA + tail)).text == "hi"
+async def test_stream_end_is_full_response_or_done(tail: bytes) -> None:
+    assert (await message_of(Replay(DELTA + tail))).text == "hi"
 
 
-def test_stream_cut_after_end_keeps_answer() -> None:
-    assert message_of(Raw(DELTA), Raw(END), Cut()).text == "hi"
-    assert message_of(Raw(DELTA), Raw(END), HangUntilDisconnect(), idle_s=0.05).text == "hi"
+async def test_stream_cut_after_end_keeps_answer() -> None:
+    assert (await message_of(Raw(DELTA), Raw(END), Cut())).text == "hi"
+    assert (await message_of(Raw(DELTA), Raw(END), HangUntilDisconnect(), idle_s=0.05)).text == "hi"
 
 
-def test_empty_answer_is_returned() -> None:
-    message = message_of()
+async def test_empty_answer_is_returned() -> None:
+    message = await message_of()
     assert message.parts == ()
     assert message.origin is not None
     assert message.origin.stop == "stop"
@@ -417,27 +413,29 @@ def failed(code: str, message: str = "It broke.") -> Raw:
         ([Say("a"), BodyFraming(content_type="text/html")], BadRequestError),
     ],
 )  # fmt: skip
-def test_stream_fault_raises_its_class(steps: list[ScriptStep], kind: type[ProviderError]) -> None:
-    assert type(error_of(*steps)) is kind
+async def test_stream_fault_raises_its_class(
+    steps: list[ScriptStep], kind: type[ProviderError]
+) -> None:
+    assert type(await error_of(*steps)) is kind
 
 
-def test_rate_limit_error_has_retry_after() -> None:
-    error = error_of(Fail(429, retry_after="2.5"))
+async def test_rate_limit_error_has_retry_after() -> None:
+    error = await error_of(Fail(429, retry_after="2.5"))
     assert isinstance(error, RateLimitError)
     assert error.after_s == 2.5
 
 
-def test_silent_server_times_out_before_and_after_first_byte() -> None:
+async def test_silent_server_times_out_before_and_after_first_byte() -> None:
     for steps in (
         [HangUntilDisconnect()],
         [Say("a"), HangUntilDisconnect()],
         [Comments(times=3), HangUntilDisconnect()],
     ):
-        assert type(error_of(*steps, idle_s=0.05)) is ProviderTimeoutError
+        assert type(await error_of(*steps, idle_s=0.05)) is ProviderTimeoutError
 
 
-def test_stream_first_text_yielded_before_rest_arrives() -> None:
-    async def scene(provider: responses.ResponsesProvider, server: ModelServer) -> None:
+async def test_stream_first_text_yielded_before_rest_arrives() -> None:
+    async with served() as (provider, server):
         gate = asyncio.Event()
         server.script([Say("first"), WaitForTest(gate), Say(" second")])
         said = []
@@ -447,18 +445,15 @@ def test_stream_first_text_yielded_before_rest_arrives() -> None:
                 gate.set()
         assert said == ["first", " second"]
 
-    served(scene)
 
-
-def test_connections_reused_after_answers_and_errors() -> None:
-    async def scene(provider: responses.ResponsesProvider, server: ModelServer) -> int:
+async def test_connections_reused_after_answers_and_errors() -> None:
+    async with served([Say("a")], [Fail(429)], [Say("b")]) as (provider, server):
         await answer(provider)
         with pytest.raises(RateLimitError):
             await answer(provider)
         await answer(provider)
-        return len(server._tasks)
-
-    assert served(scene, [Say("a")], [Fail(429)], [Say("b")]) == 1
+        result = len(server._tasks)
+    assert result == 1
 
 
 def test_provider_creation_imports_no_http_library() -> None:

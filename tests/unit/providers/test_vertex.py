@@ -134,7 +134,7 @@ def ask(model: str = GEMINI) -> ModelRequest:
     return ModelRequest(model, "Be brief.", (user_message("hé"),), (ToolSpec("read", "Read.", {}),))
 
 
-def played(
+async def played(
     folder: Path,
     *steps: ScriptStep,
     request: ModelRequest | None = None,
@@ -146,35 +146,32 @@ def played(
     refuse: bytes = b"",
     **file: Any,
 ) -> Scene:
-    async def main() -> Scene:
-        async with asyncio.timeout(30), token_service() as tokens, ModelServer() as server:
-            tokens.lasts_s, tokens.refuse = lasts_s, refuse
-            account = account_file(folder, tokens.url, **file)
-            settings = vertex.ProviderConnection("v", server.url + path, key)
-            request_ = request or ask()
-            provider = vertex.create(
-                replace(settings, model_id=request_.model, env={**account, **(env or {})})
-            )
-            try:
-                for _ in range(times):
-                    server.script(list(steps) or [Say("ok")])
-                    pieces = [piece async for piece in provider.stream(request_)]
-            finally:
-                await provider.close()
-            assert isinstance(pieces[-1], Message)
-            return Scene(pieces[-1], server.requests, tokens.claims)
-
-    return asyncio.run(main())
+    async with asyncio.timeout(30), token_service() as tokens, ModelServer() as server:
+        tokens.lasts_s, tokens.refuse = lasts_s, refuse
+        account = account_file(folder, tokens.url, **file)
+        settings = vertex.ProviderConnection("v", server.url + path, key)
+        request_ = request or ask()
+        provider = vertex.create(
+            replace(settings, model_id=request_.model, env={**account, **(env or {})})
+        )
+        try:
+            for _ in range(times):
+                server.script(list(steps) or [Say("ok")])
+                pieces = [piece async for piece in provider.stream(request_)]
+        finally:
+            await provider.close()
+        assert isinstance(pieces[-1], Message)
+        return Scene(pieces[-1], server.requests, tokens.claims)
 
 
-def failed(folder: Path, *steps: ScriptStep, **told: Any) -> ProviderError:
+async def failed(folder: Path, *steps: ScriptStep, **told: Any) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        played(folder, *steps, **told)
+        await played(folder, *steps, **told)
     return caught.value
 
 
-def test_gemini_request_has_token_of_account(tmp_path: Path) -> None:
-    scene = played(tmp_path, Think("hm"), Say("Fine."))
+async def test_gemini_request_has_token_of_account(tmp_path: Path) -> None:
+    scene = await played(tmp_path, Think("hm"), Say("Fine."))
     [got], [claims] = scene.requests, scene.claims
     place = "/v1/projects/filed-project/locations/global/publishers/google/models"
     assert got.path == f"{place}/{GEMINI}:streamGenerateContent?alt=sse"
@@ -187,23 +184,23 @@ def test_gemini_request_has_token_of_account(tmp_path: Path) -> None:
     assert (scene.message.origin.api, scene.message.origin.provider) == ("google-vertex", "v")
 
 
-def test_token_is_reused_until_expiry(tmp_path: Path) -> None:
-    assert len(played(tmp_path, times=3).claims) == 1
-    scene = played(tmp_path, times=3, lasts_s=1)
+async def test_token_is_reused_until_expiry(tmp_path: Path) -> None:
+    assert len((await played(tmp_path, times=3)).claims) == 1
+    scene = await played(tmp_path, times=3, lasts_s=1)
     assert len(scene.claims) == 3
     assert scene.requests[2].headers["authorization"] == "Bearer ya29.token-3"
 
 
-def test_project_and_location_from_environment_before_file(tmp_path: Path) -> None:
+async def test_project_and_location_from_environment_before_file(tmp_path: Path) -> None:
     env = {"GOOGLE_CLOUD_PROJECT": "mine", "GOOGLE_CLOUD_LOCATION": "europe-west4"}
-    path = played(tmp_path, env=env).requests[0].path
+    path = (await played(tmp_path, env=env)).requests[0].path
     assert path.startswith("/v1/projects/mine/locations/europe-west4/publishers/google/")
 
 
-def test_base_url_may_name_project(tmp_path: Path) -> None:
+async def test_base_url_may_name_project(tmp_path: Path) -> None:
     place = "/projects/p/locations/l"
     for ending in ("", "/", "/publishers/google"):
-        scene = played(tmp_path, path=place + ending, env={"GOOGLE_CLOUD_PROJECT": "other"})
+        scene = await played(tmp_path, path=place + ending, env={"GOOGLE_CLOUD_PROJECT": "other"})
         assert scene.requests[0].path.startswith(f"/v1{place}/publishers/google/models/")
 
 
@@ -220,13 +217,13 @@ def test_location_decides_host(location: str, url: str) -> None:
     assert vertex.GoogleCloudAccount("", {"GOOGLE_CLOUD_LOCATION": location}).base_url == url
 
 
-def test_quota_project_header_is_sent(tmp_path: Path) -> None:
-    got = played(tmp_path, env={"GOOGLE_CLOUD_QUOTA_PROJECT": "payer"}).requests[0]
+async def test_quota_project_header_is_sent(tmp_path: Path) -> None:
+    got = (await played(tmp_path, env={"GOOGLE_CLOUD_QUOTA_PROJECT": "payer"})).requests[0]
     assert got.headers["x-goog-user-project"] == "payer"
 
 
-def test_api_key_needs_no_sign_in(tmp_path: Path) -> None:
-    scene = played(tmp_path, key="AQ.express")
+async def test_api_key_needs_no_sign_in(tmp_path: Path) -> None:
+    scene = await played(tmp_path, key="AQ.express")
     [got] = scene.requests
     assert scene.claims == []
     assert got.headers["x-goog-api-key"] == "AQ.express"
@@ -234,9 +231,9 @@ def test_api_key_needs_no_sign_in(tmp_path: Path) -> None:
     assert got.path.startswith(f"/v1/publishers/google/models/{GEMINI}")
 
 
-def test_claude_request_uses_messages_api(tmp_path: Path) -> None:
+async def test_claude_request_uses_messages_api(tmp_path: Path) -> None:
     request = ask(CLAUDE)
-    scene = played(tmp_path, Think("hm"), Say("Fine."), request=request, key="AQ.express")
+    scene = await played(tmp_path, Think("hm"), Say("Fine."), request=request, key="AQ.express")
     [got] = scene.requests
     place = "/v1/projects/filed-project/locations/global/publishers/anthropic/models"
     assert got.path == f"{place}/{CLAUDE}:streamRawPredict"
@@ -250,74 +247,67 @@ def test_claude_request_uses_messages_api(tmp_path: Path) -> None:
     assert scene.message.origin.model == CLAUDE
 
 
-def test_claude_reasoning_is_replayed(tmp_path: Path) -> None:
+async def test_claude_reasoning_is_replayed(tmp_path: Path) -> None:
     thought = (Thinking("hm", "c2ln"), Text("x"))
     origin = Origin("anthropic-messages", "v", CLAUDE)
     history = (user_message("a"), Message("assistant", thought, origin=origin), user_message("b"))
-    got = played(tmp_path, request=ModelRequest(CLAUDE, "", history)).requests[0]
+    got = (await played(tmp_path, request=ModelRequest(CLAUDE, "", history))).requests[0]
     assert got.body["messages"][1]["content"][0]["type"] == "thinking"
 
 
-def test_google_client_calls_same_address(tmp_path: Path) -> None:
-    ours = played(tmp_path, env={"GOOGLE_CLOUD_LOCATION": "europe-west4"}).requests[0]
+async def test_google_client_calls_same_address(tmp_path: Path) -> None:
+    ours = (await played(tmp_path, env={"GOOGLE_CLOUD_LOCATION": "europe-west4"})).requests[0]
 
     token: Any = Credentials
-
-    async def main() -> ReceivedRequest:
-        async with ModelServer() as server:
-            base = server.url.removesuffix("/v1")
-            client = genai.Client(
-                vertexai=True,
-                project="filed-project",
-                location="europe-west4",
-                credentials=token("t"),
-                http_options={"base_url": base, "api_version": "v1"},
-            )
-            stream = await client.aio.models.generate_content_stream(model=GEMINI, contents="hi")
-            assert "".join([chunk.text or "" async for chunk in stream])
-            await client.aio.aclose()
-            return server.requests[0]
-
-    assert asyncio.run(main()).path == ours.path
+    async with ModelServer() as server:
+        base = server.url.removesuffix("/v1")
+        client = genai.Client(
+            vertexai=True,
+            project="filed-project",
+            location="europe-west4",
+            credentials=token("t"),
+            http_options={"base_url": base, "api_version": "v1"},
+        )
+        stream = await client.aio.models.generate_content_stream(model=GEMINI, contents="hi")
+        assert "".join([chunk.text or "" async for chunk in stream])
+        await client.aio.aclose()
+        result = server.requests[0]
+    assert result.path == ours.path
 
 
-def test_anthropic_client_calls_same_address(tmp_path: Path) -> None:
-    ours = played(tmp_path, request=ask(CLAUDE)).requests[0]
-
-    async def main() -> ReceivedRequest:
-        async with ModelServer() as server:
-            client = anthropic_sdk.AsyncAnthropicVertex(
-                region="global",
-                project_id="filed-project",
-                access_token="t",
-                base_url=server.url,
-                max_retries=0,
-            )
-            async with (
-                client,
-                client.messages.stream(
-                    model=CLAUDE, max_tokens=9, messages=[{"role": "user", "content": "hi"}]
-                ) as stream,
-            ):
-                assert await stream.get_final_text()
-            return server.requests[0]
-
-    theirs = asyncio.run(main())
+async def test_anthropic_client_calls_same_address(tmp_path: Path) -> None:
+    ours = (await played(tmp_path, request=ask(CLAUDE))).requests[0]
+    async with ModelServer() as server:
+        client = anthropic_sdk.AsyncAnthropicVertex(
+            region="global",
+            project_id="filed-project",
+            access_token="t",
+            base_url=server.url,
+            max_retries=0,
+        )
+        async with (
+            client,
+            client.messages.stream(
+                model=CLAUDE, max_tokens=9, messages=[{"role": "user", "content": "hi"}]
+            ) as stream,
+        ):
+            assert await stream.get_final_text()
+        theirs = server.requests[0]
     assert theirs.path == ours.path
     # Theirs is the newest version, ours the one whose answers we read; both stand in the body.
     assert {"anthropic_version", "stream"} <= set(theirs.body) & set(ours.body)
     assert "model" not in {*theirs.body, *ours.body}
 
 
-def test_refused_account_error_says_how_to_sign_in(tmp_path: Path) -> None:
+async def test_refused_account_error_says_how_to_sign_in(tmp_path: Path) -> None:
     refusal = b'{"error":"invalid_grant","error_description":"Invalid JWT Signature."}'
-    error = failed(tmp_path, refuse=refusal)
+    error = await failed(tmp_path, refuse=refusal)
     assert isinstance(error, AuthError)
     assert "Invalid JWT Signature" in error.message
     assert "gcloud auth application-default login" in error.fix
 
 
-def test_missing_account_error_says_how_to_get_one() -> None:
+async def test_missing_account_error_says_how_to_get_one() -> None:
     async def main() -> None:
         provider = vertex.create(vertex.ProviderConnection("v", "", model_id=GEMINI, env={}))
         try:
@@ -327,7 +317,7 @@ def test_missing_account_error_says_how_to_get_one() -> None:
             await provider.close()
 
     with pytest.raises(AuthError) as caught:
-        asyncio.run(main())
+        await main()
     assert "GOOGLE_APPLICATION_CREDENTIALS" in caught.value.fix
 
 
@@ -335,39 +325,41 @@ def test_missing_account_error_says_how_to_get_one() -> None:
     "changes",
     [{"private_key": "not a key"}, {"client_email": None}, {"type": "nonsense"}],
 )
-def test_spoiled_credentials_file_raises_auth_error(tmp_path: Path, changes: Any) -> None:
-    error = failed(tmp_path, **changes)
+async def test_spoiled_credentials_file_raises_auth_error(tmp_path: Path, changes: Any) -> None:
+    error = await failed(tmp_path, **changes)
     assert isinstance(error, AuthError)
     assert PEM[30:60] not in error.message
 
 
-def test_missing_or_invalid_credentials_file_is_named(tmp_path: Path) -> None:
+async def test_missing_or_invalid_credentials_file_is_named(tmp_path: Path) -> None:
     for content in (None, "{"):
         file = tmp_path / "other.json"
         if content:
             file.write_text(content)
-        error = failed(tmp_path, env={"GOOGLE_APPLICATION_CREDENTIALS": str(file)})
+        error = await failed(tmp_path, env={"GOOGLE_APPLICATION_CREDENTIALS": str(file)})
         assert isinstance(error, AuthError)
         assert "other.json" in error.message
 
 
-def test_unavailable_token_service_raises_unreachable(tmp_path: Path) -> None:
-    error = failed(tmp_path, token_uri="http://127.0.0.1:1/token")
+async def test_unavailable_token_service_raises_unreachable(tmp_path: Path) -> None:
+    error = await failed(tmp_path, token_uri="http://127.0.0.1:1/token")
     assert isinstance(error, UnreachableError)
 
 
-def test_account_without_project_error_asks_for_one(tmp_path: Path) -> None:
-    error = failed(tmp_path, project_id=None)
+async def test_account_without_project_error_asks_for_one(tmp_path: Path) -> None:
+    error = await failed(tmp_path, project_id=None)
     assert isinstance(error, AuthError)
     assert error.fix == "set GOOGLE_CLOUD_PROJECT"
 
 
-def test_service_refusal_raises_its_class(tmp_path: Path) -> None:
-    assert type(failed(tmp_path, Fail(401))) is AuthError
-    assert type(failed(tmp_path, Fail(401), request=ask(CLAUDE))) is AuthError
+async def test_service_refusal_raises_its_class(tmp_path: Path) -> None:
+    assert type(await failed(tmp_path, Fail(401))) is AuthError
+    assert type(await failed(tmp_path, Fail(401), request=ask(CLAUDE))) is AuthError
 
 
-def test_silent_token_service_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_token_service_times_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(vertex, "TOKEN_S", 0.2)
 
     async def main() -> None:
@@ -387,19 +379,17 @@ def test_silent_token_service_times_out(tmp_path: Path, monkeypatch: pytest.Monk
             await provider.close()
 
     with pytest.raises(UnreachableError):
-        asyncio.run(main())
+        await main()
 
 
-def test_concurrent_requests_sign_in_once(tmp_path: Path) -> None:
-    async def main() -> int:
-        async with token_service() as tokens:
-            account = vertex.GoogleCloudAccount("", account_file(tmp_path, tokens.url))
-            async with asyncio.TaskGroup() as group:
-                for _ in range(20):
-                    group.create_task(account.signed_in(SUBJECT))
-            return len(tokens.claims)
-
-    assert asyncio.run(main()) == 1
+async def test_concurrent_requests_sign_in_once(tmp_path: Path) -> None:
+    async with token_service() as tokens:
+        account = vertex.GoogleCloudAccount("", account_file(tmp_path, tokens.url))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(20):
+                group.create_task(account.signed_in(SUBJECT))
+        result = len(tokens.claims)
+    assert result == 1
 
 
 def test_connect_selects_vertex_by_name() -> None:

@@ -29,6 +29,7 @@ from homarus.sessions.session import SessionRepository
 from homarus.store.journal import InboxRecord, Lease, OutboxRecord
 from homarus.testing.clock import FakeClock
 from homarus.testing.memory_store import MemoryStore
+from tests.waiting import settle
 
 KEY, OTHER = "agent:main:main", "agent:main:other"
 
@@ -129,11 +130,6 @@ class Harness:
         return self.control.submit(KEY, (await self.control.accept(KEY, message(name))).row)
 
 
-async def settle() -> None:
-    for _ in range(50):
-        await asyncio.sleep(0)
-
-
 def run(
     body: Callable[[Harness], Awaitable[None]], *, commands: bool = False, **rules: object
 ) -> None:
@@ -182,7 +178,7 @@ def test_stop_queued_message_settles_it_without_a_reply() -> None:
         waiting = await it.submit("b")
         assert it.control.stop_now(KEY, "b") == ("b",)
         await asyncio.wait([waiting])
-        await settle()
+        await settle(50)
         found = await it.store.journal.inbox_record("b")
         assert found and (found.state, found.why) == ("reported", ABORTED)
         assert await it.store.journal.outbox_records() == []
@@ -202,7 +198,7 @@ def test_stop_retried_message_in_queue_settles_it() -> None:
         waiting = it.control.submit(KEY, again)
         assert it.control.stop_now(KEY, again.id) == (again.id,)
         await asyncio.wait([waiting])
-        await settle()
+        await settle(50)
         found = await journal.inbox_record(again.id)
         assert found and (found.state, found.why) == ("reported", ABORTED)
         it.go.set()
@@ -215,10 +211,10 @@ def test_stop_started_message_does_not_wait_for_session_lease() -> None:
         first, journal = await it.submit("a"), it.store.journal
         rest = await it.submit("then")
         async with journal.lease(f"session:{KEY}"):  # as a live run has
-            await settle()
+            await settle(50)
             assert it.control.stop_now(KEY, "then") == ("then",)
             await asyncio.wait([rest])
-            await settle()
+            await settle(50)
             assert [row.id for row in await journal.inbox_records("reported")] == ["then"]
         it.go.set()
         assert await first == "done"
@@ -239,7 +235,7 @@ def test_stop_when_journal_fails_leaves_message_open(
         monkeypatch.setattr(it.store.journal, "transaction", refuse)
         assert it.control.stop_now(KEY, "b") == ("b",)
         await asyncio.wait([waiting])
-        await settle()
+        await settle(50)
         it.go.set()
         assert await first == "done"
         found = await it.store.journal.inbox_record("b")
@@ -253,7 +249,7 @@ def test_command_future_cancelled_by_caller_breaks_nothing() -> None:
     async def body(it: Harness) -> None:
         for name in ("obey", "break"):
             (await it.submit(name)).cancel()
-            await settle()
+            await settle(50)
         assert await (await it.submit("obey2")) == "obeyed obey2"
 
     run(body, commands=True)
@@ -326,10 +322,10 @@ def test_retry_unsettled_after_delay_resumes_open_messages() -> None:
         async with it.store.journal.transaction() as unit:
             unit.settle([settled.id], Lease("", 0), "silent", at_ms=1)
         it.control.retry_unsettled([row.id, settled.id, "nobody"])
-        await settle()
+        await settle(50)
         assert it.started == []
         await it.clock.advance(RETRY_S)
-        await settle()
+        await settle(50)
         assert it.started == [["a"]]
         it.control.retry_unsettled([row.id])
         it.control.close()  # nothing is waited for any more
@@ -342,7 +338,7 @@ def test_stop_of_active_run_records_who_stopped_it() -> None:
     async def body(it: Harness) -> None:
         it.can_stop = True
         outcome = await it.submit("a")
-        await settle()
+        await settle(50)
         assert it.control.is_busy(KEY) and it.control.active_runs() == ("a",)
         assert await it.control.stop_and_wait(KEY, by="rpc") == ("a",)
         assert it.stopped_by[0] == (None, "rpc") and await outcome == "done"
@@ -358,7 +354,7 @@ def test_reset_of_used_session_stops_run_and_starts_transcript() -> None:
         await session.append(user_message("hi"))
         before = session.session_id
         outcome = await it.submit("a")
-        await settle()
+        await settle(50)
         reset = await it.control.reset(KEY, HookContext(session_key=KEY), by="rpc", only_used=True)
         assert outcome.done() and reset.session_id != before and reset.messages == []
         again = await it.control.reset(KEY, HookContext(session_key=KEY), only_used=True)
@@ -374,7 +370,7 @@ def test_reset_while_run_does_not_stop_is_unavailable(monkeypatch: pytest.Monkey
         session = await it.control.load(KEY)
         await session.append(user_message("hi"))
         await it.submit("a")
-        await settle()
+        await settle(50)
         with pytest.raises(UnavailableError, match="did not stop yet"):
             await it.control.reset(KEY, HookContext(session_key=KEY))
         async with it.lanes.enter(f"session:{OTHER}"):

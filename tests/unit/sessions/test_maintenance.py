@@ -4,6 +4,8 @@ import asyncio
 import json
 import logging
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -138,29 +140,25 @@ class Program:
         return {record.key.split(":")[-1] for record in await self.store.sessions()}
 
 
-def played(folder: Path, body: Any, **rules: Any) -> None:
-    async def main() -> None:
-        async with open_store(folder) as store:
-            await body(Program(folder, store, **rules))
-
-    asyncio.run(main())
+@asynccontextmanager
+async def played(folder: Path, **rules: Any) -> AsyncIterator[Program]:
+    async with open_store(folder) as store:
+        yield Program(folder, store, **rules)
 
 
-def test_maintenance_in_warn_mode_only_logs(
+async def test_maintenance_in_warn_mode_only_logs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def body(program: Program) -> None:
+    async with played(tmp_path) as program:
         await program.put("old", 40)
         with caplog.at_level(logging.WARNING):
             await SessionMaintenance(program.services()).run_once()
         assert await program.names() == {"old"}
         assert "1 sessions unused for long" in caplog.text and "enforce" in caplog.text
 
-    played(tmp_path, body)
 
-
-def test_maintenance_enforced_prunes_and_keeps_transcripts(tmp_path: Path) -> None:
-    async def body(program: Program) -> None:
+async def test_maintenance_enforced_prunes_and_keeps_transcripts(tmp_path: Path) -> None:
+    async with played(tmp_path, mode="enforce") as program:
         for name, days in {"main": 90, "old": 40, "busy": 40, "new": 1}.items():
             await program.put(name, days)
         program.busy = {"agent:main:busy"}
@@ -173,23 +171,18 @@ def test_maintenance_enforced_prunes_and_keeps_transcripts(tmp_path: Path) -> No
         (kept,) = program.paths.sessions_dir("main").glob("*.jsonl.deleted.*")
         assert old.session_id in kept.name
 
-    played(tmp_path, body, mode="enforce")
 
-
-def test_maintenance_over_maximum_keeps_newest(tmp_path: Path) -> None:
-    async def body(program: Program) -> None:
+async def test_maintenance_over_maximum_keeps_newest(tmp_path: Path) -> None:
+    async with played(tmp_path, mode="enforce", maxEntries=2) as program:
         for number in range(6):
             await program.put(f"s{number}", number)
         await SessionMaintenance(program.services()).run_once()
         assert await program.names() == {"s0", "s1"}
 
-    played(tmp_path, body, mode="enforce", maxEntries=2)
 
-
-def test_maintenance_keeps_session_used_meanwhile(tmp_path: Path) -> None:
+async def test_maintenance_keeps_session_used_meanwhile(tmp_path: Path) -> None:
     lane = "session:agent:main:old"
-
-    async def body(program: Program) -> None:
+    async with played(tmp_path, mode="enforce") as program:
         await program.put("old", 40)
         async with asyncio.timeout(60), asyncio.TaskGroup() as group, program.lanes.enter(lane):
             group.create_task(SessionMaintenance(program.services()).run_once())
@@ -199,11 +192,9 @@ def test_maintenance_keeps_session_used_meanwhile(tmp_path: Path) -> None:
             await session.update(label="needed")
         assert await program.names() == {"old"}
 
-    played(tmp_path, body, mode="enforce")
 
-
-def test_maintenance_removes_archived_files_over_budget(tmp_path: Path) -> None:
-    async def body(program: Program) -> None:
+async def test_maintenance_removes_archived_files_over_budget(tmp_path: Path) -> None:
+    async with played(tmp_path, mode="enforce") as program:
         folder = program.paths.sessions_dir("main")
         folder.mkdir(parents=True)
         names = [f"{n}.jsonl.reset.2027-01-0{n}T00-00-00.000Z" for n in (1, 2, 3)]
@@ -214,11 +205,9 @@ def test_maintenance_removes_archived_files_over_budget(tmp_path: Path) -> None:
         await SessionMaintenance(program.services(), archive_bytes=200).run_once()
         assert sorted(file.name for file in folder.glob("*.jsonl*")) == [*names[1:], "live.jsonl"]
 
-    played(tmp_path, body, mode="enforce")
 
-
-def test_maintenance_rotates_large_index(tmp_path: Path) -> None:
-    async def body(program: Program) -> None:
+async def test_maintenance_rotates_large_index(tmp_path: Path) -> None:
+    async with played(tmp_path, mode="enforce", rotateBytes=10) as program:
         await program.put("a", 0)
         await program.files.flush()
         index = program.paths.sessions_dir("main") / "sessions.json"
@@ -230,27 +219,22 @@ def test_maintenance_rotates_large_index(tmp_path: Path) -> None:
         assert len(copies) == BACKUPS and all(copy.read_text() == text for copy in copies)
         assert await program.names() == {"a"} and index.read_text() == text
 
-    played(tmp_path, body, mode="enforce", rotateBytes=10)
+
+async def test_maintenance_runs_after_start_then_daily(tmp_path: Path) -> None:
+    async with played(tmp_path) as program, asyncio.TaskGroup() as group:
+        running = group.create_task(SessionMaintenance(program.services()).run())
+        await asyncio.sleep(0)
+        assert program.time.slept == [FIRST_S]
+        await program.time.advance(FIRST_S)
+        async with asyncio.timeout(30):
+            while len(program.time.slept) < 2:  # noqa: ASYNC110 - nobody rings
+                await asyncio.sleep(0.001)
+        assert program.time.slept == [FIRST_S, EVERY_S]
+        running.cancel()
 
 
-def test_maintenance_runs_after_start_then_daily(tmp_path: Path) -> None:
-    async def body(program: Program) -> None:
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(SessionMaintenance(program.services()).run())
-            await asyncio.sleep(0)
-            assert program.time.slept == [FIRST_S]
-            await program.time.advance(FIRST_S)
-            async with asyncio.timeout(30):
-                while len(program.time.slept) < 2:  # noqa: ASYNC110 - nobody rings
-                    await asyncio.sleep(0.001)
-            assert program.time.slept == [FIRST_S, EVERY_S]
-            running.cancel()
-
-    played(tmp_path, body)
-
-
-def test_maintenance_prunes_old_settled_messages_only(tmp_path: Path) -> None:
-    async def body(program: Program) -> None:
+async def test_maintenance_prunes_old_settled_messages_only(tmp_path: Path) -> None:
+    async with played(tmp_path) as program:
         journal, now_ms = program.store.journal, program.clock.now_ms()
         for name, at_ms in (("old", now_ms - KEPT_MS - 1), ("new", now_ms)):
             inbound = Inbound(name, Address("test", "1"), "ann", "hi", run_id=name)
@@ -260,5 +244,3 @@ def test_maintenance_prunes_old_settled_messages_only(tmp_path: Path) -> None:
         await SessionMaintenance(program.services()).run_once()
         assert await journal.inbox_record("old") is None
         assert await journal.inbox_record("new") is not None
-
-    played(tmp_path, body)

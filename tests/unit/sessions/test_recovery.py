@@ -1,6 +1,5 @@
 """Recover messages that an earlier process left."""
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -52,14 +51,14 @@ def test_recovery_plan_parks_unstarted_day_old_message() -> None:
     assert ids(found.runs) == [["begun"]] and found.parked[0][0].id == "old"
 
 
-def test_recover_logs_one_summary_line(caplog: pytest.LogCaptureFixture) -> None:
+async def test_recover_logs_one_summary_line(caplog: pytest.LogCaptureFixture) -> None:
     clock, begun = FakeClock(), list[list[str]]()
 
     def begin(_key: str, rows: Sequence[InboxRecord]) -> int:
         begun.append([one.id for one in rows])
         return len(begun)
 
-    async def main() -> None:
+    with caplog.at_level(logging.INFO):
         store = MemoryStore()
         now_ms, journal = clock.now_ms(), store.journal
         for name, at_ms in (("old", now_ms - MAX_AGE_MS - 1), ("new", now_ms)):
@@ -68,8 +67,5 @@ def test_recover_logs_one_summary_line(caplog: pytest.LogCaptureFixture) -> None
         assert await recover(journal, clock, begin) == [1]
         (parked,) = await journal.inbox_records("parked")
         assert parked.id == "old" and "day" in parked.why and parked.inbound is not None
-
-    with caplog.at_level(logging.INFO):
-        asyncio.run(main())
     assert begun == [["new"]]
     assert "0 runs go on, 1 messages are begun, 1 parked" in caplog.text

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -15,6 +16,7 @@ from homarus.sessions.queue_policy import COLLECTED, QueueSettings
 from homarus.sessions.run_queue import QUEUE_FULL, SUPERSEDED, RunQueue
 from homarus.store.journal import InboxRecord
 from homarus.testing.clock import FakeClock
+from tests.waiting import settle
 
 ONE_SECOND = QueueSettings()
 AT_ONCE = QueueSettings(mode="followup", debounce_ms=0)
@@ -132,31 +134,22 @@ class Harness:
 Promise = asyncio.Future[str]
 
 
-async def settle(turns: int = 30) -> None:
-    for _ in range(turns):
-        await asyncio.sleep(0)
+@asynccontextmanager
+async def in_world(rule: QueueSettings = AT_ONCE) -> AsyncIterator[Harness]:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        yield Harness(group, rule)
 
 
-def in_world(body: Callable[[Harness], Awaitable[None]], rule: QueueSettings = AT_ONCE) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-            await body(Harness(group, rule))
-
-    asyncio.run(main())
-
-
-def test_submit_to_idle_session_starts_run_and_resolves() -> None:
-    async def body(world: Harness) -> None:
+async def test_submit_to_idle_session_starts_run_and_resolves() -> None:
+    async with in_world() as world:
         promise = world.put("one")
         await world.finish()
         assert await promise == "one"
         assert (ids(world.runs[0].rows), world.runs[0].text) == (["one"], "")
 
-    in_world(body)
 
-
-def test_submit_to_two_sessions_runs_both_at_once() -> None:
-    async def body(world: Harness) -> None:
+async def test_submit_to_two_sessions_runs_both_at_once() -> None:
+    async with in_world() as world:
         first, second = world.inbox.submit("a", row("one")), world.inbox.submit("b", row("two"))
         await settle()
         assert set(world.live) == {"a", "b"}
@@ -164,11 +157,9 @@ def test_submit_to_two_sessions_runs_both_at_once() -> None:
         assert second.result() == "two" and not first.done()
         await world.finish("a")
 
-    in_world(body)
 
-
-def test_steer_gives_message_to_active_run() -> None:
-    async def body(world: Harness) -> None:
+async def test_steer_gives_message_to_active_run() -> None:
+    async with in_world() as world:
         first, second = world.put("one"), world.put("two", "steer")
         await settle()
         assert ids(world.look()) == ["two"]
@@ -177,30 +168,24 @@ def test_steer_gives_message_to_active_run() -> None:
         assert (await first, await second) == ("one", "one")
         assert len(world.runs) == 1
 
-    in_world(body)
 
-
-def test_take_steering_of_idle_session_is_empty() -> None:
-    async def body(world: Harness) -> None:
+async def test_take_steering_of_idle_session_is_empty() -> None:
+    async with in_world() as world:
         assert world.inbox.take_steering("s") == []
-
-    in_world(body)
 
 
 @pytest.mark.parametrize("mode", ["steer", "followup"])
-def test_steer_after_last_check_gets_own_runs_in_order(mode: QueueMode) -> None:
-    async def body(world: Harness) -> None:
+async def test_steer_after_last_check_gets_own_runs_in_order(mode: QueueMode) -> None:
+    async with in_world() as world:
         promises = [world.put(text, mode) for text in ("one", "two", "three")]
         for _ in promises:
             await world.finish()
         assert [await promise for promise in promises] == ["one", "two", "three"]
         assert [run.text for run in world.runs] == ["", "", ""]
 
-    in_world(body)
 
-
-def test_steer_from_another_chat_waits() -> None:
-    async def body(world: Harness) -> None:
+async def test_steer_from_another_chat_waits() -> None:
+    async with in_world() as world:
         world.put("one")
         other = world.put("two", "steer", chat="2")
         await settle()
@@ -209,11 +194,9 @@ def test_steer_from_another_chat_waits() -> None:
         await world.finish()
         assert await other == "two"
 
-    in_world(body)
 
-
-def test_steer_backlog_steers_and_gets_own_run() -> None:
-    async def body(world: Harness) -> None:
+async def test_steer_backlog_steers_and_gets_own_run() -> None:
+    async with in_world() as world:
         first, second = world.put("one"), world.put("two", "steer-backlog")
         await settle()
         (news,) = world.look()
@@ -224,11 +207,9 @@ def test_steer_backlog_steers_and_gets_own_run() -> None:
         assert (await first, await second) == ("one", "two")
         assert [run.answers for run in world.runs] == [["one"], ["two"]]
 
-    in_world(body)
 
-
-def test_collect_after_debounce_merges_messages() -> None:
-    async def body(world: Harness) -> None:
+async def test_collect_after_debounce_merges_messages() -> None:
+    async with in_world(ONE_SECOND) as world:
         first = world.put("one")
         later = [world.put("two", images=1), world.put("three")]
         await world.finish()
@@ -251,11 +232,9 @@ def test_collect_after_debounce_merges_messages() -> None:
         assert await first == "one"
         assert [await promise for promise in later] == ["two"] * 3
 
-    in_world(body, ONE_SECOND)
 
-
-def test_collect_of_several_senders_names_each() -> None:
-    async def body(world: Harness) -> None:
+async def test_collect_of_several_senders_names_each() -> None:
+    async with in_world(ONE_SECOND) as world:
         world.put("hold")
         await settle()
         for text, sender, name in (
@@ -276,11 +255,9 @@ def test_collect_of_several_senders_names_each() -> None:
         assert told.count("\nAnn (42): ") == told.count("\nQueued #3\n") == 1
         await world.finish()
 
-    in_world(body, ONE_SECOND)
 
-
-def test_collect_of_one_message_keeps_its_text() -> None:
-    async def body(world: Harness) -> None:
+async def test_collect_of_one_message_keeps_its_text() -> None:
+    async with in_world(ONE_SECOND) as world:
         world.put("one")
         world.put("two")
         await world.finish()
@@ -288,11 +265,9 @@ def test_collect_of_one_message_keeps_its_text() -> None:
         assert world.runs[1].text == ""
         await world.finish()
 
-    in_world(body, ONE_SECOND)
 
-
-def test_collect_of_different_chats_is_not_merged() -> None:
-    async def body(world: Harness) -> None:
+async def test_collect_of_different_chats_is_not_merged() -> None:
+    async with in_world(ONE_SECOND) as world:
         world.put("one")
         for text, chat in (("a", "1"), ("b", "1"), ("x", "2"), ("c", "1")):
             world.put(text, chat=chat)
@@ -300,30 +275,25 @@ def test_collect_of_different_chats_is_not_merged() -> None:
         await world.finish_all()
         assert [run.answers for run in world.runs] == [["one"], ["a", "b"], ["x"], ["c"], ["fast"]]
 
-    in_world(body, ONE_SECOND)
 
-
-def test_debounce_ends_when_cap_is_reached() -> None:
-    async def body(world: Harness) -> None:
+async def test_debounce_ends_when_cap_is_reached() -> None:
+    async with in_world(replace(ONE_SECOND, cap=2)) as world:
         for text in ("one", "two", "three"):
             world.put(text)
         await world.finish()
         assert [run.answers for run in world.runs] == [["one"], ["two", "three"]]
         await world.finish()
 
-    in_world(body, replace(ONE_SECOND, cap=2))
-
 
 @pytest.mark.parametrize(
     ("drop", "gone", "stay"),
     [("old", ["two"], ["three", "four"]), ("new", ["four"], ["two", "three"])],
 )
-def test_submit_over_cap_settles_dropped_message(
+async def test_submit_over_cap_settles_dropped_message(
     drop: QueueDrop, gone: list[str], stay: list[str]
 ) -> None:
     rule = replace(AT_ONCE, cap=2, drop=drop)
-
-    async def body(world: Harness) -> None:
+    async with in_world(rule) as world:
         promises = {text: world.put(text) for text in ("one", "two", "three", "four")}
         await settle()
         assert world.settled == [(text, QUEUE_FULL.format(cap=2, drop=drop)) for text in gone]
@@ -332,13 +302,10 @@ def test_submit_over_cap_settles_dropped_message(
         await world.finish_all()
         assert [run.answers for run in world.runs] == [["one"], [stay[0]], [stay[1]]]
 
-    in_world(body, rule)
 
-
-def test_summarize_drop_adds_line_to_next_question() -> None:
+async def test_summarize_drop_adds_line_to_next_question() -> None:
     rule = replace(ONE_SECOND, cap=2)
-
-    async def body(world: Harness) -> None:
+    async with in_world(rule) as world:
         world.put("one")
         lost = [world.put("two\nlines", images=2), world.put("x" * 300)]
         kept = [world.put("four"), world.put("five")]
@@ -356,13 +323,10 @@ def test_summarize_drop_adds_line_to_next_question() -> None:
         assert [await promise for promise in (*lost, *kept)] == ["four"] * 4
         assert world.settled == []
 
-    in_world(body, rule)
 
-
-def test_summary_precedes_question_or_stands_alone() -> None:
+async def test_summary_precedes_question_or_stands_alone() -> None:
     rule = replace(AT_ONCE, cap=1, drop="summarize")
-
-    async def body(world: Harness) -> None:
+    async with in_world(rule) as world:
         world.put("one")
         lost, _ = world.put("two"), world.put("three")
         await world.finish()
@@ -376,11 +340,9 @@ def test_summary_precedes_question_or_stands_alone() -> None:
         await world.finish()
         assert (await lost, await again, last.cancelled()) == ("three", "four", True)
 
-    in_world(body, rule)
 
-
-def test_cap_counts_messages_per_chat() -> None:
-    async def body(world: Harness) -> None:
+async def test_cap_counts_messages_per_chat() -> None:
+    async with in_world(replace(AT_ONCE, cap=1, drop="old")) as world:
         world.put("one")
         world.put("quiet", chat="2")
         for n in range(5):
@@ -389,11 +351,9 @@ def test_cap_counts_messages_per_chat() -> None:
         assert "quiet" in [name for run in world.runs for name in run.answers]
         assert [text for text, _ in world.settled] == [f"loud {n}" for n in range(4)]
 
-    in_world(body, replace(AT_ONCE, cap=1, drop="old"))
 
-
-def test_interrupt_stops_run_and_supersedes_its_chat() -> None:
-    async def body(world: Harness) -> None:
+async def test_interrupt_stops_run_and_supersedes_its_chat() -> None:
+    async with in_world(ONE_SECOND) as world:
         first = world.put("one")
         await settle()
         other, older = world.put("other", chat="2"), world.put("older")
@@ -406,11 +366,9 @@ def test_interrupt_stops_run_and_supersedes_its_chat() -> None:
         assert (await newest, await other) == ("newest", "other")
         assert [run.answers for run in world.runs] == [["one"], ["newest"], ["other"]]
 
-    in_world(body, ONE_SECOND)
 
-
-def test_interrupt_before_run_start_replaces_it() -> None:
-    async def body(world: Harness) -> None:
+async def test_interrupt_before_run_start_replaces_it() -> None:
+    async with in_world() as world:
         first, second = world.put("one"), world.put("two", "interrupt")
         third = world.put("three", "interrupt")
         await world.finish()
@@ -418,11 +376,9 @@ def test_interrupt_before_run_start_replaces_it() -> None:
         assert await third == "three"
         assert [text for text, _ in world.settled] == ["one", "two"]
 
-    in_world(body)
 
-
-def test_interrupt_does_not_debounce() -> None:
-    async def body(world: Harness) -> None:
+async def test_interrupt_does_not_debounce() -> None:
+    async with in_world(ONE_SECOND) as world:
         world.put("one")
         world.put("two")
         await world.finish()
@@ -433,24 +389,22 @@ def test_interrupt_does_not_debounce() -> None:
         assert world.settled == [("two", SUPERSEDED)]
         await world.finish()
 
-    in_world(body, ONE_SECOND)
 
-
-def test_settle_failure_is_logged_and_message_stays_open(caplog: pytest.LogCaptureFixture) -> None:
-    async def body(world: Harness) -> None:
+async def test_settle_failure_is_logged_and_message_stays_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with in_world(replace(AT_ONCE, cap=1, drop="old")) as world:
         world.settle_fails = True
         world.put("one")
         older = world.put("two")
         world.put("three")
         await world.finish_all()
         assert older.cancelled() and world.settled == []
-
-    in_world(body, replace(AT_ONCE, cap=1, drop="old"))
     assert "settling failed" in caplog.text
 
 
-def test_run_that_raises_fails_only_its_future() -> None:
-    async def body(world: Harness) -> None:
+async def test_run_that_raises_fails_only_its_future() -> None:
+    async with in_world() as world:
         bad, next_one = world.inbox.submit("a", row("bad")), world.inbox.submit("a", row("next"))
         good = world.inbox.submit("b", row("good"))
         await settle()
@@ -462,35 +416,30 @@ def test_run_that_raises_fails_only_its_future() -> None:
         await world.finish("a")
         assert (await good, await next_one) == ("good", "next")
 
-    in_world(body)
+
+async def test_run_cancelled_from_within_ends_only_itself() -> None:
+    async def start(_session: str, rows: Sequence[InboxRecord], _text: str) -> str:
+        if rows[0].id == "bad":
+            raise asyncio.CancelledError
+        return rows[0].id
+
+    async with asyncio.TaskGroup() as group:
+        world = Harness(group)
+        inbox: RunQueue[str] = RunQueue(
+            start,
+            group,
+            world.clock,
+            settings=lambda _session, _row: AT_ONCE,
+            interrupt=world.interrupt,
+            settle=world.settle,
+        )
+        bad, good = inbox.submit("s", row("bad")), inbox.submit("s", row("good"))
+        assert await good == "good"
+        assert bad.cancelled()
 
 
-def test_run_cancelled_from_within_ends_only_itself() -> None:
-    async def main() -> None:
-        async def start(_session: str, rows: Sequence[InboxRecord], _text: str) -> str:
-            if rows[0].id == "bad":
-                raise asyncio.CancelledError
-            return rows[0].id
-
-        async with asyncio.TaskGroup() as group:
-            world = Harness(group)
-            inbox: RunQueue[str] = RunQueue(
-                start,
-                group,
-                world.clock,
-                settings=lambda _session, _row: AT_ONCE,
-                interrupt=world.interrupt,
-                settle=world.settle,
-            )
-            bad, good = inbox.submit("s", row("bad")), inbox.submit("s", row("good"))
-            assert await good == "good"
-            assert bad.cancelled()
-
-    asyncio.run(main())
-
-
-def test_cancel_pending_all_or_one_by_run_id() -> None:
-    async def body(world: Harness) -> None:
+async def test_cancel_pending_all_or_one_by_run_id() -> None:
+    async with in_world() as world:
         first = world.put("first")
         await settle()
         named = [world.put(name) for name in ("a", "b", "c")]
@@ -503,11 +452,9 @@ def test_cancel_pending_all_or_one_by_run_id() -> None:
         assert await first == "first"
         assert len(world.runs) == 1
 
-    in_world(body)
 
-
-def test_cancel_pending_run_before_its_start() -> None:
-    async def body(world: Harness) -> None:
+async def test_cancel_pending_run_before_its_start() -> None:
+    async with in_world() as world:
         first, second = world.put("one"), world.put("two")
         assert ids(world.inbox.cancel_pending("s", "one")) == ["one"]
         assert world.inbox.cancel_pending("s", "one") == ()
@@ -515,11 +462,9 @@ def test_cancel_pending_run_before_its_start() -> None:
         assert first.cancelled() and await second == "two"
         assert [run.name for run in world.runs] == ["two"]
 
-    in_world(body)
 
-
-def test_resumed_messages_share_a_run_and_ignore_cap() -> None:
-    async def body(world: Harness) -> None:
+async def test_resumed_messages_share_a_run_and_ignore_cap() -> None:
+    async with in_world(replace(AT_ONCE, cap=1, drop="old")) as world:
         begun = world.inbox.start_run("s", [row("one"), row("along")])
         later = world.inbox.start_run("s", [row("two"), row("with it")])
         world.put("three")
@@ -533,11 +478,9 @@ def test_resumed_messages_share_a_run_and_ignore_cap() -> None:
         assert (await begun, await later) == ("one", "two")
         assert [text for text, _ in world.settled] == ["three"]
 
-    in_world(body, replace(AT_ONCE, cap=1, drop="old"))
 
-
-def test_close_lets_active_run_end_and_starts_no_other() -> None:
-    async def body(world: Harness) -> None:
+async def test_close_lets_active_run_end_and_starts_no_other() -> None:
+    async with in_world() as world:
         live, waits = world.put("one"), world.put("two")
         await settle()
         world.inbox.close()
@@ -547,32 +490,27 @@ def test_close_lets_active_run_end_and_starts_no_other() -> None:
         assert await live == "one"
         assert (len(world.runs), world.settled, world.inbox.depth()) == (1, [], 0)
 
-    in_world(body)
-
 
 @pytest.mark.parametrize("turns", [0, 1, 5])
-def test_program_end_cancels_every_future(
+async def test_program_end_cancels_every_future(
     turns: int,
 ) -> None:
-    async def main() -> None:
-        promises, worlds = list[Promise](), list[Harness]()
+    promises, worlds = list[Promise](), list[Harness]()
 
-        async def program() -> None:
-            async with asyncio.TaskGroup() as group:
-                worlds.append(Harness(group))
-                promises.extend(worlds[0].put(text) for text in ("one", "two", "three"))
-                await settle(turns)
-                raise OSError("the disk is gone")
+    async def program() -> None:
+        async with asyncio.TaskGroup() as group:
+            worlds.append(Harness(group))
+            promises.extend(worlds[0].put(text) for text in ("one", "two", "three"))
+            await settle(turns)
+            raise OSError("the disk is gone")
 
-        with pytest.raises(ExceptionGroup):
-            await program()
-        (world,) = worlds
-        promises.append(world.put("four"))
-        assert all(promise.cancelled() for promise in promises)
-        assert [run.name for run in world.runs] == (["one"] if turns else [])
-        assert world.inbox.depth() == 0 and not world.inbox._boxes
-
-    asyncio.run(main())
+    with pytest.raises(ExceptionGroup):
+        await program()
+    (world,) = worlds
+    promises.append(world.put("four"))
+    assert all(promise.cancelled() for promise in promises)
+    assert [run.name for run in world.runs] == (["one"] if turns else [])
+    assert world.inbox.depth() == 0 and not world.inbox._boxes
 
 
 # Every order of events
@@ -665,19 +603,16 @@ class Story:
 
 @settings(max_examples=400, deadline=None)
 @given(steps)
-def test_any_event_order_answers_each_message_once(
+async def test_any_event_order_answers_each_message_once(
     played: list[tuple[object, ...]],
 ) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-            story = Story(Harness(group))
-            for step in played:
-                await story.play(step)
-            await story.world.finish_all()
-            story.check()
-            assert story.world.inbox.depth() == 0 and not story.world.inbox._boxes
-
-    asyncio.run(main())
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        story = Story(Harness(group))
+        for step in played:
+            await story.play(step)
+        await story.world.finish_all()
+        story.check()
+        assert story.world.inbox.depth() == 0 and not story.world.inbox._boxes
 
 
 @settings(max_examples=150, deadline=None)
@@ -685,24 +620,20 @@ def test_any_event_order_answers_each_message_once(
     st.sampled_from(["steer", "followup", "collect"]),
     st.lists(st.sampled_from(["put", "put", "put", "look", "end", "turn", "time"]), max_size=40),
 )
-def test_messages_of_one_mode_keep_arrival_order(mode: QueueMode, played: list[str]) -> None:
+async def test_messages_of_one_mode_keep_arrival_order(mode: QueueMode, played: list[str]) -> None:
     rule = QueueSettings(mode, debounce_ms=500, cap=100)
-
-    async def main() -> None:
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-            story = Story(Harness(group))
-            for step in played:
-                await story.play(("put", rule, "1") if step == "put" else (step,))
-            await story.world.finish_all()
-            told = [name for run in story.world.runs for name in run.answers]
-            assert told == list(story.promises)
-
-    asyncio.run(main())
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        story = Story(Harness(group))
+        for step in played:
+            await story.play(("put", rule, "1") if step == "put" else (step,))
+        await story.world.finish_all()
+        told = [name for run in story.world.runs for name in run.answers]
+        assert told == list(story.promises)
 
 
 @pytest.mark.parametrize("mode", ["followup", "collect", "steer", "interrupt"])
-def test_inbound_debounce_merges_messages_of_a_person(mode: QueueMode) -> None:
-    async def body(world: Harness) -> None:
+async def test_inbound_debounce_merges_messages_of_a_person(mode: QueueMode) -> None:
+    async with in_world() as world:
         world.rule = QueueSettings(mode=mode, debounce_ms=0)
         first = world.inbox.submit("s", row("one"), pause_ms=1_500)
         await world.clock.advance(1.0)
@@ -715,11 +646,9 @@ def test_inbound_debounce_merges_messages_of_a_person(mode: QueueMode) -> None:
         run.end.set()
         assert await first == await second == "one"
 
-    in_world(body)
 
-
-def test_album_images_become_one_question() -> None:
-    async def body(world: Harness) -> None:
+async def test_album_images_become_one_question() -> None:
+    async with in_world() as world:
         for name, text in (("1", ""), ("2", "compare these"), ("3", "")):
             said = row(name)
             assert said.inbound
@@ -730,11 +659,9 @@ def test_album_images_become_one_question() -> None:
         assert (ids(run.rows), run.text) == (["1", "2", "3"], "compare these")
         run.end.set()
 
-    in_world(body)
 
-
-def test_message_after_debounce_follows_queue_mode() -> None:
-    async def body(world: Harness) -> None:
+async def test_message_after_debounce_follows_queue_mode() -> None:
+    async with in_world() as world:
         world.inbox.submit("s", row("one"), pause_ms=1_000)
         await world.clock.advance(1.1)
         later = world.inbox.submit("s", row("two"), pause_ms=1_000)
@@ -744,11 +671,9 @@ def test_message_after_debounce_follows_queue_mode() -> None:
         world.runs[1].end.set()
         assert await later == "two"
 
-    in_world(body)
 
-
-def test_debounce_can_be_cancelled_or_ended_by_close() -> None:
-    async def body(world: Harness) -> None:
+async def test_debounce_can_be_cancelled_or_ended_by_close() -> None:
+    async with in_world() as world:
         promise = world.inbox.submit("s", row("one"), pause_ms=1_000)
         assert ids(world.inbox.cancel_pending("s")) == ["one"] and promise.cancelled()
         await world.clock.advance(2)
@@ -757,5 +682,3 @@ def test_debounce_can_be_cancelled_or_ended_by_close() -> None:
         world.inbox.close()
         await world.clock.advance(2)
         assert left.cancelled() and not world.runs
-
-    in_world(body)

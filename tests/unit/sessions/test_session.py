@@ -52,8 +52,8 @@ async def ask(session: Session, text: str, *, model: str = "mock-1", thinking: s
     )
 
 
-def run(body: Callable[[Store, FakeClock], Awaitable[None]]) -> None:
-    asyncio.run(_run(body))
+async def run(body: Callable[[Store, FakeClock], Awaitable[None]]) -> None:
+    await _run(body)
 
 
 async def _run(body: Callable[[Store, FakeClock], Awaitable[None]]) -> None:
@@ -68,7 +68,7 @@ async def kinds(store: Store, session: Session) -> list[str]:
     return [entry.type for entry in await store.entries(session.session_id)]
 
 
-def test_new_session_is_stored_with_first_message() -> None:
+async def test_new_session_is_stored_with_first_message() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await SessionRepository(store, clock).load(KEY, "main", cwd="/w")
         assert (session.key, session.messages, session.model, session.thinking) == (
@@ -86,10 +86,10 @@ def test_new_session_is_stored_with_first_message() -> None:
         assert [entry.parent for entry in entries] == [None, entries[0].id, entries[1].id]
         assert entries[-1].data["message"]["content"] == [{"type": "text", "text": "hello"}]
 
-    run(body)
+    await run(body)
 
 
-def test_turn_takes_two_transactions() -> None:
+async def test_turn_takes_two_transactions() -> None:
     class Counted(MemoryStore):
         commits = 0
 
@@ -99,17 +99,14 @@ def test_turn_takes_two_transactions() -> None:
             async with super().transaction() as unit:
                 yield unit
 
-    async def main() -> None:
-        store = Counted()
-        session = await SessionRepository(store, FakeClock()).load(KEY, "main")
-        await ask(session, "one")
-        await session.append(answer("two"))
-        assert store.commits == 2
-
-    asyncio.run(main())
+    store = Counted()
+    session = await SessionRepository(store, FakeClock()).load(KEY, "main")
+    await ask(session, "one")
+    await session.append(answer("two"))
+    assert store.commits == 2
 
 
-def test_answer_updates_usage_in_record() -> None:
+async def test_answer_updates_usage_in_record() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, KEY, "main")
         await session.start_turn(user_message("hi"), provider="mock", model="mock-1", window=1000)
@@ -142,10 +139,10 @@ def test_answer_updates_usage_in_record() -> None:
         await session.append(answer("x", usage=Usage(7, 1)))
         assert session.record.data["inputTokens"] == 7
 
-    run(body)
+    await run(body)
 
 
-def test_start_turn_records_model_and_thinking_changes() -> None:
+async def test_start_turn_records_model_and_thinking_changes() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, KEY, "main")
         await ask(session, "1")
@@ -165,10 +162,10 @@ def test_start_turn_records_model_and_thinking_changes() -> None:
         await ask(again, "5", model="mock-2", thinking="high")
         assert len(await kinds(store, again)) == before + 1
 
-    run(body)
+    await run(body)
 
 
-def test_start_turn_with_api_records_model_snapshot() -> None:
+async def test_start_turn_with_api_records_model_snapshot() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, KEY, "main")
         await session.start_turn(
@@ -178,10 +175,10 @@ def test_start_turn_with_api_records_model_snapshot() -> None:
         assert entries[2].data["customType"] == "model-snapshot"
         assert entries[2].data["data"]["modelApi"] == "openai-completions"
 
-    run(body)
+    await run(body)
 
 
-def test_repository_reuses_session_until_external_write() -> None:
+async def test_repository_reuses_session_until_external_write() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         sessions = SessionRepository(store, clock)
         session = await sessions.load(KEY, "main")
@@ -201,10 +198,10 @@ def test_repository_reuses_session_until_external_write() -> None:
         assert again is not reloaded and again.leaf == "ffffffff"
         assert spoken(again) == ["one", "two"]
 
-    run(body)
+    await run(body)
 
 
-def test_repository_evicts_least_recently_used() -> None:
+async def test_repository_evicts_least_recently_used() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         sessions = SessionRepository(store, clock, kept=2)
         first = await sessions.load("agent:main:a", "main")
@@ -220,10 +217,10 @@ def test_repository_evicts_least_recently_used() -> None:
         assert held() is None and sessions.entry("agent:main:a") == {}
         assert spoken(await sessions.load("agent:main:a", "main")) == ["hi"]
 
-    run(body)
+    await run(body)
 
 
-def test_start_turn_leaves_unanswered_message_on_branch() -> None:
+async def test_start_turn_leaves_unanswered_message_on_branch() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, KEY, "main")
         await ask(session, "one")
@@ -240,10 +237,10 @@ def test_start_turn_leaves_unanswered_message_on_branch() -> None:
         assert spoken(first) == ["found"]
         assert spoken(await Session.load(store, clock, "agent:main:b", "main")) == ["found"]
 
-    run(body)
+    await run(body)
 
 
-def test_load_adds_results_to_unpaired_calls() -> None:
+async def test_load_adds_results_to_unpaired_calls() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, KEY, "main")
         await ask(session, "go")
@@ -257,10 +254,10 @@ def test_load_adds_results_to_unpaired_calls() -> None:
             assert roles == ["user", "assistant", "tool", "tool"]
         assert len(await store.entries(session.session_id)) == 6
 
-    run(body)
+    await run(body)
 
 
-def test_session_overrides_are_set_and_removed() -> None:
+async def test_session_overrides_are_set_and_removed() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await SessionRepository(store, clock).load(KEY, "main")
         await session.set_model("openai", "gpt-5")
@@ -277,10 +274,10 @@ def test_session_overrides_are_set_and_removed() -> None:
         await last.update(never="there", modelOverride="alone")
         assert last.model == "alone"
 
-    run(body)
+    await run(body)
 
 
-def test_reset_starts_new_transcript_and_keeps_settings() -> None:
+async def test_reset_starts_new_transcript_and_keeps_settings() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         sessions = SessionRepository(store, clock)
         session = await sessions.load(KEY, "main")
@@ -301,10 +298,10 @@ def test_reset_starts_new_transcript_and_keeps_settings() -> None:
         await new.reset()
         assert await store.session("agent:main:unused") is None
 
-    run(body)
+    await run(body)
 
 
-def test_save_after_external_write_keeps_both() -> None:
+async def test_save_after_external_write_keeps_both() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         sessions = SessionRepository(store, clock)
         session = await sessions.load(KEY, "main")
@@ -319,10 +316,10 @@ def test_save_after_external_write_keeps_both() -> None:
         reloaded = await sessions.load(KEY, "main")
         assert spoken(reloaded) == ["one", "psst", "two"]
 
-    run(body)
+    await run(body)
 
 
-def test_save_after_external_reset_raises_conflict() -> None:
+async def test_save_after_external_reset_raises_conflict() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, KEY, "main")
         await ask(session, "one")
@@ -330,10 +327,10 @@ def test_save_after_external_reset_raises_conflict() -> None:
         with pytest.raises(ConflictError):
             await session.append(answer("two"))
 
-    run(body)
+    await run(body)
 
 
-def test_failed_save_leaves_memory_unchanged() -> None:
+async def test_failed_save_leaves_memory_unchanged() -> None:
     class Full(MemoryStore):
         full = False
 
@@ -344,20 +341,17 @@ def test_failed_save_leaves_memory_unchanged() -> None:
             async with super().transaction() as unit:
                 yield unit
 
-    async def main() -> None:
-        store = Full()
-        session = await Session.load(store, FakeClock(), KEY, "main")
-        await ask(session, "one")
-        store.full = True
-        for _ in range(2):
-            with pytest.raises(DiskFullError):
-                await ask(session, "two")
-        assert spoken(session) == ["one"]
-        store.full = False
-        await ask(session, "three")
-        assert spoken(session) == ["three"]
-
-    asyncio.run(main())
+    store = Full()
+    session = await Session.load(store, FakeClock(), KEY, "main")
+    await ask(session, "one")
+    store.full = True
+    for _ in range(2):
+        with pytest.raises(DiskFullError):
+            await ask(session, "two")
+    assert spoken(session) == ["one"]
+    store.full = False
+    await ask(session, "three")
+    assert spoken(session) == ["three"]
 
 
 @pytest.mark.parametrize(
@@ -368,12 +362,12 @@ def test_failed_save_leaves_memory_unchanged() -> None:
         ("agent:main:slack:channel:c1:thread:17.1", "channel"),
     ],
 )
-def test_new_record_has_chat_type_of_key(key: str, expected: str) -> None:
+async def test_new_record_has_chat_type_of_key(key: str, expected: str) -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, key, "main")
         assert session.record.data["chatType"] == expected
 
-    run(body)
+    await run(body)
 
 
 def test_label_is_stripped_and_bounded() -> None:
@@ -393,36 +387,29 @@ def test_label_is_stripped_and_bounded() -> None:
 # --- with files --------------------------------------------------------------------------------
 
 
-def with_files(
-    state: Path, body: Callable[[SqliteStore, SessionRepository], Awaitable[None]]
-) -> None:
-    async def main() -> None:
-        async with open_store(state) as store:
-            await body(store, SessionRepository(store, FakeClock()))
-
-    asyncio.run(main())
+@asynccontextmanager
+async def with_files(state: Path) -> AsyncIterator[tuple[SqliteStore, SessionRepository]]:
+    async with open_store(state) as store:
+        yield store, SessionRepository(store, FakeClock())
 
 
 def home(state: Path) -> Path:
     return state / "agents/main/sessions"
 
 
-def test_openclaw_session_is_continued_in_its_format(tmp_path: Path) -> None:
+async def test_openclaw_session_is_continued_in_its_format(tmp_path: Path) -> None:
     home(tmp_path).mkdir(parents=True)
     shutil.copy(SAMPLES / "sessions.json", home(tmp_path) / "sessions.json")
     file = home(tmp_path) / "8136150e-1a5d-4101-acfa-93b2c4a7b496.jsonl"
     shutil.copy(SAMPLES / "transcript-tool.jsonl", file)
     before = file.read_bytes()
-
-    async def body(store: SqliteStore, sessions: SessionRepository) -> None:
+    async with with_files(tmp_path) as (_store, sessions):
         session = await sessions.load("agent:main:cap-tool", "main")
         assert len(session.messages) == 8 and session.context_tokens == 13061
         await ask(session, "go on")
         await session.append(answer("", calls="1"))
         await session.append(result("1"))
         await session.append(answer("done"))
-
-    with_files(tmp_path, body)
     after = file.read_bytes()
     assert after.startswith(before)
     new = [json.loads(line) for line in after[len(before) :].splitlines()]
@@ -452,8 +439,8 @@ def shape(value: object) -> object:
     return type(value)
 
 
-def test_file_edit_is_seen_at_next_load(tmp_path: Path) -> None:
-    async def body(store: SqliteStore, sessions: SessionRepository) -> None:
+async def test_file_edit_is_seen_at_next_load(tmp_path: Path) -> None:
+    async with with_files(tmp_path) as (store, sessions):
         session = await sessions.load(KEY, "main")
         await ask(session, "one")
         await session.append(answer("two"))
@@ -464,11 +451,9 @@ def test_file_edit_is_seen_at_next_load(tmp_path: Path) -> None:
         again = await sessions.load(KEY, "main")
         assert again is not session and spoken(again) == ["one", "TWO"]
 
-    with_files(tmp_path, body)
 
-
-def test_reset_archives_old_file(tmp_path: Path) -> None:
-    async def body(store: SqliteStore, sessions: SessionRepository) -> None:
+async def test_reset_archives_old_file(tmp_path: Path) -> None:
+    async with with_files(tmp_path) as (store, sessions):
         session = await sessions.load(KEY, "main")
         await ask(session, "one")
         old = session.session_id
@@ -484,27 +469,22 @@ def test_reset_archives_old_file(tmp_path: Path) -> None:
         index = json.loads((home(tmp_path) / "sessions.json").read_text())
         assert index[KEY]["sessionFile"].endswith(f"{session.session_id}.jsonl")
 
-    with_files(tmp_path, body)
 
-
-def test_damaged_index_entry_gets_new_transcript(tmp_path: Path) -> None:
+async def test_damaged_index_entry_gets_new_transcript(tmp_path: Path) -> None:
     home(tmp_path).mkdir(parents=True)
     (home(tmp_path) / "sessions.json").write_text(
         json.dumps({KEY: {"sessionId": "../../x", "updatedAt": 5, "label": "kept"}})
     )
-
-    async def body(store: SqliteStore, sessions: SessionRepository) -> None:
+    async with with_files(tmp_path) as (_store, sessions):
         session = await sessions.load(KEY, "main")
         assert session.label == "kept" and session.messages == []
         await ask(session, "hello")
         assert spoken(await sessions.load(KEY, "main")) == ["hello"]
-
-    with_files(tmp_path, body)
     assert not (tmp_path / "x.jsonl").exists()
 
 
-def test_turn_cancelled_during_save_is_saved_once(tmp_path: Path) -> None:
-    async def body(store: SqliteStore, sessions: SessionRepository) -> None:
+async def test_turn_cancelled_during_save_is_saved_once(tmp_path: Path) -> None:
+    async with with_files(tmp_path) as (_store, sessions):
         session = await sessions.load(KEY, "main")
         async with asyncio.TaskGroup() as group:
             task = group.create_task(ask(session, "one"))
@@ -516,10 +496,8 @@ def test_turn_cancelled_during_save_is_saved_once(tmp_path: Path) -> None:
         await again.append(answer("2"))
         assert spoken(await sessions.load(KEY, "main")) == ["two", "2"]
 
-    with_files(tmp_path, body)
 
-
-def test_record_keeps_unknown_fields() -> None:
+async def test_record_keeps_unknown_fields() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
         session = await Session.load(store, clock, KEY, "main")
         session.record = replace(session.record, data={**session.record.data, "odd": [1]})
@@ -529,4 +507,4 @@ def test_record_keeps_unknown_fields() -> None:
         record = await store.session(KEY)
         assert record is not None and record.data["odd"] == [1]
 
-    run(body)
+    await run(body)

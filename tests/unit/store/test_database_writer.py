@@ -56,42 +56,38 @@ class Gate:
         assert self.opened.wait(10)
 
 
-def test_writer_job_is_on_disk_when_it_returns(writer: DatabaseWriter, database: Path) -> None:
-    async def main() -> None:
-        assert await writer.run(insert(1)) == 1
-        assert rows(database) == [1]
+async def test_writer_job_is_on_disk_when_it_returns(
+    writer: DatabaseWriter, database: Path
+) -> None:
+    assert await writer.run(insert(1)) == 1
+    assert rows(database) == [1]
 
-    asyncio.run(main())
 
-
-def test_writer_queued_jobs_share_commit_and_wake_loop_once(
+async def test_writer_queued_jobs_share_commit_and_wake_loop_once(
     writer: DatabaseWriter, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        wakes = 0
-        real = loop.call_soon_threadsafe
+    loop = asyncio.get_running_loop()
+    wakes = 0
+    real = loop.call_soon_threadsafe
 
-        def counted(*args: object, **kwargs: object) -> object:
-            nonlocal wakes
-            wakes += 1
-            return real(*args, **kwargs)  # type: ignore[arg-type] # passed on as they came
+    def counted(*args: object, **kwargs: object) -> object:
+        nonlocal wakes
+        wakes += 1
+        return real(*args, **kwargs)  # type: ignore[arg-type] # passed on as they came
 
-        gate = Gate()
-        held = writer.submit(gate)
-        gate.reached.wait(10)
-        async with asyncio.TaskGroup() as group:
-            jobs = [group.create_task(writer.run(insert(n))) for n in range(100)]
-            await asyncio.sleep(0)
-            monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
-            gate.opened.set()
-        monkeypatch.undo()
-        held.result()
-        assert [job.result() for job in jobs] == list(range(100))
-        assert wakes == 1
-        assert rows(database) == list(range(100))
-
-    asyncio.run(main())
+    gate = Gate()
+    held = writer.submit(gate)
+    gate.reached.wait(10)
+    async with asyncio.TaskGroup() as group:
+        jobs = [group.create_task(writer.run(insert(n))) for n in range(100)]
+        await asyncio.sleep(0)
+        monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
+        gate.opened.set()
+    monkeypatch.undo()
+    held.result()
+    assert [job.result() for job in jobs] == list(range(100))
+    assert wakes == 1
+    assert rows(database) == list(range(100))
 
 
 def test_writer_failing_job_rolls_back_only_its_writes(
@@ -178,42 +174,36 @@ def test_writer_close_finishes_jobs_then_refuses(writer: DatabaseWriter, databas
         writer.submit(insert(5))
 
 
-def test_writer_cancelled_wait_ends_when_outcome_is_known(
+async def test_writer_cancelled_wait_ends_when_outcome_is_known(
     writer: DatabaseWriter, database: Path
 ) -> None:
     def fail(db: apsw.Connection) -> None:
         raise ConflictError("no")
 
-    async def main() -> None:
-        for job in (insert(1), fail):
-            gate = Gate()
-            writer.submit(gate)
-            gate.reached.wait(10)
-            async with asyncio.TaskGroup() as group:
-                task = group.create_task(writer.run(job))
-                await asyncio.sleep(0)
-                task.cancel()
-                await asyncio.sleep(0)
-                assert not task.done()
-                gate.opened.set()
-            assert task.cancelled()
-            assert rows(database) == [1]
-
-    asyncio.run(main())
+    for job in (insert(1), fail):
+        gate = Gate()
+        writer.submit(gate)
+        gate.reached.wait(10)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(writer.run(job))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.sleep(0)
+            assert not task.done()
+            gate.opened.set()
+        assert task.cancelled()
+        assert rows(database) == [1]
 
 
-def test_writer_wait_cancelled_after_answer_ends_at_once(
+async def test_writer_wait_cancelled_after_answer_ends_at_once(
     writer: DatabaseWriter, database: Path
 ) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-            waiting = group.create_task(writer.run(insert(1)))
-            await asyncio.sleep(0)
-            for n in (2, 3):  # the loop stands still: the answer to the first lies before it
-                writer.submit(insert(n)).result()
-            waiting.cancel()
-
-    asyncio.run(main())
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        waiting = group.create_task(writer.run(insert(1)))
+        await asyncio.sleep(0)
+        for n in (2, 3):  # the loop stands still: the answer to the first lies before it
+            writer.submit(insert(n)).result()
+        waiting.cancel()
     assert rows(database) == [1, 2, 3]
 
 

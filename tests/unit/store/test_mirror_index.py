@@ -7,7 +7,8 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,15 +19,11 @@ from homarus.store.sqlite import SqliteStore, open_store
 
 SAMPLES = Path(__file__).parents[2] / "data/samples"
 
-Body = Callable[[SqliteStore], Awaitable[None]]
 
-
-def with_store(state: Path, body: Body) -> None:
-    async def main() -> None:
-        async with open_store(state) as store:
-            await body(store)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def with_store(state: Path) -> AsyncIterator[SqliteStore]:
+    async with open_store(state) as store:
+        yield store
 
 
 def index(state: Path, agent: str = "main") -> Path:
@@ -54,12 +51,10 @@ async def fields(store: SqliteStore, key: str, name: str) -> Json:
     return record.data.get(name) if record else "gone"
 
 
-def test_index_file_written_is_openclaws_map_pretty_and_private(tmp_path: Path) -> None:
-    async def body(store: SqliteStore) -> None:
+async def test_index_file_written_is_openclaws_map_pretty_and_private(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store:
         await put(store, "agent:main:b", 7, label="é", nested={"a": [1]})
         await put(store, "agent:main:a", 8)
-
-    with_store(tmp_path, body)
     file = str(index(tmp_path).parent)
     expected = {
         "agent:main:b": {
@@ -80,14 +75,13 @@ def test_index_file_written_is_openclaws_map_pretty_and_private(tmp_path: Path) 
     assert [path.name for path in index(tmp_path).parent.iterdir()] == ["sessions.json"]
 
 
-def test_index_file_of_openclaw_is_imported_and_keeps_every_field(
+async def test_index_file_of_openclaw_is_imported_and_keeps_every_field(
     tmp_path: Path,
 ) -> None:
     index(tmp_path).parent.mkdir(parents=True)
     shutil.copy(SAMPLES / "sessions.json", index(tmp_path))
     before = read(tmp_path)
-
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         found = {record.key: record for record in await store.sessions()}
         assert {key: dict(record.data) for key, record in found.items()} == before
         chat = found["agent:main:cap-chat"]
@@ -95,8 +89,6 @@ def test_index_file_of_openclaw_is_imported_and_keeps_every_field(
         async with store.transaction() as unit:
             unit.put_session(SessionRecord(chat.key, "main", chat.session_id, 1794724647999,
                                            {**chat.data, "label": "new"}))  # fmt: skip
-
-    with_store(tmp_path, body)
     after = read(tmp_path)
     assert list(after) == list(before)
     changed = after["agent:main:cap-chat"]
@@ -108,20 +100,17 @@ def test_index_file_of_openclaw_is_imported_and_keeps_every_field(
     assert after == before
 
 
-def test_index_file_only_read_is_not_rewritten(tmp_path: Path) -> None:
+async def test_index_file_only_read_is_not_rewritten(tmp_path: Path) -> None:
     theirs(tmp_path, '{"agent:main:x":{"sessionId":"x","updatedAt":3}}')
     before = index(tmp_path).stat()
-
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         assert await fields(store, "agent:main:x", "updatedAt") == 3
-
-    with_store(tmp_path, body)
     after = index(tmp_path).stat()
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
 
 
-def test_index_import_takes_new_and_newer_entries_only(tmp_path: Path) -> None:
-    async def body(store: SqliteStore) -> None:
+async def test_index_import_takes_new_and_newer_entries_only(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store:
         for name in ("older", "newer", "same", "edited"):
             await put(store, f"agent:main:{name}", 100, label="ours")
         await store.flush()
@@ -141,24 +130,20 @@ def test_index_import_takes_new_and_newer_entries_only(tmp_path: Path) -> None:
             assert await fields(store, f"agent:main:{name}", "label") == expected, name
         assert await fields(store, "agent:main:newer", "odd") == {"a": 1}
 
-    with_store(tmp_path, body)
 
-
-def test_index_import_tie_keeps_unwritten_own_entry(tmp_path: Path) -> None:
-    async def body(store: SqliteStore) -> None:
+async def test_index_import_tie_keeps_unwritten_own_entry(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store:
         await put(store, "agent:main:a", 100, label="old")
         await store.flush()
         await put(store, "agent:main:a", 100, label="ours")
         value = {"agent:main:a": {"sessionId": "id-a", "updatedAt": 100, "label": "theirs"}}
         theirs(tmp_path, value)
         assert await fields(store, "agent:main:a", "label") == "ours"
-
-    with_store(tmp_path, body)
     assert read(tmp_path)["agent:main:a"]["label"] == "ours"
 
 
-def test_index_import_removed_entry_is_deleted_unless_changed(tmp_path: Path) -> None:
-    async def body(store: SqliteStore) -> None:
+async def test_index_import_removed_entry_is_deleted_unless_changed(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store:
         for name in ("a", "b", "c"):
             await put(store, f"agent:main:{name}")
         await store.flush()
@@ -168,39 +153,30 @@ def test_index_import_removed_entry_is_deleted_unless_changed(tmp_path: Path) ->
         assert [await fields(store, f"agent:main:{name}", "updatedAt") for name in "abcd"] == [
             "gone", 6, 5, 5,
         ]  # fmt: skip
-
-    with_store(tmp_path, body)
     assert sorted(read(tmp_path)) == ["agent:main:b", "agent:main:c", "agent:main:d"]
 
 
-def test_index_file_missing_is_written_again(tmp_path: Path) -> None:
-    async def body(store: SqliteStore) -> None:
+async def test_index_file_missing_is_written_again(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store:
         await put(store, "agent:main:a")
         await store.flush()
         index(tmp_path).unlink()
         assert await fields(store, "agent:main:a", "updatedAt") == 5
-
-    with_store(tmp_path, body)
     assert list(read(tmp_path)) == ["agent:main:a"]
 
 
-def test_index_file_edited_between_runs_is_imported(tmp_path: Path) -> None:
-    async def first(store: SqliteStore) -> None:
+async def test_index_file_edited_between_runs_is_imported(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store:
         await put(store, "agent:main:a")
         await put(store, "agent:main:b")
-
-    with_store(tmp_path, first)
     theirs(tmp_path, {"agent:main:b": {**read(tmp_path)["agent:main:b"], "label": "theirs"}})
-
-    async def second(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         assert [record.key for record in await store.sessions()] == ["agent:main:b"]
         assert await fields(store, "agent:main:b", "label") == "theirs"
 
-    with_store(tmp_path, second)
 
-
-def test_index_file_deleted_session_is_removed_and_stays_away(tmp_path: Path) -> None:
-    async def body(store: SqliteStore) -> None:
+async def test_index_file_deleted_session_is_removed_and_stays_away(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store:
         await put(store, "agent:main:a")
         await put(store, "agent:main:b")
         await store.flush()
@@ -209,23 +185,19 @@ def test_index_file_deleted_session_is_removed_and_stays_away(tmp_path: Path) ->
         old = read(tmp_path)
         theirs(tmp_path, {**old, "agent:main:c": {"sessionId": "c", "updatedAt": 1}})
         assert await store.session("agent:main:a") is None
-
-    with_store(tmp_path, body)
     assert sorted(read(tmp_path)) == ["agent:main:b", "agent:main:c"]
-
-    async def again(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         keys = {record.key for record in await store.sessions()}
         assert keys == {"agent:main:b", "agent:main:c"}
 
-    with_store(tmp_path, again)
 
-
-def test_index_file_unwritten_after_crash_is_written_at_start(tmp_path: Path) -> None:
+async def test_index_file_unwritten_after_crash_is_written_at_start(tmp_path: Path) -> None:
     async def first(store: SqliteStore) -> None:
         await put(store, "agent:main:a")
         await put(store, "agent:main:b")
 
-    with_store(tmp_path, first)
+    async with with_store(tmp_path) as store:
+        await first(store)
 
     async def unwritten() -> None:  # commits that no file was told of
         async with open_store(tmp_path, mirror=False) as store:
@@ -233,28 +205,27 @@ def test_index_file_unwritten_after_crash_is_written_at_start(tmp_path: Path) ->
             async with store.transaction() as unit:
                 unit.delete_session("agent:main:a")
 
-    asyncio.run(unwritten())
+    await unwritten()
     assert sorted(read(tmp_path)) == ["agent:main:a", "agent:main:b"]
 
     async def again(store: SqliteStore) -> None:
         await store.flush()
         assert sorted(read(tmp_path)) == ["agent:main:b", "agent:main:c"]
 
-    with_store(tmp_path, again)
+    async with with_store(tmp_path) as store:
+        await again(store)
 
 
 @pytest.mark.parametrize("broken", ["{", "[", "", "null", "5", '{"a": {"sessionId"', "\0\0\0"])
-def test_index_file_broken_keeps_sessions_and_a_copy(
+async def test_index_file_broken_keeps_sessions_and_a_copy(
     tmp_path: Path, broken: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def body(store: SqliteStore) -> None:
-        await put(store, "agent:main:a")
-        await store.flush()
-        theirs(tmp_path, broken)
-        assert await fields(store, "agent:main:a", "updatedAt") == 5
-
     with caplog.at_level(logging.WARNING):
-        with_store(tmp_path, body)
+        async with with_store(tmp_path) as store:
+            await put(store, "agent:main:a")
+            await store.flush()
+            theirs(tmp_path, broken)
+            assert await fields(store, "agent:main:a", "updatedAt") == 5
     assert list(read(tmp_path)) == ["agent:main:a"]
     copies = list(index(tmp_path).parent.glob("sessions.json.corrupt.*"))
     if broken.strip("\0"):
@@ -264,29 +235,28 @@ def test_index_file_broken_keeps_sessions_and_a_copy(
         assert not copies
 
 
-def test_index_file_broken_and_foreign_is_not_touched(tmp_path: Path) -> None:
+async def test_index_file_broken_and_foreign_is_not_touched(tmp_path: Path) -> None:
     theirs(tmp_path, "{broken")
 
     async def body(store: SqliteStore) -> None:
         assert list(await store.sessions()) == []
         assert list(await store.sessions()) == []
 
-    with_store(tmp_path, body)
-    with_store(tmp_path, body)
+    async with with_store(tmp_path) as store:
+        await body(store)
+    async with with_store(tmp_path) as store:
+        await body(store)
     assert index(tmp_path).read_text() == "{broken"
     assert len(list(index(tmp_path).parent.glob("*.corrupt.*"))) == 1
 
 
-def test_index_file_with_comments_and_trailing_commas_is_read(tmp_path: Path) -> None:
+async def test_index_file_with_comments_and_trailing_commas_is_read(tmp_path: Path) -> None:
     theirs(tmp_path, "{ // mine\n 'agent:main:x': {sessionId: 'x', updatedAt: 3,}, }")
-
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         assert await fields(store, "agent:main:x", "updatedAt") == 3
 
-    with_store(tmp_path, body)
 
-
-def test_index_import_odd_entries_are_kept_or_copied(tmp_path: Path) -> None:
+async def test_index_import_odd_entries_are_kept_or_copied(tmp_path: Path) -> None:
     odd: dict[str, Json] = {
         "agent:main:text": "text",
         "agent:main:none": {},
@@ -296,54 +266,46 @@ def test_index_import_odd_entries_are_kept_or_copied(tmp_path: Path) -> None:
         "agent:main:half": {"sessionId": "z", "updatedAt": 1, "label": "\ud800"},
     }
     theirs(tmp_path, odd)
-
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         found = {record.key: record for record in await store.sessions()}
         assert set(found) == set(odd) - {"agent:main:text"}
         assert found["agent:main:evil"].session_id == ""
         assert found["agent:main:iso"].updated_ms == 1776247260000
         assert found["agent:main:half"].data["label"] == "\ufffd"
         await put(store, "agent:main:new")
-
-    with_store(tmp_path, body)
     assert read(tmp_path)["agent:main:evil"]["sessionId"] == "../../etc/passwd"
     (copy,) = index(tmp_path).parent.glob("sessions.json.corrupt.*")
     assert json.loads(copy.read_text())["agent:main:text"] == "text"
 
 
-def test_index_file_is_separate_for_each_agent(tmp_path: Path) -> None:
+async def test_index_file_is_separate_for_each_agent(tmp_path: Path) -> None:
     theirs(tmp_path, {"agent:ops:x": {"sessionId": "x", "updatedAt": 3}}, "ops")
-
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         await put(store, "agent:main:a")
         keys = [record.key for record in await store.sessions(agent="ops")]
         assert keys == ["agent:ops:x"]
-
-    with_store(tmp_path, body)
     assert list(read(tmp_path)) == ["agent:main:a"]
     assert list(read(tmp_path, "ops")) == ["agent:ops:x"]
 
 
-def test_index_file_unwritable_directory_does_not_fail_a_turn(
+async def test_index_file_unwritable_directory_does_not_fail_a_turn(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         monkeypatch.setattr(os, "fdopen", refuse)
         await put(store, "agent:main:a")
         await store.flush()
         await store.flush()
         assert await fields(store, "agent:main:a", "updatedAt") == 5
         monkeypatch.undo()
-
-    with_store(tmp_path, body)
     assert caplog.text.count("Permission denied") == 1
     assert list(read(tmp_path)) == ["agent:main:a"]
 
 
-def test_index_file_hundred_sessions_are_written_once(
+async def test_index_file_hundred_sessions_are_written_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes = 0
@@ -354,19 +316,17 @@ def test_index_file_hundred_sessions_are_written_once(
         writes += 1
         return real(self, target)
 
-    async def body(store: SqliteStore) -> None:
-        for n in range(100):
-            await put(store, f"agent:main:k{n}")
-
     monkeypatch.setattr("homarus.store.file_mirror.INDEX_DELAY_S", 600.0)
     monkeypatch.setattr(Path, "replace", counted)
-    with_store(tmp_path, body)
+    async with with_store(tmp_path) as store:
+        for n in range(100):
+            await put(store, f"agent:main:k{n}")
     assert writes == 1
     assert len(read(tmp_path)) == 100
 
 
-def test_index_read_cancelled_keeps_file_thread_working(tmp_path: Path) -> None:
-    async def body(store: SqliteStore) -> None:
+async def test_index_read_cancelled_keeps_file_thread_working(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store:
         mirror = store._mirror
         assert mirror is not None
         busy = threading.Event()
@@ -382,6 +342,4 @@ def test_index_read_cancelled_keeps_file_thread_working(tmp_path: Path) -> None:
         busy.set()
         await put(store, "agent:main:a")
         assert [record.key for record in await store.sessions()] == ["agent:main:a"]
-
-    with_store(tmp_path, body)
     assert "agent:main:a" in read(tmp_path)

@@ -1,12 +1,12 @@
 """Transcript files: written behind, taken in when others wrote, repaired when torn."""
 
-import asyncio
 import errno
 import json
 import logging
 import os
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -19,15 +19,11 @@ SAMPLES = Path(__file__).parents[2] / "data/samples"
 SAMPLE_ID = "8136150e-1a5d-4101-acfa-93b2c4a7b496"
 KEY = "agent:main:cap-tool"
 
-Body = Callable[[SqliteStore], Awaitable[None]]
 
-
-def with_store(state: Path, body: Body) -> None:
-    async def main() -> None:
-        async with open_store(state) as store:
-            await body(store)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def with_store(state: Path) -> AsyncIterator[SqliteStore]:
+    async with open_store(state) as store:
+        yield store
 
 
 def home(state: Path) -> Path:
@@ -66,11 +62,9 @@ async def ids(store: SqliteStore, session_id: str = "s1") -> list[str]:
     return [one.id for one in await store.entries(session_id)]
 
 
-def test_transcript_file_is_written_in_openclaws_format(tmp_path: Path) -> None:
-    async def body(store: SqliteStore) -> None:
+async def test_transcript_file_is_written_in_openclaws_format(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store:
         await write(store, entry("a", text="héllo"), entry("b", "a"))
-
-    with_store(tmp_path, body)
     assert (home(tmp_path) / "s1.jsonl").read_text() == (
         '{"type":"session","version":3,"id":"s1","timestamp":"2026-11-15T06:37:19.000Z","cwd":"/w"}\n'
         '{"type":"message","id":"a","parentId":null,"timestamp":"2026-11-15T06:37:19.496Z",'
@@ -80,23 +74,20 @@ def test_transcript_file_is_written_in_openclaws_format(tmp_path: Path) -> None:
     )
 
 
-def test_transcript_file_entries_are_appended_as_added_and_at_close(tmp_path: Path) -> None:
-    async def body(store: SqliteStore) -> None:
+async def test_transcript_file_entries_are_appended_as_added_and_at_close(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store:
         await write(store, entry("a"))
         await write(store, entry("b", "a"))
         async with store.transaction() as unit:
             unit.append("s1", entry("c", "b"))
-
-    with_store(tmp_path, body)
     lines = (home(tmp_path) / "s1.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["s1", "a", "b", "c"]
 
 
-def test_transcript_of_openclaw_is_continued_and_keeps_first_bytes(tmp_path: Path) -> None:
+async def test_transcript_of_openclaw_is_continued_and_keeps_first_bytes(tmp_path: Path) -> None:
     file = put_sample(tmp_path)
     before = file.read_bytes()
-
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         record = await store.session(KEY)
         assert record is not None and record.session_id == SAMPLE_ID
         assert record.data["skillsSnapshot"]["version"] == 0
@@ -108,38 +99,30 @@ def test_transcript_of_openclaw_is_continued_and_keeps_first_bytes(tmp_path: Pat
         assert header is not None and header.cwd == "/home/user/.openclaw/workspace"
         async with store.transaction() as unit:
             unit.append(SAMPLE_ID, entry("99999999", leaf))
-
-    with_store(tmp_path, body)
     after = file.read_bytes()
     assert after.startswith(before)
     assert json.loads(after[len(before) :])["parentId"] == "0d0682d1"
     assert not list(home(tmp_path).glob("*.corrupt"))
 
 
-def test_transcript_file_unchanged_is_not_read_again(
+async def test_transcript_file_unchanged_is_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_sample(tmp_path)
-
-    async def first(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         await store.session(KEY)
-
-    with_store(tmp_path, first)
 
     def refuse(*_: object) -> None:
         raise AssertionError("read again")
 
     monkeypatch.setattr("homarus.store.transcript_file.scan", refuse)
-
-    async def again(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         assert await store.session(KEY)
         assert len(await store.entries(SAMPLE_ID)) == 11
 
-    with_store(tmp_path, again)
 
-
-def test_transcript_file_foreign_append_is_imported(tmp_path: Path) -> None:
-    async def body(store: SqliteStore) -> None:
+async def test_transcript_file_foreign_append_is_imported(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store:
         await write(store, entry("a"))
         before = await store.session("agent:main:main")
         with (home(tmp_path) / "s1.jsonl").open("a") as file:
@@ -149,15 +132,13 @@ def test_transcript_file_foreign_append_is_imported(tmp_path: Path) -> None:
         assert await ids(store) == ["a", "x", "y"]
         assert await store.leaf("s1") == "y"
         await write(store, entry("b", "y"))
-
-    with_store(tmp_path, body)
     lines = (home(tmp_path) / "s1.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["s1", "a", "x", "y", "b"]
     assert json.loads(lines[3])["extra"] == 1
 
 
-def test_transcript_file_own_unwritten_entries_follow_foreign_ones(tmp_path: Path) -> None:
-    async def body(store: SqliteStore) -> None:
+async def test_transcript_file_own_unwritten_entries_follow_foreign_ones(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store:
         await write(store, entry("a"))
         with (home(tmp_path) / "s1.jsonl").open("a") as file:
             file.write(foreign("x", "a"))
@@ -165,14 +146,12 @@ def test_transcript_file_own_unwritten_entries_follow_foreign_ones(tmp_path: Pat
             unit.append("s1", entry("b", "a"))
         assert await ids(store) == ["a", "b", "x"]
         assert await store.leaf("s1") == "b"
-
-    with_store(tmp_path, body)
     lines = (home(tmp_path) / "s1.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["s1", "a", "x", "b"]
 
 
-def test_transcript_file_edited_line_is_imported(tmp_path: Path) -> None:
-    async def body(store: SqliteStore) -> None:
+async def test_transcript_file_edited_line_is_imported(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store:
         await write(store, entry("a", text="my password is hunter2"), entry("b", "a"))
         file = home(tmp_path) / "s1.jsonl"
         file.write_text(file.read_text().replace("hunter2", "*******"))
@@ -180,13 +159,11 @@ def test_transcript_file_edited_line_is_imported(tmp_path: Path) -> None:
         assert found[0].data["message"]["content"] == "my password is *******"
         assert [one.id for one in found] == ["a", "b"]
         assert await store.leaf("s1") == "b"
-
-    with_store(tmp_path, body)
     assert "hunter2" not in (home(tmp_path) / "s1.jsonl").read_text()
 
 
-def test_transcript_file_missing_is_written_again(tmp_path: Path) -> None:
-    async def body(store: SqliteStore) -> None:
+async def test_transcript_file_missing_is_written_again(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store:
         await write(store, entry("a"), entry("b", "a"))
         file = home(tmp_path) / "s1.jsonl"
         before = file.read_bytes()
@@ -195,24 +172,16 @@ def test_transcript_file_missing_is_written_again(tmp_path: Path) -> None:
         await store.flush()
         assert file.read_bytes() == before
 
-    with_store(tmp_path, body)
-
 
 @pytest.mark.parametrize("lost", [1, 2, *range(20, 500, 37)])
-def test_transcript_file_truncated_gets_its_end_back(tmp_path: Path, lost: int) -> None:
+async def test_transcript_file_truncated_gets_its_end_back(tmp_path: Path, lost: int) -> None:
     file = home(tmp_path) / "s1.jsonl"
-
-    async def fill(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         await write(store, entry("a"), entry("b", "a"), entry("c", "b"), entry("d", "c"))
-
-    with_store(tmp_path, fill)
     os.truncate(file, file.stat().st_size - lost)
-
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         assert await ids(store) == ["a", "b", "c", "d"]
         assert await store.leaf("s1") == "d"
-
-    with_store(tmp_path, body)
     seen = []
     for line in file.read_bytes().splitlines():
         try:
@@ -227,39 +196,33 @@ LAST_THREE = sum(len(line) for line in TOOL.splitlines(keepends=True)[-3:])
 
 
 @pytest.mark.parametrize("lost", [1, 2, *range(40, LAST_THREE, 41), LAST_THREE])
-def test_transcript_file_cut_in_last_three_lines_opens(tmp_path: Path, lost: int) -> None:
+async def test_transcript_file_cut_in_last_three_lines_opens(tmp_path: Path, lost: int) -> None:
     data = TOOL[:-lost]
     whole = [json.loads(line)["id"] for line in TOOL.splitlines()[1:]]
     torn = data.rpartition(b"\n")[2] if lost > 1 else b""  # a missing newline costs nothing
     kept = whole[: data.count(b"\n") - 1 + (lost == 1)]
     file = put_sample(tmp_path, data)
     aside = file.with_name(file.name + ".corrupt")
-
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         assert await store.session(KEY)
         assert await ids(store, SAMPLE_ID) == kept
         assert sum(repair.bad for repair in store.repairs) == bool(torn)
         assert file.read_bytes() == data  # reading changes nothing
         async with store.transaction() as unit:
             unit.append(SAMPLE_ID, entry("99999999", kept[-1]))
-
-    with_store(tmp_path, body)
     assert aside.exists() == bool(torn)
     assert not torn or aside.read_bytes() == torn + b"\n"
     after = file.read_bytes()
     assert after.startswith(data)
     assert json.loads(after.splitlines()[-1])["id"] == "99999999"
     assert len(after.splitlines()) == len(kept) + 2 + bool(torn)
-
-    async def again(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         assert await ids(store, SAMPLE_ID) == [*kept, "99999999"]
         assert store.repairs == ()
-
-    with_store(tmp_path, again)
     assert not torn or aside.read_bytes() == torn + b"\n"
 
 
-def test_transcript_file_bad_lines_are_quarantined_and_logged_once(
+async def test_transcript_file_bad_lines_are_quarantined_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = (SAMPLES / "transcript-tool.jsonl").read_bytes().splitlines(keepends=True)
@@ -273,24 +236,22 @@ def test_transcript_file_bad_lines_are_quarantined_and_logged_once(
         assert (repair.path, repair.bad, repair.kept) == (file, 3, 11)
 
     with caplog.at_level(logging.WARNING):
-        with_store(tmp_path, body)
+        async with with_store(tmp_path) as store:
+            await body(store)
     assert len([rec for rec in caplog.records if "unreadable" in rec.getMessage()]) == 1
     assert aside.read_bytes() == b"".join(bad)
-
-    async def again(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         with file.open("a") as more:
             more.write(foreign("x", None) + "also bad\n")
         assert len(await ids(store, SAMPLE_ID)) == 12
         assert [repair.bad for repair in store.repairs] == [1]
-
-    with_store(tmp_path, again)
     assert aside.read_bytes() == b"".join(bad) + b"also bad\n"
 
 
-def test_transcript_file_partial_foreign_line_is_read_when_complete(
+async def test_transcript_file_partial_foreign_line_is_read_when_complete(
     tmp_path: Path,
 ) -> None:
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         await write(store, entry("a"))
         line = foreign("x", "a")
         with (home(tmp_path) / "s1.jsonl").open("a") as file:
@@ -300,10 +261,8 @@ def test_transcript_file_partial_foreign_line_is_read_when_complete(
             file.write(line[20:])
         assert await ids(store) == ["a", "x"]
 
-    with_store(tmp_path, body)
 
-
-def test_transcript_file_short_write_is_completed(
+async def test_transcript_file_short_write_is_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = os.write
@@ -313,7 +272,7 @@ def test_transcript_file_short_write_is_completed(
             return real(fd, data[:60])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         await write(store, entry("a"))
         file = home(tmp_path) / "s1.jsonl"
         before = file.read_bytes()
@@ -323,68 +282,52 @@ def test_transcript_file_short_write_is_completed(
         assert file.read_bytes() == before  # no half line stays
         assert "No space left" in caplog.text
         await store.flush()
-
-    with_store(tmp_path, body)
     lines = (home(tmp_path) / "s1.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["s1", "a", "b"]
 
 
-def test_transcript_file_own_half_line_after_crash_is_completed(tmp_path: Path) -> None:
+async def test_transcript_file_own_half_line_after_crash_is_completed(tmp_path: Path) -> None:
     file = home(tmp_path) / "s1.jsonl"
-
-    async def fill(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         await write(store, entry("a"))
-
-    with_store(tmp_path, fill)
     first = file.read_bytes()
 
-    async def more(store: SqliteStore) -> None:
-        await write(store, entry("b", "a"), entry("c", "b"))
-
     shutil.copytree(tmp_path, tmp_path / "copy")
-    with_store(tmp_path / "copy", more)
+    async with with_store(tmp_path / "copy") as store:
+        await write(store, entry("b", "a"), entry("c", "b"))
     whole = (home(tmp_path / "copy") / "s1.jsonl").read_bytes()
-
-    async def crash(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         async with store.transaction() as unit:
             unit.append("s1", entry("b", "a"), entry("c", "b"))
         file.write_bytes(whole[: len(first) + 40])  # what a killed process left there
         assert await ids(store) == ["a", "b", "c"]
-
-    with_store(tmp_path, crash)
     assert file.read_bytes() == whole
     assert not file.with_name(file.name + ".corrupt").exists()
 
 
-def test_transcript_file_link_is_neither_read_nor_written(
+async def test_transcript_file_link_is_neither_read_nor_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     secret = tmp_path / "secret"
     secret.write_text(foreign("x", None))
     home(tmp_path).mkdir(parents=True)
     (home(tmp_path) / "s1.jsonl").symlink_to(secret)
-
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         await write(store, entry("a"))
         assert await ids(store) == ["a"]
-
-    with_store(tmp_path, body)
     assert secret.read_text() == foreign("x", None)
     assert "is behind" in caplog.text
 
 
-def test_transcript_file_pipe_does_not_hang(tmp_path: Path) -> None:
+async def test_transcript_file_pipe_does_not_hang(tmp_path: Path) -> None:
     home(tmp_path).mkdir(parents=True)
     os.mkfifo(home(tmp_path) / "s1.jsonl")
-
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         await write(store, entry("a"))
         assert await ids(store) == ["a"]
 
-    with_store(tmp_path, body)
 
-
-def test_session_file_outside_sessions_directory_is_not_touched(tmp_path: Path) -> None:
+async def test_session_file_outside_sessions_directory_is_not_touched(tmp_path: Path) -> None:
     outside = tmp_path / "outside.jsonl"
     outside.write_text("mine\n")
     home(tmp_path).mkdir(parents=True)
@@ -393,17 +336,14 @@ def test_session_file_outside_sessions_directory_is_not_touched(tmp_path: Path) 
             {"agent:main:main": {"sessionId": "s1", "updatedAt": 1, "sessionFile": str(outside)}}
         )
     )
-
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         assert await ids(store) == []
         await write(store, entry("a"))
-
-    with_store(tmp_path, body)
     assert outside.read_text() == "mine\n"
     assert (home(tmp_path) / "s1.jsonl").exists()
 
 
-def test_transcript_file_of_topic_is_continued_under_its_name(tmp_path: Path) -> None:
+async def test_transcript_file_of_topic_is_continued_under_its_name(tmp_path: Path) -> None:
     home(tmp_path).mkdir(parents=True)
     topic = home(tmp_path) / "s1-topic-42.jsonl"
     topic.write_text('{"type":"session","version":3,"id":"s1"}\n' + foreign("a", None))
@@ -412,23 +352,20 @@ def test_transcript_file_of_topic_is_continued_under_its_name(tmp_path: Path) ->
             {"agent:main:main": {"sessionId": "s1", "updatedAt": 1, "sessionFile": str(topic)}}
         )
     )
-
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         record = await store.session("agent:main:main")
         assert record is not None and await ids(store) == ["a"]
         async with store.transaction() as unit:
             unit.put_session(record)
             unit.append("s1", entry("b", "a"))
-
-    with_store(tmp_path, body)
     assert len(topic.read_text().splitlines()) == 3
     assert not (home(tmp_path) / "s1.jsonl").exists()
     index = json.loads((home(tmp_path) / "sessions.json").read_text())
     assert index["agent:main:main"]["sessionFile"] == str(topic)
 
 
-def test_transcript_archived_file_is_renamed_with_all_entries(tmp_path: Path) -> None:
-    async def body(store: SqliteStore) -> None:
+async def test_transcript_archived_file_is_renamed_with_all_entries(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store:
         await write(store, entry("a"))
         async with store.transaction() as unit:
             unit.append("s1", entry("b", "a"))
@@ -436,20 +373,15 @@ def test_transcript_archived_file_is_renamed_with_all_entries(tmp_path: Path) ->
         await store.flush()
         assert await ids(store) == ["a", "b"]
         await store.flush()
-
-    with_store(tmp_path, body)
     names = sorted(path.name for path in home(tmp_path).glob("s1*"))
     assert names == ["s1.jsonl.reset.2026-11-15T06-37-19.496Z"]
     assert len((home(tmp_path) / names[0]).read_text().splitlines()) == 3
-
-    async def again(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         assert await ids(store) == ["a", "b"]
-
-    with_store(tmp_path, again)
     assert sorted(path.name for path in home(tmp_path).glob("s1*")) == names
 
 
-def test_transcript_file_bare_role_rows_are_read_and_continued(tmp_path: Path) -> None:
+async def test_transcript_file_bare_role_rows_are_read_and_continued(tmp_path: Path) -> None:
     home(tmp_path).mkdir(parents=True)
     at = "2026-04-15T10:01:00Z"
     rows = [{"role": role, "content": role, "timestamp": at} for role in ("user", "assistant")]
@@ -457,8 +389,7 @@ def test_transcript_file_bare_role_rows_are_read_and_continued(tmp_path: Path) -
     (home(tmp_path) / "sessions.json").write_text(
         json.dumps([{"id": "abc123", "name": "refactor", "created_at": at, "updated_at": at}])
     )
-
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         (record,) = await store.sessions()
         assert record.key == "agent:main:abc123"
         assert record.data["displayName"] == "refactor"
@@ -466,30 +397,23 @@ def test_transcript_file_bare_role_rows_are_read_and_continued(tmp_path: Path) -
         assert [one.data["message"]["role"] for one in found] == ["user", "assistant"]
         async with store.transaction() as unit:
             unit.append("abc123", entry("b", found[-1].id))
-
-    with_store(tmp_path, body)
-
-    async def again(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         assert len(await store.entries("abc123")) == 3
 
-    with_store(tmp_path, again)
 
-
-def test_transcript_of_other_principal_has_no_files(tmp_path: Path) -> None:
+async def test_transcript_of_other_principal_has_no_files(tmp_path: Path) -> None:
     from homarus.core.principal import Principal
 
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         async with store.scoped(Principal("acme", "ann")).transaction() as unit:
             unit.open_transcript(TranscriptHeader("s1", "main", 5))
             unit.put_session(SessionRecord("agent:main:main", "main", "s1", 5))
             unit.append("s1", entry("a"))
         await store.flush()
-
-    with_store(tmp_path, body)
     assert not home(tmp_path).exists()
 
 
-def test_transcript_file_known_state_can_be_dropped(
+async def test_transcript_file_known_state_can_be_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("homarus.store.transcript_file._KEPT_VIEWS", 1)
@@ -508,7 +432,8 @@ def test_transcript_file_known_state_can_be_dropped(
         for name in parents:
             assert len(await ids(store, name)) == 4
 
-    with_store(tmp_path, body)
+    async with with_store(tmp_path) as store:
+        await body(store)
     for name in ("s1", "s2", "s3"):
         lines = (home(tmp_path) / f"{name}.jsonl").read_text().splitlines()
         assert [json.loads(line)["id"] for line in lines] == [

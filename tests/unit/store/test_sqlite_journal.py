@@ -1,6 +1,8 @@
 """What is true of the journal in state.sqlite alone."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,29 +38,22 @@ def downgrade(state: Path) -> None:
     change(state, "UPDATE meta SET value = 2 WHERE key = 'schema'")
 
 
-def test_journal_database_without_tables_is_migrated(tmp_path: Path) -> None:
-    async def first(store: SqliteStore) -> None:
-        async with store.transaction() as unit:
-            unit.put_record("job", "1", {"a": 1})
-
-    async def later(store: SqliteStore) -> None:
+async def test_journal_database_without_tables_is_migrated(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store, store.transaction() as unit:
+        unit.put_record("job", "1", {"a": 1})
+    downgrade(tmp_path)
+    async with with_store(tmp_path) as store:
         assert await store.record("job", "1") == {"a": 1}
         assert (await store.journal.accept("s", says("hi"), at_ms=1)).kind == "new"
 
-    with_store(tmp_path, first)
-    downgrade(tmp_path)
-    with_store(tmp_path, later)
+
+@asynccontextmanager
+async def with_store(state: Path, **options: bool) -> AsyncIterator[SqliteStore]:
+    async with open_store(state, **options) as store:
+        yield store
 
 
-def with_store(state: Path, body: Any, **options: bool) -> None:
-    async def main() -> None:
-        async with open_store(state, **options) as store:
-            await body(store)
-
-    asyncio.run(main())
-
-
-def test_read_only_open_migrates_older_database_unless_in_use(
+async def test_read_only_open_migrates_older_database_unless_in_use(
     tmp_path: Path,
 ) -> None:
     async def nothing(store: SqliteStore) -> None:
@@ -68,41 +63,36 @@ def test_read_only_open_migrates_older_database_unless_in_use(
         with pytest.raises(StateInUseError):
             open_store(tmp_path, read_only=True)
 
-    with_store(tmp_path, nothing)
+    async with with_store(tmp_path) as store:
+        await nothing(store)
     downgrade(tmp_path)
-    with_store(tmp_path, nothing, read_only=True)
-    with_store(tmp_path, nothing, read_only=True)
-
-    async def held(store: SqliteStore) -> None:
+    async with with_store(tmp_path, read_only=True) as store:
+        await nothing(store)
+    async with with_store(tmp_path, read_only=True) as store:
+        await nothing(store)
+    async with with_store(tmp_path) as store:
         change(tmp_path, "UPDATE meta SET value = 2 WHERE key = 'schema'")
         await look(store)
         change(tmp_path, "UPDATE meta SET value = ? WHERE key = 'schema'", len(schema.MIGRATIONS))
 
-    with_store(tmp_path, held)
+
+async def test_read_only_open_sees_accepted_messages_and_cannot_write(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store, open_store(tmp_path, read_only=True) as looking:
+        row = (await store.journal.accept("s", says("hi"), at_ms=1)).row
+        assert list(await looking.journal.inbox_records(*OPEN)) == [row]
+        with pytest.raises(StoreError, match="reading only"):
+            await looking.journal.accept("s", says("ho", "m2"), at_ms=1)
+        with pytest.raises(StoreError, match="reading only"):
+            await looking.journal.retry(row.id, at_ms=1)
 
 
-def test_read_only_open_sees_accepted_messages_and_cannot_write(tmp_path: Path) -> None:
-    async def body(store: SqliteStore) -> None:
-        async with open_store(tmp_path, read_only=True) as looking:
-            row = (await store.journal.accept("s", says("hi"), at_ms=1)).row
-            assert list(await looking.journal.inbox_records(*OPEN)) == [row]
-            with pytest.raises(StoreError, match="reading only"):
-                await looking.journal.accept("s", says("ho", "m2"), at_ms=1)
-            with pytest.raises(StoreError, match="reading only"):
-                await looking.journal.retry(row.id, at_ms=1)
-
-    with_store(tmp_path, body)
-
-
-def test_journal_unreadable_body_hides_no_other_record(tmp_path: Path) -> None:
-    async def body(store: SqliteStore) -> None:
+async def test_journal_unreadable_body_hides_no_other_record(tmp_path: Path) -> None:
+    async with with_store(tmp_path) as store:
         for n in range(3):
             await store.journal.accept("s", says(str(n), f"m{n}"), at_ms=n)
         change(tmp_path, "UPDATE accepted SET body = '{\"id' WHERE message_id = 'm1'")
         found = await store.journal.inbox_records(*OPEN)
         assert [row.inbound and row.inbound.text for row in found] == ["0", None, "2"]
-
-    with_store(tmp_path, body)
 
 
 @pytest.mark.parametrize(
@@ -135,23 +125,21 @@ def test_journal_queries_use_partial_indexes(asked: Any, index: str) -> None:
     assert not any(plan.startswith("SCAN") for plan in plans), plans
 
 
-def test_journal_full_disk_refuses_message_until_there_is_room(
+async def test_journal_full_disk_refuses_message_until_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def body(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         monkeypatch.setattr(faults, "_faults", faults.parse_faults("store.commit:enospc"))
         with pytest.raises(DiskFullError):
             await store.journal.accept("s", says("hi"), at_ms=1)
         assert list(await store.journal.inbox_records()) == []
         assert (await store.journal.accept("s", says("hi"), at_ms=2)).kind == "new"
 
-    with_store(tmp_path, body)
 
-
-def test_journal_disk_failure_stops_accepting_and_restart_knows_rest(
+async def test_journal_disk_failure_stops_accepting_and_restart_knows_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def first(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         monkeypatch.setattr(faults, "_faults", faults.parse_faults("store.sync:eio"))
         async with asyncio.timeout(30), asyncio.TaskGroup() as group:
             broken = group.create_task(store.wait_for_disk_failure())
@@ -167,14 +155,10 @@ def test_journal_disk_failure_stops_accepting_and_restart_knows_rest(
             with pytest.raises(StoreError, match="not written any more"):
                 async with store.transaction() as unit:
                     unit.put_record("job", "1", {})
-
-    async def later(store: SqliteStore) -> None:
+    async with with_store(tmp_path) as store:
         assert (await store.journal.accept("s", says("hi"), at_ms=1)).kind == "duplicate"
         assert (await store.journal.accept("s", says("ho", "m2"), at_ms=1)).kind == "new"
         waiting = asyncio.timeout(0)
         with pytest.raises(TimeoutError):
             async with waiting:
                 await store.wait_for_disk_failure()
-
-    with_store(tmp_path, first)
-    with_store(tmp_path, later)

@@ -18,49 +18,40 @@ def record(key: str = "agent:main:main", **data: object) -> SessionRecord:
     return SessionRecord(key, "main", "s1", 5, data)
 
 
-def fill(state: Path) -> None:
-    async def main() -> None:
-        async with open_store(state) as store, store.transaction() as unit:
-            unit.put_session(record(label="kept"))
-
-    asyncio.run(main())
+async def fill(state: Path) -> None:
+    async with open_store(state) as store, store.transaction() as unit:
+        unit.put_session(record(label="kept"))
 
 
-def label(state: Path, *, read_only: bool = False) -> object:
-    async def main() -> object:
-        async with open_store(state, read_only=read_only) as store:
-            found = await store.session("agent:main:main")
-            return found and found.data.get("label")
-
-    return asyncio.run(main())
+async def label(state: Path, *, read_only: bool = False) -> object:
+    async with open_store(state, read_only=read_only) as store:
+        found = await store.session("agent:main:main")
+        return found and found.data.get("label")
 
 
-def test_store_committed_data_is_there_after_restart(tmp_path: Path) -> None:
-    fill(tmp_path)
-    assert label(tmp_path) == "kept"
+async def test_store_committed_data_is_there_after_restart(tmp_path: Path) -> None:
+    await fill(tmp_path)
+    assert await label(tmp_path) == "kept"
 
 
-def test_store_files_are_private(tmp_path: Path) -> None:
+async def test_store_files_are_private(tmp_path: Path) -> None:
     state = tmp_path / "new" / "state"
-    fill(state)
+    await fill(state)
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
     for path in state.rglob("*"):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
 
-def test_store_second_open_raises_with_holder(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with open_store(tmp_path):
-            with pytest.raises(StateInUseError, match=f"process {os.getpid()} uses") as caught:
-                open_store(tmp_path)
-            assert "OPENCLAW_STATE_DIR" in caught.value.fix
-        async with open_store(tmp_path):
-            pass
-
-    asyncio.run(main())
+async def test_store_second_open_raises_with_holder(tmp_path: Path) -> None:
+    async with open_store(tmp_path):
+        with pytest.raises(StateInUseError, match=f"process {os.getpid()} uses") as caught:
+            open_store(tmp_path)
+        assert "OPENCLAW_STATE_DIR" in caught.value.fix
+    async with open_store(tmp_path):
+        pass
 
 
-def test_store_lock_is_released_when_process_dies(tmp_path: Path) -> None:
+async def test_store_lock_is_released_when_process_dies(tmp_path: Path) -> None:
     hold = (
         "import sys, time; from pathlib import Path; from homarus.store.lock import StateLock;"
         "lock = StateLock(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
@@ -72,10 +63,10 @@ def test_store_lock_is_released_when_process_dies(tmp_path: Path) -> None:
         with pytest.raises(StateInUseError, match=f"process {child.pid} uses"):
             open_store(tmp_path)
         child.kill()
-    fill(tmp_path)
+    await fill(tmp_path)
 
 
-def test_store_killed_process_loses_no_committed_data(tmp_path: Path) -> None:
+async def test_store_killed_process_loses_no_committed_data(tmp_path: Path) -> None:
     write = """
 import asyncio, os, signal, sys
 from pathlib import Path
@@ -93,15 +84,11 @@ asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", write, str(tmp_path)], check=False)
     assert done.returncode == -9
-
-    async def main() -> None:
-        async with open_store(tmp_path) as store:
-            assert [one.data["n"] for one in await store.entries("s1")] == list(range(40))
-            await store.flush()
-        file = tmp_path / "agents/main/sessions/s1.jsonl"
-        assert len(file.read_text().splitlines()) == 41
-
-    asyncio.run(main())
+    async with open_store(tmp_path) as store:
+        assert [one.data["n"] for one in await store.entries("s1")] == list(range(40))
+        await store.flush()
+    file = tmp_path / "agents/main/sessions/s1.jsonl"
+    assert len(file.read_text().splitlines()) == 41
 
 
 def test_store_unwritable_directory_raises_with_fix(tmp_path: Path) -> None:
@@ -159,8 +146,8 @@ def test_store_damaged_page_is_found_by_check_and_by_read(tmp_path: Path) -> Non
     asyncio.run(read())
 
 
-def test_store_newer_schema_is_refused(tmp_path: Path) -> None:
-    fill(tmp_path)
+async def test_store_newer_schema_is_refused(tmp_path: Path) -> None:
+    await fill(tmp_path)
     with apsw.Connection(str(tmp_path / "state.sqlite")) as db:
         db.execute("UPDATE meta SET value = 99 WHERE key = 'schema'")
     for read_only in (False, True):
@@ -183,91 +170,79 @@ def test_store_failed_migration_changes_nothing(tmp_path: Path) -> None:
     assert schema.check_version(db, path, bad) == 2
 
 
-def test_store_read_only_takes_no_lock_and_creates_nothing(tmp_path: Path) -> None:
-    async def main() -> None:
-        state = tmp_path / "state"
-        async with open_store(state, read_only=True) as empty:
-            assert list(await empty.sessions()) == []
-            assert await empty.session("agent:main:main") is None
-        assert not state.exists()
-        async with open_store(state) as store:
-            async with store.transaction() as unit:
-                unit.put_session(record(label="live"))
-            async with open_store(state, read_only=True) as beside:
-                assert [found.data["label"] for found in await beside.sessions()] == ["live"]
-                with pytest.raises(StoreError, match="reading only"):
-                    async with beside.transaction() as unit:
-                        unit.put_record("job", "1", {})
-
-    asyncio.run(main())
+async def test_store_read_only_takes_no_lock_and_creates_nothing(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    async with open_store(state, read_only=True) as empty:
+        assert list(await empty.sessions()) == []
+        assert await empty.session("agent:main:main") is None
+    assert not state.exists()
+    async with open_store(state) as store:
+        async with store.transaction() as unit:
+            unit.put_session(record(label="live"))
+        async with open_store(state, read_only=True) as beside:
+            assert [found.data["label"] for found in await beside.sessions()] == ["live"]
+            with pytest.raises(StoreError, match="reading only"):
+                async with beside.transaction() as unit:
+                    unit.put_record("job", "1", {})
 
 
-def test_store_empty_file_is_empty_database(tmp_path: Path) -> None:
+async def test_store_empty_file_is_empty_database(tmp_path: Path) -> None:
     (tmp_path / "state.sqlite").touch()
-    assert label(tmp_path, read_only=True) is None
+    assert await label(tmp_path, read_only=True) is None
     assert (tmp_path / "state.sqlite").stat().st_size == 0
-    assert label(tmp_path) is None
+    assert await label(tmp_path) is None
 
 
-def test_store_read_only_without_database_shows_files(tmp_path: Path) -> None:
+async def test_store_read_only_without_database_shows_files(tmp_path: Path) -> None:
     home = tmp_path / "agents/main/sessions"
     home.mkdir(parents=True)
     (home / "sessions.json").write_text(
         '{"agent:main:main": {"sessionId": "x1", "updatedAt": 7, "label": "theirs"}}'
     )
-    assert label(tmp_path, read_only=True) == "theirs"
+    assert await label(tmp_path, read_only=True) == "theirs"
 
 
-def test_store_closed_raises(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with open_store(tmp_path) as store:
-            pass
-        await store.close()
-        with pytest.raises(StoreError, match="closed"):
-            await store.record("a", "b")
-        with pytest.raises(StoreError, match="closed"):
-            async with store.transaction() as unit:
-                unit.put_record("a", "b", {})
-        with pytest.raises(StoreError, match="closed"):
-            await store.entries("s1")
-
-    asyncio.run(main())
+async def test_store_closed_raises(tmp_path: Path) -> None:
+    async with open_store(tmp_path) as store:
+        pass
+    await store.close()
+    with pytest.raises(StoreError, match="closed"):
+        await store.record("a", "b")
+    with pytest.raises(StoreError, match="closed"):
+        async with store.transaction() as unit:
+            unit.put_record("a", "b", {})
+    with pytest.raises(StoreError, match="closed"):
+        await store.entries("s1")
 
 
-def test_store_full_disk_refuses_writes_and_keeps_data(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with open_store(tmp_path, mirror=False) as store:
-            async with store.transaction() as unit:
-                unit.put_record("a", "1", {"kept": True})
-            writer = store._engine.writer
-            assert writer is not None
-            await writer.run(lambda db: db.execute("PRAGMA max_page_count = 20").fetchall())
-            with pytest.raises(DiskFullError):
-                async with store.transaction() as unit:
-                    unit.put_record("a", "2", {"x": "y" * 1_000_000})
-            await writer.run(lambda db: db.execute("PRAGMA max_page_count = 999999").fetchall())
+async def test_store_full_disk_refuses_writes_and_keeps_data(tmp_path: Path) -> None:
+    async with open_store(tmp_path, mirror=False) as store:
+        async with store.transaction() as unit:
+            unit.put_record("a", "1", {"kept": True})
+        writer = store._engine.writer
+        assert writer is not None
+        await writer.run(lambda db: db.execute("PRAGMA max_page_count = 20").fetchall())
+        with pytest.raises(DiskFullError):
             async with store.transaction() as unit:
                 unit.put_record("a", "2", {"x": "y" * 1_000_000})
-            assert sorted(await store.records("a")) == ["1", "2"]
+        await writer.run(lambda db: db.execute("PRAGMA max_page_count = 999999").fetchall())
+        async with store.transaction() as unit:
+            unit.put_record("a", "2", {"x": "y" * 1_000_000})
+        assert sorted(await store.records("a")) == ["1", "2"]
 
-    asyncio.run(main())
 
-
-def test_store_invalid_ids_are_refused_before_writing(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with open_store(tmp_path) as store:
-            for bad in (
-                SessionRecord("k", "../main", "s1", 5),
-                SessionRecord("k", "main", "../s1", 5),
-            ):
-                with pytest.raises(StoreError, match="not a"):
-                    async with store.transaction() as unit:
-                        unit.put_session(bad)
+async def test_store_invalid_ids_are_refused_before_writing(tmp_path: Path) -> None:
+    async with open_store(tmp_path) as store:
+        for bad in (
+            SessionRecord("k", "../main", "s1", 5),
+            SessionRecord("k", "main", "../s1", 5),
+        ):
             with pytest.raises(StoreError, match="not a"):
                 async with store.transaction() as unit:
-                    unit.open_transcript(TranscriptHeader("../x", "main", 5))
-
-    asyncio.run(main())
+                    unit.put_session(bad)
+        with pytest.raises(StoreError, match="not a"):
+            async with store.transaction() as unit:
+                unit.open_transcript(TranscriptHeader("../x", "main", 5))
 
 
 def test_store_tokens_grow_across_restarts(tmp_path: Path) -> None:
@@ -279,14 +254,11 @@ def test_store_tokens_grow_across_restarts(tmp_path: Path) -> None:
     assert second > first
 
 
-def test_store_commit_is_synced_to_disk(tmp_path: Path) -> None:
+async def test_store_commit_is_synced_to_disk(tmp_path: Path) -> None:
     def settings(db: apsw.Connection) -> list[object]:
         return [db.execute(f"PRAGMA {name}").get for name in ("journal_mode", "synchronous")]
 
-    async def main() -> None:
-        async with open_store(tmp_path) as store:
-            writer = store._engine.writer
-            assert writer is not None
-            assert await writer.run(settings) == ["wal", 2]
-
-    asyncio.run(main())
+    async with open_store(tmp_path) as store:
+        writer = store._engine.writer
+        assert writer is not None
+        assert await writer.run(settings) == ["wal", 2]

@@ -2,7 +2,8 @@
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -27,16 +28,14 @@ from homarus.testing.model_server import (
 from homarus.testing.model_server.google import MODEL, SIGNATURE
 
 
-def played(scene: Callable[[Any, ModelServer], Awaitable[Any]], *answers: ScriptedAnswer) -> Any:
-    async def main() -> Any:
-        async with asyncio.timeout(60), ModelServer() as server:
-            server.script(*answers)
-            root = server.url.removesuffix("/v1")
-            options = types.HttpOptions(base_url=root, api_version="v1beta")
-            async with genai.Client(api_key="k", http_options=options).aio as client:
-                return await scene(client.models, server)
-
-    return asyncio.run(main())
+@asynccontextmanager
+async def played(*answers: ScriptedAnswer) -> AsyncIterator[tuple[Any, ModelServer]]:
+    async with asyncio.timeout(60), ModelServer() as server:
+        server.script(*answers)
+        root = server.url.removesuffix("/v1")
+        options = types.HttpOptions(base_url=root, api_version="v1beta")
+        async with genai.Client(api_key="k", http_options=options).aio as client:
+            yield client.models, server
 
 
 async def stream(models: Any, contents: Any = "hi") -> list[types.GenerateContentResponse]:
@@ -54,9 +53,10 @@ def finish_of(chunk: types.GenerateContentResponse) -> str:
     return chunk.candidates[0].finish_reason.value
 
 
-def test_google_sdk_reads_streamed_text_reasoning_and_usage() -> None:
+async def test_google_sdk_reads_streamed_text_reasoning_and_usage() -> None:
     steps: list[ScriptStep] = [Think("Hm"), Say(["Hé", "llo ", "🦞"]), ReportedUsage(20, 3, 5, 1)]
-    chunks = played(lambda models, _: stream(models), steps)
+    async with played(steps) as (models, _):
+        chunks: Any = await stream(models)
     parts = parts_of(chunks)
     assert "".join(p.text or "" for p in parts if not p.thought) == "Héllo 🦞"
     assert [p.text for p in parts if p.thought] == ["Hm"]
@@ -67,11 +67,12 @@ def test_google_sdk_reads_streamed_text_reasoning_and_usage() -> None:
     assert usage.cached_content_token_count == 5
 
 
-def test_google_sdk_reads_calls_with_ids_and_signatures() -> None:
+async def test_google_sdk_reads_calls_with_ids_and_signatures() -> None:
     steps = [
         CallTools(ScriptedCall("read", {"path": "é"}, id="c1"), ScriptedCall("ls", '{"all": true}'))
     ]
-    chunks = played(lambda models, _: stream(models), steps)
+    async with played(steps) as (models, _):
+        chunks: Any = await stream(models)
     calls = [part for part in parts_of(chunks) if part.function_call]
     made = [part.function_call for part in calls if part.function_call]
     assert [(call.name, call.args, call.id) for call in made] == [
@@ -82,17 +83,15 @@ def test_google_sdk_reads_calls_with_ids_and_signatures() -> None:
     assert calls[1].thought_signature is None
 
 
-def test_google_sdk_reads_complete_answer() -> None:
-    async def scene(models: Any, server: ModelServer) -> Any:
-        return await models.generate_content(model="m", contents="hi"), server.requests[0]
-
+async def test_google_sdk_reads_complete_answer() -> None:
     steps: list[ScriptStep] = [
         Think("hm"),
         Say(["a", "b"]),
         CallTools(ScriptedCall("read", {"p": 1})),
         Stop("length"),
     ]
-    whole, request = played(scene, steps)
+    async with played(steps) as (models, server):
+        whole, request = await models.generate_content(model="m", contents="hi"), server.requests[0]
     assert [part.text for part in whole.parts[:2]] == ["hm", "ab"]
     assert whole.function_calls[0].args == {"p": 1}
     assert finish_of(whole) == "MAX_TOKENS"
@@ -110,27 +109,26 @@ def test_google_sdk_reads_complete_answer() -> None:
         (Fail(503), errors.ServerError, 503, "UNAVAILABLE"),
     ],
 )
-def test_google_sdk_reads_errors(
+async def test_google_sdk_reads_errors(
     step: Any, kind: type[errors.APIError], code: int, status: str
 ) -> None:
     with pytest.raises(kind) as caught:
-        played(lambda models, _: stream(models), [step])
+        async with played([step]) as (models, _):
+            await stream(models)
     assert (caught.value.code, caught.value.status) == (code, status)
 
 
 @pytest.mark.parametrize("shape", [BodyFraming(), BodyFraming(newline=b"\r\n")])
-def test_google_sdk_reads_error_midway(shape: BodyFraming) -> None:
-    async def scene(models: Any, _server: ModelServer) -> None:
+async def test_google_sdk_reads_error_midway(shape: BodyFraming) -> None:
+    async with played([Say("so far"), StreamFault("oops"), shape]) as (models, _server):
         chunks = await models.generate_content_stream(model="m", contents="hi")
         assert (await anext(chunks)).text == "so far"
         with pytest.raises(errors.ServerError) as caught:
             await anext(chunks)
         assert caught.value.message == "oops"
 
-    played(scene, [Say("so far"), StreamFault("oops"), shape])
 
-
-def test_google_markers_find_question_among_results() -> None:
+async def test_google_markers_find_question_among_results() -> None:
     call = types.Part.from_function_call(name="read", args={})
     back = types.Part.from_function_response(name="read", response={"output": "x"})
     asking = "MOCK:tool:read:{}§ MOCK:next MOCK:say:after§"
@@ -139,23 +137,21 @@ def test_google_markers_find_question_among_results() -> None:
         types.Content(role="model", parts=[call]),
         types.Content(role="user", parts=[back]),
     ]
-
-    async def scene(models: Any, server: ModelServer) -> None:
+    async with played() as (models, server):
         (first, *_), said = await stream(models, asking), await stream(models, contents)
         assert first.function_calls is not None
         assert first.function_calls[0].name == "read"
         assert said[0].text == "after"
         assert [request.stats["after_tool"] for request in server.requests] == [False, True]
 
-    played(scene)
 
-
-def test_google_models_and_token_counts_are_served() -> None:
+async def test_google_models_and_token_counts_are_served() -> None:
     async def scene(models: Any, _server: ModelServer) -> Any:
         listed = [model.name async for model in await models.list()]
         counted = await models.count_tokens(model="m", contents="hello there")
         return listed, counted.total_tokens
 
-    listed, counted = played(scene)
+    async with played() as (models, _server):
+        listed, counted = await scene(models, _server)
     assert listed == [f"models/{MODEL}"]
     assert counted > 0

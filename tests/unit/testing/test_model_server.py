@@ -5,7 +5,8 @@ import json
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import openai
@@ -36,19 +37,15 @@ from homarus.testing.model_server.markers import Markers
 from homarus.testing.model_server.openai import embedding
 
 
-def played(
-    scene: Callable[[openai.AsyncOpenAI, ModelServer], Awaitable[Any]], *answers: ScriptedAnswer
-) -> Any:
-    async def main() -> Any:
-        async with (
-            asyncio.timeout(60),
-            ModelServer() as server,
-            openai.AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as client,
-        ):
-            server.script(*answers)
-            return await scene(client, server)
-
-    return asyncio.run(main())
+@asynccontextmanager
+async def played(*answers: ScriptedAnswer) -> AsyncIterator[tuple[openai.AsyncOpenAI, ModelServer]]:
+    async with (
+        asyncio.timeout(60),
+        ModelServer() as server,
+        openai.AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as client,
+    ):
+        server.script(*answers)
+        yield client, server
 
 
 async def stream(client: openai.AsyncOpenAI, text: str = "hi") -> list[Any]:
@@ -77,10 +74,9 @@ def asked(*messages: tuple[str, str]) -> list[Any]:
 # What the official client understands
 
 
-def test_openai_sdk_reads_streamed_text_and_usage() -> None:
-    chunks = played(
-        lambda client, _: stream(client), [Say(["Hé", "llo ", "🦞"]), ReportedUsage(20, 3, 5, 1)]
-    )
+async def test_openai_sdk_reads_streamed_text_and_usage() -> None:
+    async with played([Say(["Hé", "llo ", "🦞"]), ReportedUsage(20, 3, 5, 1)]) as (client, _):
+        chunks: Any = await stream(client)
     assert text_of(chunks) == "Héllo 🦞"
     assert finish_of(chunks) == "stop"
     usage = chunks[-1].usage
@@ -89,13 +85,14 @@ def test_openai_sdk_reads_streamed_text_and_usage() -> None:
     assert usage.completion_tokens_details.reasoning_tokens == 1
 
 
-def test_openai_sdk_reads_interleaved_tool_calls() -> None:
+async def test_openai_sdk_reads_interleaved_tool_calls() -> None:
     steps = [
         CallTools(
             ScriptedCall("read", {"path": "a" * 30}, id="c1"), ScriptedCall("ls", {"all": True})
         )
     ]
-    chunks = played(lambda client, _: stream(client), steps)
+    async with played(steps) as (client, _):
+        chunks: Any = await stream(client)
     names: dict[int, str] = {}
     arguments: dict[int, str] = {}
     order = []
@@ -110,11 +107,11 @@ def test_openai_sdk_reads_interleaved_tool_calls() -> None:
     assert finish_of(chunks) == "tool_calls"
 
 
-def test_openai_sdk_reads_complete_answer() -> None:
-    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
-        return await client.chat.completions.create(model="m", messages=asked(("user", "hi")))
-
-    whole = played(scene, [Think("hm"), Say(["a", "b"]), CallTools(ScriptedCall("read", {"p": 1}))])
+async def test_openai_sdk_reads_complete_answer() -> None:
+    async with played(
+        [Think("hm"), Say(["a", "b"]), CallTools(ScriptedCall("read", {"p": 1}))]
+    ) as (client, _server):
+        whole: Any = await client.chat.completions.create(model="m", messages=asked(("user", "hi")))
     message = whole.choices[0].message
     assert message.content == "ab"
     assert json.loads(message.tool_calls[0].function.arguments) == {"p": 1}
@@ -136,13 +133,13 @@ def test_openai_sdk_reads_complete_answer() -> None:
         (Overflow(), openai.BadRequestError),
     ],
 )
-def test_openai_sdk_raises_matching_error(step: Any, error: type[openai.APIStatusError]) -> None:
-    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> openai.APIStatusError:
+async def test_openai_sdk_raises_matching_error(
+    step: Any, error: type[openai.APIStatusError]
+) -> None:
+    async with played([step]) as (client, _server):
         with pytest.raises(error) as caught:
             await stream(client)
-        return caught.value
-
-    raised = played(scene, [step])
+        raised = caught.value
     assert raised.status_code == getattr(step, "status", 400)
     assert raised.response.headers.get("retry-after", "") == getattr(step, "retry_after", "")
     if isinstance(step, Overflow):
@@ -159,12 +156,12 @@ def test_openai_sdk_raises_matching_error(step: Any, error: type[openai.APIStatu
         ([Raw(b"data: {oops\n\n")], json.JSONDecodeError),
     ],
 )
-def test_openai_sdk_notices_faults_midway(steps: ScriptedAnswer, error: type[Exception]) -> None:
-    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> None:
+async def test_openai_sdk_notices_faults_midway(
+    steps: ScriptedAnswer, error: type[Exception]
+) -> None:
+    async with played(steps) as (client, _server):
         with pytest.raises(error):
             await stream(client)
-
-    played(scene, steps)
 
 
 @pytest.mark.parametrize(
@@ -176,12 +173,13 @@ def test_openai_sdk_notices_faults_midway(steps: ScriptedAnswer, error: type[Exc
         BodyFraming(piece_bytes=5),
     ],
 )
-def test_openai_sdk_reads_every_framing(shape: BodyFraming) -> None:
-    chunks = played(lambda client, _: stream(client), [Say(["é🦞", "x"]), Comments(times=2), shape])
+async def test_openai_sdk_reads_every_framing(shape: BodyFraming) -> None:
+    async with played([Say(["é🦞", "x"]), Comments(times=2), shape]) as (client, _):
+        chunks: Any = await stream(client)
     assert text_of(chunks) == "é🦞x"
 
 
-def test_openai_sdk_lists_models_and_gets_embeddings() -> None:
+async def test_openai_sdk_lists_models_and_gets_embeddings() -> None:
     async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
         models = [model.id async for model in await client.models.list()]
         made = await client.embeddings.create(model="e", input=["red lobster", "blue sky"])
@@ -190,7 +188,8 @@ def test_openai_sdk_lists_models_and_gets_embeddings() -> None:
         )
         return models, made.data, plain.data
 
-    models, made, plain = played(scene)
+    async with played() as (client, _server):
+        models, made, plain = await scene(client, _server)
     assert models == ["mock-1"]
     assert made[0].embedding == pytest.approx(embedding("red lobster"), abs=1e-6)
     assert plain[0].embedding == pytest.approx(embedding("red lobster"))
@@ -208,13 +207,11 @@ def test_embeddings_of_shared_words_are_near() -> None:
 # What it keeps
 
 
-def test_server_records_headers_body_and_times() -> None:
-    async def scene(client: openai.AsyncOpenAI, server: ModelServer) -> Any:
+async def test_server_records_headers_body_and_times() -> None:
+    async with played() as (client, server):
         await stream(client, "one")
         await stream(client, "two")
-        return server.requests
-
-    one, two = played(scene)
+        one, two = server.requests
     assert (one.method, one.path) == ("POST", "/v1/chat/completions")
     assert one.headers["authorization"] == "Bearer k"
     assert two.body["messages"][0]["content"] == "two"
@@ -222,8 +219,8 @@ def test_server_records_headers_body_and_times() -> None:
     assert one.outcome == "answered"
 
 
-def test_server_counts_peak_of_concurrent_requests() -> None:
-    async def scene(client: openai.AsyncOpenAI, server: ModelServer) -> int:
+async def test_server_counts_peak_of_concurrent_requests() -> None:
+    async with played() as (client, server):
         gate = asyncio.Event()
         answer: ScriptedAnswer = [WaitForTest(gate), Say("x")]
         server.script(*[answer] * 5)
@@ -233,13 +230,12 @@ def test_server_counts_peak_of_concurrent_requests() -> None:
             await server.arrived(5)
             gate.set()
         await stream(client)
-        return server.peak
+        result = server.peak
+    assert result == 5
 
-    assert played(scene) == 5
 
-
-def test_server_notices_client_disconnect() -> None:
-    async def scene(client: openai.AsyncOpenAI, server: ModelServer) -> list[str]:
+async def test_server_notices_client_disconnect() -> None:
+    async with played() as (client, server):
         server.script([Say("a"), HangUntilDisconnect()], [Say(["word "] * 100_000)], [Comments()])
         for _ in range(3):
             chunks = await client.chat.completions.create(
@@ -249,93 +245,86 @@ def test_server_notices_client_disconnect() -> None:
                 break
             await chunks.close()
             await server.requests[-1].ended.wait()
-        return [request.outcome for request in server.requests]
+        result = [request.outcome for request in server.requests]
+    assert result == ["client left"] * 3
 
-    assert played(scene) == ["client left"] * 3
 
-
-def test_server_passes_test_failure_unchanged() -> None:
+async def test_server_passes_test_failure_unchanged() -> None:
     async def main() -> None:
         async with ModelServer():
             raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        asyncio.run(main())
+        await main()
 
 
-def test_server_exit_ends_waiting_connections() -> None:
-    async def main() -> None:
-        async with asyncio.timeout(10), ModelServer() as server:
-            server.script([HangUntilDisconnect()])
-            port = int(server.url.split(":")[2].partition("/")[0])
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            body = b'{"stream":true}'
-            head = b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
-            writer.write(head + body)
-            await server.arrived(1)
-        assert await reader.read() == b""
-        writer.close()
-
-    asyncio.run(main())
+async def test_server_exit_ends_waiting_connections() -> None:
+    async with asyncio.timeout(10), ModelServer() as server:
+        server.script([HangUntilDisconnect()])
+        port = int(server.url.split(":")[2].partition("/")[0])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        body = b'{"stream":true}'
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+        writer.write(head + body)
+        await server.arrived(1)
+    assert await reader.read() == b""
+    writer.close()
 
 
 @pytest.mark.parametrize(
     "sent", [b"\r\n", b"nonsense\r\n\r\n", b"GET /nowhere HTTP/1.1\r\n\r\n", b"\xff" * 10]
 )
-def test_server_ignores_client_without_http(sent: bytes) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(10), ModelServer() as server:
-            port = int(server.url.split(":")[2].partition("/")[0])
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(sent)
-            writer.write_eof()
-            answer = await reader.read()
-            assert answer == b"" or answer.startswith(b"HTTP/1.1 404")
-            writer.close()
-            async with openai.AsyncOpenAI(base_url=server.url, api_key="k") as client:
-                assert text_of(await stream(client))
-
-    asyncio.run(main())
+async def test_server_ignores_client_without_http(sent: bytes) -> None:
+    async with asyncio.timeout(10), ModelServer() as server:
+        port = int(server.url.split(":")[2].partition("/")[0])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        writer.write_eof()
+        answer = await reader.read()
+        assert answer == b"" or answer.startswith(b"HTTP/1.1 404")
+        writer.close()
+        async with openai.AsyncOpenAI(base_url=server.url, api_key="k") as client:
+            assert text_of(await stream(client))
 
 
 # Markers
 
 
-def marked(text: str) -> list[Any]:
-    chunks: list[Any] = played(lambda client, _: stream(client, text))
+async def marked(text: str) -> list[Any]:
+    async with played() as (client, _):
+        chunks: list[Any] = await stream(client, text)
     return chunks
 
 
 @pytest.mark.parametrize("text", ["hello", "MOCK:short", "Hi MOCK:short T#a-1"])
-def test_markers_none_or_short_give_short_reply(text: str) -> None:
-    assert text_of(marked(text)) == "Hello from the mock model."
+async def test_markers_none_or_short_give_short_reply(text: str) -> None:
+    assert text_of(await marked(text)) == "Hello from the mock model."
 
 
-def test_markers_select_reply_content() -> None:
-    assert text_of(marked("MOCK:long:3")) == "word0000 word0001 word0002 "
-    assert text_of(marked("MOCK:long:2:1")) == "word0000 word0001 "
-    assert text_of(marked("MOCK:say:Grüß: dich§ please")) == "Grüß: dich"
-    assert text_of(marked("repeat this MOCK:echo")) == "repeat this"
-    assert text_of(marked("MOCK:empty")) == ""
-    assert finish_of(marked("MOCK:length MOCK:say:half§")) == "length"
-    thinking = marked("MOCK:think:hm§ MOCK:say:ok§")
+async def test_markers_select_reply_content() -> None:
+    assert text_of(await marked("MOCK:long:3")) == "word0000 word0001 word0002 "
+    assert text_of(await marked("MOCK:long:2:1")) == "word0000 word0001 "
+    assert text_of(await marked("MOCK:say:Grüß: dich§ please")) == "Grüß: dich"
+    assert text_of(await marked("repeat this MOCK:echo")) == "repeat this"
+    assert text_of(await marked("MOCK:empty")) == ""
+    assert finish_of(await marked("MOCK:length MOCK:say:half§")) == "length"
+    thinking = await marked("MOCK:think:hm§ MOCK:say:ok§")
     assert thinking[1].choices[0].delta.model_extra["reasoning_content"] == "hm"
-    assert text_of(marked("MOCK:bytes:2 MOCK:crlf MOCK:say:é§")) == "é"
+    assert text_of(await marked("MOCK:bytes:2 MOCK:crlf MOCK:say:é§")) == "é"
 
 
-def test_markers_tools_are_called_together_then_short_reply() -> None:
+async def test_markers_tools_are_called_together_then_short_reply() -> None:
     text = 'Run MOCK:tool:exec:{"command":"echo {a}"}§ MOCK:tool:ls:{}§ T#x'
     calls = [
         call
-        for chunk in marked(text)
+        for chunk in await marked(text)
         if chunk.choices
         for call in chunk.choices[0].delta.tool_calls or ()
     ]
     assert {c.function.name for c in calls if c.function.name} == {"exec", "ls"}
     args = "".join(c.function.arguments for c in calls if c.index == 0)
     assert json.loads(args) == {"command": "echo {a}"}
-
-    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
+    async with played() as (client, _server):
         function = {"name": "exec", "arguments": "{}"}
         called = {"id": "c", "type": "function", "function": function}
         history: list[Any] = [
@@ -343,15 +332,13 @@ def test_markers_tools_are_called_together_then_short_reply() -> None:
             {"role": "assistant", "content": None, "tool_calls": [called]},
             {"role": "tool", "tool_call_id": "c", "content": "out"},
         ]
-        return await client.chat.completions.create(model="m", messages=history)
+        result: Any = await client.chat.completions.create(model="m", messages=history)
+    assert result.choices[0].message.content == "Hello from the mock model."
 
-    assert played(scene).choices[0].message.content == "Hello from the mock model."
 
-
-def test_markers_next_separates_requests_of_one_message() -> None:
+async def test_markers_next_separates_requests_of_one_message() -> None:
     text = "MOCK:tool:a:{}§ MOCK:next MOCK:tool:b:{}§ MOCK:next MOCK:say:end§"
-
-    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> list[Any]:
+    async with played() as (client, _server):
         message: Any
         history: list[Any] = asked(("user", "MOCK:say:old§"), ("assistant", "old"), ("user", text))
         got = []
@@ -362,49 +349,45 @@ def test_markers_next_separates_requests_of_one_message() -> None:
                 message.tool_calls[0].function.name if message.tool_calls else message.content
             )
             history.append(message.model_dump(exclude_none=True))
-        return got
+        result = got
+    assert result == ["a", "b", "end", "Hello from the mock model."]
 
-    assert played(scene) == ["a", "b", "end", "Hello from the mock model."]
 
-
-def test_markers_are_found_before_messages_a_gateway_adds() -> None:
-    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> Any:
+async def test_markers_are_found_before_messages_a_gateway_adds() -> None:
+    async with played() as (client, _server):
         history = asked(("user", "MOCK:say:yes§"), ("user", "[context: it is Tuesday]"))
         whole = await client.chat.completions.create(model="m", messages=history)
         answered = [*history, *asked(("assistant", "yes"), ("user", "thanks"))]
         after = await client.chat.completions.create(model="m", messages=answered)
-        return whole.choices[0].message.content, after.choices[0].message.content
+        result: Any = whole.choices[0].message.content, after.choices[0].message.content
+    assert result == ("yes", "Hello from the mock model.")
 
-    assert played(scene) == ("yes", "Hello from the mock model.")
 
-
-def test_markers_fail_refuses_given_number_of_times() -> None:
-    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> list[Any]:
+async def test_markers_fail_refuses_given_number_of_times() -> None:
+    short = "Hello from the mock model."
+    limited, overflow = (429, "0.5"), (400, None)
+    async with played() as (client, _server):
         got: list[Any] = []
         for text in ("MOCK:fail:429:2:0.5",) * 3 + ("MOCK:overflow:1",) * 2 + ("MOCK:fail:401",):
             try:
                 got.append(text_of(await stream(client, text)))
             except openai.APIStatusError as exc:
                 got.append((exc.status_code, exc.response.headers.get("retry-after")))
-        return got
-
-    short = "Hello from the mock model."
-    limited, overflow = (429, "0.5"), (400, None)
-    assert played(scene) == [limited, limited, short, overflow, short, (401, None)]
+        result = got
+    assert result == [limited, limited, short, overflow, short, (401, None)]
 
 
-def test_markers_faults_break_stream() -> None:
-    async def scene(client: openai.AsyncOpenAI, _server: ModelServer) -> None:
+async def test_markers_faults_break_stream() -> None:
+    async with played() as (client, _server):
         with pytest.raises(openai.APIConnectionError):
             await stream(client, "MOCK:cut:100")
         with pytest.raises(json.JSONDecodeError):
             await stream(client, "MOCK:malformed")
 
-    played(scene)
 
-
-def test_server_delays_and_stops_are_steps() -> None:
-    chunks = played(lambda client, _: stream(client), [Delay(0.001), Say("x"), Stop("filtered")])
+async def test_server_delays_and_stops_are_steps() -> None:
+    async with played([Delay(0.001), Say("x"), Stop("filtered")]) as (client, _):
+        chunks: Any = await stream(client)
     assert finish_of(chunks) == "content_filter"
 
 

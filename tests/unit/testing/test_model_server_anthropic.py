@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anthropic
@@ -27,18 +28,15 @@ from homarus.testing.model_server import (
 from homarus.testing.model_server.anthropic import SIGNATURE
 
 
-def played(
-    scene: Callable[[anthropic.AsyncAnthropic, ModelServer], Awaitable[Any]],
+@asynccontextmanager
+async def played(
     *answers: ScriptedAnswer,
-) -> Any:
-    async def main() -> Any:
-        async with asyncio.timeout(60), ModelServer() as server:
-            url = server.url.removesuffix("/v1")
-            async with anthropic.AsyncAnthropic(base_url=url, api_key="k", max_retries=0) as client:
-                server.script(*answers)
-                return await scene(client, server)
-
-    return asyncio.run(main())
+) -> AsyncIterator[tuple[anthropic.AsyncAnthropic, ModelServer]]:
+    async with asyncio.timeout(60), ModelServer() as server:
+        url = server.url.removesuffix("/v1")
+        async with anthropic.AsyncAnthropic(base_url=url, api_key="k", max_retries=0) as client:
+            server.script(*answers)
+            yield client, server
 
 
 def asked(*turns: tuple[Any, Any]) -> list[Any]:
@@ -58,9 +56,10 @@ def content(message: anthropic.types.Message) -> list[Any]:
     return [block.model_dump(exclude_none=True) for block in message.content]
 
 
-def test_anthropic_sdk_reads_streamed_text_and_usage() -> None:
+async def test_anthropic_sdk_reads_streamed_text_and_usage() -> None:
     steps: ScriptedAnswer = [Say(["Hé", "llo ", "🦞"]), ReportedUsage(20, 3, 5, 1)]
-    message = played(lambda client, _: stream(client), steps)
+    async with played(steps) as (client, _):
+        message: Any = await stream(client)
     assert content(message) == [{"type": "text", "text": "Héllo 🦞"}]
     assert (message.model, message.stop_reason) == ("m", "end_turn")
     usage = message.usage
@@ -69,11 +68,10 @@ def test_anthropic_sdk_reads_streamed_text_and_usage() -> None:
     assert usage.output_tokens_details.thinking_tokens == 1
 
 
-def test_anthropic_sdk_reads_reasoning_text_and_calls_in_order() -> None:
+async def test_anthropic_sdk_reads_reasoning_text_and_calls_in_order() -> None:
     calls = CallTools(ScriptedCall("read", {"path": "a" * 30}, id="c1"), ScriptedCall("ls", {}))
-    message = played(
-        lambda client, _: stream(client), [Think(["Hm", "m"]), Say("a"), Say("b"), calls]
-    )
+    async with played([Think(["Hm", "m"]), Say("a"), Say("b"), calls]) as (client, _):
+        message: Any = await stream(client)
     read, listed = message.content[2:]
     assert content(message)[:2] == [
         {"type": "thinking", "thinking": "Hmm", "signature": SIGNATURE},
@@ -84,14 +82,13 @@ def test_anthropic_sdk_reads_reasoning_text_and_calls_in_order() -> None:
     assert message.stop_reason == "tool_use"
 
 
-def test_anthropic_sdk_sees_events_in_service_order() -> None:
-    async def scene(client: anthropic.AsyncAnthropic, _server: ModelServer) -> list[str]:
+async def test_anthropic_sdk_sees_events_in_service_order() -> None:
+    async with played([Think("a"), Say(["b", "c"])]) as (client, _server):
         events = await client.messages.create(
             model="m", max_tokens=9, messages=asked(("user", "hi")), stream=True
         )
-        return [event.type async for event in events]
-
-    assert played(scene, [Think("a"), Say(["b", "c"])]) == [
+        result = [event.type async for event in events]
+    assert result == [
         "message_start",
         "content_block_start",
         "content_block_delta",
@@ -106,14 +103,14 @@ def test_anthropic_sdk_sees_events_in_service_order() -> None:
     ]
 
 
-def test_anthropic_sdk_reads_complete_answer_and_token_count() -> None:
-    async def scene(client: anthropic.AsyncAnthropic, _server: ModelServer) -> Any:
+async def test_anthropic_sdk_reads_complete_answer_and_token_count() -> None:
+    async with played(
+        [Think("hm"), Say(["a", "b"]), CallTools(ScriptedCall("read", {"p": 1}))]
+    ) as (client, _server):
         messages = asked(("user", "hi"))
         counted = await client.messages.count_tokens(model="m", messages=messages)
         assert counted.input_tokens > 0
-        return await client.messages.create(model="m", max_tokens=9, messages=messages)
-
-    whole = played(scene, [Think("hm"), Say(["a", "b"]), CallTools(ScriptedCall("read", {"p": 1}))])
+        whole: Any = await client.messages.create(model="m", max_tokens=9, messages=messages)
     assert [block.type for block in whole.content] == ["thinking", "text", "tool_use"]
     assert whole.content[2].input == {"p": 1}
     assert whole.stop_reason == "tool_use"
@@ -123,8 +120,10 @@ def test_anthropic_sdk_reads_complete_answer_and_token_count() -> None:
     ("reason", "stop"),
     [("stop", "end_turn"), ("length", "max_tokens"), ("filtered", "refusal")],
 )
-def test_anthropic_sdk_reads_stop_reason(reason: Any, stop: str) -> None:
-    assert played(lambda client, _: stream(client), [Say("a"), Stop(reason)]).stop_reason == stop
+async def test_anthropic_sdk_reads_stop_reason(reason: Any, stop: str) -> None:
+    async with played([Say("a"), Stop(reason)]) as (client, _):
+        result: Any = await stream(client)
+    assert result.stop_reason == stop
 
 
 @pytest.mark.parametrize(
@@ -141,15 +140,13 @@ def test_anthropic_sdk_reads_stop_reason(reason: Any, stop: str) -> None:
         (Overflow(), anthropic.BadRequestError, "invalid_request_error"),
     ],
 )
-def test_anthropic_sdk_raises_matching_error(
+async def test_anthropic_sdk_raises_matching_error(
     step: Any, error: type[anthropic.APIStatusError], kind: str
 ) -> None:
-    async def scene(client: anthropic.AsyncAnthropic, _: ModelServer) -> anthropic.APIStatusError:
+    async with played([step]) as (client, _):
         with pytest.raises(error) as caught:
             await stream(client)
-        return caught.value
-
-    raised = played(scene, [step])
+        raised = caught.value
     assert raised.status_code == getattr(step, "status", 400)
     assert raised.type == kind
     assert raised.api_message
@@ -166,16 +163,16 @@ def test_anthropic_sdk_raises_matching_error(
         ([Say("a"), Raw(b"event: message_delta\ndata: {oops\n\n")], json.JSONDecodeError),
     ],
 )
-def test_anthropic_sdk_notices_faults_midway(steps: ScriptedAnswer, error: type[Exception]) -> None:
-    async def scene(client: anthropic.AsyncAnthropic, _server: ModelServer) -> None:
+async def test_anthropic_sdk_notices_faults_midway(
+    steps: ScriptedAnswer, error: type[Exception]
+) -> None:
+    async with played(steps) as (client, _server):
         with pytest.raises(error):
             await stream(client)
 
-    played(scene, steps)
 
-
-def test_anthropic_markers_lead_through_tool_call() -> None:
-    async def scene(client: anthropic.AsyncAnthropic, server: ModelServer) -> Any:
+async def test_anthropic_markers_lead_through_tool_call() -> None:
+    async with played() as (client, server):
         turns = asked(("user", 'T#7 MOCK:tool:read:{"p":1}§ MOCK:next MOCK:say:done§'))
         first = await stream(client, turns)
         call = first.content[0]
@@ -183,8 +180,6 @@ def test_anthropic_markers_lead_through_tool_call() -> None:
         result = {"type": "tool_result", "tool_use_id": call.id, "content": "42"}
         turns += asked(("assistant", content(first)), ("user", [result]))
         second = await stream(client, turns)
-        return content(second), [request.stats for request in server.requests]
-
-    blocks, stats = played(scene)
+        blocks, stats = content(second), [request.stats for request in server.requests]
     assert blocks == [{"type": "text", "text": "done"}]
     assert [(row["tag"], row["after_tool"]) for row in stats] == [("7", False), ("7", True)]

@@ -48,19 +48,17 @@ def streamed(url: str, messages: list[Any], **fields: Any) -> list[Any]:
             return list(stream)
 
 
-def played(steps: ScriptedAnswer, messages: list[Any] | None = None, **fields: Any) -> list[Any]:
+async def played(
+    steps: ScriptedAnswer, messages: list[Any] | None = None, **fields: Any
+) -> list[Any]:
     """The events of one streamed answer, as boto3 reads them."""
-
-    async def main() -> list[Any]:
-        async with asyncio.timeout(60), ModelServer() as server:
-            server.script(steps)
-            return await asyncio.to_thread(streamed, server.url, messages or HI, **fields)
-
-    return asyncio.run(main())
+    async with asyncio.timeout(60), ModelServer() as server:
+        server.script(steps)
+        return await asyncio.to_thread(streamed, server.url, messages or HI, **fields)
 
 
-def test_boto3_reads_streamed_text_and_usage() -> None:
-    events = played([Say(["Hé", "llo ", "🦞"]), ReportedUsage(20, 3, 5)])
+async def test_boto3_reads_streamed_text_and_usage() -> None:
+    events = await played([Say(["Hé", "llo ", "🦞"]), ReportedUsage(20, 3, 5)])
     assert [next(iter(event)) for event in events] == [
         "messageStart",
         *["contentBlockDelta"] * 3,
@@ -80,9 +78,9 @@ def test_boto3_reads_streamed_text_and_usage() -> None:
     }
 
 
-def test_boto3_reads_reasoning_text_and_calls_in_order() -> None:
+async def test_boto3_reads_reasoning_text_and_calls_in_order() -> None:
     calls = CallTools(ScriptedCall("read", {"path": "a" * 30}, id="c1"), ScriptedCall("ls", {}))
-    events = played([Think(["Hm", "m"]), Say("a"), Say("b"), calls])
+    events = await played([Think(["Hm", "m"]), Say("a"), Say("b"), calls])
     starts = [event["contentBlockStart"] for event in events if "contentBlockStart" in event]
     assert [start["contentBlockIndex"] for start in starts] == [2, 3]
     assert starts[0]["start"]["toolUse"] == {"toolUseId": "c1", "name": "read"}
@@ -100,14 +98,11 @@ def test_boto3_reads_reasoning_text_and_calls_in_order() -> None:
     assert events[-2]["messageStop"]["stopReason"] == "tool_use"
 
 
-def test_boto3_reads_complete_answer() -> None:
-    async def main() -> Any:
-        async with ModelServer() as server:
-            server.script([Think("hm"), Say(["a", "b"]), CallTools(ScriptedCall("read", {"p": 1}))])
-            with client(server.url) as asked:
-                return await asyncio.to_thread(asked.converse, modelId=MODEL, messages=HI)
-
-    whole = asyncio.run(main())
+async def test_boto3_reads_complete_answer() -> None:
+    async with ModelServer() as server:
+        server.script([Think("hm"), Say(["a", "b"]), CallTools(ScriptedCall("read", {"p": 1}))])
+        with client(server.url) as asked:
+            whole: Any = await asyncio.to_thread(asked.converse, modelId=MODEL, messages=HI)
     content = whole["output"]["message"]["content"]
     assert [next(iter(block)) for block in content] == ["reasoningContent", "text", "toolUse"]
     assert content[2]["toolUse"]["input"] == {"p": 1}
@@ -126,35 +121,35 @@ def test_boto3_reads_complete_answer() -> None:
         (503, "ServiceUnavailableException"),
     ],
 )
-def test_boto3_knows_error_by_its_name(status: int, code: str) -> None:
+async def test_boto3_knows_error_by_its_name(status: int, code: str) -> None:
     with pytest.raises(ClientError) as caught:
-        played([Fail(status)])
+        await played([Fail(status)])
     assert caught.value.response["Error"]["Code"] == code
     assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == status
 
 
-def test_boto3_reads_overflow_and_length_stop() -> None:
+async def test_boto3_reads_overflow_and_length_stop() -> None:
     with pytest.raises(ClientError, match="Input is too long"):
-        played([Overflow()])
-    events = played([Say("a"), Stop("length")])
+        await played([Overflow()])
+    events = await played([Say("a"), Stop("length")])
     assert events[-2]["messageStop"]["stopReason"] == "max_tokens"
 
 
-def test_boto3_raises_exception_inside_stream() -> None:
+async def test_boto3_raises_exception_inside_stream() -> None:
     with pytest.raises(EventStreamError, match=r"throttlingException.*slow down"):
-        played([Say("a"), StreamFault("slow down", "throttlingException")])
+        await played([Say("a"), StreamFault("slow down", "throttlingException")])
 
 
-def test_boto3_notices_cut() -> None:
+async def test_boto3_notices_cut() -> None:
     with pytest.raises(ProtocolError):
-        played([Say("a"), Cut("reset")])
+        await played([Say("a"), Cut("reset")])
 
 
-def test_boto3_reads_one_byte_at_a_time() -> None:
-    assert len(played([Say("a"), BodyFraming(piece_bytes=1)])) == 5
+async def test_boto3_reads_one_byte_at_a_time() -> None:
+    assert len(await played([Say("a"), BodyFraming(piece_bytes=1)])) == 5
 
 
-def test_bedrock_markers_count_results_as_tool_messages() -> None:
+async def test_bedrock_markers_count_results_as_tool_messages() -> None:
     turns = [
         {"role": "user", "content": [{"text": "MOCK:tool:read:{}§MOCK:next MOCK:say:done§"}]},
         {
@@ -167,14 +162,10 @@ def test_bedrock_markers_count_results_as_tool_messages() -> None:
         },
     ]
     tool = {"toolSpec": {"name": "read", "inputSchema": {"json": {"type": "object"}}}}
-
-    async def main() -> Any:
-        async with ModelServer() as server:
-            tools = {"tools": [tool]}
-            events = await asyncio.to_thread(streamed, server.url, turns, toolConfig=tools)
-            return events, server.requests[0]
-
-    events, received = asyncio.run(main())
+    async with ModelServer() as server:
+        tools = {"tools": [tool]}
+        events = await asyncio.to_thread(streamed, server.url, turns, toolConfig=tools)
+        received = server.requests[0]
     assert events[1]["contentBlockDelta"]["delta"] == {"text": "done"}
     assert received.stats["after_tool"]
     assert received.stats["tools"] == 1

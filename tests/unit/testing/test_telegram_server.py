@@ -6,7 +6,8 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -22,21 +23,19 @@ from homarus.testing.telegram_server.telegram_html import BadMarkupError, parse,
 Ask = Callable[..., Awaitable[ServiceResponse]]
 
 
-def play(script: Callable[[TelegramServer, Ask], Awaitable[None]], **made: Any) -> None:
-    async def main() -> None:
-        async with TelegramServer(**made) as telegram:
-            api = ServiceClient("Telegram", telegram.url)
+@asynccontextmanager
+async def play(**made: Any) -> AsyncIterator[tuple[TelegramServer, Ask]]:
+    async with TelegramServer(**made) as telegram:
+        api = ServiceClient("Telegram", telegram.url)
 
-            async def ask(method: str, **params: Json) -> ServiceResponse:
-                return await api.send_json("POST", f"/bot{telegram.token}/{method}", params)
+        async def ask(method: str, **params: Json) -> ServiceResponse:
+            return await api.send_json("POST", f"/bot{telegram.token}/{method}", params)
 
-            try:
-                telegram.say("hello")
-                await script(telegram, ask)
-            finally:
-                await api.close()
-
-    asyncio.run(main())
+        try:
+            telegram.say("hello")
+            yield telegram, ask
+        finally:
+            await api.close()
 
 
 # Its HTML
@@ -130,71 +129,63 @@ def test_html_any_text_is_parsed_or_refused(source: str) -> None:
         ({"text": "x", "reply_markup": {"inline_keyboard": [[{"text": "a"}]]}}, "can't parse"),
     ],
 )
-def test_message_invalid_is_refused_as_telegram_does(params: dict[str, Json], words: str) -> None:
-    async def script(telegram: TelegramServer, ask: Ask) -> None:
+async def test_message_invalid_is_refused_as_telegram_does(
+    params: dict[str, Json], words: str
+) -> None:
+    async with play() as (telegram, ask):
         answer = await ask("sendMessage", **{"chat_id": ADA, **params})
         assert answer.status == answer.data["error_code"] == 400
         assert answer.data["description"].startswith(f"Bad Request: {words}")
         assert not telegram.sent(ADA)
 
-    play(script)
 
-
-def test_message_limit_counts_shown_utf16_units() -> None:
-    async def script(telegram: TelegramServer, ask: Ask) -> None:
+async def test_message_limit_counts_shown_utf16_units() -> None:
+    async with play() as (_telegram, ask):
         markup = "<b>" + "🦞" * 2048 + "</b>"
         answer = await ask("sendMessage", chat_id=ADA, text=markup, parse_mode="HTML")
         assert answer.data["ok"] and answer.data["result"]["entities"][0]["length"] == 4096
 
-    play(script)
 
-
-def test_caption_has_its_own_limit() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            telegram.say("hello")
-            api = ServiceClient("Telegram", telegram.url)
-            path = f"/bot{telegram.token}/sendDocument"
-            file = {"document": UploadFile('a\r\n"b.bin', b"--\r\n\r\n--x--")}
-            for size, status in ((1024, 200), (1025, 400)):
-                fields = {"chat_id": str(ADA), "caption": "x" * size}
-                assert (await api.send_form(path, fields, file)).status == status
-            await api.close()
-            first = next(iter(telegram.world.files.values()))
-            assert first.content == b"--\r\n\r\n--x--"
-
-    asyncio.run(main())
+async def test_caption_has_its_own_limit() -> None:
+    async with TelegramServer() as telegram:
+        telegram.say("hello")
+        api = ServiceClient("Telegram", telegram.url)
+        path = f"/bot{telegram.token}/sendDocument"
+        file = {"document": UploadFile('a\r\n"b.bin', b"--\r\n\r\n--x--")}
+        for size, status in ((1024, 200), (1025, 400)):
+            fields = {"chat_id": str(ADA), "caption": "x" * size}
+            assert (await api.send_form(path, fields, file)).status == status
+        await api.close()
+        first = next(iter(telegram.world.files.values()))
+        assert first.content == b"--\r\n\r\n--x--"
 
 
 # Who may ask, and what it knows
 
 
-def test_wrong_token_and_wrong_method_differ() -> None:
-    async def main() -> None:
-        async with TelegramServer() as telegram:
-            api = ServiceClient("Telegram", telegram.url)
-            statuses = [
-                (await api.get(path)).status
-                for path in (
-                    "/bot1:wrong/getMe",
-                    "/botwrong/getMe",
-                    f"/bot{telegram.token}/nothing",
-                    f"/bot{telegram.token}/getMe",
-                    f"/bot{telegram.token}/getMe?x=1",
-                    f"/file/bot{telegram.token}/nothing",
-                )
-            ]
-            await api.close()
-            assert statuses == [401, 404, 404, 200, 400, 404]
-
-    asyncio.run(main())
+async def test_wrong_token_and_wrong_method_differ() -> None:
+    async with TelegramServer() as telegram:
+        api = ServiceClient("Telegram", telegram.url)
+        statuses = [
+            (await api.get(path)).status
+            for path in (
+                "/bot1:wrong/getMe",
+                "/botwrong/getMe",
+                f"/bot{telegram.token}/nothing",
+                f"/bot{telegram.token}/getMe",
+                f"/bot{telegram.token}/getMe?x=1",
+                f"/file/bot{telegram.token}/nothing",
+            )
+        ]
+        await api.close()
+        assert statuses == [401, 404, 404, 200, 400, 404]
 
 
 # Updates
 
 
-def test_updates_stay_until_offset_confirms_them() -> None:
-    async def script(telegram: TelegramServer, ask: Ask) -> None:
+async def test_updates_stay_until_offset_confirms_them() -> None:
+    async with play() as (telegram, ask):
         telegram.say("again")
         numbers = [one["update_id"] for one in (await ask("getUpdates")).data["result"]]
         assert len(numbers) == 2
@@ -204,11 +195,12 @@ def test_updates_stay_until_offset_confirms_them() -> None:
         assert len((await ask("getUpdates", offset=-1)).data["result"]) == 1
         assert (await ask("getUpdates", offset=numbers[1] + 1)).data["result"] == []
 
-    play(script)
 
+async def test_second_poll_ends_the_first() -> None:
+    async def _wait(ask: Ask, offset: int) -> ServiceResponse:
+        return await ask("getUpdates", offset=offset, timeout=50)
 
-def test_second_poll_ends_the_first() -> None:
-    async def script(telegram: TelegramServer, ask: Ask) -> None:
+    async with play() as (telegram, ask):
         (update,) = (await ask("getUpdates")).data["result"]
         after = update["update_id"] + 1
         async with asyncio.TaskGroup() as group:
@@ -221,25 +213,18 @@ def test_second_poll_ends_the_first() -> None:
         assert "terminated by other getUpdates" in first.result().data["description"]
         assert second.result().data["result"][0]["message"]["text"] == "news"
 
-    async def _wait(ask: Ask, offset: int) -> ServiceResponse:
-        return await ask("getUpdates", offset=offset, timeout=50)
 
-    play(script)
-
-
-def test_updates_of_unwanted_kinds_are_not_delivered() -> None:
-    async def script(telegram: TelegramServer, ask: Ask) -> None:
+async def test_updates_of_unwanted_kinds_are_not_delivered() -> None:
+    async with play() as (telegram, ask):
         await ask("getUpdates", allowed_updates=["message_reaction"])
         telegram.say("not wanted")
         telegram.react(ADA, 1, "👍")
         kinds = [set(one) - {"update_id"} for one in (await ask("getUpdates")).data["result"]]
         assert kinds == [{"message"}, {"message_reaction"}]
 
-    play(script)
 
-
-def test_poll_with_webhook_set_is_refused() -> None:
-    async def script(telegram: TelegramServer, ask: Ask) -> None:
+async def test_poll_with_webhook_set_is_refused() -> None:
+    async with play() as (_telegram, ask):
         refused = await ask("setWebhook", url="http://x.example")
         assert "HTTPS" in refused.data["description"]
         assert (await ask("setWebhook", url="https://x.example", secret_token="a b")).status == 400
@@ -250,14 +235,12 @@ def test_poll_with_webhook_set_is_refused() -> None:
         await ask("deleteWebhook", drop_pending_updates=True)
         assert (await ask("getUpdates")).data["result"] == []
 
-    play(script)
-
 
 # Trouble
 
 
-def test_fault_hits_only_its_calls() -> None:
-    async def script(telegram: TelegramServer, ask: Ask) -> None:
+async def test_fault_hits_only_its_calls() -> None:
+    async with play() as (telegram, ask):
         telegram.trouble("sendMessage", status=429, retry_after=3)
         telegram.trouble("sendMessage", status=502, taken=True)
         assert (await ask("getMe")).status == 200
@@ -267,8 +250,6 @@ def test_fault_hits_only_its_calls() -> None:
         assert (await ask("sendMessage", chat_id=ADA, text="three")).status == 200
         assert [one["text"] for one in telegram.sent(ADA)] == ["two", "three"]
         assert [one.taken for one in telegram.books.of("sendMessage")] == [False, True, True]
-
-    play(script)
 
 
 # As a process

@@ -1,6 +1,5 @@
 """Commands of a session that belongs in a sandbox never run on the host instead."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,7 @@ def test_unsandboxed_scope_by_config(tree: Any, expected: str) -> None:
     ("allowed", "key", "runs"),
     [("all", GROUP, True), ("main", MAIN, True), ("main", GROUP, False), ("none", MAIN, False)],
 )
-def test_exec_outside_scope_is_denied_without_approval(
+async def test_exec_outside_scope_is_denied_without_approval(
     tmp_path: Path, allowed: UnsandboxedScope, key: str, runs: bool
 ) -> None:
     asked = list[ApprovalRequest]()
@@ -68,13 +67,11 @@ def test_exec_outside_scope_is_denied_without_approval(
         return True
 
     ctx = ToolContext(key, "main", tmp_path, ask)
-    done = asyncio.run(
-        execute_tool_call(
-            ToolRegistry([exec_tool(unboxed=allowed)]),
-            ctx,
-            ToolCall("1", "exec", {"command": "touch canary"}),
-            judge,
-        )
+    done = await execute_tool_call(
+        ToolRegistry([exec_tool(unboxed=allowed)]),
+        ctx,
+        ToolCall("1", "exec", {"command": "touch canary"}),
+        judge,
     )
     assert (tmp_path / "canary").exists() == runs
     assert bool(asked) == runs and done.is_error != runs

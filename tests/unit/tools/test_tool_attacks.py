@@ -1,6 +1,5 @@
 """The recorded path attacks, through the file tools as a model calls them."""
 
-import asyncio
 import json
 import os
 from pathlib import Path
@@ -48,25 +47,25 @@ def world(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def use(root: Path, op: str, path: str) -> ToolResult:
+async def use(root: Path, op: str, path: str) -> ToolResult:
     async def allow(_call: ToolCall) -> ToolDecision:
         return ToolDecision("allow", "")
 
     args = {"path": path} | ({"content": "pwned"} if op == "write" else {})
     ctx = ToolContext("agent:main:main", "main", root)
     tools = ToolRegistry.from_modules(files)
-    return asyncio.run(execute_tool_call(tools, ctx, ToolCall("1", op, args), allow))
+    return await execute_tool_call(tools, ctx, ToolCall("1", op, args), allow)
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if "race" not in c], ids=lambda c: c["id"])
-def test_path_attack_is_handled_as_case_expects(world: Path, case: dict[str, Any]) -> None:
+async def test_path_attack_is_handled_as_case_expects(world: Path, case: dict[str, Any]) -> None:
     path = case["path"]
     if path.startswith(("/ws", "/outside")):
         path = f"{world}{path}"
     elif path.startswith(("@/outside", "file:///outside")):
         path = path.replace("/outside", f"{world}/outside")
     before = {p: p.read_bytes() for p in world.rglob("*") if p.is_file()}
-    given = use(world / "ws", case["op"], path)
+    given = await use(world / "ws", case["op"], path)
     assert given.is_error == (case["expected"] == "deny"), given.text
     assert SECRET not in given.text
     assert "failed by a fault" not in given.text

@@ -40,7 +40,7 @@ def doing(
     return run
 
 
-def use(
+async def use(
     made: Tool,
     asked: ToolCall | None = None,
     *,
@@ -58,9 +58,7 @@ def use(
     ctx = ToolContext("agent:main:main", "main", Path(), ask)
     wanted = asked or ToolCall("id-1", "work", {})
     asking = judge(action, seen)
-    return asyncio.run(
-        execute_tool_call(ToolRegistry([made]), ctx, wanted, asking, max_chars=max_chars)
-    )
+    return await execute_tool_call(ToolRegistry([made]), ctx, wanted, asking, max_chars=max_chars)
 
 
 def giving(value: Any) -> Tool:
@@ -77,89 +75,91 @@ def raising(error: BaseException) -> Tool:
     return doing(work)
 
 
-def test_call_text_becomes_result_with_id_and_name() -> None:
-    given_back = use(giving("done"), ToolCall("7", "toil", {}))
+async def test_call_text_becomes_result_with_id_and_name() -> None:
+    given_back = await use(giving("done"), ToolCall("7", "toil", {}))
     assert given_back == ToolResult("7", "toil", (Text("done"),))
 
 
-def test_call_judge_sees_tool_name_not_alias() -> None:
+async def test_call_judge_sees_tool_name_not_alias() -> None:
     seen: list[ToolCall] = []
-    use(giving("done"), ToolCall("7", " TOIL ", {"size": 1}), seen=seen)
+    await use(giving("done"), ToolCall("7", " TOIL ", {"size": 1}), seen=seen)
     assert seen == [ToolCall("7", "work", {"size": 1})]
 
 
-def test_call_unknown_tool_or_bad_arguments_returns_error_result() -> None:
+async def test_call_unknown_tool_or_bad_arguments_returns_error_result() -> None:
     for asked, said in (
         (ToolCall("1", "wrok", {}), "did you mean work"),
         (ToolCall("1", "work", {}, broken='{"size": '), "not a JSON object"),
         (ToolCall("1", "work", {"size": "big"}), "size: Input should be a valid integer"),
     ):
         seen: list[ToolCall] = []
-        back = use(giving("done"), asked, seen=seen)
+        back = await use(giving("done"), asked, seen=seen)
         assert back.is_error and said in back.text
         assert not seen, "what cannot run is not judged"
 
 
-def test_call_denied_does_not_run() -> None:
+async def test_call_denied_does_not_run() -> None:
     ran: list[int] = []
 
     async def work() -> str:
         ran.append(1)
         return "done"
 
-    back = use(doing(work), action="deny")
+    back = await use(doing(work), action="deny")
     assert back.is_error and back.text == "work: deny"
     assert not ran
 
 
 @pytest.mark.parametrize("answer", [True, False])
-def test_call_ask_verdict_asks_person_with_arguments(answer: bool) -> None:
+async def test_call_ask_verdict_asks_person_with_arguments(answer: bool) -> None:
     questions: list[ApprovalRequest] = []
     asked = ToolCall("1", "toil", {"size": 12})
-    back = use(giving("done"), asked, action="ask", answer=answer, questions=questions)
+    back = await use(giving("done"), asked, action="ask", answer=answer, questions=questions)
     assert back.is_error is not answer
     assert [q.title for q in questions] == ["May the agent use work?"]
     assert '"size": 12' in questions[0].detail
 
 
-def test_call_tool_that_asks_itself_is_not_asked_for() -> None:
+async def test_call_tool_that_asks_itself_is_not_asked_for() -> None:
     async def work() -> str:
         return "done"
 
     questions: list[ApprovalRequest] = []
-    back = use(doing(work, asks=True), action="ask", questions=questions)
+    back = await use(doing(work, asks=True), action="ask", questions=questions)
     assert back.text == "done" and not questions
 
 
-def test_call_failing_judge_denies() -> None:
+async def test_call_failing_judge_denies() -> None:
     async def broken(_call: ToolCall) -> ToolDecision:
         raise KeyError("rules")
 
     ctx = ToolContext("k", "main", Path())
     asked = ToolCall("1", "work", {})
-    back = asyncio.run(execute_tool_call(ToolRegistry([giving("done")]), ctx, asked, broken))
+    back = await execute_tool_call(ToolRegistry([giving("done")]), ctx, asked, broken)
     assert back.is_error and "done" not in back.text
 
 
-def test_call_bug_returns_short_error_and_logs_traceback(caplog: pytest.LogCaptureFixture) -> None:
+async def test_call_bug_returns_short_error_and_logs_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.INFO, LOGGER):
-        back = use(raising(ZeroDivisionError("x" * 5000)))
+        back = await use(raising(ZeroDivisionError("x" * 5000)))
     assert back.is_error and "ZeroDivisionError" in back.text
     assert len(back.text) < 400 and "Traceback" not in back.text
     assert caplog.records[0].exc_info
 
 
 @pytest.mark.parametrize("error", [ToolError("no such thing"), StoreError("the store is away")])
-def test_call_own_errors_are_returned_without_traceback(
+async def test_call_own_errors_are_returned_without_traceback(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, LOGGER):
-        assert use(raising(error)).text == str(error)
-        assert use(raising(ExceptionGroup("tasks", [error]))).text == str(error)
+        assert (await use(raising(error))).text == str(error)
+        assert (await use(raising(ExceptionGroup("tasks", [error])))).text == str(error)
     assert not any(record.exc_info for record in caplog.records)
 
 
-def test_call_over_deadline_returns_error_and_cancels_tool() -> None:
+async def test_call_over_deadline_returns_error_and_cancels_tool() -> None:
     ended: list[str] = []
 
     async def work() -> str:
@@ -169,55 +169,52 @@ def test_call_over_deadline_returns_error_and_cancels_tool() -> None:
             ended.append("cancelled")
         return "never"
 
-    back = use(doing(work, timeout_s=0.01))
+    back = await use(doing(work, timeout_s=0.01))
     assert back.is_error and back.text == "work was not done after 0.01 s"
     assert ended == ["cancelled"]
 
 
-def test_call_timeout_inside_tool_is_tool_error(
+async def test_call_timeout_inside_tool_is_tool_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    assert "TimeoutError" in use(raising(TimeoutError("upstream"))).text
+    assert "TimeoutError" in (await use(raising(TimeoutError("upstream")))).text
 
 
-def test_call_cancelled_run_passes_through() -> None:
-    async def main() -> None:
-        started = asyncio.Event()
+async def test_call_cancelled_run_passes_through() -> None:
+    started = asyncio.Event()
 
-        async def work() -> str:
-            started.set()
-            await asyncio.Event().wait()
-            return "never"
+    async def work() -> str:
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
 
-        ctx = ToolContext("k", "main", Path())
-        asked = ToolCall("1", "work", {})
-        registry = ToolRegistry([doing(work, timeout_s=None)])
-        async with asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(execute_tool_call(registry, ctx, asked, judge("allow")))
-            await started.wait()
-            task.cancel()
-        assert task.cancelled()
-
-    asyncio.run(main())
+    ctx = ToolContext("k", "main", Path())
+    asked = ToolCall("1", "work", {})
+    registry = ToolRegistry([doing(work, timeout_s=None)])
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(execute_tool_call(registry, ctx, asked, judge("allow")))
+        await started.wait()
+        task.cancel()
+    assert task.cancelled()
 
 
-def test_call_foreign_cancellation_returns_error_result(
+async def test_call_foreign_cancellation_returns_error_result(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    back = use(raising(asyncio.CancelledError()))
+    back = await use(raising(asyncio.CancelledError()))
     assert back.is_error and "cut off" in back.text
 
 
 @pytest.mark.parametrize("value", [None, 7, ["x"], {"a": 1}])
-def test_call_invalid_return_value_is_bug_result(
+async def test_call_invalid_return_value_is_bug_result(
     value: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert use(giving(value)).is_error
+    assert (await use(giving(value))).is_error
 
 
 @given(text=st.text(), max_chars=st.integers(1, 50))
-def test_call_long_text_is_cut_keeping_both_ends(text: str, max_chars: int) -> None:
-    back = use(giving(text), max_chars=max_chars)
+async def test_call_long_text_is_cut_keeping_both_ends(text: str, max_chars: int) -> None:
+    back = await use(giving(text), max_chars=max_chars)
     assert len(back.text) <= max_chars + 60
     assert not back.is_error
     if len(text) > max_chars and text.isascii() and max_chars >= 3:
@@ -226,49 +223,49 @@ def test_call_long_text_is_cut_keeping_both_ends(text: str, max_chars: int) -> N
     back.text.encode()
 
 
-def test_call_several_texts_share_one_limit() -> None:
-    back = use(giving(ToolOutput((Text("a" * 20), Text("b" * 20)))), max_chars=10)
+async def test_call_several_texts_share_one_limit() -> None:
+    back = await use(giving(ToolOutput((Text("a" * 20), Text("b" * 20)))), max_chars=10)
     assert len(back.text) < 120 and "left out" in back.text
 
 
-def test_call_empty_output_is_mentioned() -> None:
-    assert use(giving("")).text == "(no output)"
-    assert use(giving(ToolOutput(()))).text == "(no output)"
+async def test_call_empty_output_is_mentioned() -> None:
+    assert (await use(giving(""))).text == "(no output)"
+    assert (await use(giving(ToolOutput(())))).text == "(no output)"
 
 
-def test_call_images_within_limits_are_unchanged() -> None:
+async def test_call_images_within_limits_are_unchanged() -> None:
     small = Image("AAAA", "image/png")
-    back = use(giving(ToolOutput((Text("look"), small))), max_chars=2)
+    back = await use(giving(ToolOutput((Text("look"), small))), max_chars=2)
     assert small in back.content
-    many = use(giving(ToolOutput((small,) * (MAX_IMAGES + 2))))
+    many = await use(giving(ToolOutput((small,) * (MAX_IMAGES + 2))))
     assert sum(isinstance(part, Image) for part in many.content) == MAX_IMAGES
     assert many.text.count("was left out") == 2
-    huge = use(giving(ToolOutput((Image("A" * 7_000_001, "image/png"),))))
+    huge = await use(giving(ToolOutput((Image("A" * 7_000_001, "image/png"),))))
     assert not any(isinstance(part, Image) for part in huge.content)
 
 
 @pytest.mark.parametrize("details", [{"x": object()}, {"x": float("nan")}, {"x": "\ud800"}])
-def test_call_details_not_storable_are_dropped(
+async def test_call_details_not_storable_are_dropped(
     details: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    back = use(giving(ToolOutput((Text("ok"),), details)))
+    back = await use(giving(ToolOutput((Text("ok"),), details)))
     assert (back.text, back.details, back.is_error) == ("ok", None, False)
 
 
-def test_call_result_details_and_failure_are_kept() -> None:
-    back = use(giving(ToolOutput((Text("bad"),), {"exitCode": 1}, is_error=True)))
+async def test_call_result_details_and_failure_are_kept() -> None:
+    back = await use(giving(ToolOutput((Text("bad"),), {"exitCode": 1}, is_error=True)))
     assert back.details == {"exitCode": 1} and back.is_error
 
 
 @pytest.mark.parametrize("where", ["result", "error", "name"])
-def test_call_half_surrogates_are_replaced(where: str) -> None:
+async def test_call_half_surrogates_are_replaced(where: str) -> None:
     broken = "x\udc80y"
     if where == "result":
-        back = use(giving(broken))
+        back = await use(giving(broken))
     elif where == "error":
-        back = use(raising(ToolError(broken)))
+        back = await use(raising(ToolError(broken)))
     else:
-        back = use(giving("done"), ToolCall("1", broken, {}))
+        back = await use(giving("done"), ToolCall("1", broken, {}))
     back.text.encode()
 
 
@@ -290,7 +287,7 @@ def test_call_start_is_recorded_right_before_run_only() -> None:
     assert told == ["began work", "ran"]
 
 
-def test_call_after_lost_lease_runs_no_tool() -> None:
+async def test_call_after_lost_lease_runs_no_tool() -> None:
     async def work() -> str:
         raise AssertionError("it ran")
 
@@ -300,8 +297,6 @@ def test_call_after_lost_lease_runs_no_tool() -> None:
     ctx = ToolContext("agent:main:main", "main", Path())
     wanted = ToolCall("id-1", "work", {})
     with pytest.raises(LeaseLostError):
-        asyncio.run(
-            execute_tool_call(
-                ToolRegistry([doing(work)]), ctx, wanted, judge("allow", None), begin=begin
-            )
+        await execute_tool_call(
+            ToolRegistry([doing(work)]), ctx, wanted, judge("allow", None), begin=begin
         )

@@ -1,6 +1,5 @@
 """`@tool`: the signature is the schema."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -45,8 +44,8 @@ def test_tool_schema_has_names_without_titles() -> None:
 @pytest.mark.parametrize(
     "args", [{"who": "you", "howOften": 2}, {"person": "you", "how_often": 2, "words": None}]
 )
-def test_tool_parse_accepts_names_and_aliases(args: dict[str, object]) -> None:
-    assert asyncio.run(greet(CTX, args)) == "hello you hello you"
+async def test_tool_parse_accepts_names_and_aliases(args: dict[str, object]) -> None:
+    assert await greet(CTX, args) == "hello you hello you"
 
 
 @pytest.mark.parametrize(
@@ -66,11 +65,11 @@ def test_tool_parse_wrong_arguments_lists_valid_ones(args: dict[str, object], sa
     assert "arguments are {who, howOften?, words?, loud?}" in str(wrong.value)
 
 
-def test_tool_without_arguments_has_empty_schema() -> None:
+async def test_tool_without_arguments_has_empty_schema() -> None:
     @tool(group="test")
     async def ping(ctx: ToolContext) -> str:
         """Answer."""
         return "pong"
 
     assert ping.spec.parameters["properties"] == {}
-    assert asyncio.run(ping(CTX, {})) == "pong"
+    assert await ping(CTX, {}) == "pong"

@@ -49,8 +49,8 @@ async def run(ctx: ToolContext, **args: Any) -> ToolOutput:
     return result
 
 
-def use(root: Path, command: str, ask: AskApproval = yes, **args: Any) -> ToolOutput:
-    return asyncio.run(run(context(root, ask), command=command, **args))
+async def use(root: Path, command: str, ask: AskApproval = yes, **args: Any) -> ToolOutput:
+    return await run(context(root, ask), command=command, **args)
 
 
 def text(result: ToolOutput) -> str:
@@ -61,8 +61,8 @@ def open_fds() -> int:
     return len(list(Path("/dev/fd").iterdir()))
 
 
-def test_exec_command_result_matches_openclaw(tmp_path: Path) -> None:
-    done = use(tmp_path, "echo bench-ok")
+async def test_exec_command_result_matches_openclaw(tmp_path: Path) -> None:
+    done = await use(tmp_path, "echo bench-ok")
     assert text(done) == "bench-ok"
     assert not done.is_error
     assert done.details and done.details.pop("durationMs") >= 0  # type: ignore[attr-defined]  # a dict
@@ -74,23 +74,23 @@ def test_exec_command_result_matches_openclaw(tmp_path: Path) -> None:
     }
 
 
-def test_exec_failure_gives_exit_code_and_output(tmp_path: Path) -> None:
-    done = use(tmp_path, "echo out; echo err >&2; exit 3")
+async def test_exec_failure_gives_exit_code_and_output(tmp_path: Path) -> None:
+    done = await use(tmp_path, "echo out; echo err >&2; exit 3")
     assert text(done) == "out\nerr\n\n[The command ended with exit code 3.]"
     assert done.is_error and done.details
     assert (done.details["status"], done.details["exitCode"]) == ("failed", 3)
-    killed = use(tmp_path, "kill -9 $$")
+    killed = await use(tmp_path, "kill -9 $$")
     assert killed.details and killed.details["exitCode"] == 137
-    assert "127" in text(use(tmp_path, "no-such-program-here"))
+    assert "127" in text(await use(tmp_path, "no-such-program-here"))
 
 
-def test_exec_without_approver_is_denied(tmp_path: Path) -> None:
+async def test_exec_without_approver_is_denied(tmp_path: Path) -> None:
     with pytest.raises(ToolDeniedError, match="exec denied"):
-        use(tmp_path, "touch ran", deny_approval)
+        await use(tmp_path, "touch ran", deny_approval)
     assert not list(tmp_path.iterdir())
 
 
-def test_exec_asks_for_every_command_with_exact_text(tmp_path: Path) -> None:
+async def test_exec_asks_for_every_command_with_exact_text(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     asked: list[ApprovalRequest] = []
 
@@ -98,14 +98,14 @@ def test_exec_asks_for_every_command_with_exact_text(tmp_path: Path) -> None:
         asked.append(question)
         return len(asked) < 2
 
-    use(tmp_path, "touch one\u200b", ask, workdir="sub", env={"A": "b"}, timeout=7)
+    await use(tmp_path, "touch one\u200b", ask, workdir="sub", env={"A": "b"}, timeout=7)
     assert (tmp_path / "sub" / "one\u200b").exists(), "what runs is the text itself"
     assert r"    touch one\u{200b}" in asked[0].detail
     assert f"folder: {tmp_path}/sub" in asked[0].detail
     assert "variable: A=b" in asked[0].detail
     assert "at most 7 s" in asked[0].detail
     with pytest.raises(ToolDeniedError):
-        use(tmp_path, "touch one\u200b", ask)
+        await use(tmp_path, "touch one\u200b", ask)
     assert len(asked) == 2
 
 
@@ -128,7 +128,7 @@ def test_exec_asks_for_every_command_with_exact_text(tmp_path: Path) -> None:
         {"command": "ls", "yieldMs": 5},
     ],
 )
-def test_exec_invalid_request_is_refused_before_asking(
+async def test_exec_invalid_request_is_refused_before_asking(
     tmp_path: Path, args: dict[str, Any]
 ) -> None:
     (tmp_path / "ws").mkdir()
@@ -139,10 +139,10 @@ def test_exec_invalid_request_is_refused_before_asking(
         raise AssertionError("nobody should be asked")
 
     with pytest.raises(ToolError):
-        asyncio.run(run(context(tmp_path / "ws", ask), **args))
+        await run(context(tmp_path / "ws", ask), **args)
 
 
-def test_exec_directory_swapped_while_asking_is_refused(tmp_path: Path) -> None:
+async def test_exec_directory_swapped_while_asking_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "other").mkdir()
 
@@ -152,34 +152,38 @@ def test_exec_directory_swapped_while_asking_is_refused(tmp_path: Path) -> None:
         return True
 
     with pytest.raises(ToolDeniedError, match="not the folder that was approved"):
-        use(tmp_path, "touch ran", ask, workdir="sub")
+        await use(tmp_path, "touch ran", ask, workdir="sub")
     assert not list(tmp_path.rglob("ran"))
 
 
-def test_exec_command_gets_no_keys_input_or_open_files(
+async def test_exec_command_gets_no_keys_input_or_open_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("BASH_ENV", "/nowhere")
-    assert "sk-secret" not in text(use(tmp_path, "env; cat /proc/$PPID/environ"))
-    assert text(use(tmp_path, "cat; echo done")) == "done"
-    assert text(use(tmp_path, "echo $A; pwd", env={"A": "x y"})) == f"x y\n{tmp_path.resolve()}"
-    held = text(use(tmp_path, "for fd in /dev/fd/*; do echo ${fd##*/}; done")).split()
+    assert "sk-secret" not in text(await use(tmp_path, "env; cat /proc/$PPID/environ"))
+    assert text(await use(tmp_path, "cat; echo done")) == "done"
+    assert (
+        text(await use(tmp_path, "echo $A; pwd", env={"A": "x y"})) == f"x y\n{tmp_path.resolve()}"
+    )
+    held = text(await use(tmp_path, "for fd in /dev/fd/*; do echo ${fd##*/}; done")).split()
     assert set(held) <= {"0", "1", "2", "3"}, "3 is the folder being listed"
 
 
-def test_exec_broken_pipe_ends_as_in_shell(tmp_path: Path) -> None:
-    assert text(use(tmp_path, "yes | head -1")) == "y"
+async def test_exec_broken_pipe_ends_as_in_shell(tmp_path: Path) -> None:
+    assert text(await use(tmp_path, "yes | head -1")) == "y"
 
 
-def test_exec_large_or_binary_output_is_bounded(tmp_path: Path) -> None:
-    done = use(tmp_path, "echo first; head -c 20000000 /dev/zero | tr '\\0' x; echo; echo last")
+async def test_exec_large_or_binary_output_is_bounded(tmp_path: Path) -> None:
+    done = await use(
+        tmp_path, "echo first; head -c 20000000 /dev/zero | tr '\\0' x; echo; echo last"
+    )
     assert done.details
     kept = str(done.details["aggregated"])
     assert kept.startswith("first\nxxx") and kept.endswith("xxx\nlast")
     assert "left out" in kept and len(kept) < 200_100
-    assert text(use(tmp_path, r"printf 'a\377b\303'")) == "a\ufffdb\ufffd"
-    assert text(use(tmp_path, "true")) == "(no output)"
+    assert text(await use(tmp_path, r"printf 'a\377b\303'")) == "a\ufffdb\ufffd"
+    assert text(await use(tmp_path, "true")) == "(no output)"
 
 
 def test_exec_output_is_shown_while_running(tmp_path: Path) -> None:
@@ -194,16 +198,18 @@ def test_exec_output_is_shown_while_running(tmp_path: Path) -> None:
     assert "".join(shown) == "one\ntwo\n" and len(shown) == 2
 
 
-def test_exec_timeout_terminates_before_killing(tmp_path: Path) -> None:
-    done = use(tmp_path, "trap 'echo bye; exit 5' TERM; echo hi; sleep 1000 & wait", timeout=0.3)
+async def test_exec_timeout_terminates_before_killing(tmp_path: Path) -> None:
+    done = await use(
+        tmp_path, "trap 'echo bye; exit 5' TERM; echo hi; sleep 1000 & wait", timeout=0.3
+    )
     assert text(done) == "hi\nbye\n\n[The command was ended: it was not done after 0.3 s.]"
     assert done.details and done.is_error
     assert (done.details["status"], done.details["exitCode"]) == ("failed", 5)
 
 
-def test_exec_default_timeout_comes_from_config(tmp_path: Path) -> None:
+async def test_exec_default_timeout_comes_from_config(tmp_path: Path) -> None:
     made = exec_tool(default_timeout_s=0.2)
-    done = asyncio.run(made(context(tmp_path), {"command": "exec sleep 1000"}))
+    done = await made(context(tmp_path), {"command": "exec sleep 1000"})
     assert isinstance(done, ToolOutput) and "not done after 0.2 s" in text(done)
 
 
@@ -225,60 +231,50 @@ class Witness:
         self._file.close()
 
 
-def gone_after(
+async def gone_after(
     root: Path, rest: str, meddle: Callable[[asyncio.Task[ToolOutput]], object], **args: Any
 ) -> None:
     """Start a family of processes, meddle, and see that all of them end."""
 
-    async def main() -> None:
-        witness = Witness(root)
-        async with asyncio.TaskGroup() as tasks:
-            work = tasks.create_task(run(context(root), command=witness.hold + rest, **args))
-            await witness.wait_until_started()
-            meddle(work)
-            await witness.wait_until_all_are_gone()
-
     before = open_fds()
-    asyncio.run(main())
+    witness = Witness(root)
+    async with asyncio.TaskGroup() as tasks:
+        work = tasks.create_task(run(context(root), command=witness.hold + rest, **args))
+        await witness.wait_until_started()
+        meddle(work)
+        await witness.wait_until_all_are_gone()
     assert open_fds() == before
 
 
-def test_exec_cancelled_ends_process_tree(tmp_path: Path) -> None:
-    gone_after(tmp_path, "wait; sleep 1000", lambda work: work.cancel())
+async def test_exec_cancelled_ends_process_tree(tmp_path: Path) -> None:
+    await gone_after(tmp_path, "wait; sleep 1000", lambda work: work.cancel())
 
 
-def test_exec_finished_command_leaves_no_process(tmp_path: Path) -> None:
-    gone_after(tmp_path, "echo done", lambda work: None)
+async def test_exec_finished_command_leaves_no_process(tmp_path: Path) -> None:
+    await gone_after(tmp_path, "echo done", lambda work: None)
 
 
-def test_exec_timeout_kills_process_ignoring_sigterm(tmp_path: Path) -> None:
-    gone_after(tmp_path, "wait; sleep 1000", lambda work: None, timeout=0.2)
+async def test_exec_timeout_kills_process_ignoring_sigterm(tmp_path: Path) -> None:
+    await gone_after(tmp_path, "wait; sleep 1000", lambda work: None, timeout=0.2)
 
 
-def test_exec_command_killing_its_supervisor_is_ended(tmp_path: Path) -> None:
+async def test_exec_command_killing_its_supervisor_is_ended(tmp_path: Path) -> None:
     deaf_family_in_the_group = "kill -9 $PPID; sleep 1000"
-
-    async def main() -> None:
-        witness = Witness(tmp_path)
-        command = f"exec 9>{witness.path}; echo here >&9; sleep 1000 & {deaf_family_in_the_group}"
-        async with asyncio.TaskGroup() as tasks:
-            work = tasks.create_task(run(context(tmp_path), command=command))
-            await witness.wait_until_started()
-            await witness.wait_until_all_are_gone()
-        assert "is not known" in text(work.result())
-
-    asyncio.run(main())
+    witness = Witness(tmp_path)
+    command = f"exec 9>{witness.path}; echo here >&9; sleep 1000 & {deaf_family_in_the_group}"
+    async with asyncio.TaskGroup() as tasks:
+        work = tasks.create_task(run(context(tmp_path), command=command))
+        await witness.wait_until_started()
+        await witness.wait_until_all_are_gone()
+    assert "is not known" in text(work.result())
 
 
-def test_exec_cancelled_before_start_does_not_run(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with asyncio.TaskGroup() as tasks:
-            work = tasks.create_task(run(context(tmp_path), command="touch ran"))
-            # One step: asked, started, and not yet anything more.
-            await asyncio.wait([work], timeout=0)
-            work.cancel()
-
-    asyncio.run(main())
+async def test_exec_cancelled_before_start_does_not_run(tmp_path: Path) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        work = tasks.create_task(run(context(tmp_path), command="touch ran"))
+        # One step: asked, started, and not yet anything more.
+        await asyncio.wait([work], timeout=0)
+        work.cancel()
     assert not (tmp_path / "ran").exists()
 
 
@@ -292,29 +288,24 @@ asyncio.run(main())
 """
 
 
-def test_exec_process_tree_dies_with_killed_gateway(tmp_path: Path) -> None:
-    async def main() -> None:
-        witness = Witness(tmp_path)
-        words = [sys.executable, "-c", KILLED, str(tmp_path), f"{witness.hold}wait; sleep 1000"]
-        gateway = await asyncio.create_subprocess_exec(*words, stderr=subprocess.DEVNULL)
-        await witness.wait_until_started()
-        gateway.send_signal(signal.SIGKILL)
-        await witness.wait_until_all_are_gone()
-        await gateway.wait()
-
-    asyncio.run(main())
+async def test_exec_process_tree_dies_with_killed_gateway(tmp_path: Path) -> None:
+    witness = Witness(tmp_path)
+    words = [sys.executable, "-c", KILLED, str(tmp_path), f"{witness.hold}wait; sleep 1000"]
+    gateway = await asyncio.create_subprocess_exec(*words, stderr=subprocess.DEVNULL)
+    await witness.wait_until_started()
+    gateway.send_signal(signal.SIGKILL)
+    await witness.wait_until_all_are_gone()
+    await gateway.wait()
 
 
-def test_exec_parallel_commands_do_not_mix(tmp_path: Path) -> None:
-    async def main() -> list[str]:
-        async with asyncio.TaskGroup() as tasks:
-            works = [
-                tasks.create_task(run(context(tmp_path), command=f"echo {n}; echo {n} >&2"))
-                for n in range(8)
-            ]
-        return [text(work.result()) for work in works]
-
-    assert asyncio.run(main()) == [f"{n}\n{n}" for n in range(8)]
+async def test_exec_parallel_commands_do_not_mix(tmp_path: Path) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        works = [
+            tasks.create_task(run(context(tmp_path), command=f"echo {n}; echo {n} >&2"))
+            for n in range(8)
+        ]
+    result = [text(work.result()) for work in works]
+    assert result == [f"{n}\n{n}" for n in range(8)]
 
 
 def test_exec_by_alias_is_judged_and_run_as_exec(tmp_path: Path) -> None:

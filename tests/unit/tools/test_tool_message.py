@@ -1,6 +1,5 @@
 """The `message` tool: where it may write, what it says it did, and that it may be run again."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +80,7 @@ class Person:
         return self.says
 
 
-def call(
+async def call(
     mail: FakeMail | None,
     args: Mapping[str, Any],
     *,
@@ -95,7 +94,7 @@ def call(
         "agent:main:main", "main", Path("/ws"), person or Person(), here=here, message_id="m1",
         run_id="r1", call_id=call_id, mail=mail,
     )  # fmt: skip
-    result = asyncio.run(tool(ctx, args))
+    result = await tool(ctx, args)
     assert isinstance(result, ToolOutput)
     return result
 
@@ -104,9 +103,9 @@ def told(result: ToolOutput) -> str:
     return "".join(part.text for part in result.content if isinstance(part, Text))
 
 
-def test_message_without_target_goes_to_current_chat() -> None:
+async def test_message_without_target_goes_to_current_chat() -> None:
     mail = FakeMail()
-    result = call(mail, {"message": "hi"})
+    result = await call(mail, {"message": "hi"})
     (_, to, text, extras, key) = mail.seen[0]
     assert (to, text, extras) == (HERE, "hi", Extras())
     assert key.startswith("r1:message:") and told(result) == "Sent to telegram:42 as message m9."
@@ -116,9 +115,9 @@ def test_message_without_target_goes_to_current_chat() -> None:
     }  # fmt: skip
 
 
-def test_message_carries_all_extras() -> None:
+async def test_message_carries_all_extras() -> None:
     mail = FakeMail()
-    call(
+    await call(
         mail,
         {
             "text": "hi",
@@ -138,30 +137,32 @@ def test_message_carries_all_extras() -> None:
     )
 
 
-def test_message_reply_defaults_to_current_message() -> None:
+async def test_message_reply_defaults_to_current_message() -> None:
     mail = FakeMail(BOB)
-    call(mail, {"action": "reply", "message": "hi"})
-    call(mail, {"action": "reply", "message": "hi", "messageId": "m5"})
-    call(mail, {"action": "send", "message": "hi"})
+    await call(mail, {"action": "reply", "message": "hi"})
+    await call(mail, {"action": "reply", "message": "hi", "messageId": "m5"})
+    await call(mail, {"action": "send", "message": "hi"})
     assert [seen[3].reply_to for seen in mail.seen] == ["m1", "m5", ""]
     with pytest.raises(ToolError, match="which message"):
-        call(mail, {"action": "reply", "message": "hi", "target": "telegram/7"})
+        await call(mail, {"action": "reply", "message": "hi", "target": "telegram/7"})
 
 
-def test_message_thread_reply_without_thread_is_refused() -> None:
+async def test_message_thread_reply_without_thread_is_refused() -> None:
     mail = FakeMail()
     with pytest.raises(ToolError, match="threadId"):
-        call(mail, {"action": "thread-reply", "message": "hi"})
-    call(mail, {"action": "thread-reply", "message": "hi", "threadId": "5"})
+        await call(mail, {"action": "thread-reply", "message": "hi"})
+    await call(mail, {"action": "thread-reply", "message": "hi", "threadId": "5"})
     assert mail.seen[0][1].thread == "5"
 
 
-def test_message_react_edit_and_delete_reach_channel() -> None:
+async def test_message_react_edit_and_delete_reach_channel() -> None:
     mail = FakeMail()
-    assert told(call(mail, {"action": "react", "emoji": "👍"})).startswith("Reacted to message m1")
-    call(mail, {"action": "react", "remove": True, "messageId": "m3"})
-    call(mail, {"action": "edit", "messageId": "m4", "message": "new"})
-    call(mail, {"action": "delete", "messageId": "m4"})
+    assert told(await call(mail, {"action": "react", "emoji": "👍"})).startswith(
+        "Reacted to message m1"
+    )
+    await call(mail, {"action": "react", "remove": True, "messageId": "m3"})
+    await call(mail, {"action": "edit", "messageId": "m4", "message": "new"})
+    await call(mail, {"action": "delete", "messageId": "m4"})
     assert mail.seen == [
         ("react", HERE, "m1", "👍"),
         ("react", HERE, "m3", ""),
@@ -184,26 +185,26 @@ def test_message_react_edit_and_delete_reach_channel() -> None:
         {"message": "x", "unknown": 1},
     ],
 )
-def test_message_invalid_request_is_refused_and_nothing_sent(args: Mapping[str, Any]) -> None:
+async def test_message_invalid_request_is_refused_and_nothing_sent(args: Mapping[str, Any]) -> None:
     mail = FakeMail()
     with pytest.raises(ToolError):
-        call(mail, args)
+        await call(mail, args)
     assert mail.seen == []
 
 
-def test_message_without_reachable_chat_raises() -> None:
+async def test_message_without_reachable_chat_raises() -> None:
     with pytest.raises(ToolError, match="no chat service"):
-        call(None, {"message": "hi"})
+        await call(None, {"message": "hi"})
 
 
-def test_message_to_other_chat_names_its_origin() -> None:
+async def test_message_to_other_chat_names_its_origin() -> None:
     mail = FakeMail(BOB)
-    call(mail, {"message": "hi", "target": "telegram/7"})
+    await call(mail, {"message": "hi", "target": "telegram/7"})
     assert mail.seen[0][1:3] == (BOB, "[from telegram] hi")
     marker = {"crossContext": {"marker": {"prefix": "(", "suffix": " via {channel})"}}}
-    call(mail, {"message": "hi", "target": "telegram/7"}, rules=marker)
+    await call(mail, {"message": "hi", "target": "telegram/7"}, rules=marker)
     assert mail.seen[1][2] == "(hi via telegram)"
-    call(
+    await call(
         mail,
         {"message": "hi", "target": "telegram/7"},
         rules={"crossContext": {"marker": {"enabled": False}}},
@@ -222,42 +223,42 @@ def test_message_to_other_chat_names_its_origin() -> None:
     ],
 )
 @pytest.mark.parametrize("action", ["send", "react", "delete"])
-def test_message_to_other_chat_follows_config_rules(
+async def test_message_to_other_chat_follows_config_rules(
     target: str, rules: Mapping[str, Any], allowed: bool, action: str
 ) -> None:
     mail = FakeMail(BOB, ROOM)
     args = {"action": action, "target": target, "message": "x", "messageId": "m", "emoji": "👍"}
     if allowed:
-        call(mail, args, rules=rules)
+        await call(mail, args, rules=rules)
     else:
         with pytest.raises(ToolDeniedError, match="crossContext"):
-            call(mail, args, rules=rules)
+            await call(mail, args, rules=rules)
     assert bool(mail.seen) == allowed
 
 
 @pytest.mark.parametrize("here", [None, Address("webchat", "agent:main:main")])
-def test_message_from_no_chat_reaches_any_known_chat(here: Address | None) -> None:
+async def test_message_from_no_chat_reaches_any_known_chat(here: Address | None) -> None:
     mail = FakeMail(ROOM)
-    call(mail, {"message": "hi", "target": "matrix/!r:x"}, here=here)
+    await call(mail, {"message": "hi", "target": "matrix/!r:x"}, here=here)
     assert mail.seen[0][1:3] == (ROOM, "hi")
 
 
 @pytest.mark.parametrize("here", [HERE, None])
-def test_message_to_unknown_chat_needs_approval(here: Address | None) -> None:
+async def test_message_to_unknown_chat_needs_approval(here: Address | None) -> None:
     mail, nobody, owner = FakeMail(), Person(), Person(says=True)
     args = {"message": "hi\u202e", "target": "telegram/7"}
     with pytest.raises(ToolDeniedError, match="new to you"):
-        call(mail, args, here=here, person=nobody)
+        await call(mail, args, here=here, person=nobody)
     assert mail.seen == []
-    call(mail, args, here=here, person=owner)
+    await call(mail, args, here=here, person=owner)
     assert len(mail.seen) == 1
     (asked,) = owner.asked
     assert "telegram:7" in asked.detail and "\\u{202e}" in asked.detail
 
 
-def test_message_to_thread_of_current_chat_is_not_other_chat() -> None:
+async def test_message_to_thread_of_current_chat_is_not_other_chat() -> None:
     mail = FakeMail()
-    call(mail, {"message": "hi", "threadId": "5"})
+    await call(mail, {"message": "hi", "threadId": "5"})
     assert mail.seen[0][2] == "hi"
 
 
@@ -269,34 +270,34 @@ def test_message_to_thread_of_current_chat_is_not_other_chat() -> None:
         (SendResult("unknown", why="no answer"), "not confirmed: no answer. Do not send it again"),
     ],
 )
-def test_message_reports_send_result(posted: SendResult, says: str) -> None:
+async def test_message_reports_send_result(posted: SendResult, says: str) -> None:
     mail = FakeMail()
     mail.posted = posted
-    assert says in told(call(mail, {"message": "hi"}))
+    assert says in told(await call(mail, {"message": "hi"}))
 
 
 @pytest.mark.parametrize("trouble", [SendResult("failed", why="blocked"), ChannelError("down")])
-def test_message_unsent_is_error(trouble: SendResult | Exception) -> None:
+async def test_message_unsent_is_error(trouble: SendResult | Exception) -> None:
     mail = FakeMail()
     mail.posted = trouble
     with pytest.raises((ToolError, ChannelError)):
-        call(mail, {"message": "hi"})
+        await call(mail, {"message": "hi"})
 
 
-def key(args: Mapping[str, Any], call_id: str = "c1") -> str:
+async def key(args: Mapping[str, Any], call_id: str = "c1") -> str:
     mail = FakeMail(BOB)
-    call(mail, args, call_id=call_id)
+    await call(mail, args, call_id=call_id)
     return str(mail.seen[0][-1])
 
 
 @given(st.text(min_size=1).filter(str.strip), st.text(max_size=10))
-def test_message_repeated_call_uses_same_key(text: str, call_id: str) -> None:
+async def test_message_repeated_call_uses_same_key(text: str, call_id: str) -> None:
     args = {"message": text}
-    assert key(args, call_id) == key(args, call_id) != key(args, call_id + "x")
-    assert key(args, call_id) != key({"message": text + "."}, call_id)
-    assert key(args, call_id) != key({"message": text, "target": "telegram/7"}, call_id)
+    assert await key(args, call_id) == await key(args, call_id) != await key(args, call_id + "x")
+    assert await key(args, call_id) != await key({"message": text + "."}, call_id)
+    assert await key(args, call_id) != await key({"message": text, "target": "telegram/7"}, call_id)
     replies = [{**args, "action": "reply", "messageId": named} for named in ("5", "6")]
-    assert key(replies[0], call_id) != key(replies[1], call_id)
+    assert await key(replies[0], call_id) != await key(replies[1], call_id)
 
 
 def test_message_tool_is_idempotent_and_serial() -> None:

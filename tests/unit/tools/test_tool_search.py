@@ -33,81 +33,85 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def use(made: Tool, root: Path, **args: Any) -> str:
-    result = asyncio.run(made(ToolContext("agent:main:main", "main", root), args))
+async def use(made: Tool, root: Path, **args: Any) -> str:
+    result = await made(ToolContext("agent:main:main", "main", root), args)
     assert isinstance(result, str)
     return result
 
 
-def test_ls_lists_directory_with_kinds(root: Path) -> None:
+async def test_ls_lists_directory_with_kinds(root: Path) -> None:
     os.mkfifo(root / "pipe")
-    assert use(ls, root).split("\n") == [
+    assert (await use(ls, root)).split("\n") == [
         ".git/", ".hidden", "blob", "link@", "node_modules/", "notes.md", "pipe=", "src/",
     ]  # fmt: skip
-    assert use(ls, root, path="src", limit=1) == (
+    assert await use(ls, root, path="src", limit=1) == (
         "deep/\n\n[1 more names. Use a higher limit to see them.]"
     )
     (root / "empty").mkdir()
-    assert use(ls, root, path="empty") == "(empty folder)"
+    assert await use(ls, root, path="empty") == "(empty folder)"
     with pytest.raises(ToolError, match="a file stands where a folder"):
-        use(ls, root, path="notes.md")
+        await use(ls, root, path="notes.md")
     with pytest.raises(ToolError):
-        use(ls, root, path="link")
+        await use(ls, root, path="link")
 
 
-def test_ls_shows_hidden_characters_in_names(root: Path) -> None:
+async def test_ls_shows_hidden_characters_in_names(root: Path) -> None:
     (root / "src" / "a\nb\u202e").touch()
-    assert r"a\u{a}b\u{202e}" in use(ls, root, path="src") or "\n" in use(ls, root, path="src")
-    assert "\u202e" not in use(ls, root, path="src")
-    assert "\u202e" not in use(find, root, pattern="a*")
+    assert r"a\u{a}b\u{202e}" in await use(ls, root, path="src") or "\n" in await use(
+        ls, root, path="src"
+    )
+    assert "\u202e" not in await use(ls, root, path="src")
+    assert "\u202e" not in await use(find, root, pattern="a*")
 
 
-def test_find_matches_file_names(root: Path) -> None:
-    assert use(find, root, pattern="*.py") == "src/deep/util.py\nsrc/main.py"
-    assert use(find, root, pattern="*.py", path="src/deep") == "src/deep/util.py"
-    assert use(find, root, pattern="deep/*", path="src") == "src/deep/util.py"
-    assert use(find, root, pattern="d*p") == "src/deep/"
-    assert use(find, root, pattern="index.js") == "nothing found"
-    assert use(find, root, pattern="*", limit=1).endswith("narrower pattern.]")
-    assert "secret" not in use(find, root, pattern="*")
+async def test_find_matches_file_names(root: Path) -> None:
+    assert await use(find, root, pattern="*.py") == "src/deep/util.py\nsrc/main.py"
+    assert await use(find, root, pattern="*.py", path="src/deep") == "src/deep/util.py"
+    assert await use(find, root, pattern="deep/*", path="src") == "src/deep/util.py"
+    assert await use(find, root, pattern="d*p") == "src/deep/"
+    assert await use(find, root, pattern="index.js") == "nothing found"
+    assert (await use(find, root, pattern="*", limit=1)).endswith("narrower pattern.]")
+    assert "secret" not in await use(find, root, pattern="*")
 
 
-def test_grep_matches_contents(root: Path) -> None:
-    assert use(grep, root, pattern="alpha").split("\n") == [
+async def test_grep_matches_contents(root: Path) -> None:
+    assert (await use(grep, root, pattern="alpha")).split("\n") == [
         ".hidden:1: alpha", "notes.md:1: alpha", "src/main.py:2: print('alpha')",
     ]  # fmt: skip
-    assert use(grep, root, pattern="^alpha$", glob="*.md") == "notes.md:1: alpha"
-    assert "util.py:1: ALPHA" in use(grep, root, pattern="alpha", ignoreCase=True)
-    assert use(grep, root, pattern="print('", literal=True) == "src/main.py:2: print('alpha')"
-    assert use(grep, root, pattern="beta", path="notes.md") == "notes.md:2: beta"
-    assert use(grep, root, pattern="nowhere") == "no matches"
+    assert await use(grep, root, pattern="^alpha$", glob="*.md") == "notes.md:1: alpha"
+    assert "util.py:1: ALPHA" in await use(grep, root, pattern="alpha", ignoreCase=True)
+    assert await use(grep, root, pattern="print('", literal=True) == "src/main.py:2: print('alpha')"
+    assert await use(grep, root, pattern="beta", path="notes.md") == "notes.md:2: beta"
+    assert await use(grep, root, pattern="nowhere") == "no matches"
 
 
-def test_grep_context_lines_surround_matches(root: Path) -> None:
+async def test_grep_context_lines_surround_matches(root: Path) -> None:
     (root / "n").write_text("".join(f"{n}\n" for n in range(1, 21)))
-    assert use(grep, root, pattern="^(2|4|15)$", path="n", context=1) == (
+    assert await use(grep, root, pattern="^(2|4|15)$", path="n", context=1) == (
         "n-1- 1\nn:2: 2\nn-3- 3\nn:4: 4\nn-5- 5\n--\nn-14- 14\nn:15: 15\nn-16- 16"
     )
 
 
-def test_search_stops_at_limit_and_says_so(root: Path) -> None:
+async def test_search_stops_at_limit_and_says_so(root: Path) -> None:
     (root / "n").write_text("hit\n" * 300)
-    told = use(grep, root, pattern="hit", path="n", limit=5)
+    told = await use(grep, root, pattern="hit", path="n", limit=5)
     assert told.count("n:") == 5 and "more may match" in told
 
 
-def test_search_bounds_long_lines_big_files_and_outer_links(root: Path) -> None:
+async def test_search_bounds_long_lines_big_files_and_outer_links(root: Path) -> None:
     (root / "wide").write_text("hit " + "x" * 10_000)
     (root / "big").write_bytes(b"hit\n" + b"x" * 5_000_001)
     os.link(root.parent / "secret", root / "hard")
-    told = use(grep, root, pattern="hit|outside")
+    told = await use(grep, root, pattern="hit|outside")
     assert len(told) < 1000 and "[cut]" in told
     assert "[1 files over 5 MB not searched]" in told
     assert "outside" not in told
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "^(a|a)*$"])
-def test_grep_exponential_pattern_ends_without_blocking_loop(root: Path, pattern: str) -> None:
+async def test_grep_exponential_pattern_ends_without_blocking_loop(
+    root: Path, pattern: str
+) -> None:
     (root / "zz").write_text("a" * 60 + "!\n")
 
     lags_s: list[float] = []
@@ -122,40 +126,37 @@ def test_grep_exponential_pattern_ends_without_blocking_loop(root: Path, pattern
                 lags_s.append(time.monotonic() - before)
 
     with pytest.raises(ExceptionGroup) as ended:
-        asyncio.run(main())
+        await main()
     assert isinstance(ended.value.exceptions[0], ToolTimeoutError)
     assert sum(lags_s) < 10
     assert max(lags_s) < 1, "the search must not hold up the event loop"
 
 
-def test_grep_keeps_matches_found_before_slow_file(root: Path) -> None:
+async def test_grep_keeps_matches_found_before_slow_file(root: Path) -> None:
     (root / "a").write_text("aaa\n")
     (root / "zz").write_text("a" * 60 + "!\n")
-    told = use(grep, root, pattern="(a+)+$")
+    told = await use(grep, root, pattern="(a+)+$")
     assert "a:1: aaa" in told and "[stopped at zz: the pattern takes too long" in told
 
 
-def test_search_cancelled_ends_its_thread(root: Path) -> None:
+async def test_search_cancelled_ends_its_thread(root: Path) -> None:
     (root / "zz").write_text("a" * 60 + "!\n")
     before = threading.active_count()
 
-    async def main() -> None:
-        ctx = ToolContext("k", "main", root)
-        async with asyncio.TaskGroup() as tasks:
-            search = tasks.create_task(grep(ctx, {"pattern": "(a+)+$"}))
-            while threading.active_count() < before + 2:  # the worker and its watch
-                await asyncio.wait([search], timeout=0.005)
-            search.cancel()
-
     began = time.monotonic()
-    asyncio.run(main())  # waits for the thread
+    ctx = ToolContext("k", "main", root)
+    async with asyncio.TaskGroup() as tasks:
+        search = tasks.create_task(grep(ctx, {"pattern": "(a+)+$"}))
+        while threading.active_count() < before + 2:  # the worker and its watch
+            await asyncio.wait([search], timeout=0.005)
+        search.cancel()
     assert time.monotonic() - began < 1.9, "given up at once, not at its deadline"
 
 
-def test_grep_invalid_pattern_raises(root: Path) -> None:
+async def test_grep_invalid_pattern_raises(root: Path) -> None:
     with pytest.raises(ToolError, match="not a regular expression"):
-        use(grep, root, pattern="[")
+        await use(grep, root, pattern="[")
     with pytest.raises(ToolError, match="1 to 500 characters"):
-        use(find, root, pattern="")
+        await use(find, root, pattern="")
     with pytest.raises(ToolError, match="outside the workspace"):
-        use(grep, root, pattern="x", path="../secret")
+        await use(grep, root, pattern="x", path="../secret")
