@@ -21,7 +21,7 @@ PACKAGE_LINES = {
     "channels": 11_500,
     "cli": 5_800,
     "gateway": 8_600,
-    "config": 4_700,
+    "config": 4_800,
     "core": 2_900,
     "memory": 11_000,
     "net": 800,

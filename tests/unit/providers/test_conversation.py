@@ -7,6 +7,7 @@ import pytest
 from homarus.core.message import (
     Message,
     Origin,
+    Part,
     StopReason,
     Text,
     Thinking,
@@ -25,7 +26,7 @@ from homarus.providers.conversation import (
 
 
 def said(*calls: str, stop: StopReason = "stop", model: str = "m", at_ms: int = 0) -> Message:
-    parts = (Text("ok"), *(ToolCall(call, "read", {}) for call in calls))
+    parts: tuple[Part, ...] = (Text("ok"), *(ToolCall(call, "read", {}) for call in calls))
     return Message("assistant", parts, at_ms, Origin("a", "p", model, stop))
 
 
