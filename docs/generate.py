@@ -103,7 +103,7 @@ def config() -> str:
     return (
         "# Configuration keys\n\n"
         "`openclaw.json` in the state directory (`~/.openclaw`), read as JSON5. These keys are\n"
-        "read and checked in full. Every other key of the original is accepted with a warning\n"
+        "read and checked in full. Every other key of OpenClaw is accepted with a warning\n"
         "that its part is not built yet; `homarus doctor` lists those. `<name>` stands for a name\n"
         "of your own, `[]` for each entry of a list.\n\n"
         + _table(("key", "value", "default"), rows)
