@@ -3,6 +3,7 @@
 import importlib
 import importlib.resources
 import inspect
+import json
 import re
 import sys
 import tomllib
@@ -13,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from homarus.app import open_app
 from homarus.channels import registry as channel_registry
 from homarus.plugins.backends import BackendKind
 from homarus.providers import registry as provider_registry
 from homarus.tools import sources
 from tests.docs.test_documents import broken_links
 from tests.style.rules import ROOT
+from tests.waiting import until
 
 PAGE = ROOT / "docs" / "architecture.md"
 _BLOCK = re.compile(r"^```(?:python|toml)\n# ([^\n]+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -131,6 +134,33 @@ async def test_tutorial_module_in_a_package_passes_its_test(
     }
     assert name in kinds[name].names() and kinds[name].has(name)
     assert await run_test_block(name, tmp_path / "test") == 1
+
+
+async def test_tutorial_channel_and_provider_answer_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("source", "source/channel", "source/provider", "chat", "chat/in", "chat/out"):
+        (tmp_path / folder).mkdir()
+    add_to_tree("folder", tmp_path / "source/channel", monkeypatch)
+    add_to_tree("echo", tmp_path / "source/provider", monkeypatch)
+    chat = {"path": str(tmp_path / "chat"), "pollMs": 10, "dmPolicy": "open", "allowFrom": ["*"]}
+    entry = {"api": "echo", "models": [{"id": "echo-1"}]}
+    config = {
+        "agents": {"defaults": {"model": {"primary": "parrot/echo-1"}}},
+        "models": {"providers": {"parrot": entry}},
+        "channels": {"folder": chat},
+        "logging": {"file": str(tmp_path / "log.jsonl")},
+    }
+    (tmp_path / "openclaw.json").write_text(json.dumps(config), encoding="utf-8")
+    (tmp_path / "chat" / "in" / "anna.1.txt").write_text("Hello there", encoding="utf-8")
+    env = {"HOME": str(tmp_path), "OPENCLAW_STATE_DIR": str(tmp_path)}
+    async with open_app(env) as app:
+        await app.recover()  # which starts the channels
+        replies = tmp_path / "chat" / "out"
+        await until(lambda: any(path.stat().st_size for path in replies.iterdir()))
+    [reply] = replies.iterdir()
+    assert reply.read_text(encoding="utf-8").endswith("Hello there")
+    assert not list((tmp_path / "chat" / "in").iterdir())
 
 
 def test_page_draws_every_package_in_the_order_of_the_contract() -> None:
