@@ -9,8 +9,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from bench.figure import private_env
-from homarus.app import App, open_app
+from homarus.app import App
 from homarus.core.message import Address, Inbound
+from homarus.process import open_app
 
 
 @contextmanager

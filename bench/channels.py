@@ -15,7 +15,7 @@ from statistics import median
 
 from bench.app import ask, configure, model_server
 from bench.figure import USUAL_MS, CpuClock, Figure, private_env, weather_ms
-from homarus.app import open_app
+from homarus.process import open_app
 from tests.peers.install import has_venv
 from tests.peers.matrix_bot import Bot, new_bot
 from tests.peers.synapse import LOCK, People, Person, running_synapse

@@ -5,8 +5,8 @@ here; no module is given the `App` itself.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,18 +27,17 @@ from homarus.channels.messenger import ChannelMessenger
 from homarus.channels.registry import find_traits
 from homarus.channels.runtime import ChannelRuntime
 from homarus.config.agent_settings import agent_ids, default_agent_id
-from homarus.config.load import LoadedConfig, load_config
+from homarus.config.load import LoadedConfig
 from homarus.config.log_setup import configure_logging
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.config.timezone import local_date, zone_name
 from homarus.core.bus import Bus
-from homarus.core.clock import Clock, SystemClock
+from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound
 from homarus.core.session_keys import agent_id_of
-from homarus.core.tasks import task_group
 from homarus.core.watchdog import Watchdog
 from homarus.plugins.hook_runner import Hooks
 from homarus.providers.model_router import ModelRouter, ModelSelection
@@ -49,26 +48,31 @@ from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, SessionRepository
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
-from homarus.store.sqlite import SqliteStore, open_store
-from homarus.tools.tool import AskApproval, deny_approval
+from homarus.tools.tool import AskApproval
 
 if TYPE_CHECKING:
     from homarus.agent.reply.builder import ReplyBuilder
-    from homarus.gateway.serve import ExitMode
     from homarus.gateway.services import GatewayServices
 
 
 class App:
-    """The parts of the program, connected to each other. Open it with `open_app`."""
+    """The parts of the program, connected to each other. `process.open_app` opens it."""
 
     def __init__(
-        self, *, loaded: LoadedConfig, paths: Paths, models: ModelRouter, store: Store, clock: Clock, ask: AskApproval,
-        group: asyncio.TaskGroup, channels: Sequence[Channel] = (),
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        loaded: LoadedConfig,
+        paths: Paths,
+        models: ModelRouter,
+        store: Store,
+        clock: Clock,
+        ask: AskApproval,
+        group: asyncio.TaskGroup,
+        channels: Sequence[Channel] = (),
+    ) -> None:
         self.loaded, self.paths, self.models = loaded, paths, models
-        self._retired: list[
-            ModelRouter
-        ] = []  # of an earlier config; active runs may still use them
+        # The routers of earlier configs; active runs may still use them.
+        self._retired: list[ModelRouter] = []
         self.store, self.sessions = store, SessionRepository(store, clock)
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
@@ -79,39 +83,84 @@ class App:
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
         )
-        self._cast = AgentRegistry(
-            self._config, paths, reaches=lambda: not self.channels.is_empty, memory=self.memory.get,
-        )  # fmt: skip
-        self.agent, self.tools = self._cast.get, self._cast.tools
-        self._front = ChannelRuntime(
-            self._config, store.journal, clock, group, state=paths.state, given=channels,
-            env=lambda: self.loaded.env, record=self.sessions.data, called=self._cast.display_name,
-            put=lambda key, row: self.control.submit(key, row), is_command=has_control_command,
-            sent=lambda *sent: group.create_task(self.hooks.message_sent(*sent), name="hooks"),
-            commands=lambda: native_commands(self._config().commands),
-        )  # fmt: skip
-        self.channels, self._delivery = self._front.switchboard, self._front.delivery
+        self._agents = AgentRegistry(
+            self._config,
+            paths,
+            reaches=lambda: not self.channels.is_empty,
+            memory=self.memory.get,
+        )
+        self.agent, self.tools = self._agents.get, self._agents.tools
+        self._channel_runtime = self._make_channel_runtime(channels)
+        self.channels = self._channel_runtime.switchboard
+        self._supervisor = self._channel_runtime.delivery
         self.messenger = ChannelMessenger(
-            self._delivery, store, clock, config=self._config, hooks=self.hooks, state=paths.state,
-        )  # fmt: skip
+            self._supervisor,
+            store,
+            clock,
+            config=self._config,
+            hooks=self.hooks,
+            state=paths.state,
+        )
         self.control = SessionControl(self._session_services())
         self._runs = RunRegistry(self._run_services(ask))
         self.preview = PreviewServices(
-            get_config=self._config, get_models=self._models, get_agent=self.agent,
-            get_tools=self.tools, load_session=self.control.load, find_traits=find_traits, clock=clock,
+            get_config=self._config,
+            get_models=self._models,
+            get_agent=self.agent,
+            get_tools=self.tools,
+            load_session=self.control.load,
+            find_traits=find_traits,
+            clock=clock,
             hooks=self.hooks,
-        )  # fmt: skip
-        self.commands = CommandDispatcher(CommandServices(
-            get_config=self._config, get_models=self._models, get_agent=self.agent,
-            get_restart=lambda: self._restart, control=self.control, store=self.store, bus=self.bus,
-            clock=self.clock, hooks=self.hooks, compact=self._runs.compact_session,
-            preview=partial(preview_prompt, self.preview), build_reply=self._delivery.build_reply,
-            on_enqueued=self._delivery.wake_workers,
-        ))  # fmt: skip
-        self._maintenance = SessionMaintenance(MaintenanceServices(
-            get_config=self._config, paths=paths, store=store, repository=self.sessions,
-            clock=clock, lanes=self.lanes, is_busy=self.control.is_busy,
-        ))  # fmt: skip
+        )
+        self.commands = CommandDispatcher(self._command_services())
+        self._maintenance = SessionMaintenance(
+            MaintenanceServices(
+                get_config=self._config,
+                paths=paths,
+                store=store,
+                repository=self.sessions,
+                clock=clock,
+                lanes=self.lanes,
+                is_busy=self.control.is_busy,
+            )
+        )
+
+    def _make_channel_runtime(self, channels: Sequence[Channel]) -> ChannelRuntime:
+        return ChannelRuntime(
+            self._config,
+            self.store.journal,
+            self.clock,
+            self._group,
+            state=self.paths.state,
+            given=channels,
+            env=lambda: self.loaded.env,
+            record=self.sessions.data,
+            called=self._agents.display_name,
+            put=lambda key, row: self.control.submit(key, row),
+            is_command=has_control_command,
+            sent=lambda *sent: self._group.create_task(
+                self.hooks.message_sent(*sent), name="hooks"
+            ),
+            commands=lambda: native_commands(self._config().commands),
+        )
+
+    def _command_services(self) -> CommandServices:
+        return CommandServices(
+            get_config=self._config,
+            get_models=self._models,
+            get_agent=self.agent,
+            get_restart=lambda: self._restart,
+            control=self.control,
+            store=self.store,
+            bus=self.bus,
+            clock=self.clock,
+            hooks=self.hooks,
+            compact=self._runs.compact_session,
+            preview=partial(preview_prompt, self.preview),
+            build_reply=self._supervisor.build_reply,
+            on_enqueued=self._supervisor.wake_workers,
+        )
 
     def _config(self) -> Config:
         return self.loaded.config
@@ -122,16 +171,24 @@ class App:
     def _session_services(self) -> SessionServices[RunOutcome]:
         """Connect sessions with runs and commands, which are made after them."""
         return SessionServices(
-            repository=self.sessions, store=self.store, paths=self.paths, clock=self.clock,
-            group=self._group, lanes=self.lanes, hooks=self.hooks, get_config=self._config,
-            get_models=self._models, get_agent=self.agent,
+            repository=self.sessions,
+            store=self.store,
+            paths=self.paths,
+            clock=self.clock,
+            group=self._group,
+            lanes=self.lanes,
+            hooks=self.hooks,
+            get_config=self._config,
+            get_models=self._models,
+            get_agent=self.agent,
             start_run=lambda key, rows, text: self._runs.start(key, rows, text),
             stop_run=lambda key, run_id: self._runs.stop(key, run_id),
             mark_stopped_by=lambda key, run_id, by: self._runs.mark_stopped_by(key, run_id, by),
-            active_ids=lambda key: self._runs.active_ids(key), build_reply=self._delivery.build_reply,
-            on_enqueued=self._delivery.wake_workers,
+            active_ids=lambda key: self._runs.active_ids(key),
+            build_reply=self._supervisor.build_reply,
+            on_enqueued=self._supervisor.wake_workers,
             interpret=lambda key, row: self.commands.interpret(key, row),
-        )  # fmt: skip
+        )
 
     def _run_services(self, ask: AskApproval) -> RunServices:
         now_ms = self.clock.now_ms
@@ -151,14 +208,14 @@ class App:
             connect=lambda wish: self.models.connect(wish),
             get_approver=lambda _inbound: ask,
             pop_steering=self.control.take_steering,
-            format_message=self._words,
+            format_message=self._format_message,
             make_builder=self._make_builder,
-            build_reply=self._delivery.build_reply,
-            on_enqueued=self._delivery.wake_workers,
+            build_reply=self._supervisor.build_reply,
+            on_enqueued=self._supervisor.wake_workers,
             on_unsettled=self.control.retry_unsettled,
             find_traits=find_traits,
             get_config=self._config,
-            start_live_reply=self._front.live.start,
+            start_live_reply=self._channel_runtime.live.start,
             messenger=self.messenger,
             is_fresh=lambda session, inbound: is_fresh(
                 self._config().session, session.record, inbound.address.channel, now_ms()
@@ -170,14 +227,30 @@ class App:
         from homarus.gateway.services import GatewayServices  # not needed without a gateway
 
         return GatewayServices(
-            get_loaded=lambda: self.loaded, get_models=self._models, paths=self.paths,
-            store=self.store, sessions=self.sessions, control=self.control, bus=self.bus,
-            clock=self.clock, notices=self.notices, lanes=self.lanes, hooks=self.hooks,
-            channels=self.channels, messenger=self.messenger, memory=self.memory, agent=self.agent,
-            preview=self.preview, recover=self.recover, run_maintenance=self._maintenance.run,
-            run_boot=self.run_boot, preload=self.preload, reload=self.reload,
-            wake_workers=self._delivery.wake_workers, set_restart=self.set_restart,
-        )  # fmt: skip
+            get_loaded=lambda: self.loaded,
+            get_models=self._models,
+            paths=self.paths,
+            store=self.store,
+            sessions=self.sessions,
+            control=self.control,
+            bus=self.bus,
+            clock=self.clock,
+            notices=self.notices,
+            lanes=self.lanes,
+            hooks=self.hooks,
+            channels=self.channels,
+            messenger=self.messenger,
+            memory=self.memory,
+            agent=self.agent,
+            preview=self.preview,
+            recover=self.recover,
+            run_maintenance=self._maintenance.run,
+            run_boot=self.run_boot,
+            preload=self.preload,
+            reload=self.reload,
+            wake_workers=self._supervisor.wake_workers,
+            set_restart=self.set_restart,
+        )
 
     def set_restart(self, restart: Callable[[], None]) -> None:
         """Set what restarts the process of this program."""
@@ -212,14 +285,14 @@ class App:
         self, session: Session, inbound: Inbound, thinking: str, new_session_id: str
     ) -> "ReplyBuilder | None":
         """Return the reply builder for the sender's chat; None where a run has events only."""
-        if self._delivery.capabilities(inbound.address) is None:
+        if self._supervisor.capabilities(inbound.address) is None:
             return None
         from homarus.agent.reply.builder import make_reply_builder  # only to answer a chat
 
         given = {"thinking": thinking, "new_session_id": new_session_id}
         return make_reply_builder(self._config(), session, inbound, **given)
 
-    def _words(self, key: str, inbound: Inbound) -> str:
+    def _format_message(self, key: str, inbound: Inbound) -> str:
         """Return a message as the model reads it: with its time, and after pending notices."""
         agent, last_ms = self.agent(agent_id_of(key)), self.sessions.last_ms(key)
         if last_ms is None:  # the first message of a session
@@ -235,7 +308,7 @@ class App:
         self._retired.append(self.models)
         self.models = ModelRouter(loaded.config, loaded.env, self.paths, self.clock)
         self.loaded = loaded
-        self._cast.clear()
+        self._agents.clear()
         await self.memory.reload()
         self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
         configure_logging(loaded.config)
@@ -254,75 +327,3 @@ class App:
     def local_date(self, at_ms: int) -> str:
         """Return the local date of the person."""
         return local_date(zone_name(self._config().agents.defaults.user_timezone), at_ms)
-
-
-@asynccontextmanager
-async def open_app(
-    env: Mapping[str, str],
-    *,
-    ask: AskApproval = deny_approval,
-    clock: Clock | None = None,
-    warn: Callable[[str], None] = lambda _text: None,
-    loaded: LoadedConfig | None = None,
-    channels: Sequence[Channel] = (),
-) -> AsyncIterator[App]:
-    """Build the App of a state directory; everything is closed when the block ends."""
-    paths = Paths.find(env)
-    if loaded is None:
-        loaded = load_config(paths, env)
-        configure_logging(loaded.config)
-        for text in loaded.warnings:
-            warn(text)
-    clock = clock or SystemClock()
-    models = ModelRouter(loaded.config, loaded.env, paths, clock)
-    async with open_store(paths.state) as store, AsyncExitStack() as after, task_group() as group:
-        app = App(
-            loaded=loaded, paths=paths, models=models, store=store, group=group, clock=clock,
-            ask=ask, channels=channels,
-        )  # fmt: skip
-        after.callback(app.watchdog.detach_abandoned)
-        after.push_async_callback(app.close)  # after the last run
-        watching = group.create_task(_end_if_broken(store), name="store watch")
-        try:
-            yield app
-        finally:
-            app.stop()
-            watching.cancel()
-
-
-async def _end_if_broken(store: SqliteStore) -> None:
-    raise await store.wait_for_disk_failure()  # a disk that lost a write may lose the next one too
-
-
-async def serve(
-    env: Mapping[str, str],
-    *,
-    port: int | None = None,
-    bind: str | None = None,
-    ready: Callable[[str], None] = lambda _url: None,
-    warn: Callable[[str], None] = lambda _text: None,
-    channels: Callable[[], Sequence[Channel]] = tuple,
-    ask: AskApproval = deny_approval,
-) -> "ExitMode":
-    """Run the gateway process; return how it should end."""
-    from homarus.gateway import serve as gateway
-    from homarus.gateway.last_good import load_config_or_last_good
-    from homarus.gateway.methods import METHODS, UNIMPLEMENTED
-
-    paths, clock = Paths.find(env), SystemClock()
-    loaded, problem = load_config_or_last_good(paths, env)
-    configure_logging(loaded.config)
-    for text in loaded.warnings:
-        warn(text)
-    if problem:
-        warn(f"starting with the last good config, because {problem}")
-    plan = gateway.ServeOptions(
-        loaded, paths, env, clock, METHODS, UNIMPLEMENTED, port, bind, problem
-    )
-
-    @asynccontextmanager
-    async def open_services() -> "AsyncIterator[GatewayServices]":
-        async with open_app(env, ask=ask, clock=clock, loaded=loaded, channels=channels()) as app:
-            yield app.gateway_services()
-
-    return await gateway.serve(plan, open_services, ready)

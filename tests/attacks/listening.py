@@ -11,10 +11,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from homarus.app import serve
 from homarus.channels.base import Capabilities, InboundHandler, Receipt
 from homarus.channels.signatures import verify_telegram
 from homarus.core.message import Outbound
+from homarus.process import serve
 
 PATH = "/hooks/test"
 SECRET = "tg-secret"

@@ -19,7 +19,7 @@ from typing import Any
 from unittest import mock
 
 from homarus.agent.commands.catalog import has_control_command
-from homarus.app import App, open_app
+from homarus.app import App
 from homarus.channels import access_control
 from homarus.channels.access_control import (
     AccessControl,
@@ -42,6 +42,7 @@ from homarus.core.errors import ConfigError, UserError
 from homarus.core.message import Address, Inbound, InboundMetadata, Json, Media, Outbound, ToolCall
 from homarus.gateway.last_good import FILE, load_config_or_last_good
 from homarus.policy.tool_policy import ToolDecision as Decision
+from homarus.process import open_app
 from homarus.sessions.routing import Route
 from homarus.testing.clock import FakeClock
 from homarus.tools.execute import execute_tool_call

@@ -11,10 +11,10 @@ import asyncio
 import os
 import sys
 
-from homarus.app import serve
 from homarus.cli.gateway_options import restart_self, warn
 from homarus.cli.main import fail
 from homarus.core.errors import HomarusError
+from homarus.process import serve
 from homarus.tools.tool import ApprovalRequest
 from tests.crash.scripted_channel import make_channel
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from homarus.agent.run import RunOutcome
-from homarus.app import open_app
 from homarus.config.schema import Config
 from homarus.core.message import Address, Inbound, RunOptions
+from homarus.process import open_app
 from homarus.providers.catalog import vendors
 
 WORD = "lobster"

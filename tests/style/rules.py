@@ -11,9 +11,11 @@ ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "homarus"
 
 # Words that say nothing, wherever they are in a name.
-EMPTY_WORDS = frozenset(["utils", "helpers", "common", "shared", "misc", "impl"])
+EMPTY_WORDS = frozenset(["utils", "helpers", "misc", "impl"])
 # Words that say nothing alone: they need a noun that says of what.
-ROLE_WORDS = frozenset(["handler", "service", "manager", "factory", "processor"])
+ROLE_WORDS = frozenset(
+    ["handler", "service", "manager", "factory", "processor", "common", "shared"]
+)
 MAX_TEST_NAME_CHARS = 70
 # Only these modules may catch every error, because they run code whose bugs must be contained.
 CATCH_ALL = frozenset(

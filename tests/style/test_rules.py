@@ -66,6 +66,7 @@ def test_catch_alls_allows_the_listed_modules() -> None:
         ("core/service.py", "", 1),
         ("core/services.py", "class RunServices: pass", 0),
         ("core/service_client.py", "", 0),
+        ("core/shared.py", "class Common: pass\nclass SharedEmbedder: pass", 2),
         ("core/text.py", "class Commonly: pass\nclass Shareholder: pass", 0),
         ("core/text.py", "def manager(): pass", 0),
     ],

@@ -11,17 +11,17 @@ from tests.style.rules import ROOT, SRC
 
 FILE_LINES, FILE_LINES_P95 = 800, 500
 FUNCTION_LINES, FUNCTION_LINES_P95 = 80, 45
-# app.py grew by the channels of the config (what they are told, and what they tell), and by memory.
+# app.py has one keyword argument a line, in five Services.
 SMALL_FILES = {"agent/loop.py": 300, "app.py": 340}
 
 # Lines of Python per package, blank ones included.
 PACKAGE_LINES = {
-    "": 380,
+    "": 470,
     "agent": 9_400,
     "channels": 11_500,
     "cli": 5_800,
     "gateway": 8_600,
-    "config": 4_700,
+    "config": 4_800,
     "core": 2_900,
     "memory": 11_000,
     "net": 800,

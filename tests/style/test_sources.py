@@ -40,6 +40,14 @@ def test_test_names_have_three_words() -> None:
     hold(rules.terse_tests, TESTS)
 
 
+def test_test_names_have_at_most_70_characters() -> None:
+    hold(rules.long_test_names, TESTS)
+
+
+def test_public_class_names_are_unique() -> None:
+    assert not rules.repeated_classes(SOURCES)
+
+
 def texts() -> dict[str, str]:
     """Every file of the repository that is text."""
     found = dict[str, str]()

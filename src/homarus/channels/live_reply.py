@@ -237,7 +237,8 @@ class LiveReply:
             log.debug("an answer could not be shown while it grows: %s", exc)
             if not exc.retryable:
                 self._over = True
-                sketch.start_next()  # the message is gone, or not ours to change: nothing replaces it
+                # The message is gone, or is not ours to edit: nothing replaces it.
+                sketch.start_next()
             after_s = exc.after_s or 0.0
         except (ChannelError, TimeoutError, OSError) as exc:
             log.debug("an answer could not be shown while it grows: %s", str(exc) or "too slow")

@@ -54,7 +54,7 @@ def run(port: int | None, bind: str | None) -> None:
 
 def _run(port: int | None, bind: str | None) -> None:
     gc.disable()  # nearly all objects of the start stay alive; `serve` enables it when ready
-    from homarus.app import serve
+    from homarus.process import serve
 
     def ready(url: str) -> None:
         click.echo(f"The gateway is ready on {url} (process {os.getpid()}).")

@@ -48,9 +48,8 @@ def command(ctx: click.Context, reach: GatewayOptions, *, stuck: bool, as_json: 
 
 def _show(row: Mapping[str, Json], where: str, who: str) -> None:
     why = f": {row['why']}" if row["why"] else ""
-    click.echo(
-        f"{age(int(row['ageMs'])):>5}  {row['state']:<8}  {escape_invisible(where)} ({escape_invisible(who)})"
-    )
+    chat = f"{escape_invisible(where)} ({escape_invisible(who)})"
+    click.echo(f"{age(int(row['ageMs'])):>5}  {row['state']:<8}  {chat}")
     click.echo(f"       {row['preview']}")
     click.echo(f"       {escape_invisible(str(row['id']))}{why}")
 

@@ -45,8 +45,9 @@ def show_results(answer: "SearchResponse") -> Iterator[str]:
         yield from (f"  {escape_invisible(line)}" for line in result.snippet.splitlines())
         yield ""
     count = len(answer.results)
-    told = f"{count} result{'s' if count != 1 else ''}, {describe_embedder(answer.provider, answer.model)}"
-    yield told if answer.backend == "builtin" else f"{told}, {answer.backend}"
+    embedder = describe_embedder(answer.provider, answer.model)
+    summary = f"{count} result{'s' if count != 1 else ''}, {embedder}"
+    yield summary if answer.backend == "builtin" else f"{summary}, {answer.backend}"
 
 
 def _source(result: "SearchResult") -> str:

@@ -51,8 +51,8 @@ async def _get(reach: GatewayOptions, asked: dict[str, Json]) -> dict[str, Json]
         async with open_gateway(reach) as link:
             report = await link.call("prompt.get", asked)
         return report if isinstance(report, dict) else {}
-    from homarus.app import open_app
     from homarus.gateway.methods.prompt import show_prompt
+    from homarus.process import open_app
 
     key, agent = asked.get("sessionKey"), asked.get("agentId")
     async with open_app(os.environ, warn=warn) as app:

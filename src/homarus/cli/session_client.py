@@ -12,7 +12,6 @@ from math import ceil
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
-from homarus.app import open_app
 from homarus.cli.gateway_options import GatewayOptions, is_gateway_running, open_gateway
 from homarus.core.bus import Subscription
 from homarus.core.clock import Clock
@@ -40,6 +39,7 @@ from homarus.core.message import (
     ToolResult,
 )
 from homarus.core.tasks import task_group
+from homarus.process import open_app
 from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl, SessionStatus
 from homarus.tools.tool import AskApproval, deny_approval

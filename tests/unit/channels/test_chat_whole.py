@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from homarus.app import open_app
 from homarus.channels.base import Capabilities, InboundHandler, Receipt
 from homarus.channels.typing_indicator import TypingIndicator
 from homarus.config.load import load_config
 from homarus.config.paths import Paths
 from homarus.core.event import RunEnded
 from homarus.core.message import Address, Inbound, Message, Outbound, ToolCall
+from homarus.process import open_app
 from homarus.providers.base import Provider
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelSelection

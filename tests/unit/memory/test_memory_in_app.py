@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from homarus.app import App, open_app
+from homarus.app import App
 from homarus.core.message import ToolCall
 from homarus.policy.tool_policy import ToolDecision
+from homarus.process import open_app
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.tool import ToolContext
 from tests.unit.memory.builders import until

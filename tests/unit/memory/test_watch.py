@@ -12,8 +12,8 @@ from homarus.memory.transcripts import TranscriptSource
 from homarus.memory.watch import files_signature, sync_periodically, watch_files
 
 
-class Enough(Exception):
-    """The looks are used up."""
+class PollsExhaustedError(Exception):
+    """All polls of the test have been made."""
 
 
 class CountedClock:
@@ -32,7 +32,7 @@ class CountedClock:
 
     async def sleep(self, seconds: float) -> None:
         if len(self.naps) == self._most:
-            raise Enough
+            raise PollsExhaustedError
         self.naps.append(seconds)
         self.now_s += seconds
 
@@ -46,14 +46,14 @@ async def watched(looks: list[str], look_takes_s: float = 0.0) -> tuple[list[int
         clock.now_s += look_takes_s
         found = next(seen, None)
         if found is None:
-            raise Enough
+            raise PollsExhaustedError
         taken.append(found)
         return found
 
     async def sync() -> None:
         syncs.append(len(taken))
 
-    with pytest.raises(Enough):
+    with pytest.raises(PollsExhaustedError):
         await watch_files(look, sync, clock=clock, quiet_s=1.5, look_s=5.0)
     return syncs, clock.naps
 
@@ -83,7 +83,7 @@ async def test_sync_periodically_syncs_at_interval() -> None:
     async def sync() -> None:
         syncs.append(clock.now_s)
 
-    with pytest.raises(Enough):
+    with pytest.raises(PollsExhaustedError):
         await sync_periodically(420.0, sync, clock=clock)
     assert syncs == [420.0, 840.0, 1260.0]
 

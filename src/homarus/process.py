@@ -1,0 +1,98 @@
+"""Open the application, and run it as the gateway process."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from homarus.app import App
+from homarus.channels.base import Channel
+from homarus.config.load import LoadedConfig, load_config
+from homarus.config.log_setup import configure_logging
+from homarus.config.paths import Paths
+from homarus.core.clock import Clock, SystemClock
+from homarus.core.tasks import task_group
+from homarus.providers.model_router import ModelRouter
+from homarus.store.sqlite import SqliteStore, open_store
+from homarus.tools.tool import AskApproval, deny_approval
+
+if TYPE_CHECKING:
+    from homarus.gateway.serve import ExitMode
+    from homarus.gateway.services import GatewayServices
+
+
+@asynccontextmanager
+async def open_app(
+    env: Mapping[str, str],
+    *,
+    ask: AskApproval = deny_approval,
+    clock: Clock | None = None,
+    warn: Callable[[str], None] = lambda _text: None,
+    loaded: LoadedConfig | None = None,
+    channels: Sequence[Channel] = (),
+) -> AsyncIterator[App]:
+    """Build the App of a state directory; everything is closed when the block ends."""
+    paths = Paths.find(env)
+    if loaded is None:
+        loaded = load_config(paths, env)
+        configure_logging(loaded.config)
+        for text in loaded.warnings:
+            warn(text)
+    clock = clock or SystemClock()
+    models = ModelRouter(loaded.config, loaded.env, paths, clock)
+    async with open_store(paths.state) as store, AsyncExitStack() as after, task_group() as group:
+        app = App(
+            loaded=loaded,
+            paths=paths,
+            models=models,
+            store=store,
+            group=group,
+            clock=clock,
+            ask=ask,
+            channels=channels,
+        )
+        after.callback(app.watchdog.detach_abandoned)
+        after.push_async_callback(app.close)  # after the last run
+        watching = group.create_task(_end_if_broken(store), name="store watch")
+        try:
+            yield app
+        finally:
+            app.stop()
+            watching.cancel()
+
+
+async def _end_if_broken(store: SqliteStore) -> None:
+    raise await store.wait_for_disk_failure()  # a disk that lost a write may lose the next one too
+
+
+async def serve(
+    env: Mapping[str, str],
+    *,
+    port: int | None = None,
+    bind: str | None = None,
+    ready: Callable[[str], None] = lambda _url: None,
+    warn: Callable[[str], None] = lambda _text: None,
+    channels: Callable[[], Sequence[Channel]] = tuple,
+    ask: AskApproval = deny_approval,
+) -> "ExitMode":
+    """Run the gateway process; return how it should end."""
+    from homarus.gateway import serve as gateway
+    from homarus.gateway.last_good import load_config_or_last_good
+    from homarus.gateway.methods import METHODS, UNIMPLEMENTED
+
+    paths, clock = Paths.find(env), SystemClock()
+    loaded, problem = load_config_or_last_good(paths, env)
+    configure_logging(loaded.config)
+    for text in loaded.warnings:
+        warn(text)
+    if problem:
+        warn(f"starting with the last good config, because {problem}")
+    plan = gateway.ServeOptions(
+        loaded, paths, env, clock, METHODS, UNIMPLEMENTED, port, bind, problem
+    )
+
+    @asynccontextmanager
+    async def open_services() -> "AsyncIterator[GatewayServices]":
+        async with open_app(env, ask=ask, clock=clock, loaded=loaded, channels=channels()) as app:
+            yield app.gateway_services()
+
+    return await gateway.serve(plan, open_services, ready)
