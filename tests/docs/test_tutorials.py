@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from homarus.app import open_app
 from homarus.channels import registry as channel_registry
 from homarus.plugins.backends import BackendKind
+from homarus.process import open_app
 from homarus.providers import registry as provider_registry
 from homarus.tools import sources
 from tests.docs.test_documents import broken_links
