@@ -289,8 +289,7 @@ class TelegramServer(StreamServer):
                 self.redeliver(*self.acts.updates[-count:], **asked)
                 return 200, {}
             if name in _ACTS:
-                act = "send_message" if name == "say" else name
-                return 200, {"made": getattr(self.acts, act)(**asked)}
+                return 200, {"made": getattr(self.acts, name)(**asked)}
         except (ValueError, TypeError, KeyError) as exc:
             return 400, {"error": f"{type(exc).__name__}: {exc}"}
         return 404, {"error": f"nobody can {name}"}
