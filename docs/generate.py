@@ -1,4 +1,4 @@
-"""Writes docs/reference/*.md from the program itself: `python docs/generate.py [--check]`.
+"""Write docs/reference/*.md from the program itself: `python docs/generate.py [--check]`.
 
 A test runs `--check`: a command, key, tool, event or error that is missing there fails it.
 """
@@ -31,7 +31,7 @@ MADE_BY = "<!-- Written by docs/generate.py from the program itself. Do not edit
 
 
 def pages() -> dict[str, str]:
-    """Every page of the reference: file name → text."""
+    """Return every page of the reference: file name → text."""
     made = {
         "commands.md": commands(),
         "chat-commands.md": chat_commands(),
@@ -54,7 +54,7 @@ def commands() -> str:
 
 
 def below(ctx: click.Context) -> Iterator[click.Context]:
-    """Every command under this one."""
+    """Return every command below this one."""
     if isinstance(ctx.command, click.Group):
         for name in ctx.command.list_commands(ctx):
             command = ctx.command.get_command(ctx, name)
@@ -65,12 +65,12 @@ def below(ctx: click.Context) -> Iterator[click.Context]:
 
 
 def _command(ctx: click.Context) -> str:
-    told = inspect.cleandoc(ctx.command.help or "").replace("\b\n", "")
+    text = inspect.cleandoc(ctx.command.help or "").replace("\b\n", "")
     usage = " ".join([ctx.command_path, *ctx.command.collect_usage_pieces(ctx)])
     title = f"## {ctx.command_path}\n\n" if ctx.parent else ""
     rows = [row for p in ctx.command.get_params(ctx) if (row := p.get_help_record(ctx))]
     options = _table(("option", "meaning"), [(f"`{flag}`", text) for flag, text in rows])
-    return f"{title}{told}\n\n```\n{usage}\n```\n\n{options}"
+    return f"{title}{text}\n\n```\n{usage}\n```\n\n{options}"
 
 
 def chat_commands() -> str:
@@ -103,7 +103,7 @@ def config() -> str:
     return (
         "# Configuration keys\n\n"
         "`openclaw.json` in the state directory (`~/.openclaw`), read as JSON5. These keys are\n"
-        "read and checked in full. Every other key of the original is accepted with a warning\n"
+        "read and checked in full. Every other key of OpenClaw is accepted with a warning\n"
         "that its part is not built yet; `homarus doctor` lists those. `<name>` stands for a name\n"
         "of your own, `[]` for each entry of a list.\n\n"
         + _table(("key", "value", "default"), rows)
@@ -115,26 +115,26 @@ def config() -> str:
 
 
 def _memory_keys() -> str:
-    """What `memory` and an agent's `memorySearch` may say."""
-    told = (
+    """Return the keys of `memory` and of an agent's `memorySearch`."""
+    text = (
         "`memorySearch` stands in `agents.defaults`, and in an entry of `agents.list` on top of\n"
         "that. See [Memory](../memory.md)."
     )
-    head, parts = ("key", "value", "default"), ["## Memory", told]
+    head, parts = ("key", "value", "default"), ["## Memory", text]
     for section, path in ((MemorySearchConfig, "memorySearch"), (MemoryConfig, "memory")):
         parts.append(_table(head, list(_settings_keys(section, path))))
     return "\n\n".join(parts)
 
 
 def _channel_keys() -> str:
-    """What a channel's section may say: what all have in common, and what each has alone."""
+    """Return the keys of a channel's section: those of all channels, and those of each."""
     every = list(_settings_keys(AccountSettings, "channels.<channel>"))
-    told = (
+    text = (
         "Each channel of `channels` has these. With several accounts, each has its own of them\n"
         "under `channels.<channel>.accounts.<name>`, on top of the channel's. See\n"
         "[Channels](../channels/README.md)."
     )
-    parts = ["## Channels", told, _table(("key", "value", "default"), every)]
+    parts = ["## Channels", text, _table(("key", "value", "default"), every)]
     for name in available_channels():
         own = list(_settings_keys(load_channel(name).Settings, f"channels.{name}"))
         parts += [f"### {channel_label(name)}", _table(("key", "value", "default"), own)]
@@ -188,10 +188,10 @@ def _kind(spec: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
             names.append(f"list of {_kind(one['items'], defs)}")
         elif one.get("type") != "null":
             names.append(_TYPES.get(one.get("type", ""), "anything"))
-    told = next(
+    text = next(
         (one["description"] for one in _alternatives(spec, defs) if "description" in one), ""
     )
-    return " or ".join(dict.fromkeys(names)) + (f": {_one_line(told)}" if told else "")
+    return " or ".join(dict.fromkeys(names)) + (f": {_one_line(text)}" if text else "")
 
 
 _TYPES = {
@@ -214,7 +214,7 @@ def _default(spec: Mapping[str, Any]) -> str:
 
 
 def all_tools() -> dict[str, Tool]:
-    """Every tool of the program, by name."""
+    """Return every tool of the program, by name."""
     config = Config()
     context = ToolSourceContext(
         "main", config, lambda _key: config.tools, has_chats=True, memory=_no_memory
@@ -246,8 +246,8 @@ def tools() -> str:
 
 def _argument(spec: Mapping[str, Any]) -> str:
     kind = _kind({k: v for k, v in spec.items() if k != "description"}, {})
-    told, default = _one_line(spec.get("description", "")), _default(spec)
-    return kind + (f": {told}" if told else "") + (f" (default {default})" if default else "")
+    text, default = _one_line(spec.get("description", "")), _default(spec)
+    return kind + (f": {text}" if text else "") + (f" (default {default})" if default else "")
 
 
 # Events
@@ -276,10 +276,10 @@ def events() -> str:
     payloads, rows = event.EventEncoder(), list[tuple[str, ...]]()
     for fact in FACTS:
         seen = payloads.encode(event.Event("run", "agent:main:main", 1, 1_800_000_000_000, fact))
-        told = _one_line(type(fact).__doc__ or "")
+        text = _one_line(type(fact).__doc__ or "")
         name = f"`{type(fact).__name__}`"
         data = f"`{json.dumps(seen['data'])}`" if seen else ""
-        rows.append((name, told, f"`{seen['stream']}`" if seen else "none", data))
+        rows.append((name, text, f"`{seen['stream']}`" if seen else "none", data))
     return (
         "# Events\n\n"
         "What a run tells about itself. On the wire each is an envelope `{runId, seq, stream, ts,\n"
@@ -293,8 +293,8 @@ def events() -> str:
 
 
 def hooks() -> str:
-    told = inspect.getdoc(plugin_hooks) or ""
-    first, _, rest = told.partition("\n\n")
+    text = inspect.getdoc(plugin_hooks) or ""
+    first, _, rest = text.partition("\n\n")
     code, _, manual = rest.partition("\n\nA hook is")
     rows = [
         (
@@ -308,7 +308,7 @@ def hooks() -> str:
     return (
         f"# Hooks\n\n{_one_line(first.removesuffix(' This file is the manual.'))}\n\n"
         f"```python\n{inspect.cleandoc(code)}\n```\n\nA hook is{manual}\n\n"
-        + _table(("hook", "is told", "when, and what it may answer"), rows)
+        + _table(("hook", "arguments", "when, and what it may answer"), rows)
     )
 
 
@@ -348,7 +348,7 @@ def errors_page() -> str:
 
 
 def protocol() -> str:
-    """What a client of the gateway may ask for."""
+    """Return the page about the gateway's methods."""
     parts = [
         "# Protocol",
         "Requests a client of the [gateway](../gateway.md) may make. Params are strict.",

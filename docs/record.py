@@ -1,15 +1,14 @@
-"""Records real sessions at a terminal as pictures: `python docs/record.py docs/chat.svg`.
+"""Record real sessions at a terminal as pictures: `python docs/record.py docs/chat.svg`.
 
-The program runs at a pseudo-terminal in an empty home with the demo model; what it shows is
-drawn line by line. Nothing is written by hand. The file's name says which session it is:
+The program runs at a pseudo-terminal in an empty home directory with the demo model; its output is
+drawn line by line. The file's name selects the session:
 
     chat       a chat
     channels   from nothing to a bot that answers: the service is our fake of Telegram
-               (homarus.testing.telegram_server), and what it shows stands behind a bar
-    memory     notes are written, found, read, and told of; by words alone
+               (homarus.testing.telegram_server), and the chat is shown behind a bar
+    memory     notes are written, found and read, and the index's status; without vectors
 
-What is another each time (ports, the number of a process, a code, the day) is the same in every
-picture.
+What differs each time (ports, process ids, pairing codes, dates) is replaced by fixed values.
 """
 
 import json
@@ -47,7 +46,7 @@ CODE = re.compile(r"(?<=Your code: )\w+")
 
 
 def record_chat(home: Home) -> list[str]:
-    """A chat: what a person sees, one line after another."""
+    """Return the lines of a chat as a person sees them."""
     terminal = Terminal(home, "chat")
     try:
         for line in ASKED:
@@ -60,7 +59,7 @@ def record_chat(home: Home) -> list[str]:
 
 
 def record_channels(home: Home) -> list[str]:
-    """A bot: it is added, a stranger gets a code, is let in and gets an answer."""
+    """Return the lines of a bot's setup: add it, pair a sender, and answer them."""
     with served("homarus.testing.telegram_server") as url:
         telegram = Telegram(url)
         home.env["OPENCLAW_GATEWAY_PORT"] = port = str(_free_port())
@@ -71,7 +70,7 @@ def record_channels(home: Home) -> list[str]:
             gateway.wait_for("process ")
             gateway.wait_for("\n")
             shown += ["$ homarus gateway run &", *_lines(gateway.screen)]
-            telegram.wait_until_asked()
+            telegram.wait_until_polled()
             shown += run(home, "channels", "status", "--probe")
             shown += telegram.talk(GREETING)
             code = CODE.search("\n".join(shown))
@@ -90,7 +89,7 @@ def record_channels(home: Home) -> list[str]:
 
 
 def record_memory(home: Home) -> list[str]:
-    """Two notes, a question, and how the index is: the same whatever makes vectors here."""
+    """Return the lines of writing and searching notes, without vectors."""
     home.configure({"agents": {"defaults": {"memorySearch": {"provider": "none"}}}})
     assert home.run("setup").status == 0
     moved = "Ada moved to Kiel in March; her flat looks out on the harbour."
@@ -103,7 +102,7 @@ def record_memory(home: Home) -> list[str]:
 
 
 def run(home: Home, *args: str, typed: str = "") -> list[str]:
-    """A command and what it says; `typed` is the answer to what it asks."""
+    """Run a command and return its output; `typed` is the input to its prompt."""
     terminal = Terminal(home, *args)
     try:
         if typed:
@@ -116,17 +115,17 @@ def run(home: Home, *args: str, typed: str = "") -> list[str]:
 
 
 class Telegram:
-    """The fake, from the side of a person who writes to the bot."""
+    """The fake service, as a person who writes to the bot uses it."""
 
     def __init__(self, url: str) -> None:
         self._place = urlsplit(url).netloc
 
-    def wait_until_asked(self) -> None:
-        """Wait until the bot has come to ask for news."""
+    def wait_until_polled(self) -> None:
+        """Wait until the bot polls for updates."""
         _wait_for(lambda: any(one["method"] == "deleteWebhook" for one in self._books()["calls"]))
 
     def talk(self, text: str) -> list[str]:
-        """Write to the bot; what the chat shows then, with the bot's answer."""
+        """Write to the bot; return what the chat shows, with the bot's reply."""
         before = len(self._books()["messages"])
         self._ask("POST", "say", {"text": text})
         _wait_for(lambda: len(self._books()["messages"]) >= before + 2)
@@ -148,7 +147,7 @@ class Telegram:
 
 @contextmanager
 def served(module: str) -> Iterator[str]:
-    """A server of ours as a process of its own; its URL."""
+    """Run one of our test servers as a process; yield its URL."""
     command = [sys.executable, "-m", module]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 - our own
         try:
@@ -159,7 +158,7 @@ def served(module: str) -> Iterator[str]:
 
 
 def wrap(lines: list[str]) -> list[str]:
-    """The lines as they fit into the picture."""
+    """Return the lines wrapped to the width of the picture."""
     return [
         part
         for line in lines
@@ -170,7 +169,7 @@ def wrap(lines: list[str]) -> list[str]:
 
 
 def draw(lines: list[str]) -> str:
-    """The lines as a terminal in SVG."""
+    """Return the lines as a terminal in SVG."""
     wrapped = wrap(lines)
     width = COLUMNS * CHAR_PX + 2 * MARGIN_PX
     height = len(wrapped) * LINE_PX + 2 * MARGIN_PX

@@ -1,7 +1,8 @@
-"""The pages about channels: what they tell a person to type is typed, page by page."""
+"""Run the commands on the pages about channels, and compare their module table with the code."""
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tests.style.rules import ROOT
 
 PAGES = sorted((ROOT / "docs" / "channels").glob("*.md"))
 SECRET = "123456:abc_DEF"
-# These need a service, a person who wrote to it, or the machine's own programs. Others try them:
+# These need a service, a sender, or programs of the machine. Other tests run them:
 # tests/docs/test_record.py, tests/e2e/test_pairing_notify.py, tests/unit/cli/test_channels_command
 # and test_gateway_install_command.
 ELSEWHERE = ("gateway run", "gateway install", "pairing approve", "channels dead-letters retry")
@@ -43,3 +44,12 @@ def test_channel_page_commands_work_in_order(
             assert done.output in text, "the page shows something else"
     if page.stem in {"telegram", "matrix", "irc"}:
         assert json.loads(config.read_text(encoding="utf-8"))["channels"][page.stem]["enabled"]
+
+
+def test_channels_page_names_every_module_of_the_package() -> None:
+    text = (ROOT / "docs" / "channels" / "README.md").read_text(encoding="utf-8")
+    table = text.partition("## How a message travels")[2].partition("Why it is so")[0]
+    named = set(re.findall(r"`(\w+)(?:\.py|/)`", table))
+    package = ROOT / "src" / "homarus" / "channels"
+    found = {path.stem for path in package.iterdir() if not path.name.startswith("__")}
+    assert named - {"agent", "sessions"} == found - {"base"}  # the two make the answer

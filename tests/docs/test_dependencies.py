@@ -1,4 +1,4 @@
-"""Every dependency is accounted for in docs/dependencies.md."""
+"""Check that docs/dependencies.md lists every dependency."""
 
 import re
 import tomllib
@@ -14,7 +14,7 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def listed(heading: str) -> set[str]:
-    """The packages in the first column of the table under a heading."""
+    """Return the packages in the first column of the table under a heading."""
     section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")][2:]
     return {name.strip() for row in rows for name in row.split(",")}

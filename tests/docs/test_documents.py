@@ -1,4 +1,4 @@
-"""The documents a person reads: their links lead somewhere, their commands exist."""
+"""Check the pages: their links lead to files, their commands and modules exist."""
 
 import re
 import shlex
@@ -17,13 +17,13 @@ _FENCE = re.compile(r"^ *```(?:console|sh|bash)\n(.*?)^ *```", re.MULTILINE | re
 
 
 def anchors(text: str) -> set[str]:
-    """The names under which a page's headings can be linked to."""
+    """Return the anchors of a page's headings."""
     heads = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head).strip().lower().replace(" ", "-") for head in heads}
 
 
 def broken_links(page: Path, text: str) -> list[str]:
-    """Relative links of a page that lead nowhere."""
+    """Return the relative links of a page that lead to no file or heading."""
     broken = []
     for link in _LINK.findall(re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)):
         if re.match(r"[a-z]+:", link):
@@ -39,17 +39,17 @@ def broken_links(page: Path, text: str) -> list[str]:
 
 
 def commands_in(text: str) -> list[list[str]]:
-    """Command lines in the code blocks of a page, prompts and comments taken off."""
+    """Return the command lines in the code blocks of a page, without prompts and comments."""
     lines = [line for block in _FENCE.findall(text) for line in block.splitlines()]
     typed = [line.strip().removeprefix("$ ") for line in lines if line.strip()]
     return [words for line in typed if (words := shlex.split(line, comments=True))]
 
 
 def unknown_command(words: list[str]) -> str:
-    """What is wrong with a `homarus …` line, or nothing."""
+    """Return what is wrong with a `homarus …` line, "" if nothing is."""
     ctx = click.Context(group, info_name="homarus", **group.context_settings)
     for word in words[1:]:
-        if word.startswith("-") and word != "-":  # which is a value: standard input
+        if word.startswith("-") and word != "-":  # `-` alone is a value: standard input
             known = {flag for param in ctx.command.get_params(ctx) for flag in param.opts}
             if word.split("=")[0] not in known:
                 return f"{ctx.command_path} has no option {word}"
@@ -73,6 +73,13 @@ def test_pages_are_linked_from_their_index(start: str) -> None:
     linked = {(index.parent / link.partition("#")[0]).resolve() for link in links}
     missing = {*index.parent.rglob("*.md")} - linked - {index}
     assert not missing
+
+
+@pytest.mark.parametrize("page", OURS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_modules_named_on_pages_exist(page: Path) -> None:
+    named = re.findall(r"`((?:\w+/)+\w+\.py)`", page.read_text(encoding="utf-8"))
+    roots = (ROOT, ROOT / "src", ROOT / "src" / "homarus")
+    assert not [name for name in named if not any((root / name).exists() for root in roots)]
 
 
 def test_broken_link_is_detected(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The page about memory: what it tells a person to type is typed, what it shows is what comes."""
+"""Run the commands on the page about memory, and compare their output with the page."""
 
 import json
 import os
@@ -19,13 +19,13 @@ PAGE = ROOT / "docs" / "memory.md"
 # A block of commands, and what they print when the page shows it.
 _SHOWN = re.compile(r"^```console\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 _SETTINGS = re.compile(r"^```json5\n(.*?)^```", re.MULTILINE | re.DOTALL)
-# These need a download, a gateway, or a program that is not ours. Others try them:
+# These need a download, a gateway, or another program. Other tests run them:
 # tests/unit/cli/test_models_command.py, tests/peers.
 ELSEWHERE = ("models pull",)
 
 
 def plain(text: str) -> str:
-    """Without what is another one each day, and with each machine."""
+    """Return the text without what differs by day and by machine."""
     text = re.sub(r"\d{4}-\d\d-\d\d", "DAY", text)
     text = re.sub(r"\d+\.\d (s|MB)\b", r"N \1", text)
     return re.sub(r"(#L\d+(?:-L\d+)?)  +\d+\.\d\d", r"\1  SCORE", text).strip()

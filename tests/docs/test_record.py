@@ -1,4 +1,4 @@
-"""The recorded sessions: what they show is what the program shows."""
+"""Compare the recorded pictures with what the program prints."""
 
 import os
 import re
@@ -19,7 +19,7 @@ PICTURES = sorted(record.SESSIONS)
 
 
 def rows_of(name: str) -> list[str]:
-    """The lines of a picture."""
+    """Return the lines of a picture."""
     drawn = (ROOT / "docs" / f"{name}.svg").read_text(encoding="utf-8")
     return [unescape(row) for row in re.findall(r'xml:space="preserve">(.*)</text>', drawn)]
 
@@ -31,7 +31,7 @@ def test_bot_picture_matches_the_program(tmp_path: Path) -> None:
         change(home, logging={"file": str(tmp_path / "log.jsonl")})
         shown = record.wrap(record.record_channels(home))
     drawn, asked = rows_of("channels"), f"{record.BAR}Ada: {record.QUESTION}"
-    answer = shown.index(asked) + 1  # which is the model's affair
+    answer = shown.index(asked) + 1  # what the model answers differs
     assert drawn[:answer] == shown[:answer], "record it anew: python docs/record.py"
     assert shown[answer:] == [f"{record.BAR}Lobster: Hello from the mock model."]
     assert drawn[answer].startswith(f"{record.BAR}Lobster: ")
@@ -62,4 +62,4 @@ def test_readme_shows_a_picture_and_how_it_was_made(name: str) -> None:
 def test_terminal_output_is_drawn_as_text() -> None:
     drawn = record.draw([record.BAR + "\x1b" + '<b>&" ' * 20])
     assert "<b>" not in drawn and "\x1b" not in drawn and "&lt;b&gt;&amp;&quot;" in drawn
-    assert len(re.findall(f">{record.BAR}", drawn)) == 2  # it goes on in the next line
+    assert len(re.findall(f">{record.BAR}", drawn)) == 2  # the text is wrapped

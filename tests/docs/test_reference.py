@@ -1,4 +1,4 @@
-"""The reference says everything there is: commands, keys, tools, events, errors."""
+"""Check that the reference lists every command, key, tool, event, error and method."""
 
 import inspect
 import subprocess
@@ -37,7 +37,7 @@ def test_outdated_reference_page_is_detected(
 ) -> None:
     for name, text in PAGES.items():
         (tmp_path / name).write_text(text.replace("exec", "run"), encoding="utf-8")
-    # As in the test above; here, commands that other tests have called may look another way.
+    # The pages made at import: commands that other tests have called may print differently now.
     monkeypatch.setattr(generate, "pages", lambda: PAGES)
     monkeypatch.setattr(generate, "REFERENCE", tmp_path)
     monkeypatch.setattr(sys, "argv", ["generate.py", "--check"])
@@ -64,7 +64,7 @@ def test_reference_contains_every_command_and_option() -> None:
 
 
 def keys(model: type[BaseModel]) -> set[str]:
-    """The names of every field of a model and of the models in it."""
+    """Return the names of every field of a model and of the models in it."""
     found, todo, seen = set[str](), [model], set[type[BaseModel]]()
     while todo:
         one = todo.pop()
