@@ -1,8 +1,8 @@
 """Render a session as HTML that loads nothing, or as Markdown. Pure.
 
-All of it is shown, also what a compaction took out of the model's view. What was said is data:
-in HTML it is escaped, in Markdown what tools were given and gave stands in fences that it cannot
-close, and words stand as they were written.
+Every message is shown, also those that a compaction removed from the model's context. Messages are
+untrusted: in HTML they are escaped; in Markdown, arguments and results of tools are in fences that
+they cannot close, and text is unchanged.
 """
 
 import json

@@ -179,7 +179,7 @@ def broken_off(stage: Harness, *messages: Message, started: Sequence[str] = ()) 
                 user_message("hi"),
                 provider="p",
                 model="m",
-                also=lambda unit, entries: unit.mark_running(
+                extra_writes=lambda unit, entries: unit.mark_running(
                     [row.id], lease, run=row.id, session_id=session.session_id,
                     entry=entries[-1].id,
                 ),

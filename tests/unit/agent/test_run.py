@@ -180,7 +180,8 @@ def test_run_started_call_is_known_to_retry_of_merged_message(
         session = await stage.sessions.load(KEY, "main")
         assert await journal.open_calls() == {"c"}
         assert (
-            await session.resume_turn([row.entry], also=journal.mark_running(session)) is not None
+            await session.resume_turn([row.entry], extra_writes=journal.mark_running(session))
+            is not None
         )
 
     asyncio.run(die())

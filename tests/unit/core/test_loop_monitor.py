@@ -63,7 +63,7 @@ async def test_loop_monitor_running_loop_logs_nothing(caplog: pytest.LogCaptureF
             await asyncio.sleep(0)
         running.cancel()
     assert (found.stalls, found.is_stalled, caplog.records) == (0, False, [])
-    assert not [one for one in threading.enumerate() if one.name == "pulse"]
+    assert not [one for one in threading.enumerate() if one.name == "loop-monitor"]
 
 
 def test_loop_monitor_without_tick_has_zero_lag() -> None:

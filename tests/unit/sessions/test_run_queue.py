@@ -510,7 +510,7 @@ async def test_program_end_cancels_every_future(
     promises.append(world.put("four"))
     assert all(promise.cancelled() for promise in promises)
     assert [run.name for run in world.runs] == (["one"] if turns else [])
-    assert world.inbox.depth() == 0 and not world.inbox._boxes
+    assert world.inbox.depth() == 0 and not world.inbox._queues
 
 
 # Every order of events
@@ -612,7 +612,7 @@ async def test_any_event_order_answers_each_message_once(
             await story.play(step)
         await story.world.finish_all()
         story.check()
-        assert story.world.inbox.depth() == 0 and not story.world.inbox._boxes
+        assert story.world.inbox.depth() == 0 and not story.world.inbox._queues
 
 
 @settings(max_examples=150, deadline=None)
@@ -635,9 +635,9 @@ async def test_messages_of_one_mode_keep_arrival_order(mode: QueueMode, played: 
 async def test_inbound_debounce_merges_messages_of_a_person(mode: QueueMode) -> None:
     async with in_world() as world:
         world.rule = QueueSettings(mode=mode, debounce_ms=0)
-        first = world.inbox.submit("s", row("one"), pause_ms=1_500)
+        first = world.inbox.submit("s", row("one"), debounce_ms=1_500)
         await world.clock.advance(1.0)
-        second = world.inbox.submit("s", row("two"), pause_ms=1_500)
+        second = world.inbox.submit("s", row("two"), debounce_ms=1_500)
         await world.clock.advance(1.4)
         assert not world.runs and world.inbox.depth("s") == 2
         await world.clock.advance(0.2)
@@ -653,7 +653,7 @@ async def test_album_images_become_one_question() -> None:
             said = row(name)
             assert said.inbound
             picture = replace(said.inbound, text=text, media=(Media("image"),))
-            world.inbox.submit("s", replace(said, inbound=picture), pause_ms=1_000)
+            world.inbox.submit("s", replace(said, inbound=picture), debounce_ms=1_000)
         await world.clock.advance(1.1)
         (run,) = world.runs
         assert (ids(run.rows), run.text) == (["1", "2", "3"], "compare these")
@@ -662,9 +662,9 @@ async def test_album_images_become_one_question() -> None:
 
 async def test_message_after_debounce_follows_queue_mode() -> None:
     async with in_world() as world:
-        world.inbox.submit("s", row("one"), pause_ms=1_000)
+        world.inbox.submit("s", row("one"), debounce_ms=1_000)
         await world.clock.advance(1.1)
-        later = world.inbox.submit("s", row("two"), pause_ms=1_000)
+        later = world.inbox.submit("s", row("two"), debounce_ms=1_000)
         world.runs[0].end.set()
         await world.clock.advance(0.1)
         assert [run.name for run in world.runs] == ["one", "two"]
@@ -674,11 +674,11 @@ async def test_message_after_debounce_follows_queue_mode() -> None:
 
 async def test_debounce_can_be_cancelled_or_ended_by_close() -> None:
     async with in_world() as world:
-        promise = world.inbox.submit("s", row("one"), pause_ms=1_000)
+        promise = world.inbox.submit("s", row("one"), debounce_ms=1_000)
         assert ids(world.inbox.cancel_pending("s")) == ["one"] and promise.cancelled()
         await world.clock.advance(2)
         assert not world.runs and not world.inbox.depth()
-        left = world.inbox.submit("s", row("two"), pause_ms=1_000)
+        left = world.inbox.submit("s", row("two"), debounce_ms=1_000)
         world.inbox.close()
         await world.clock.advance(2)
         assert left.cancelled() and not world.runs

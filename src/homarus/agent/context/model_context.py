@@ -151,7 +151,7 @@ class ModelContext:
         )
 
     async def compact(
-        self, also: ExtraWrites, *, instructions: str = "", is_requested: bool = False
+        self, extra_writes: ExtraWrites, *, instructions: str = "", is_requested: bool = False
     ) -> CompactionResult:
         """Summarise the old turns in one entry. UserError when a person requested it needlessly."""
         view = self.render(self.session.messages)
@@ -165,7 +165,7 @@ class ModelContext:
             is_requested=is_requested,
         )
         await self.session.apply_compaction(
-            done.to_entry(), done.fields(self.session.record.data), also
+            done.to_entry(), done.fields(self.session.record.data), extra_writes
         )
         log.info(
             "%s: about %d tokens became %d", self.session.key, done.tokens_before, done.tokens_after
