@@ -176,7 +176,7 @@ def test_builder_typing_follows_mode() -> None:
     def signs(mode: TypingMode) -> list[bool | None]:
         builder = ReplyBuilder(ReplySettings(typing=mode))
         facts = (RunStarted(), TextAdded("NO"), TextAdded("t me"), ToolProgressed(call, "x"))
-        return [builder.feed(fact) for fact in facts]
+        return [builder.feed(data) for data in facts]
 
     assert signs("never") == [None, None, None, None]
     assert signs("instant") == [True, None, True, True]

@@ -37,10 +37,10 @@ def heard(text: str, authority: Any = "owner", **more: Any) -> ParsedDirectives:
 def test_directives_in_text_become_run_options() -> None:
     found = heard(
         "/think high /verbose full please /reasoning on /model big answer /queue steer cap:2",
-        wishes=RunOptions(thinking="low", timeout_s=5.0),
+        options=RunOptions(thinking="low", timeout_s=5.0),
     )
     assert found.text == "please answer" and not found.commands
-    assert found.wishes == RunOptions("mock/big", "high", 5.0, "full", "on")
+    assert found.options == RunOptions("mock/big", "high", 5.0, "full", "on")
     assert found.queue and found.queue.mode and found.queue.cap
     assert (found.queue.mode.value, found.queue.cap.value) == ("steer", 2)
 
@@ -66,7 +66,7 @@ def test_directives_without_text_become_commands(text: str, given: list[tuple[st
 
 def test_directives_with_image_stay_a_message() -> None:
     found = heard("/think high", images=(PICTURE,))
-    assert not found.commands and found.text == "" and found.wishes.thinking == "high"
+    assert not found.commands and found.text == "" and found.options.thinking == "high"
 
 
 def test_elevated_directive_needs_owner() -> None:

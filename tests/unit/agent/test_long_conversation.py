@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from homarus.agent.context import compaction
-from homarus.agent.context.render import NO_VIEW, RenderedContext, RenderParams, render
+from homarus.agent.context.render import NOT_RENDERED, RenderedContext, RenderParams, render
 from homarus.agent.context.summarizer import SummaryRequest
 from homarus.agent.context.tokens import fixed_tokens
 from homarus.config import schema
@@ -56,8 +56,8 @@ class Conversation:
         self.summarise = summarise
         self.entries: list[TranscriptEntry] = []
         self.messages: list[Message] = []
-        self.view: RenderedContext = NO_VIEW
-        self.frame = RenderParams("m", WINDOW, fixed=fixed_tokens(SYSTEM, ()))
+        self.view: RenderedContext = NOT_RENDERED
+        self.params = RenderParams("m", WINDOW, fixed=fixed_tokens(SYSTEM, ()))
         self.compactions: list[compaction.CompactionResult] = []
         self.sent = b""  # the request before this one
         self.broken = 0  # how often a request did not extend the one before it
@@ -78,20 +78,20 @@ class Conversation:
     async def ask(self) -> int:
         """Return the tokens of a request, after compaction if needed."""
         for attempt in range(compaction.MAX_PER_TURN + 1):
-            self.view = render(self.messages, self.frame, self.view, self.now_ms)
-            room = compaction.token_budget(RULES, self.view)
-            if not compaction.is_due(self.view, room):
+            self.view = render(self.messages, self.params, self.view, self.now_ms)
+            budget = compaction.token_budget(RULES, self.view)
+            if not compaction.is_due(self.view, budget):
                 break
             assert attempt < compaction.MAX_PER_TURN
-            await self.compact(room)
+            await self.compact(budget)
         now = as_bytes(self.view.messages)
         self.broken += not now.startswith(self.sent)
         self.sent = now
         return count(self.view.messages)
 
-    async def compact(self, room: compaction.TokenBudget) -> None:
+    async def compact(self, budget: compaction.TokenBudget) -> None:
         lines = transcript.context_messages(self.entries)
-        done = await compaction.compact_messages(lines, room=room, summarise=self.summarise)
+        done = await compaction.compact_messages(lines, budget=budget, summarise=self.summarise)
         self.compactions.append(done)
         self.add(done.to_entry())
         self.messages = transcript.pair_calls(transcript.messages_of(self.entries))

@@ -45,9 +45,9 @@ def test_hooks_without_plugins_do_not_import_pluggy() -> None:
         "import asyncio, sys\n"
         "from homarus.core.message import ToolCall\n"
         "from homarus.plugins.hook_runner import Hooks\n"
-        "from homarus.plugins.values import Where\n"
+        "from homarus.plugins.values import HookContext\n"
         "call = ToolCall('1', 'x', {})\n"
-        "assert asyncio.run(Hooks().before_tool_call(Where(), call)) is call\n"
+        "assert asyncio.run(Hooks().before_tool_call(HookContext(), call)) is call\n"
         "assert 'pluggy' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -115,7 +115,7 @@ class CommandDispatcher:
             )
         if found.text == inbound.text.strip() and not found.shows_status:
             return InterpretedMessage(record)
-        message = replace(inbound, text=found.text, options=found.wishes)
+        message = replace(inbound, text=found.text, options=found.options)
         rest = replace(record, inbound=message)
         if found.shows_status:
             show = partial(self._show_status, key, rest, message)
@@ -186,7 +186,7 @@ class CommandDispatcher:
             await session.update(**fields)
         found = self._extract(replace(context.inbound, text=text))
         if found.text or context.inbound.images:
-            return replace(context.inbound, text=found.text, options=found.wishes)
+            return replace(context.inbound, text=found.text, options=found.options)
         model = model_commands.describe_model(session, await context.default_model())
         reply = "\n".join([f"A new conversation. Model: {model}.", *lines])
         if not found.commands:
