@@ -30,8 +30,8 @@ def count(messages: Sequence[Message]) -> int:
 
 async def faithful(ask: SummaryRequest) -> str:
     """A model that summarises what was said about the locker."""
-    told = [line for line in ask.text.splitlines() if "locker" in line]
-    return "## Facts\n" + "\n".join(dict.fromkeys(f"- {line[:120]}" for line in told))
+    lines = [line for line in ask.text.splitlines() if "locker" in line]
+    return "## Facts\n" + "\n".join(dict.fromkeys(f"- {line[:120]}" for line in lines))
 
 
 async def forgetful(_ask: SummaryRequest) -> str:
@@ -121,18 +121,18 @@ class Conversation:
 async def test_session_of_two_hundred_turns_survives_compactions(
     summarise: Callable[[SummaryRequest], Awaitable[str]],
 ) -> None:
-    talk, words = Conversation(summarise), random.Random(7)
+    conversation, words = Conversation(summarise), random.Random(7)
     seen: list[TranscriptEntry] = []
     for number in range(200):
-        await talk.turn(number, words)
-        assert talk.entries[: len(seen)] == seen, "what is written stays as it was written"
-        seen[:] = talk.entries
-    assert len(talk.compactions) >= 10
-    assert talk.broken == 0, "between two compactions a prompt only grows at its end"
-    assert b"7731-K" in talk.sent, "what was said in turn 3 is still in sight"
-    raw = [m for entry in talk.entries if (m := transcript.decode_message(entry))]
+        await conversation.turn(number, words)
+        assert conversation.entries[: len(seen)] == seen, "what is written stays as it was written"
+        seen[:] = conversation.entries
+    assert len(conversation.compactions) >= 10
+    assert conversation.broken == 0, "between two compactions a prompt only grows at its end"
+    assert b"7731-K" in conversation.sent, "what was said in turn 3 is still in sight"
+    raw = [m for entry in conversation.entries if (m := transcript.decode_message(entry))]
     assert any(FACT in m.text for m in raw), "and can be read and searched as it was said"
-    for done in talk.compactions:
+    for done in conversation.compactions:
         assert done.tokens_after <= done.tokens_before * 0.9
         assert done.tokens_after <= WINDOW
-    assert len({entry.id for entry in talk.entries}) == len(talk.entries)
+    assert len({entry.id for entry in conversation.entries}) == len(conversation.entries)

@@ -502,33 +502,3 @@ def test_run_every_model_call_leaves_usage_record(tmp_path: Path) -> None:
         ("r1", KEY, "scripted", ""),
         ("r1", KEY, "p", "busy"),
     ]
-
-
-def test_compact_session_records_usage_and_calls_hooks(tmp_path: Path) -> None:
-    seen: list[tuple[str, int]] = []
-
-    class Watcher:
-        @hook
-        def before_compaction(self, messages: int) -> None:
-            seen.append(("before", messages))
-
-        @hook
-        def after_compaction(self, messages: int) -> None:
-            seen.append(("after", messages))
-
-    harness = Harness(
-        tmp_path,
-        assistant_message("one " * 500),
-        assistant_message("two"),
-        assistant_message("notes"),
-    )
-    harness.window = 9_000
-    harness.hooks.register(Watcher(), "watcher")
-    for name in ("r1", "r2"):
-        harness.run(Inbound(name, Address("t", "1"), "ann", "word " * 900, run_id=name))
-    asyncio.run(harness.runs.compact_session(KEY))
-    runs = [record.run for record in asyncio.run(harness.store.usage_records())]
-    assert runs[-1] == f"compact:{KEY}" and runs[:2] == ["r1", "r2"]
-    assert (
-        seen == [("before", 4), ("after", len(harness.messages()))] and harness.hooks.failures == ()
-    )
