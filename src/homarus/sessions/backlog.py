@@ -68,7 +68,7 @@ def _outbox_fields(reply: OutboxRecord, now_ms: int) -> dict[str, Json]:
 
 
 def resolve_backlog_id(backlog: Mapping[str, Json], prefix: str) -> str:
-    """Return the id that equals `named` or is the only one to start with it; raises UserError."""
+    """Return the id that equals `prefix` or is the only one to start with it; raises UserError."""
     ids = [str(each["id"]) for kind in ("messages", "parcels") for each in backlog.get(kind, ())]
     if prefix in ids:
         return prefix

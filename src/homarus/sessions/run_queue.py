@@ -162,7 +162,7 @@ class RunQueue(Generic[OutcomeT]):
     ) -> asyncio.Future[OutcomeT]:
         """Queue a message; the future is done when the run that answers it has ended.
 
-        An idle session waits `pause_ms` for more messages before its run starts.
+        An idle session waits `debounce_ms` for more messages before its run starts.
         """
         item = self._make_item((record,))
         queue = self._queues.get(session)
@@ -434,7 +434,7 @@ class RunQueue(Generic[OutcomeT]):
     def _spawn(
         self, run: Callable[[], Awaitable[None]], name: str, on_end: Callable[[], None]
     ) -> None:
-        """Start a task; `ended` is called even when the program is ending and it cannot start."""
+        """Start a task; `on_end` is called even when the program is ending and it cannot start."""
 
         async def work() -> None:
             await run()

@@ -185,9 +185,9 @@ async def test_hooks_all_receive_their_documented_arguments() -> None:
     for name in names:
         spec = getattr(HookSpecs, name)
         wanted = spec.__code__.co_varnames[1 : spec.__code__.co_argcount]
-        scope: dict[str, Any] = {"told": notified}
+        scope: dict[str, Any] = {"notified": notified}
         args = ", ".join(("self", *wanted))
-        exec(f"def {name}({args}): told['{name}'] = {set(wanted) or 'set()'}", scope)
+        exec(f"def {name}({args}): notified['{name}'] = {set(wanted) or 'set()'}", scope)
         setattr(Everything, name, hook(scope[name]))
     async with run(Everything()) as hooks:
         await hooks.before_agent_start(WHERE, "hi", [])

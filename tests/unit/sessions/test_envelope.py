@@ -46,7 +46,7 @@ def test_timestamp_prefix_of_empty_or_dated_text_is_omitted(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "formatted"),
     [
         ("[Sun 2026-11-15 06:37 UTC] Hi there", "Hi there"),
         ("[WhatsApp user1 Tue 2026-02-17T12:34Z] hello", "hello"),

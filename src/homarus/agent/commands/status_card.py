@@ -36,7 +36,8 @@ async def status_card(context: AgentCommandContext) -> str:
         *_last_run_tokens(data),
         f"Session: {context.key} · {_messages(session)} · {_age(session, now_ms)}",
         f"Thinking: {await context.thinking()} · " + " · ".join(_levels(context, data)),
-        f"Queue: {queue_policy.format_queue_settings(rules)}{f' · {waiting} waiting' if waiting else ''}",
+        f"Queue: {queue_policy.format_queue_settings(rules)}"
+        + (f" · {waiting} waiting" if waiting else ""),
         *([f"Workspace: {context.agent.workspace}"] if context.is_owner else []),
         *(["Running: an answer is being made"] if running else []),
         *(["Send: off, the gateway answers nothing here"] if answered == "deny" else []),

@@ -80,7 +80,7 @@ NOT_RENDERED: Final = RenderedContext()
 def render(
     history: Sequence[Message], params: RenderParams, rendered: RenderedContext, now_ms: int
 ) -> RenderedContext:
-    """Render the messages; `view` is the previous rendering."""
+    """Render the messages; `rendered` is the previous rendering."""
     if not history or rendered.head != history[0]:
         rendered = NOT_RENDERED
     start = first_turn(history, params.max_turns)

@@ -19,7 +19,7 @@ def is_single_result(message: Message) -> bool:
 
 
 def truncate_result(message: Message, max_chars: int) -> Message:
-    """Return a tool message whose text has at most `most_chars`, with a marker where it is cut."""
+    """Return a tool message whose text has at most `max_chars`, with a marker where it is cut."""
     (result,) = (part for part in message.parts if isinstance(part, ToolResult))
     if sum(len(part.text) for part in result.content if isinstance(part, Text)) <= max_chars:
         return message

@@ -212,7 +212,7 @@ def _escape_tag(text: str, tag: str) -> str:
 
 
 def _format_message(message: Message, max_chars: int) -> str:
-    """Format a message as lines of text, each part no longer than `most_chars`."""
+    """Format a message as lines of text, each part no longer than `max_chars`."""
     speaker = {"user": "PERSON", "assistant": "ASSISTANT", "tool": "RESULT"}[message.role]
     lines: list[str] = []
     if text := message.text.strip():

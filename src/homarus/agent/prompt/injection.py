@@ -160,7 +160,7 @@ def _is_blank(name: str, text: str) -> bool:
 def truncate_file(text: str, max_chars: int, name: str, *, full_chars: int = 0) -> str:
     """Return the text in at most `max_chars`: its start, some of its end, and a marker.
 
-    `whole_chars` is the length of the file when `text` has only its ends.
+    `full_chars` is the length of the file when `text` has only its ends.
     """
     full_chars = max(full_chars, len(text))
     if full_chars <= max_chars:

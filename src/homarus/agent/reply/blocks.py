@@ -179,7 +179,7 @@ class Chunker:
     def _last(
         self, pattern: re.Pattern[str], fences: Sequence[Fence], min_at: int | None = None
     ) -> _CutPoint | None:
-        """Return the last match from `least` on that is in no fence and does not start one."""
+        """Return the last match from `min_at` on that is in no fence and does not start one."""
         min_at = self._min if min_at is None else min_at
         matches = [
             found

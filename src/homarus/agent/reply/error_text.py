@@ -68,7 +68,9 @@ _SENTENCES: Mapping[type[HomarusError], str] = {
         "The model's service refused to answer this. Say it in another way, or choose another "
         "model with /model."
     ),
-    ThinkingUnsupportedError: "The model does not think that hard. Choose another level with /think.",
+    ThinkingUnsupportedError: (
+        "The model does not think that hard. Choose another level with /think."
+    ),
     BadRequestError: (
         "The model's service did not accept the conversation as it stands. Try once more; if "
         "that does not help, choose another model with /model or start afresh with /new. "
