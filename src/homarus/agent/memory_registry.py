@@ -93,10 +93,8 @@ class MemoryRegistry:
         """Close the memories whose settings changed, and those of agents that are gone."""
         services = _service_settings(self._config())
         is_changed, self._services = services != self._services, services
-        memories = self._open.items()
-        stale = [
-            agent for agent, memory in memories if is_changed or not self._is_same(memory.place)
-        ]
+        opened = self._open.items()
+        stale = [agent for agent, one in opened if is_changed or not self._is_same(one.place)]
         for memory in [self._open.pop(agent) for agent in stale]:
             await memory.close()
 

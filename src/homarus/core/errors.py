@@ -1,49 +1,49 @@
 """The exception tree: the class of an error decides how it is handled.
 
 HomarusError
-├── UserError                      wrong input or config: message only, exit status 2
-│   ├── ConfigError                names file, line, key and fix
-│   ├── UnknownNameError           names the closest names
-│   └── MissingExtraError          names the pip command
-├── ProviderError                  a model call failed
-│   ├── AuthError                  → next credential
-│   ├── BillingError               → next credential, long cooldown
-│   ├── RateLimitError             → cooldown, next target
-│   ├── OverloadedError            → retry
-│   ├── ProviderTimeoutError       → retry, next target
-│   ├── UnreachableError           → retry, next target
-│   ├── StreamError                → retry (malformed or cut off)
-│   ├── ContextOverflowError       → compact, retry
-│   ├── ImageTooLargeError         → report with the limit
-│   ├── ContentFilterError         → report
-│   ├── BadRequestError            → stop, report
-│   │   └── ThinkingUnsupportedError   → lower the thinking level, retry
-│   └── AllAttemptsFailedError     → report: every model and credential was tried
-├── ToolError                      its text is sent to the model
+├── UserError                    wrong input or config: message only, exit status 2
+│   ├── ConfigError              names file, line, key and fix
+│   ├── UnknownNameError         names the closest names
+│   └── MissingExtraError        names the pip command
+├── ProviderError                a model call failed
+│   ├── AuthError                → next credential
+│   ├── BillingError             → next credential, long cooldown
+│   ├── RateLimitError           → cooldown, next target
+│   ├── OverloadedError          → retry
+│   ├── ProviderTimeoutError     → retry, next target
+│   ├── UnreachableError         → retry, next target
+│   ├── StreamError              → retry (malformed or cut off)
+│   ├── ContextOverflowError     → compact, retry
+│   ├── ImageTooLargeError       → report with the limit
+│   ├── ContentFilterError       → report
+│   ├── BadRequestError          → stop, report
+│   │   └── ThinkingUnsupportedError → lower the thinking level, retry
+│   └── AllAttemptsFailedError   → report: every model and credential was tried
+├── ToolError                    its text is sent to the model
 │   ├── ToolDeniedError
 │   └── ToolTimeoutError
-├── ChannelError                   a chat service failed
-│   ├── SendError                  → retry when `retryable`
-│   ├── MediaTooLargeError         → report, continue without the file
-│   └── ChannelAuthError           → stop the channel, notify the owner
-├── StoreError                     state could not be read or written
+├── ChannelError                 a chat service failed
+│   ├── SendError                → retry when `retryable`
+│   ├── MediaTooLargeError       → report, continue without the file
+│   └── ChannelAuthError         → stop the channel, notify the owner
+├── StoreError                   state could not be read or written
 │   ├── NotFoundError
-│   ├── ConflictError              → reload, retry
-│   ├── LeaseLostError             → stop: another worker has it, or it is settled
-│   ├── CorruptDataError           → repair
-│   ├── DiskFullError              → refuse new work until there is space
-│   └── StateInUseError            → another process uses this state directory
-├── RunCrashedError                a bug of ours ended a run
-├── RunLimitError                  a limit ended a run
-│   ├── ToolLoopError              → report: the same calls were repeated
-│   └── SpendLimitError            → report, until the limit is raised or the day ends
-├── RunStuckError                  a run ignored its cancellation and was abandoned
-└── ProtocolError                  the error response to a gateway client
-    ├── InvalidRequestError        the request is invalid
-    ├── ForbiddenError             the client lacks the scope
-    ├── UnavailableError           the request is valid and cannot be served now
-    ├── NotPairedError             the device is not paired
-    └── AgentTimeoutError          the run took too long
+│   ├── ConflictError            → reload, retry
+│   ├── LeaseLostError           → stop: another worker has it, or it is settled
+│   ├── CorruptDataError         → repair
+│   ├── DiskFullError            → refuse new work until there is space
+│   └── StateInUseError          → another process uses this state directory
+├── RunCrashedError              a bug of ours ended a run
+├── RunLimitError                a limit ended a run
+│   ├── ToolLoopError            → report: the same calls were repeated
+│   └── SpendLimitError          → report, until the limit is raised or the day ends
+├── RunStuckError                a run ignored its cancellation and was abandoned
+└── ProtocolError                the error response to a gateway client
+    ├── InvalidRequestError      the request is invalid
+    ├── ForbiddenError           the client lacks the scope
+    ├── UnavailableError         the request is valid and cannot be served now
+    ├── NotPairedError           the device is not paired
+    └── AgentTimeoutError        the run took too long
 
 The message says what happened and to what, `fix` what to do about it.
 """
