@@ -10,7 +10,7 @@ from dataclasses import field
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Usage
-from homarus.sessions.transcript import read_usage
+from homarus.sessions.transcript import decode_usage
 from homarus.store.base import TranscriptEntry
 
 _MAX_WAIT_MS = 24 * 3_600_000  # a longer gap is not a wait for an answer
@@ -150,7 +150,7 @@ def _answer(day: DailyUsage, message: dict[str, Json]) -> None:
             name = part.get("name")
             day.tools[name[:100] if isinstance(name, str) else "?"] += 1
     raw = message.get("usage")
-    usage = read_usage(raw)
+    usage = decode_usage(raw)
     priced = isinstance(raw, dict) and isinstance(raw.get("cost"), dict)
     spent = ModelUsage(usage, 1, 0 if priced or not usage.total else 1)
     provider, model = message.get("provider"), message.get("model")
