@@ -55,7 +55,7 @@ def _html(head: ExportHeader, messages: Sequence[Message]) -> str:
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     body = "\n".join(
         f'<article class="{message.role}"><header><b>{_ROLES[message.role]}</b> '
-        f"<time>{_time_text(message.at_ms)}</time></header>\n"
+        f"<time>{_utc_time(message.at_ms)}</time></header>\n"
         f"{''.join(_html_part(part, message) for part in message.parts)}</article>"
         for message in messages
     )
@@ -64,7 +64,7 @@ def _html(head: ExportHeader, messages: Sequence[Message]) -> str:
         f'<!doctype html>\n<html><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         f"<title>{title}</title><style>{_STYLE}</style></head><body>\n<h1>{title}</h1>\n"
-        f"<p>{escape(head.session_key)} · {escape(head.session_id)} · {_time_text(head.at_ms)}</p>\n"
+        f"<p>{escape(head.session_key)} · {escape(head.session_id)} · {_utc_time(head.at_ms)}</p>\n"
         f"{body}\n</body></html>\n"
     )
 
@@ -96,10 +96,10 @@ def _markdown(head: ExportHeader, messages: Sequence[Message]) -> str:
     lines = [
         f"# {' '.join(head.title.split())}",
         "",
-        f"{head.session_key} · {head.session_id} · {_time_text(head.at_ms)}",
+        f"{head.session_key} · {head.session_id} · {_utc_time(head.at_ms)}",
     ]
     for message in messages:
-        lines += ["", f"## {_ROLES[message.role]} · {_time_text(message.at_ms)}"]
+        lines += ["", f"## {_ROLES[message.role]} · {_utc_time(message.at_ms)}"]
         for part in message.parts:
             lines += _markdown_part(part, message)
     return "\n".join(lines) + "\n"
@@ -136,7 +136,7 @@ def _args(args: Mapping[str, Json]) -> str:
     return json.dumps(dict(args), ensure_ascii=False, indent=2, default=str)
 
 
-def _time_text(at_ms: int) -> str:
+def _utc_time(at_ms: int) -> str:
     try:
         at = datetime.fromtimestamp(at_ms / 1000, UTC)
     except (OverflowError, OSError, ValueError):  # a transcript may hold any number

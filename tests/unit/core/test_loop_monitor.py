@@ -12,7 +12,7 @@ from homarus.core.loop_monitor import LoopMonitor
 
 
 def block_until(stalled: threading.Event) -> None:
-    """What nobody should do on the loop."""
+    """Block the event loop until the monitor noticed."""
     assert stalled.wait(60)
 
 

@@ -222,7 +222,7 @@ async def test_collect_after_debounce_merges_messages() -> None:
         await harness.clock.advance(0.5)
         later.append(harness.submit_text("four", images=2))
         await harness.clock.advance(0.9)
-        assert len(harness.runs) == 1, "somebody spoke half a second before"
+        assert len(harness.runs) == 1, "a message came half a second before"
         await harness.clock.advance(0.2)
         run = harness.runs[1]
         assert run.text == (

@@ -208,7 +208,7 @@ async def test_repository_evicts_least_recently_used() -> None:
         await ask(first, "hi")
         for name in ("b", "c"):
             await sessions.load(f"agent:main:{name}", "main")
-        assert await sessions.load("agent:main:a", "main") is first, "somebody holds it"
+        assert await sessions.load("agent:main:a", "main") is first, "a caller holds it"
         held = weakref.ref(first)
         del first
         for name in ("b", "c"):
