@@ -71,7 +71,7 @@ async def long_session(store: MemoryStore, folder: Path) -> tuple[Session, Agent
 def talk(session: Session, agent: Agent, *script: Any) -> ModelContext:
     return ModelContext(
         session, agent, ScriptedProvider(script), ModelInfo("p", "m", window=20_000),
-        system="s", tools=(), thinking="off", views=RenderedContextCache(), now_ms=lambda: 5,
+        system="s", tools=(), thinking="off", cache=RenderedContextCache(), now_ms=lambda: 5,
     )  # fmt: skip
 
 
@@ -136,7 +136,7 @@ def test_row_16_killed_config_write_leaves_old_or_new_file(tmp_path: Path) -> No
 # --- rows 30 and 31: streams that are not what they should be ----------------------------------
 
 
-async def asked(tmp_path: Path, steps: ScriptedAnswer) -> str:
+async def open_question(tmp_path: Path, steps: ScriptedAnswer) -> str:
     """What a model says whose service answers like this."""
     async with asyncio.timeout(GUARD_S), ModelServer() as server:
         server.script(*[steps] * 9)  # it may be tried again
@@ -166,7 +166,7 @@ async def asked(tmp_path: Path, steps: ScriptedAnswer) -> str:
     ids=["one byte at a time", "CRLF", "BOM", "comments"],
 )
 async def test_row_30_odd_streams_are_understood(steps: ScriptedAnswer, tmp_path: Path) -> None:
-    assert await asked(tmp_path, steps) == "Héllo 🦞"
+    assert await open_question(tmp_path, steps) == "Héllo 🦞"
 
 
 @pytest.mark.parametrize(
@@ -180,13 +180,13 @@ async def test_row_30_odd_streams_are_understood(steps: ScriptedAnswer, tmp_path
 )
 async def test_row_30_broken_streams_raise_errors(steps: ScriptedAnswer, tmp_path: Path) -> None:
     with pytest.raises(ProviderError):
-        await asked(tmp_path, steps)
+        await open_question(tmp_path, steps)
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "half-close"])
 async def test_row_31_cut_stream_raises_its_own_error(how: Any, tmp_path: Path) -> None:
     with pytest.raises(StreamError):
-        await asked(tmp_path, [Say("a"), Cut(how)])
+        await open_question(tmp_path, [Say("a"), Cut(how)])
 
 
 async def test_row_31_endless_run_meets_deadline_and_frees_lane(

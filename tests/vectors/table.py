@@ -205,16 +205,16 @@ def _model_fields(setting: directives.ModelDirective | None) -> dict[str, Json]:
 
 
 def _drop(state: Json) -> Json:
-    room = queue_policy.apply_cap(state["items"], state["cap"], state["dropPolicy"])
+    decision = queue_policy.apply_cap(state["items"], state["cap"], state["dropPolicy"])
     lines = list(state["summaryLines"])
-    summarized = room.gone if state["dropPolicy"] == "summarize" else ()
+    summarized = decision.dropped if state["dropPolicy"] == "summarize" else ()
     told = {
         **state,
-        "items": list(room.kept),
+        "items": list(decision.kept),
         "droppedCount": state["droppedCount"] + len(summarized),
         "summaryLines": lines + [queue_policy.summary_line(gone) for gone in summarized],
     }
-    return {"ok": room.takes, "queue": told}
+    return {"ok": decision.is_accepted, "queue": told}
 
 
 def _queue_summary(ask: Json) -> Json:

@@ -33,13 +33,13 @@ class AgentRegistry:
         reaches: Callable[[], bool] = lambda: False,
         memory: "Callable[[str], ToolMemory] | None" = None,
     ) -> None:
-        self._config, self._paths, self._reaches = config, paths, reaches
+        self._config, self._paths, self._has_chats = config, paths, reaches
         self._memory = memory
         self._agents: dict[str, Agent] = {}
         self._tools: dict[str, ToolRegistry] = {}
 
     def get(self, agent_id: str) -> Agent:
-        """Return an agent, and create its workspace if needed. UnknownName when there is none."""
+        """Return an agent, and create its workspace if needed. Raises UnknownNameError."""
         if agent_id not in self._agents:
             settings = resolve_agent_settings(self._config(), self._paths, agent_id)
             workspace.ensure_workspace(settings.workspace, templates=not settings.skip_bootstrap)
@@ -64,7 +64,7 @@ class AgentRegistry:
             agent.id,
             config,
             lambda key: effective_tools(key, own, config.tools),
-            has_chats=self._reaches(),
+            has_chats=self._has_chats(),
             memory=partial(memory, agent.id) if memory and is_used else None,
         )
 

@@ -15,7 +15,7 @@ SubmitMessage = Callable[[str, InboxRecord], object]
 
 
 async def run_boot_prompts(
-    agents: Iterable[Agent], accept: Accept, put: SubmitMessage, now_ms: int
+    agents: Iterable[Agent], accept: Accept, submit: SubmitMessage, now_ms: int
 ) -> None:
     """Submit the boot prompt of each agent that has one."""
     for agent in agents:
@@ -25,4 +25,4 @@ async def run_boot_prompts(
         key = f"agent:{agent.id}:{CHANNEL}"
         name = f"{CHANNEL}:{agent.id}:{now_ms}"
         inbound = Inbound(name, Address(CHANNEL, key), "owner", text, at_ms=now_ms, run_id=name)
-        put(key, (await accept(key, inbound)).row)
+        submit(key, (await accept(key, inbound)).row)

@@ -33,7 +33,7 @@ class LoopDetector:
     def __init__(self, rules: LoopDetectionConfig) -> None:
         self._rules = rules
         size = max(rules.history_size, rules.critical_threshold + 1)
-        self._seen: deque[_RecordedCall] = deque(maxlen=size)
+        self._calls: deque[_RecordedCall] = deque(maxlen=size)
         self._warned: set[str] = set()  # argument hashes of polling calls that were warned about
         self._stop_reason = ""
 
@@ -42,9 +42,9 @@ class LoopDetector:
         if not self._rules.enabled:
             return ""
         args_hash = _hash([call.name, dict(call.args), call.broken])
-        self._seen.append(_RecordedCall(call.name, args_hash, _outcome(result)))
+        self._calls.append(_RecordedCall(call.name, args_hash, _outcome(result)))
         count, description = max(self._counts(), key=lambda found: found[0])
-        if count >= self._end:
+        if count >= self._stop_after:
             self._stop_reason = self._stop_reason or description
         half = max(1, self._rules.warning_threshold // 2)
         over = count - self._rules.warning_threshold
@@ -53,7 +53,7 @@ class LoopDetector:
         if over % half == 0:
             return (
                 f"[{description} That brings nothing new. Try something else, or stop and say what "
-                f"you have and what is missing. After {self._end} times the run is ended.]"
+                f"you have and what is missing. After {self._stop_after} times the run is ended.]"
             )
         return ""
 
@@ -67,7 +67,7 @@ class LoopDetector:
         return ToolResult(call.id, call.name, (Text(NOT_RUN),), is_error=True)
 
     def check_limit(self) -> None:
-        """Raise WentInCircles when the run must end. Called before each model call."""
+        """Raise ToolLoopError when the run must end. Called before each model call."""
         if self._stop_reason:
             raise ToolLoopError(
                 f"the run was ended because it went in circles: {self._stop_reason}",
@@ -75,31 +75,31 @@ class LoopDetector:
             )
 
     @property
-    def _end(self) -> int:
+    def _stop_after(self) -> int:
         rules = self._rules
         end = min(rules.critical_threshold, rules.global_circuit_breaker_threshold)
         return max(end, rules.warning_threshold + 1)  # a warning comes before the end
 
     def _counts(self) -> list[tuple[int, str]]:
         """Return how often the last call repeated, alone and in alternation, with a description."""
-        detectors, last = self._rules.detectors, self._seen[-1]
+        detectors, last = self._rules.detectors, self._calls[-1]
         name = one_line(last.tool, 40)
         counts = [(0, "")]
         if detectors.generic_repeat or detectors.known_poll_no_progress:
-            same = self._run(lambda at: self._seen[at] == last)
+            same = self._run(lambda at: self._calls[at] == last)
             text = f"{name} was called {same} times with the same arguments and the same result."
             counts.append((same, text))
-        if detectors.ping_pong and len(self._seen) > 1 and self._seen[-2] != last:
-            pair = (last, self._seen[-2])
-            turns = self._run(lambda at: self._seen[at] == pair[(len(self._seen) - 1 - at) % 2])
-            other = one_line(self._seen[-2].tool, 40)
+        if detectors.ping_pong and len(self._calls) > 1 and self._calls[-2] != last:
+            pair = (last, self._calls[-2])
+            turns = self._run(lambda at: self._calls[at] == pair[(len(self._calls) - 1 - at) % 2])
+            other = one_line(self._calls[-2].tool, 40)
             text = f"{name} and {other} took turns {turns} times, with the same results."
             counts.append((turns, text))
         return counts
 
     def _run(self, fits: Callable[[int], bool]) -> int:
         count = 0
-        for at in range(len(self._seen) - 1, -1, -1):
+        for at in range(len(self._calls) - 1, -1, -1):
             if not fits(at):
                 break
             count += 1
@@ -107,10 +107,10 @@ class LoopDetector:
 
     def _polling_warning(self, call: ToolCall) -> str:
         """Return a warning, once per call, about a repeated call with changing results."""
-        last = self._seen[-1]
+        last = self._calls[-1]
         if not self._rules.detectors.generic_repeat or last.args_hash in self._warned:
             return ""
-        count = sum(seen.args_hash == last.args_hash for seen in self._seen)
+        count = sum(recorded.args_hash == last.args_hash for recorded in self._calls)
         if count < self._rules.warning_threshold:
             return ""
         self._warned.add(last.args_hash)

@@ -58,14 +58,14 @@ class MemoryRegistry:
 
             self._services = self._services or _service_settings(self._config())
             self._open[agent] = AgentMemory(
-                self._find_place(agent),
+                self._resolve_spec(agent),
                 group=self._watchers,
                 spent=partial(self._on_cost, asyncio.get_running_loop()),
                 clock=self._clock,
             )
         return self._open[agent]
 
-    def _find_place(self, agent: str) -> "MemorySpec":
+    def _resolve_spec(self, agent: str) -> "MemorySpec":
         from homarus.memory.spec import resolve_memory_spec
 
         return resolve_memory_spec(self._config(), self._paths, self._env(), agent)
@@ -73,14 +73,14 @@ class MemoryRegistry:
     def sync_on_session_start(self, agent: Agent) -> None:
         """Start a sync in the background, because a session starts."""
         if _has_notes(agent.workspace):
-            self._spawn(self._touch(agent.id), "memory sync at session start")
+            self._spawn(self._sync(agent.id), "memory sync at session start")
 
-    async def _touch(self, agent: str) -> None:
-        # Some megabytes of code, once: they are imported beside the loop.
+    async def _sync(self, agent: str) -> None:
+        # Some megabytes of code, once: they are imported in a thread, not to block the loop.
         await asyncio.to_thread(import_module, "homarus.memory.agent_memory")
         try:
             self.get(agent).sync_on_session_start()
-        except UserError as exc:  # a search reports it to the user; the run goes on without
+        except UserError as exc:  # a search reports it to the user; the run continues without
             log.warning("memory of %s: %s", agent, exc)
 
     def stop_watching(self) -> None:
@@ -98,26 +98,26 @@ class MemoryRegistry:
         for memory in [self._open.pop(agent) for agent in stale]:
             await memory.close()
 
-    def _is_same(self, place: "MemorySpec") -> bool:
+    def _is_same(self, spec: "MemorySpec") -> bool:
         try:
-            now = self._find_place(place.agent)
+            now = self._resolve_spec(spec.agent)
         except UserError:
             return False
-        return replace(now, access=place.access) == place  # functions are never equal
+        return replace(now, access=spec.access) == spec  # functions are never equal
 
     async def close(self) -> None:
         """Close every memory."""
         while self._open:
             await self._open.popitem()[1].close()
 
-    def _on_cost(self, loop: asyncio.AbstractEventLoop, paid: "EmbeddingCost") -> None:
+    def _on_cost(self, loop: asyncio.AbstractEventLoop, cost: "EmbeddingCost") -> None:
         """Record a usage from one of memory's threads; the store is written from the loop."""
-        usage = Usage(input=paid.tokens, cost=paid.cost_usd)
-        call = UsageRecord(RUN, "", paid.provider, paid.model, self._clock.now_ms(), usage)
+        usage = Usage(input=cost.tokens, cost=cost.cost_usd)
+        call = UsageRecord(RUN, "", cost.provider, cost.model, self._clock.now_ms(), usage)
         try:
             loop.call_soon_threadsafe(self._start_saving, call)
         except RuntimeError:  # the loop is closed
-            log.warning("what %s took for vectors was not noted", paid.provider)
+            log.warning("what %s took for vectors was not noted", cost.provider)
 
     def _start_saving(self, call: UsageRecord) -> None:
         if not self._spawn(self._save_usage(call), "memory usage record"):
@@ -132,8 +132,8 @@ class MemoryRegistry:
 
     async def _save_usage(self, call: UsageRecord) -> None:
         try:
-            async with self._store.transaction() as unit:
-                unit.add_usage(call)
+            async with self._store.transaction() as transaction:
+                transaction.add_usage(call)
         except StoreError as exc:
             log.warning("what %s took for vectors was not noted: %s", call.provider, exc)
 

@@ -171,11 +171,11 @@ class Run:
         if self._is_stopped:
             self._outcome = replace(self._outcome, status="aborted")
             return
-        late = ProviderTimeoutError(
+        error = ProviderTimeoutError(
             "the run took longer than its deadline",
             fix="raise agents.defaults.timeoutSeconds, or ask for less at once",
         )
-        self._outcome = replace(self._outcome, error=late)
+        self._outcome = replace(self._outcome, error=error)
 
     def _record_crash(self, exc: Exception) -> None:
         text = f"the run met a bug and broke off ({type(exc).__name__})"
@@ -225,15 +225,15 @@ class Run:
         if self._scope and not self._scope.expired():
             self._scope.reschedule(0)
 
-    def emit(self, fact: EventData) -> None:
+    def emit(self, data: EventData) -> None:
         """Publish an event, after the reply builder has read it."""
-        if isinstance(fact, AttemptFailed):
-            self._attempts.append(fact)
+        if isinstance(data, AttemptFailed):
+            self._attempts.append(data)
         if self._builder:
-            typing = self._builder.feed(fact)
+            typing = self._builder.feed(data)
             if self._live:
                 self._live.update(typing=typing)
-        self._publish(fact)
+        self._publish(data)
 
     def annotate_stop(self, message: Message) -> Message:
         """Return the message with who stopped it, when a person cut it short."""
@@ -333,7 +333,7 @@ class Run:
         if not entries:
             return None
         open_calls = await self._journal.open_calls()
-        saved = await session.resume_turn(entries, also=self._journal.mark_running(session))
+        saved = await session.resume_turn(entries, extra_writes=self._journal.mark_running(session))
         if saved is None and self._records[0].attempts:
             raise UnavailableError("the conversation went on without this message; send it again")
         if saved is None:
@@ -352,7 +352,9 @@ class Run:
         if added:
             question = replace(question, parts=(Text(f"{added}\n\n"), *question.parts))
         now_ms = services.clock.now_ms()
-        place = ReportContext(self.key, session.session_id, model.provider, model.id, now_ms)
+        report_context = ReportContext(
+            self.key, session.session_id, model.provider, model.id, now_ms
+        )
         await session.start_turn(
             await context.attach_images(question),
             provider=model.provider,
@@ -360,9 +362,9 @@ class Run:
             thinking=context.thinking,
             api=context.api,
             window=model.window,
-            came_by=inbound.address,
-            also=self._journal.mark_running(session),
-            news=services.composer.report_changes(place, session.record.data),
+            address=inbound.address,
+            extra_writes=self._journal.mark_running(session),
+            extra_fields=services.composer.report_changes(report_context, session.record.data),
         )
 
     def _make_question(self, inbound: Inbound) -> Message:
@@ -459,8 +461,8 @@ class Run:
 
     async def _compact(self) -> None:
         self.emit(CompactionStarted())
-        hooks, also = self._services.hooks, self._journal.check_lease
-        await compact_with_hooks(self._context, hooks, self._where, also)
+        hooks, extra_writes = self._services.hooks, self._journal.check_lease
+        await compact_with_hooks(self._context, hooks, self._where, extra_writes)
         self.emit(CompactionEnded(will_retry=True))
 
     async def _flush_memory_if_due(self, loop_context: LoopContext) -> None:
@@ -470,9 +472,9 @@ class Run:
         *before, last = session.messages
         if not context.tools or not before or last.role != "user" or context.has_headroom:
             return
-        view = context.render(session.messages)
-        room = token_budget(rules, view)
-        if not memory_flush.is_due(rules, session.record.data, room, view.tokens):
+        rendered = context.render(session.messages)
+        budget = token_budget(rules, rendered)
+        if not memory_flush.is_due(rules, session.record.data, budget, rendered.tokens):
             return
         try:
             await self._flush_memory(loop_context)
@@ -507,7 +509,7 @@ class Run:
         await run_loop(hidden, [*context.session.messages[:-1], user_message(prompt, at_ms=now_ms)])
 
 
-def _discard_event(_fact: EventData) -> None:
+def _discard_event(_data: EventData) -> None:
     return None
 
 

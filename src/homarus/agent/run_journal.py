@@ -63,15 +63,15 @@ class RunJournal:
         """Return what marks the messages as running, with the entry of a new question."""
         session_id = session.session_id
 
-        def also(unit: Transaction, entries: Sequence[TranscriptEntry]) -> None:
+        def extra_writes(transaction: Transaction, entries: Sequence[TranscriptEntry]) -> None:
             entry = entries[-1].id if entries else ""
-            unit.mark_running(
+            transaction.mark_running(
                 self._ids, self._lease, run=self.run, session_id=session_id, entry=entry
             )
             for call_id in self._open_calls:  # they may belong to a run by another name
-                unit.call_started(self.run, self._lease, call_id)
+                transaction.call_started(self.run, self._lease, call_id)
 
-        return also
+        return extra_writes
 
     def add_steering(self, record: InboxRecord, message: Message) -> Message:
         """Have this run answer a steering message from the moment it is saved."""
@@ -84,14 +84,14 @@ class RunJournal:
         outbox = await self.sender.records_for_saved(messages)
         usage, self._usage = self._usage, []
 
-        def also(unit: Transaction, entries: Sequence[TranscriptEntry]) -> None:
-            unit.check_lease(self._ids, self._lease)
-            unit.add_usage(*usage)
+        def extra_writes(transaction: Transaction, entries: Sequence[TranscriptEntry]) -> None:
+            transaction.check_lease(self._ids, self._lease)
+            transaction.add_usage(*usage)
             for message, entry in zip(messages, entries, strict=True):
-                self._record_message(unit, session, message, entry)
-            unit.enqueue(*outbox)
+                self._record_message(transaction, session, message, entry)
+            transaction.enqueue(*outbox)
 
-        await session.append(*messages, also=also)
+        await session.append(*messages, extra_writes=extra_writes)
         self._wake_outbox(outbox)
         for message in messages:
             if record := self._steering.pop(id(message), None):
@@ -100,23 +100,23 @@ class RunJournal:
             fault_point("tool.saved")
 
     def _record_message(
-        self, unit: Transaction, session: Session, message: Message, entry: TranscriptEntry
+        self, transaction: Transaction, session: Session, message: Message, entry: TranscriptEntry
     ) -> None:
         if record := self._steering.get(id(message)):
-            place = {"session_id": session.session_id, "entry": entry.id}
-            unit.mark_running([record.id], self._lease, run=self.run, **place)
+            location = {"session_id": session.session_id, "entry": entry.id}
+            transaction.mark_running([record.id], self._lease, run=self.run, **location)
         for part in message.parts:
             if isinstance(part, ToolResult):
-                unit.call_ended(self.run, self._lease, part.call_id)
+                transaction.call_ended(self.run, self._lease, part.call_id)
 
-    def check_lease(self, unit: Transaction, _entries: Sequence[TranscriptEntry]) -> None:
+    def check_lease(self, transaction: Transaction, _entries: Sequence[TranscriptEntry]) -> None:
         """Fail the transaction when this run has lost its lease."""
-        unit.check_lease(self._ids, self._lease)
+        transaction.check_lease(self._ids, self._lease)
 
     async def mark_call_started(self, call_id: str) -> None:
         """Record that a tool which must not run twice is about to start."""
-        async with self._store.journal.transaction() as unit:
-            unit.call_started(self.run, self._lease, call_id)
+        async with self._store.journal.transaction() as transaction:
+            transaction.call_started(self.run, self._lease, call_id)
         fault_point("tool.started")
 
     async def open_calls(self) -> frozenset[str]:
@@ -130,13 +130,13 @@ class RunJournal:
         status, outbox = await self.sender.records_for_reply(reply)
         usage, self._usage = self._usage, []
 
-        def also(unit: Transaction, entries: Sequence[TranscriptEntry]) -> None:
+        def extra_writes(transaction: Transaction, entries: Sequence[TranscriptEntry]) -> None:
             reply_id, at_ms = entries[-1].id, self._now_ms()
-            unit.settle(self._ids, self._lease, status, at_ms=at_ms, reply=reply_id)
-            unit.add_usage(*usage)
-            unit.enqueue(*outbox)
+            transaction.settle(self._ids, self._lease, status, at_ms=at_ms, reply=reply_id)
+            transaction.add_usage(*usage)
+            transaction.enqueue(*outbox)
 
-        await session.append(reply, also=also)
+        await session.append(reply, extra_writes=extra_writes)
         fault_point("reply.saved")
         self._wake_outbox(outbox)
 
@@ -153,18 +153,18 @@ class RunJournal:
         ids = [*self._ids, *(record.id for record in self._steering.values())]
         outbox = await self.sender.records_for_error(text)
         try:
-            async with self._store.transaction() as unit:
+            async with self._store.transaction() as transaction:
                 # A message of an earlier process may not have been started under this lease.
-                unit.mark_running(ids, self._lease, run=self.run)
-                unit.settle(
+                transaction.mark_running(ids, self._lease, run=self.run)
+                transaction.settle(
                     ids,
                     self._lease,
                     "reported",
                     at_ms=self._now_ms(),
                     why=one_line(reason, _MAX_REASON_CHARS),
                 )
-                unit.add_usage(*self._usage)
-                unit.enqueue(*outbox)
+                transaction.add_usage(*self._usage)
+                transaction.enqueue(*outbox)
         except LeaseLostError:
             return  # the run that holds the lease now settles them
         except StoreError:

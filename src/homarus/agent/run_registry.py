@@ -17,13 +17,13 @@ class RunRegistry:
         self._services = services
         self._active: dict[str, Run] = {}
 
-    async def start(self, key: str, rows: Sequence[InboxRecord], text: str = "") -> RunOutcome:
+    async def start(self, key: str, records: Sequence[InboxRecord], text: str = "") -> RunOutcome:
         """Answer accepted messages in one run; `text` stands for them when they were merged.
 
         Every failure is an outcome. A run that is cancelled because the program ends has none:
         the next start of the program resumes it.
         """
-        run = self._active[key] = Run(self._services, key, rows, text)
+        run = self._active[key] = Run(self._services, key, records, text)
         try:
             await run.execute()
         finally:
@@ -47,8 +47,10 @@ class RunRegistry:
 
     def active_ids(self, key: str | None = None) -> tuple[str, ...]:
         """Return the ids of the active runs, of one session or of all."""
-        return tuple(run.id for at, run in self._active.items() if key in (None, at))
+        return tuple(
+            run.id for session_key, run in self._active.items() if key in (None, session_key)
+        )
 
     async def compact_session(self, key: str, instructions: str = "") -> CompactionResult:
-        """Summarise the old turns of a session. UserError when there is nothing to summarise."""
+        """Summarise the old turns of a session. Raises UserError when there are none."""
         return await compact_session(self._services, key, instructions)

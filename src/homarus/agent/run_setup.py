@@ -39,8 +39,8 @@ def merge_messages(records: Sequence[InboxRecord], text: str) -> Inbound:
     )
     if not text or len(senders) < 2:
         return merged
-    occasion = replace(first.metadata, name="", handle="")
-    return replace(merged, sender=MULTIPLE_SENDERS, metadata=occasion)
+    metadata = replace(first.metadata, name="", handle="")
+    return replace(merged, sender=MULTIPLE_SENDERS, metadata=metadata)
 
 
 def resolve_model(agent: Agent, session: Session, requested: str | None = None) -> ModelSelection:
@@ -50,7 +50,7 @@ def resolve_model(agent: Agent, session: Session, requested: str | None = None) 
 
 
 def resolve_thinking(requested: str | None, model: ModelInfo) -> ThinkLevel:
-    """Return the thinking level, by default the model's. UnknownName when it is no level."""
+    """Return the thinking level, by default the model's. Raises UnknownNameError."""
     if requested is None:
         return model.default_thinking
     level = think_level(requested)
@@ -84,7 +84,7 @@ async def make_model_context(
         system=prompt.text,
         tools=prompt.facts.tools,
         thinking=thinking,
-        views=services.rendered,
+        cache=services.rendered,
         now_ms=services.clock.now_ms,
         max_turns=turn_limit(services.get_config().channels, session.key),
     )

@@ -20,7 +20,7 @@ async def compact_with_hooks(
     context: ModelContext,
     hooks: Hooks,
     where: HookContext,
-    also: ExtraWrites,
+    extra_writes: ExtraWrites,
     *,
     instructions: str = "",
     is_requested: bool = False,
@@ -28,7 +28,9 @@ async def compact_with_hooks(
     """Summarise the old turns of a session, between the two compaction hooks."""
     messages = context.session.messages  # the same list afterwards, with what is left
     await hooks.before_compaction(where, len(messages), context.render(messages).tokens)
-    result = await context.compact(also, instructions=instructions, is_requested=is_requested)
+    result = await context.compact(
+        extra_writes, instructions=instructions, is_requested=is_requested
+    )
     await hooks.after_compaction(where, len(messages), result.tokens_after)
     return result
 
@@ -52,14 +54,19 @@ async def compact_session(
             services, session, agent, provider, model, thinking="off", chat=chat, tools=tools
         )
 
-        def also(unit: Transaction, _entries: Sequence[TranscriptEntry]) -> None:
+        def extra_writes(transaction: Transaction, _entries: Sequence[TranscriptEntry]) -> None:
             at_ms = clock.now_ms()
-            unit.add_usage(*(to_usage_record(call, run, key, at_ms) for call in calls))
+            transaction.add_usage(*(to_usage_record(call, run, key, at_ms) for call in calls))
 
         where = HookContext(agent.id, key, "", str(agent.workspace))
         try:
             return await compact_with_hooks(
-                context, services.hooks, where, also, instructions=instructions, is_requested=True
+                context,
+                services.hooks,
+                where,
+                extra_writes,
+                instructions=instructions,
+                is_requested=True,
             )
         finally:
             services.spend_limiter.end(run)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 KIND = "spend"  # of store records, whose ids are days
 MIN_ANSWER_TOKENS = 512  # a shorter answer is not worth the call
 _DEFAULT_ANSWER_TOKENS = 4_096
-_KEPT_DAYS = 60
+_MAX_DAYS = 60
 _MILLION = 1_000_000
 
 
@@ -70,15 +70,15 @@ def quote_call(
 
 
 @dataclass(slots=True)
-class _DailyTotal:
+class _SpendTotal:
     """What was spent, and what is reserved for calls in progress."""
 
     spent: float = 0.0
-    held: float = 0.0
+    reserved: float = 0.0
 
     @property
     def used(self) -> float:
-        return self.spent + self.held
+        return self.spent + self.reserved
 
 
 class SpendLimiter:
@@ -93,8 +93,8 @@ class SpendLimiter:
     ) -> None:
         self._store, self._caps = store, caps
         self._now_ms, self._day_of = now_ms, day_of
-        self._runs: dict[str, _DailyTotal] = {}
-        self._days: dict[str, _DailyTotal] = {}
+        self._runs: dict[str, _SpendTotal] = {}
+        self._days: dict[str, _SpendTotal] = {}
 
     @property
     def is_capped(self) -> bool:
@@ -104,68 +104,68 @@ class SpendLimiter:
     async def reserve(
         self, run: str, price: Price, prompt_tokens: int, max_tokens: int
     ) -> Reservation:
-        """Reserve the maximum cost of a call. SpendCapped when it exceeds what is left."""
+        """Reserve the maximum cost of a call. Raises SpendLimitError when too little is left."""
         day = self._day_of(self._now_ms())
-        of_day = await self._account(day)
-        of_run = self._runs.setdefault(run, _DailyTotal())
+        day_total = await self._load_day(day)
+        run_total = self._runs.setdefault(run, _SpendTotal())
         caps = self._caps()
-        run_left, day_left = _left(caps.per_run_usd, of_run), _left(caps.per_day_usd, of_day)
-        found = quote_call(price, prompt_tokens, max_tokens, min(run_left, day_left))
-        if found is None and day_left <= run_left:
-            raise _day_is_over(caps.per_day_usd or 0.0, of_day.spent)
-        if found is None:
-            raise _run_is_over(caps.per_run_usd or 0.0, of_run.spent)
-        hold = Reservation(run, day, found)
-        for account in (of_run, of_day):
-            account.held += found.usd
+        run_left, day_left = _left(caps.per_run_usd, run_total), _left(caps.per_day_usd, day_total)
+        quote = quote_call(price, prompt_tokens, max_tokens, min(run_left, day_left))
+        if quote is None and day_left <= run_left:
+            raise _day_limit_error(caps.per_day_usd or 0.0, day_total.spent)
+        if quote is None:
+            raise _run_limit_error(caps.per_run_usd or 0.0, run_total.spent)
+        reservation = Reservation(run, day, quote)
+        for total in (run_total, day_total):
+            total.reserved += quote.usd
         try:
             await self._write(day)
         except BaseException:
-            self._let_go(hold, 0.0)
+            self._release(reservation, 0.0)
             raise
-        return hold
+        return reservation
 
-    async def settle(self, hold: Reservation, usd: float) -> None:
+    async def settle(self, reservation: Reservation, usd: float) -> None:
         """Replace a reservation by the actual cost."""
-        self._let_go(hold, usd)
+        self._release(reservation, usd)
         try:
-            await self._write(hold.day)
+            await self._write(reservation.day)
         except StoreError as exc:  # the record then has the reservation: more than was spent
             log.warning("what a call cost is not written down: %s", exc)
 
-    def _let_go(self, hold: Reservation, usd: float) -> None:
-        for account in (self._runs.get(hold.run), self._days.get(hold.day)):
-            if account is not None:
-                account.held = max(0.0, account.held - hold.quote.usd)
-                account.spent += max(0.0, usd)
+    def _release(self, reservation: Reservation, usd: float) -> None:
+        for total in (self._runs.get(reservation.run), self._days.get(reservation.day)):
+            if total is not None:
+                total.reserved = max(0.0, total.reserved - reservation.quote.usd)
+                total.spent += max(0.0, usd)
 
     def end(self, run: str) -> float:
         """Drop a run's total and return it."""
-        return self._runs.pop(run, _DailyTotal()).spent
+        return self._runs.pop(run, _SpendTotal()).spent
 
-    async def _account(self, day: str) -> _DailyTotal:
+    async def _load_day(self, day: str) -> _SpendTotal:
         """Load a day's total. What another process left reserved counts as spent."""
         if day not in self._days:
             data = await self._store.record(KIND, day)
-            found = _DailyTotal(_number(data, "usd") + _number(data, "held"))
-            if self._days.setdefault(day, found) is found:  # else a concurrent call loaded it first
-                await self._forget_old()
+            quote = _SpendTotal(_number(data, "usd") + _number(data, "held"))
+            if self._days.setdefault(day, quote) is quote:  # else a concurrent call loaded it first
+                await self._delete_old_days()
         return self._days[day]
 
     async def _write(self, day: str) -> None:
         if self._caps().per_day_usd is None or day not in self._days:
             return
-        async with self._store.transaction() as unit:
-            account = self._days[day]  # read here, not earlier: it may have changed meanwhile
-            unit.put_record(KIND, day, {"usd": account.spent, "held": account.held})
+        async with self._store.transaction() as transaction:
+            total = self._days[day]  # read here, not earlier: it may have changed meanwhile
+            transaction.put_record(KIND, day, {"usd": total.spent, "held": total.reserved})
 
-    async def _forget_old(self) -> None:
+    async def _delete_old_days(self) -> None:
         days = sorted(await self._store.records(KIND))
-        gone = days[: max(0, len(days) - _KEPT_DAYS)]
-        if gone:
-            async with self._store.transaction() as unit:
-                for day in gone:
-                    unit.delete_record(KIND, day)
+        old_days = days[: max(0, len(days) - _MAX_DAYS)]
+        if old_days:
+            async with self._store.transaction() as transaction:
+                for day in old_days:
+                    transaction.delete_record(KIND, day)
                     self._days.pop(day, None)
 
 
@@ -174,18 +174,18 @@ def _number(data: Json, name: str) -> float:
     return max(0.0, float(value)) if isinstance(value, int | float) else 0.0
 
 
-def _left(cap: float | None, account: _DailyTotal) -> float:
-    return math.inf if cap is None else cap - account.used
+def _left(cap: float | None, total: _SpendTotal) -> float:
+    return math.inf if cap is None else cap - total.used
 
 
-def _day_is_over(cap: float, spent: float) -> SpendLimitError:
+def _day_limit_error(cap: float, spent: float) -> SpendLimitError:
     return SpendLimitError(
         f"today's budget of ${cap:.2f} for models is used up (${spent:.2f} spent)",
         fix="it starts anew tomorrow; agents.defaults.spend.perDayUsd sets it",
     )
 
 
-def _run_is_over(cap: float, spent: float) -> SpendLimitError:
+def _run_limit_error(cap: float, spent: float) -> SpendLimitError:
     return SpendLimitError(
         f"the next step would cost more than one run may: ${cap:.2f} (${spent:.2f} spent)",
         fix="ask for less at once; agents.defaults.spend.perRunUsd sets it",
@@ -193,39 +193,41 @@ def _run_is_over(cap: float, spent: float) -> SpendLimitError:
 
 
 def with_spend_limit(
-    provider: Provider, spend: SpendLimiter, model: ModelInfo, run: str
+    provider: Provider, limiter: SpendLimiter, model: ModelInfo, run: str
 ) -> Provider:
     """Return the provider with the spend limit of a run; itself when there is no limit."""
-    return SpendLimitedProvider(provider, spend, model, run) if spend.is_capped else provider
+    return SpendLimitedProvider(provider, limiter, model, run) if limiter.is_capped else provider
 
 
 class SpendLimitedProvider:
     """A provider that reserves and settles the cost of each call."""
 
-    def __init__(self, provider: Provider, spend: SpendLimiter, model: ModelInfo, run: str) -> None:
+    def __init__(
+        self, provider: Provider, limiter: SpendLimiter, model: ModelInfo, run: str
+    ) -> None:
         self.name, self.api = provider.name, provider.api
-        self._provider, self._spend, self._model, self._run = provider, spend, model, run
+        self._provider, self._limiter, self._model, self._run = provider, limiter, model, run
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
         """Reserve, call, settle."""
-        wanted = request.max_tokens or self._model.max_tokens
+        max_tokens = request.max_tokens or self._model.max_tokens
         tokens = request_tokens(request)
-        hold = await self._spend.reserve(self._run, self._model.price, tokens, wanted)
-        if hold.quote.max_tokens < wanted:
-            request = replace(request, max_tokens=hold.quote.max_tokens)
+        reservation = await self._limiter.reserve(self._run, self._model.price, tokens, max_tokens)
+        if reservation.quote.max_tokens < max_tokens:
+            request = replace(request, max_tokens=reservation.quote.max_tokens)
         cost, settled = 0.0, False
         try:
             async for piece in self._provider.stream(request):
                 if isinstance(piece, Message):
                     cost = piece.origin.usage.cost if piece.origin else cost
                     settled = True
-                    await self._spend.settle(hold, cost)
+                    await self._limiter.settle(reservation, cost)
                 elif not isinstance(piece, AttemptRetried):
-                    cost = hold.quote.prompt_usd  # the cost if the stream breaks from now on
+                    cost = reservation.quote.prompt_usd  # the cost if the stream breaks from now on
                 yield piece
         finally:
             if not settled:
-                await self._spend.settle(hold, cost)
+                await self._limiter.settle(reservation, cost)
 
     async def close(self) -> None:
         await self._provider.close()

@@ -63,8 +63,8 @@ class ToolRunner:
             if not tool.idempotent:
                 await self.journal.mark_call_started(call.id)
 
-        async def judge(judged: ToolCall) -> ToolDecision:
-            return decide_tool_call(judged.name, *self.agent.rules, *self.get_chat_rules())
+        async def decide(requested: ToolCall) -> ToolDecision:
+            return decide_tool_call(requested.name, *self.agent.rules, *self.get_chat_rules())
 
         context = ToolContext(
             self.where.session_key,
@@ -78,4 +78,4 @@ class ToolRunner:
             call_id=call.id,
             mail=self.messenger,
         )
-        return await call_tool(self.tools, context, call, judge, begin=begin)
+        return await call_tool(self.tools, context, call, decide, begin=begin)

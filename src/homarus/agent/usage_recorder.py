@@ -31,10 +31,10 @@ class UsageRecordingProvider:
     """A provider that reports each call when it ends."""
 
     def __init__(
-        self, provider: Provider, model: str, note: Callable[[ProviderCall], None]
+        self, provider: Provider, model: str, on_call: Callable[[ProviderCall], None]
     ) -> None:
         self.name, self.api = provider.name, provider.api
-        self._provider, self._model, self._note = provider, model, note
+        self._provider, self._model, self._on_call = provider, model, on_call
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
         """Stream an answer, and report the call and the failed attempts before it."""
@@ -44,7 +44,7 @@ class UsageRecordingProvider:
                     self._fail(piece.provider, piece.model, piece.error)
                 elif isinstance(piece, Message) and piece.origin:
                     origin = piece.origin
-                    self._note(ProviderCall(origin.provider, origin.model, origin.usage))
+                    self._on_call(ProviderCall(origin.provider, origin.model, origin.usage))
                 yield piece
         except ProviderError as exc:
             provider, _, model = self._model.partition("/")
@@ -52,7 +52,7 @@ class UsageRecordingProvider:
             raise
 
     def _fail(self, provider: str, model: str, error: str) -> None:
-        self._note(ProviderCall(provider, model, Usage(), one_line(error, _MAX_CHARS)))
+        self._on_call(ProviderCall(provider, model, Usage(), one_line(error, _MAX_CHARS)))
 
     async def close(self) -> None:
         await self._provider.close()

@@ -38,16 +38,18 @@ def seed_workspace(workspace: Path, *, ritual: bool = True) -> tuple[str, ...]:
         workspace.mkdir(parents=True, exist_ok=True)
         brand_new = not is_populated(workspace)
         wanted = [*SEEDED, RITUAL] if brand_new and ritual else list(SEEDED)
-        made = [name for name in wanted if _put(workspace / name, _template(name))]
-        if _put(workspace / ".gitignore", IGNORED):
-            made.append(".gitignore")
+        created = [name for name in wanted if _create_file(workspace / name, _template(name))]
+        if _create_file(workspace / ".gitignore", IGNORED):
+            created.append(".gitignore")
         if brand_new:
-            _put(workspace / STATE, _written({"version": 1, "bootstrapSeededAt": _now()}))
+            _create_file(
+                workspace / STATE, _format_state({"version": 1, "bootstrapSeededAt": _now()})
+            )
     except OSError as exc:
         raise unusable_workspace_error(workspace, exc) from exc
     if not (workspace / ".git").exists() and _git_init(workspace):
-        made.append(".git")
-    return tuple(made)
+        created.append(".git")
+    return tuple(created)
 
 
 def ensure_workspace(workspace: Path, *, templates: bool = True) -> None:
@@ -68,27 +70,27 @@ def ensure_workspace(workspace: Path, *, templates: bool = True) -> None:
 
 def is_populated(workspace: Path) -> bool:
     """Return whether the folder has any of an agent's files or its state file."""
-    marks = (*SEEDED, RITUAL, *MEMORY, STATE)
-    return any(_stands(workspace / name) for name in marks)
+    names = (*SEEDED, RITUAL, *MEMORY, STATE)
+    return any(_exists(workspace / name) for name in names)
 
 
-def _stands(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     return path.is_symlink() or path.exists()
 
 
 def record_bootstrap_done(workspace: Path) -> None:
     """Record when the first run was completed, once BOOTSTRAP.md is gone or empty."""
-    if _stands(workspace / RITUAL) and read_text(workspace, RITUAL)[0]:
+    if _exists(workspace / RITUAL) and read_text(workspace, RITUAL)[0]:
         return
     state = read_state(workspace)
     if not state.get("bootstrapSeededAt") or state.get("onboardingCompletedAt"):
         return
-    done = {**state, "onboardingCompletedAt": _now()}
+    updated = {**state, "onboardingCompletedAt": _now()}
     target = workspace / STATE
-    fresh = target.with_name(f"{target.name}.new")
+    temporary = target.with_name(f"{target.name}.new")
     with suppress(OSError):  # it can be recorded at the next start
-        fresh.write_text(_written(done), encoding="utf-8")
-        fresh.replace(target)
+        temporary.write_text(_format_state(updated), encoding="utf-8")
+        temporary.replace(target)
 
 
 def read_state(workspace: Path) -> Mapping[str, Json]:
@@ -106,7 +108,7 @@ def read_state(workspace: Path) -> Mapping[str, Json]:
 
 def boot_prompt(workspace: Path) -> str:
     """Return the prompt for the start of the gateway; "" when BOOT.md is missing or blank."""
-    if not _stands(workspace / BOOT):
+    if not _exists(workspace / BOOT):
         return ""
     text, _ = read_text(workspace, BOOT)
     if is_blank_checklist(text):
@@ -153,34 +155,37 @@ class Advice:
 def workspace_advice(used: Iterable[Path], home: Path, state: Path) -> tuple[Advice, ...]:
     """Return advice about workspaces that no agent uses, and those without a backup."""
     in_use = list(dict.fromkeys(used))
-    return (*_extra(in_use, home, state), *(_backup(folder) for folder in in_use if _alone(folder)))
+    return (
+        *_unused_advice(in_use, home, state),
+        *(_backup_advice(folder) for folder in in_use if _has_no_remote(folder)),
+    )
 
 
-def _extra(used: list[Path], home: Path, state: Path) -> list[Advice]:
+def _unused_advice(used: list[Path], home: Path, state: Path) -> list[Advice]:
     """Return advice about folders that look like workspaces and belong to no agent."""
     real = {path.resolve() for path in used}
     with suppress(OSError):
         siblings = sorted(path for path in state.iterdir() if path.name.startswith("workspace"))
-        spare = [home / "openclaw", home / "clawd", *siblings]
-        found = [path for path in spare if path.is_dir() and path.resolve() not in real]
+        candidates = [home / "openclaw", home / "clawd", *siblings]
+        found = [path for path in candidates if path.is_dir() and path.resolve() not in real]
         return [
             Advice(
                 f"{path} looks like a workspace, and no agent uses it",
                 "move it away, or name it in agents.list or agents.defaults.workspace",
             )
             for path in found
-            if is_populated(path) and not _is_of_a_profile(path, home)
+            if is_populated(path) and not _belongs_to_profile(path, home)
         ]
     return []
 
 
-def _is_of_a_profile(path: Path, home: Path) -> bool:
+def _belongs_to_profile(path: Path, home: Path) -> bool:
     """Whether a workspace belongs to another profile, which has a state folder of its own."""
     mark, _, name = path.name.partition("-")
     return bool(mark and name) and (home / f".openclaw-{name}").is_dir()
 
 
-def _alone(workspace: Path) -> bool:
+def _has_no_remote(workspace: Path) -> bool:
     """Whether a workspace has no git remote."""
     if not is_populated(workspace):
         return False
@@ -191,7 +196,7 @@ def _alone(workspace: Path) -> bool:
     return not _REMOTE.search(config)
 
 
-def _backup(workspace: Path) -> Advice:
+def _backup_advice(workspace: Path) -> Advice:
     return Advice(
         f"{workspace} is kept nowhere else",
         "commit it and push it to a private repository: it is your agent's memory",
@@ -205,7 +210,7 @@ def _template(name: str) -> str:
     return (files("homarus.agent") / "templates" / name).read_text(encoding="utf-8")
 
 
-def _put(path: Path, text: str) -> bool:
+def _create_file(path: Path, text: str) -> bool:
     """Write a new file; return False when it exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -216,7 +221,7 @@ def _put(path: Path, text: str) -> bool:
     return True
 
 
-def _written(state: Mapping[str, Json]) -> str:
+def _format_state(state: Mapping[str, Json]) -> str:
     return json.dumps(state, indent=2) + "\n"
 
 
@@ -232,5 +237,5 @@ def _git_init(workspace: Path) -> bool:
         return False
     # Do not run templates and hooks of the machine's git configuration.
     command = [git, "init", "--quiet", "--template=", "--initial-branch=main", str(workspace)]
-    done = subprocess.run(command, check=False, capture_output=True)  # noqa: S603 - fixed argv
-    return done.returncode == 0
+    updated = subprocess.run(command, check=False, capture_output=True)  # noqa: S603 - fixed argv
+    return updated.returncode == 0

@@ -160,10 +160,10 @@ class Emitter:
         self._publish, self._now_ms = publish, now_ms
         self._seq = 0
 
-    def __call__(self, fact: EventData) -> None:
-        if not isinstance(fact, _WITHOUT_STREAM):
+    def __call__(self, data: EventData) -> None:
+        if not isinstance(data, _WITHOUT_STREAM):
             self._seq += 1
-        self._publish(Event(self.run_id, self.session_key, self._seq, self._now_ms(), fact))
+        self._publish(Event(self.run_id, self.session_key, self._seq, self._now_ms(), data))
 
 
 class EventEncoder:
@@ -200,16 +200,16 @@ class EventEncoder:
                 return "lifecycle", {"phase": "start", "startedAt": event.ts_ms}
             case RunEnded() as ended:
                 return "lifecycle", self._ended(event.ts_ms, ended)
-            case ToolStarted() | ToolProgressed() | ToolEnded() as fact:
-                return "tool", _tool_data(fact)
+            case ToolStarted() | ToolProgressed() | ToolEnded() as data:
+                return "tool", _tool_data(data)
             case MessageSaved():
                 self._text = ""  # the next assistant message starts with an empty text
                 return None
             case AttemptFailed() as failed:
                 self._text = ""
                 return "lifecycle", {"phase": "fallback", **encode_attempt(failed)}
-            case CompactionStarted() | CompactionEnded() as fact:
-                return "compaction", _compaction_data(fact)
+            case CompactionStarted() | CompactionEnded() as data:
+                return "compaction", _compaction_data(data)
             case ErrorNoted(message):
                 return "error", {"message": message}
             case ThinkingAdded() | CommandAnswered():
@@ -226,10 +226,10 @@ class EventEncoder:
         return {"phase": "end", "endedAt": ts_ms, **more}
 
 
-def _compaction_data(fact: CompactionStarted | CompactionEnded) -> dict[str, Json]:
-    if isinstance(fact, CompactionStarted):
+def _compaction_data(data: CompactionStarted | CompactionEnded) -> dict[str, Json]:
+    if isinstance(data, CompactionStarted):
         return {"phase": "start"}
-    return {"phase": "end", "willRetry": fact.will_retry}
+    return {"phase": "end", "willRetry": data.will_retry}
 
 
 def encode_attempt(failed: AttemptFailed) -> dict[str, Json]:
@@ -244,9 +244,9 @@ def encode_attempt(failed: AttemptFailed) -> dict[str, Json]:
     }
 
 
-def _tool_data(fact: ToolStarted | ToolProgressed | ToolEnded) -> dict[str, Json]:
-    if isinstance(fact, ToolEnded):
-        result = fact.result
+def _tool_data(data: ToolStarted | ToolProgressed | ToolEnded) -> dict[str, Json]:
+    if isinstance(data, ToolEnded):
+        result = data.result
         return {
             "phase": "result",
             "name": result.name,
@@ -257,9 +257,9 @@ def _tool_data(fact: ToolStarted | ToolProgressed | ToolEnded) -> dict[str, Json
                 **({"details": dict(result.details)} if result.details is not None else {}),
             },
         }
-    call = fact.call
+    call = data.call
     named: dict[str, Json] = {"name": call.name, "toolCallId": call.id}
-    if isinstance(fact, ToolStarted):
+    if isinstance(data, ToolStarted):
         return {"phase": "start", **named, "args": dict(call.args)}
-    partial = {"content": [{"type": "text", "text": fact.text}]}
+    partial = {"content": [{"type": "text", "text": data.text}]}
     return {"phase": "update", **named, "partialResult": partial}

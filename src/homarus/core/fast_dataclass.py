@@ -34,20 +34,20 @@ def dataclass(
 
     def define(cls: type[T]) -> type[T]:
         cls.__doc__ = cls.__doc__ or cls.__name__  # else the library computes a signature
-        known: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
-        body = _body(known, weakref_slot=weakref_slot)
-        for name, method in _methods(known, frozen=frozen, eq=eq).items():
+        base: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+        body = _body(base, weakref_slot=weakref_slot)
+        for name, method in _methods(base, frozen=frozen, eq=eq).items():
             body.setdefault(name, method)
         if eq and frozen and body["__hash__"] is None:  # the class has an `__eq__` of its own
             body["__hash__"] = _hash
         setters: dict[str, Any] = {}
         if init:
-            body["__init__"] = _init(known, setters, frozen=frozen)
-        made: type[T] = type(known)(cls.__name__, cls.__bases__, body)
-        made.__qualname__ = cls.__qualname__
-        for number, each in enumerate(fields(known)):
-            setters[f"set_{number}"] = _setter(made, each)
-        return made
+            body["__init__"] = _init(base, setters, frozen=frozen)
+        result: type[T] = type(base)(cls.__name__, cls.__bases__, body)
+        result.__qualname__ = cls.__qualname__
+        for number, each in enumerate(fields(base)):
+            setters[f"set_{number}"] = _setter(result, each)
+        return result
 
     return define
 
@@ -77,25 +77,25 @@ def _methods(cls: Any, *, frozen: bool, eq: bool) -> dict[str, Any]:
 
 def _init(cls: Any, setters: dict[str, Any], *, frozen: bool) -> FunctionType:
     """Return the `__init__` of a class, whose globals are `setters`."""
-    every = fields(cls)
-    if hasattr(cls, "__post_init__") or any(not each.init or each.kw_only for each in every):
+    all_fields = fields(cls)
+    if hasattr(cls, "__post_init__") or any(not each.init or each.kw_only for each in all_fields):
         raise TypeError(f"{cls.__qualname__} needs the dataclass of the standard library")
-    names = tuple([each.name for each in every])
+    names = tuple([each.name for each in all_fields])
     # Setting an attribute is faster where the class is not frozen and has no default factory.
-    plain = not frozen and all(each.default_factory is MISSING for each in every)
+    plain = not frozen and all(each.default_factory is MISSING for each in all_fields)
     code = _template(len(names), plain=plain)
     code = code.replace(
         co_varnames=("self", *names),
         co_names=names if plain else code.co_names,
         co_qualname=f"{cls.__qualname__}.__init__",
     )
-    defaults = [each.default if each.default_factory is MISSING else MISSING for each in every]
-    first = next((n for n, each in enumerate(every) if _has_default(each)), len(every))
-    if any(not _has_default(each) for each in every[first:]):
+    defaults = [each.default if each.default_factory is MISSING else MISSING for each in all_fields]
+    first = next((n for n, each in enumerate(all_fields) if _has_default(each)), len(all_fields))
+    if any(not _has_default(each) for each in all_fields[first:]):
         raise TypeError(f"{cls.__qualname__} has a field without a default after one with")
-    made = FunctionType(code, setters, "__init__", tuple(defaults[first:]))
-    made.__module__ = cls.__module__
-    return made
+    result = FunctionType(code, setters, "__init__", tuple(defaults[first:]))
+    result.__module__ = cls.__module__
+    return result
 
 
 def _has_default(each: Field[Any]) -> bool:
@@ -108,10 +108,10 @@ def _template(count: int, *, plain: bool) -> CodeType:
     params = [f"value_{number}" for number in range(count)]
     set_it = "self.name_{0} = value_{0}" if plain else "set_{0}(self, value_{0})"
     lines = [set_it.format(number) for number in range(count)] or ["pass"]
-    made: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     text = "\n ".join([f"def __init__({', '.join(['self', *params])}):", *lines])
-    exec(text, made)  # noqa: S102 - the text contains only numbers
-    code: CodeType = made["__init__"].__code__
+    exec(text, result)  # noqa: S102 - the text contains only numbers
+    code: CodeType = result["__init__"].__code__
     return code
 
 

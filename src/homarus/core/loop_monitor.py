@@ -59,7 +59,7 @@ class LoopMonitor:
         """Tick until cancelled."""
         self._thread, self._last_tick_s = threading.get_ident(), time.monotonic()
         stop = threading.Event()
-        watch = threading.Thread(target=self._watch, args=(stop,), name="pulse", daemon=True)
+        watch = threading.Thread(target=self._watch, args=(stop,), name="loop-monitor", daemon=True)
         watch.start()
         try:
             while True:

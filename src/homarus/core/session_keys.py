@@ -65,7 +65,7 @@ def check_key(text: str) -> SessionKey:
     if not text.strip():
         raise UserError("empty session key", fix="name a session, for example agent:main:main")
     for ch in text:
-        if _deceives(ch):
+        if _is_misleading(ch):
             raise UserError(
                 f"session key {one_line(text[:80], 60)!r} holds the character U+{ord(ch):04X}",
                 fix="use printable characters only",
@@ -73,7 +73,7 @@ def check_key(text: str) -> SessionKey:
     return SessionKey(text)
 
 
-def _deceives(ch: str) -> bool:
+def _is_misleading(ch: str) -> bool:
     return ch in _BIDI or unicodedata.category(ch) in {"Cc", "Cs", "Zl", "Zp"}
 
 
@@ -179,8 +179,8 @@ def peer_id(text: str, traits: ChannelTraits = UNKNOWN_CHANNEL) -> str:
     suffix: `alice~3bc51062973c458d`. Spellings of one id (`ChannelTraits.canonical_id`) have one
     key.
     """
-    if len(text) > _MAX_ID_CHARS or (not text.isprintable() and any(map(_deceives, text))):
-        shown = "".join(ch for ch in text[:40] if not _deceives(ch))
+    if len(text) > _MAX_ID_CHARS or (not text.isprintable() and any(map(_is_misleading, text))):
+        shown = "".join(ch for ch in text[:40] if not _is_misleading(ch))
         return _marked(shown.strip().lower().replace(":", "_"), text)
     own = traits.canonical_id(text) or text
     plain = own.strip().lower()
@@ -302,8 +302,10 @@ def canonical_key(
         return SessionKey(text)
     parent, mark, child = text.rpartition("::")
     if mark and child in agents and key_form(parent) != "malformed_agent":
-        above = canonical_key(parent, agent, main=main, channels=channels, agents=agents)
-        return check_key(f"agent:{normalize_agent_id(child)}:subagent:{above[len('agent:') :]}")
+        parent_key = canonical_key(parent, agent, main=main, channels=channels, agents=agents)
+        return check_key(
+            f"agent:{normalize_agent_id(child)}:subagent:{parent_key[len('agent:') :]}"
+        )
     if text.startswith("agent:"):
         head, rest = _split_agent(text)
     else:

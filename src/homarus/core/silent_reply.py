@@ -49,10 +49,10 @@ def strip_heartbeat_ack(
     reply = (text or "").strip()
     if ACK_WORD not in reply:
         return HeartbeatAck(reply, found=False, skip=not reply)
-    rest = _without_ack(reply, whole=not heartbeat)
+    rest = _without_ack(reply, is_whole_word=not heartbeat)
     if rest is None:
         bare = _MARKUP.sub(" ", reply).strip().strip(_LIGHT)
-        rest = _without_ack(bare, whole=not heartbeat)
+        rest = _without_ack(bare, is_whole_word=not heartbeat)
         if rest and not heartbeat:  # a reply keeps its markup
             rest = None
     if rest is None:
@@ -66,15 +66,15 @@ def is_blank_checklist(text: str | None) -> bool:
     return text is not None and all(_BLANK_LINE.fullmatch(line) for line in text.split("\n"))
 
 
-def _without_ack(reply: str, *, whole: bool) -> str | None:
+def _without_ack(reply: str, *, is_whole_word: bool) -> str | None:
     """Return the text without the token at its edges; None when it is at neither.
 
-    With `whole`, the token must end at a word boundary: `HEARTBEAT_OKAY` only counts in a
+    With `is_whole_word`, the token must end at a word boundary: `HEARTBEAT_OKAY` only counts in a
     heartbeat's reply.
     """
     rest = reply
     for _ in range(_MAX_TOKENS):
-        found = _ack_edges(whole=whole).search(rest)
+        found = _ack_edges(is_whole_word=is_whole_word).search(rest)
         if not found:
             break
         rest = (rest[: found.start()] + rest[found.end() :]).strip()
@@ -88,6 +88,6 @@ def _edges(word: str) -> re.Pattern[str]:
 
 
 @lru_cache(2)
-def _ack_edges(*, whole: bool) -> re.Pattern[str]:
-    after = r"(?!\w)" if whole else ""
+def _ack_edges(*, is_whole_word: bool) -> re.Pattern[str]:
+    after = r"(?!\w)" if is_whole_word else ""
     return re.compile(rf"\A{ACK_WORD}{after}|(?<!\w){ACK_WORD}[^\w\s]{{0,4}}\Z")

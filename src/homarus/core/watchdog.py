@@ -27,12 +27,12 @@ class Watchdog:
 
     def __init__(self) -> None:
         self.stuck = 0
-        self._left: set[asyncio.Task[Any]] = set()  # abandoned and still running
+        self._abandoned: set[asyncio.Task[Any]] = set()  # abandoned and still running
 
     @property
     def abandoned(self) -> int:
         """Return how many abandoned tasks still run."""
-        return len(self._left)
+        return len(self._abandoned)
 
     async def run(
         self,
@@ -51,17 +51,19 @@ class Watchdog:
         loop = asyncio.get_running_loop()
         # No TaskGroup: it would wait for ever for an abandoned task.
         task = loop.create_task(work(), name=name)
-        caught, until_s = 0, 0.0
-        while not task.done() and not (caught and loop.time() >= until_s):
+        cancellations, deadline_s = 0, 0.0
+        while not task.done() and not (cancellations and loop.time() >= deadline_s):
             try:
-                await asyncio.wait([task], timeout=until_s - loop.time() if caught else None)
+                await asyncio.wait(
+                    [task], timeout=deadline_s - loop.time() if cancellations else None
+                )
             except asyncio.CancelledError:
-                caught += 1
-                until_s = until_s or loop.time() + grace_s
+                cancellations += 1
+                deadline_s = deadline_s or loop.time() + grace_s
                 task.cancel()
         if not task.done():
             self._abandon(task, grace_s)
-        if caught > scope.expired():  # the caller was cancelled too, not only by the scope
+        if cancellations > scope.expired():  # the caller was cancelled too, not only by the scope
             if task.done() and not task.cancelled():
                 task.exception()  # retrieved, so that asyncio does not log it
             raise asyncio.CancelledError
@@ -74,14 +76,14 @@ class Watchdog:
 
     def detach_abandoned(self) -> None:
         """Keep `asyncio.run` from waiting for abandoned tasks. Call it last, at shutdown."""
-        if not self._left:
+        if not self._abandoned:
             return
-        for task in [*self._left, *_uncancelled_tasks()]:
+        for task in [*self._abandoned, *_uncancelled_tasks()]:
             asyncio._unregister_task(task)  # noqa: SLF001 - documented for programs that track their tasks
 
     def _abandon(self, task: asyncio.Task[Any], grace_s: float) -> None:
         self.stuck += 1
-        self._left.add(task)
+        self._abandoned.add(task)
         task.add_done_callback(self._on_end)
         tasks = [task, *(other for other in _uncancelled_tasks() if other is not task)]
         stacks = "\n".join(map(describe_task, tasks[:_MAX_TASKS_LOGGED]))
@@ -90,7 +92,7 @@ class Watchdog:
         )
 
     def _on_end(self, task: asyncio.Task[Any]) -> None:
-        self._left.discard(task)
+        self._abandoned.discard(task)
         outcome = "" if task.cancelled() else f": {task.exception() or 'done'}"
         log.warning("%s ended after it was given up%s", task.get_name(), outcome)
 

@@ -22,9 +22,9 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 class ExchangeError(Exception):
     """A request failed before its response was complete."""
 
-    def __init__(self, trouble: FailureKind, message: str) -> None:
+    def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
-        self.kind = trouble
+        self.kind = kind
 
 
 class HttpConnection(asyncio.Protocol):

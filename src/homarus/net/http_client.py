@@ -41,18 +41,20 @@ class HttpResponse:
 
     status: int
     headers: Mapping[str, str]  # names in lower case
-    _line: HttpConnection
+    _connection: HttpConnection
 
     def iter_body(self) -> AsyncGenerator[bytes, None]:
         """Yield the body as it arrives, decompressed if the server compressed it unasked."""
         encoding = self.headers.get("content-encoding", "identity").strip().lower()
         return (
-            self._decompressed() if encoding in {"gzip", "x-gzip", "deflate"} else self._line.body()
+            self._decompressed()
+            if encoding in {"gzip", "x-gzip", "deflate"}
+            else self._connection.body()
         )
 
     async def _decompressed(self) -> AsyncGenerator[bytes, None]:
         decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)
-        async for piece in self._line.body():
+        async for piece in self._connection.body():
             rest = piece
             try:
                 while rest:
@@ -88,35 +90,35 @@ class HttpClient:
         A response that was not read to its end when the block ends closes the connection. Raises
         ExchangeError.
         """
-        line = self._idle_connection() or await self._connect()
+        connection = self._idle_connection() or await self._connect()
         try:
-            response = await line.send_request(
+            response = await connection.send_request(
                 method, self._target(target), self._all(headers), body
             )
             merged = dict[str, str]()
             for name, value in response.headers:
                 key, text = name.decode("ascii"), value.decode("latin-1")
                 merged[key] = f"{merged[key]}, {text}" if key in merged else text
-            yield HttpResponse(response.status_code, merged, line)
+            yield HttpResponse(response.status_code, merged, connection)
         finally:
-            if line.release() and len(self._idle) < MAX_IDLE_CONNECTIONS:
-                self._idle.append(line)
+            if connection.release() and len(self._idle) < MAX_IDLE_CONNECTIONS:
+                self._idle.append(connection)
             else:
-                line.abort()
+                connection.abort()
 
     async def close(self) -> None:
         """Close every connection."""
-        for line in list(self._connections):
-            line.abort()
-            await line.closed
+        for connection in list(self._connections):
+            connection.abort()
+            await connection.closed
 
     def _idle_connection(self) -> HttpConnection | None:
         now_s = asyncio.get_running_loop().time()
         while self._idle:
-            line = self._idle.pop()
-            if line.is_usable and now_s - line.free_since_s <= KEEP_ALIVE_S:
-                return line
-            line.abort()
+            connection = self._idle.pop()
+            if connection.is_usable and now_s - connection.free_since_s <= KEEP_ALIVE_S:
+                return connection
+            connection.abort()
         return None
 
     def _target(self, target: str) -> str:
@@ -125,11 +127,13 @@ class HttpClient:
         return f"http://{self._own[0][1]}{target}"  # a proxy for plain HTTP needs the absolute URL
 
     def _all(self, headers: Mapping[str, str]) -> Headers:
-        named = {name.lower(): (name, value) for name, value in headers.items()}
-        named |= {name.lower(): (name, value) for name, value in self._own}
+        headers_by_name = {name.lower(): (name, value) for name, value in headers.items()}
+        headers_by_name |= {name.lower(): (name, value) for name, value in self._own}
         if self._proxy is not None and self._scheme == "http":
-            named |= {name: (name, value) for name, value in _basic(self._proxy, _PROXY_KEY)}
-        return [(name.encode(), value.encode()) for name, value in named.values()]
+            headers_by_name |= {
+                name: (name, value) for name, value in _basic(self._proxy, _PROXY_KEY)
+            }
+        return [(name.encode(), value.encode()) for name, value in headers_by_name.values()]
 
     async def _connect(self) -> HttpConnection:
         try:
@@ -151,7 +155,7 @@ class HttpClient:
             raise ExchangeError("unreachable", str(exc)) from exc
 
     async def _open(self, host: str, port: int, context: ssl.SSLContext | None) -> HttpConnection:
-        _, line = await asyncio.get_running_loop().create_connection(
+        _, connection = await asyncio.get_running_loop().create_connection(
             lambda: HttpConnection(self._idle_s, self._connections.discard),
             host,
             port,
@@ -161,8 +165,8 @@ class HttpClient:
             # when it is cancelled just after one attempt succeeded.
             happy_eyeballs_delay=None if _is_loopback(host) else _HAPPY_EYEBALLS_S,
         )
-        self._connections.add(line)
-        return line
+        self._connections.add(connection)
+        return connection
 
     async def _connect_through(self, proxy: SplitResult) -> HttpConnection:
         if not proxy.hostname:
@@ -171,22 +175,22 @@ class HttpClient:
             raise ExchangeError("unreachable", f"a {proxy.scheme} proxy cannot be used")
         context = await asyncio.to_thread(tls_context) if proxy.scheme == "https" else None
         port = proxy.port or _PORTS[proxy.scheme]
-        line = await self._open(proxy.hostname, port, context)
+        connection = await self._open(proxy.hostname, port, context)
         if self._context is None:
-            return line
+            return connection
         host = f"[{self._host}]" if ":" in self._host else self._host
         target = f"{host}:{self._port}"
         headers = [("Host", target), *_basic(proxy, _PROXY_KEY)]
         try:
             encoded = [(name.encode(), value.encode()) for name, value in headers]
-            response = await line.send_request("CONNECT", target, encoded, b"")
+            response = await connection.send_request("CONNECT", target, encoded, b"")
             if not 200 <= response.status_code < 300:
                 raise ExchangeError("unreachable", f"the proxy answered {response.status_code}")
-            await line.start_tls(self._context, self._host)
+            await connection.start_tls(self._context, self._host)
         except BaseException:
-            line.abort()
+            connection.abort()
             raise
-        return line
+        return connection
 
 
 _PROXY_KEY = "Proxy-Authorization"
@@ -203,8 +207,8 @@ def _split_proxy(proxy: str) -> SplitResult:
 
 def _host_header(host: str, port: int | None, scheme: str) -> str:
     """Return the value of the Host header."""
-    named = f"[{host}]" if ":" in host else host
-    return named if port in {None, _PORTS[scheme]} else f"{named}:{port}"
+    name = f"[{host}]" if ":" in host else host
+    return name if port in {None, _PORTS[scheme]} else f"{name}:{port}"
 
 
 def _basic(url: SplitResult, header: str) -> list[tuple[str, str]]:
@@ -226,16 +230,16 @@ def proxy_for(url: SplitResult) -> str:
     """Return the proxy that the environment names for a URL; "" for none or for localhost."""
     if _is_loopback(url.hostname or ""):
         return ""
-    named = any(name.lower().endswith("_proxy") for name in os.environ)
-    if not named and sys.platform not in {"darwin", "win32"}:
+    is_configured = any(name.lower().endswith("_proxy") for name in os.environ)
+    if not is_configured and sys.platform not in {"darwin", "win32"}:
         return ""
     from urllib.request import getproxies, proxy_bypass
 
     proxies, host = getproxies(), url.netloc.rpartition("@")[2]
-    found = proxies.get(url.scheme) or proxies.get("all") or ""
-    if not found or proxy_bypass(host):
+    proxy = proxies.get(url.scheme) or proxies.get("all") or ""
+    if not proxy or proxy_bypass(host):
         return ""
-    return found if "://" in found else f"http://{found}"
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def tls_context() -> ssl.SSLContext:
@@ -249,9 +253,9 @@ def tls_context() -> ssl.SSLContext:
     if not (file or folder):
         paths = ssl.get_default_verify_paths()
         if not paths.cafile and not (paths.capath and any(Path(paths.capath).iterdir())):
-            found = next((path for path in _CERTIFICATES if Path(path).is_file()), None)
-            if found:
-                context.load_verify_locations(found)
+            certificates = next((path for path in _CERTIFICATES if Path(path).is_file()), None)
+            if certificates:
+                context.load_verify_locations(certificates)
     return context
 
 

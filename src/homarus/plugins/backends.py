@@ -14,7 +14,7 @@ the kind's entry-point group, whose entries name such a module; they cannot repl
     CHANNELS.load("telegram").create(...)
 
 Only `find` and `load` import a backend. What a missing library raises is the backend's business:
-a module can be imported without its extra, and raises MissingExtra when it is used.
+a module can be imported without its extra, and raises MissingExtraError when it is used.
 """
 
 import re
@@ -68,7 +68,7 @@ class BackendKind(Generic[ModuleT]):
         path = f"{self.package}.{name.replace('-', '_')}"
         if find_spec(path) and self._has_required(module := import_module(path)):
             return cast("ModuleT", module)
-        # Only asked for names that are not ours: reading the installed packages is slow.
+        # Only for names that are not ours: reading the installed packages is slow.
         return next((self._load(entry) for entry in self._entries() if entry.name == name), None)
 
     def load(self, name: str) -> ModuleT:

@@ -31,19 +31,19 @@ def normalize_sender_id(channel: str, text: str, find_traits: FindTraits) -> str
     On Telegram `telegram:42`, `tg:42` and `42` are the same sender, and `discord:42` is none. A
     name is never an id: other people can take it.
     """
-    named = text.strip()
-    if not named or len(named) > _MAX_ID_CHARS:
+    text_id = text.strip()
+    if not text_id or len(text_id) > _MAX_ID_CHARS:
         return ""
     traits = find_traits(channel)
-    head, colon, rest = named.partition(":")
+    head, colon, rest = text_id.partition(":")
     prefix = head.lower()
     if colon and rest and (prefix == channel or prefix in traits.id_aliases):
-        named = rest.strip()
+        text_id = rest.strip()
     elif colon and prefix != _ANY_SERVICE and find_traits(prefix) is not UNKNOWN_CHANNEL:
         return ""  # an id of another service
-    if named.lower().startswith(f"{_ANY_SERVICE}:"):
-        named = named[5:].strip()
-    return traits.canonical_id(named)
+    if text_id.lower().startswith(f"{_ANY_SERVICE}:"):
+        text_id = text_id[5:].strip()
+    return traits.canonical_id(text_id)
 
 
 def is_named(channel: str, sender: str, entries: Iterable[str], find_traits: FindTraits) -> bool:
@@ -113,15 +113,15 @@ def is_unmentioned_command(mention: MentionState, *, is_command: bool, may_comma
 
 
 def may_command(
-    rolls: Iterable[AllowlistMatch], *, grouped: bool, otherwise: CommandDefault = "allow"
+    matches: Iterable[AllowlistMatch], *, grouped: bool, otherwise: CommandDefault = "allow"
 ) -> bool:
     """Return whether a sender may command: one of the lists that are set must have them.
 
     Without access groups (`grouped`), `otherwise` decides: `configured` checks the lists if any is
     set.
     """
-    called = [roll for roll in rolls if roll.is_set]
-    on_one = any(roll.has_sender for roll in called)
+    configured = [match for match in matches if match.is_set]
+    on_one = any(match.has_sender for match in configured)
     if grouped:
         return on_one
-    return {"allow": True, "deny": False, "configured": on_one or not called}[otherwise]
+    return {"allow": True, "deny": False, "configured": on_one or not configured}[otherwise]

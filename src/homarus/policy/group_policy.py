@@ -42,32 +42,32 @@ class ResolvedGroup:
 
 
 def resolve_group(
-    settings: "AccountSettings", here: Address, find_traits: FindTraits, *, parent: str = ""
+    settings: "AccountSettings", address: Address, find_traits: FindTraits, *, parent: str = ""
 ) -> ResolvedGroup:
     """Return a group's settings, or its parent's where a thread has its own chat."""
-    groups, channel = settings.groups, here.channel
+    groups, channel = settings.groups, address.channel
 
     def normalize(name: str) -> str:
         return access.normalize_sender_id(channel, name, find_traits) or name.strip()
 
-    wanted = {normalize(each): None for each in (here.chat, parent) if each}
+    wanted = {normalize(each): None for each in (address.chat, parent) if each}
     by_id = {normalize(name): one for name, one in groups.items()}
     group = next((by_id[each] for each in wanted if each in by_id and each != "*"), None)
-    usual, thread = groups.get("*"), here.thread
-    topics = [one.topics for one in (group, usual) if one]
+    wildcard, thread = groups.get("*"), address.thread
+    topics = [one.topics for one in (group, wildcard) if one]
     topic = next((each[thread] for each in topics if thread and thread in each), None)
-    return ResolvedGroup(group, usual, topic)
+    return ResolvedGroup(group, wildcard, topic)
 
 
 def tool_rules(
-    room: ResolvedGroup, channel: str, sender: str, find_traits: FindTraits
+    group: ResolvedGroup, channel: str, sender: str, find_traits: FindTraits
 ) -> ToolRules | None:
     """Return the tool rules for a sender in a group, in addition to the agent's own.
 
     Rules of the sender win, else those of `*`, else those of the group; a group without tool rules
     uses those of the `*` group.
     """
-    for layer in (room.group, room.wildcard):
+    for layer in (group.group, group.wildcard):
         if layer is None:
             continue
         people = layer.tools_by_sender

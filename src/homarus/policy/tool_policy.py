@@ -27,14 +27,16 @@ class ToolDecision:
 
 def decide_tool_call(tool: str, *layers: ToolRules) -> ToolDecision:
     """Decide by several sets of rules: each must allow, and any may deny or ask."""
-    asked = ""
+    ask_glob = ""
     for rules in layers:
         if glob := _match(tool, rules.deny):
             return ToolDecision("deny", f"{tool} is denied by {glob!r}")
         if rules.allow and not _match(tool, rules.allow):
             return ToolDecision("deny", f"{tool} is not on the allow list")
-        asked = asked or _match(tool, rules.ask)
-    return ToolDecision("ask", f"{tool} asks first") if asked else ToolDecision("allow", "allowed")
+        ask_glob = ask_glob or _match(tool, rules.ask)
+    return (
+        ToolDecision("ask", f"{tool} asks first") if ask_glob else ToolDecision("allow", "allowed")
+    )
 
 
 def _match(tool: str, globs: tuple[str, ...]) -> str:

@@ -24,60 +24,60 @@ async def list_backlog(
 
     With `stuck`, only what needs a person: parked, unknown and dead.
     """
-    rows = await journal.inbox_records(*(() if stuck else OPEN), "parked", limit=limit)
+    records = await journal.inbox_records(*(() if stuck else OPEN), "parked", limit=limit)
     unsent: tuple[OutboxState, ...] = () if stuck else ("pending", "sending")
-    parcels = await journal.outbox_records(*unsent, "unknown", "dead", limit=limit)
+    replies = await journal.outbox_records(*unsent, "unknown", "dead", limit=limit)
     return {
         "ts": now_ms,
-        "messages": [_message(row, now_ms) for row in rows],
-        "parcels": [_parcel(parcel, now_ms) for parcel in parcels],
+        "messages": [_inbox_fields(record, now_ms) for record in records],
+        "parcels": [_outbox_fields(reply, now_ms) for reply in replies],
     }
 
 
-def _message(row: InboxRecord, now_ms: int) -> dict[str, Json]:
+def _inbox_fields(record: InboxRecord, now_ms: int) -> dict[str, Json]:
     return {
-        "id": row.id,
-        "sessionKey": row.session,
-        "channel": row.channel,
-        "accountId": row.account,
-        "sender": one_line(row.sender),
-        "preview": one_line(row.preview, 120),
-        "state": row.state,
-        "why": one_line(row.why, 200),
-        "at": row.at_ms,
-        "ageMs": max(0, now_ms - row.at_ms),
-        "attempts": row.attempts,
-        "duplicates": row.duplicates,
+        "id": record.id,
+        "sessionKey": record.session,
+        "channel": record.channel,
+        "accountId": record.account,
+        "sender": one_line(record.sender),
+        "preview": one_line(record.preview, 120),
+        "state": record.state,
+        "why": one_line(record.why, 200),
+        "at": record.at_ms,
+        "ageMs": max(0, now_ms - record.at_ms),
+        "attempts": record.attempts,
+        "duplicates": record.duplicates,
     }
 
 
-def _parcel(parcel: OutboxRecord, now_ms: int) -> dict[str, Json]:
+def _outbox_fields(reply: OutboxRecord, now_ms: int) -> dict[str, Json]:
     return {
-        "id": parcel.id,
-        "runId": parcel.run,
-        "channel": parcel.address.channel,
-        "accountId": parcel.address.account,
-        "chat": one_line(parcel.address.chat),
-        "preview": one_line(parcel.text, 120),
-        "state": parcel.state,
-        "why": one_line(parcel.why, 200),
-        "at": parcel.at_ms,
-        "ageMs": max(0, now_ms - parcel.at_ms),
-        "attempts": parcel.attempts,
+        "id": reply.id,
+        "runId": reply.run,
+        "channel": reply.address.channel,
+        "accountId": reply.address.account,
+        "chat": one_line(reply.address.chat),
+        "preview": one_line(reply.text, 120),
+        "state": reply.state,
+        "why": one_line(reply.why, 200),
+        "at": reply.at_ms,
+        "ageMs": max(0, now_ms - reply.at_ms),
+        "attempts": reply.attempts,
     }
 
 
-def resolve_backlog_id(backlog: Mapping[str, Json], named: str) -> str:
-    """Return the id that equals `named` or is the only one to start with it; raises UserError."""
-    known = [str(one["id"]) for kind in ("messages", "parcels") for one in backlog.get(kind, ())]
-    if named in known:
-        return named
-    matches = [one for one in known if len(named) >= _MIN_PREFIX_CHARS and one.startswith(named)]
+def resolve_backlog_id(backlog: Mapping[str, Json], prefix: str) -> str:
+    """Return the id that equals `prefix` or is the only one to start with it; raises UserError."""
+    ids = [str(each["id"]) for kind in ("messages", "parcels") for each in backlog.get(kind, ())]
+    if prefix in ids:
+        return prefix
+    matches = [each for each in ids if len(prefix) >= _MIN_PREFIX_CHARS and each.startswith(prefix)]
     if len(matches) == 1:
         return matches[0]
-    shown = one_line(named, 40)
+    shown = one_line(prefix, 40)
     if matches:
         raise UserError(f"{shown!r} could be {len(matches)} things", fix="write more of the id")
-    close = closest_names(named, known)
+    close = closest_names(prefix, ids)
     hint = f"did you mean {' or '.join(close)}?" if close else "homarus inbox --stuck lists them"
     raise UserError(f"nothing that is stuck has the id {shown!r}", fix=hint)

@@ -48,7 +48,7 @@ from homarus.store.journal import (
 log = logging.getLogger(__name__)
 
 ABORTED = "aborted"
-RETRY_S = 5.0  # before messages are taken up again whose outcome could not be saved
+RETRY_S = 5.0  # before messages are resumed whose outcome could not be saved
 STOP_TIMEOUT_S = 10.0
 _LOOP_TURNS = 5  # of the event loop, until a run that was submitted just now can be stopped
 
@@ -59,18 +59,18 @@ OutcomeT = TypeVar("OutcomeT")
 class InterpretedMessage(Generic[OutcomeT]):
     """A message after its commands and directives were parsed.
 
-    `row` is what a run gets of it, `queue` the queue settings it asks for. With `execute`, that
-    answers it at once; when it returns a row, a run answers the rest.
+    `record` is what a run gets of it, `queue` the queue settings it asks for. With `execute`, that
+    answers it at once; when it returns a record, a run answers the rest.
     """
 
-    row: InboxRecord
+    record: InboxRecord
     queue: QueueDirective | None = None
     execute: Callable[[], Awaitable[OutcomeT | InboxRecord]] | None = None
 
 
-def as_plain_message(_key: str, row: InboxRecord) -> InterpretedMessage[OutcomeT]:
+def as_plain_message(_key: str, record: InboxRecord) -> InterpretedMessage[OutcomeT]:
     """Treat the message as text, without looking for commands or directives."""
-    return InterpretedMessage(row)
+    return InterpretedMessage(record)
 
 
 class SessionAgent(Protocol):
@@ -156,7 +156,7 @@ class SessionControl(Generic[OutcomeT]):
     def resolve_key(self, name: str | None = None, agent: str | None = None) -> str:
         """Return the stored key of a named session, or of an agent's main session.
 
-        Raises UnknownName when there is no such agent.
+        Raises UnknownNameError when there is no such agent.
         """
         config = self._services.get_config()
         found = resolve_agent_settings(
@@ -195,9 +195,9 @@ class SessionControl(Generic[OutcomeT]):
         """Write a message to the journal; a duplicate is recognised and not run again."""
         return await self._journal.accept(key, inbound, at_ms=self._clock.now_ms())
 
-    def submit(self, key: str, row: InboxRecord) -> asyncio.Future[OutcomeT]:
+    def submit(self, key: str, record: InboxRecord) -> asyncio.Future[OutcomeT]:
         """Have an accepted message answered; the future is done when its run has ended."""
-        message = self._services.interpret(key, row)
+        message = self._services.interpret(key, record)
         if message.execute:
             return self._execute(key, message.execute)
         return self._enqueue(key, message)
@@ -246,7 +246,7 @@ class SessionControl(Generic[OutcomeT]):
             name = f"drop {key}"
             settle = partial(self._settle_unanswered, dropped, ABORTED)
             self._group.create_task(run_contained(name, settle, lambda _exc: None), name=name)
-        return (*self._services.stop_run(key, run_id), *(row.id for row in dropped))
+        return (*self._services.stop_run(key, run_id), *(record.id for record in dropped))
 
     async def stop(
         self, key: str, run_id: str | None = None, *, by: StoppedBy | None = None
@@ -267,7 +267,7 @@ class SessionControl(Generic[OutcomeT]):
     async def stop_and_wait(self, key: str, *, by: StoppedBy | None = None) -> tuple[str, ...]:
         """Stop a session's runs and wait for their outcomes; return their ids.
 
-        Raises Unavailable when they do not end in time.
+        Raises UnavailableError when they do not end in time.
         """
         stopped = await self.stop(key, by=by)
         pending = self._pending.get(key, {}).values()
@@ -279,8 +279,8 @@ class SessionControl(Generic[OutcomeT]):
     async def exclusive(self, key: str, *, by: StoppedBy | None = None) -> AsyncIterator[None]:
         """Stop a session's runs, and let none start until the block ends.
 
-        A run that was stopped has saved everything when the block starts. Raises Unavailable when
-        that takes too long.
+        A run that was stopped has saved everything when the block starts. Raises UnavailableError
+        when that takes too long.
         """
         await self.stop_and_wait(key, by=by)
         async with AsyncExitStack() as lane:
@@ -296,7 +296,7 @@ class SessionControl(Generic[OutcomeT]):
     ) -> Session:
         """Stop a session's runs and start a new transcript; the old one is archived.
 
-        `where` is what hooks are told. With `only_used` a session without messages stays as it is.
+        `where` is the context for hooks. With `only_used`, a session without messages is unchanged.
         """
         async with self.exclusive(key, by=by):
             session = await self.load(key)
@@ -313,7 +313,7 @@ class SessionControl(Generic[OutcomeT]):
         return await recover(self._journal, self._clock, self._resume)
 
     def retry_unsettled(self, ids: Sequence[str]) -> None:
-        """Take up messages again, after a while, whose outcome could not be saved."""
+        """Resume messages, after a while, whose outcome could not be saved."""
         if self._closed:
             return
         name = "return to messages"
@@ -330,32 +330,34 @@ class SessionControl(Generic[OutcomeT]):
             task.cancel()
 
     def _resume(
-        self, key: str, rows: Sequence[InboxRecord]
+        self, key: str, records: Sequence[InboxRecord]
     ) -> tuple[InboxRecord, asyncio.Future[OutcomeT]]:
-        messages = [self._services.interpret(key, row) for row in rows]
-        if messages[0].execute and not rows[0].entry:
-            return rows[0], self._execute(key, messages[0].execute)
-        result = self._queue.start_run(key, [one.row for one in messages])
-        return rows[0], self._track(key, rows[0].id, result)
+        messages = [self._services.interpret(key, record) for record in records]
+        if messages[0].execute and not records[0].entry:
+            return records[0], self._execute(key, messages[0].execute)
+        result = self._queue.start_run(key, [one.record for one in messages])
+        return records[0], self._track(key, records[0].id, result)
 
     async def _retry(self, ids: Sequence[str]) -> None:
         await self._clock.sleep(RETRY_S)
-        found = [await self._journal.inbox_record(row_id) for row_id in ids]
-        rows = [row for row in found if row and row.state in OPEN]
-        _, summary = await resume_or_park(self._journal, self._clock, self._resume, rows)
+        found = [await self._journal.inbox_record(message_id) for message_id in ids]
+        records = [record for record in found if record and record.state in OPEN]
+        _, summary = await resume_or_park(self._journal, self._clock, self._resume, records)
         if summary:
             log.warning("after a failure of the disk: %s", summary)
 
     def _enqueue(self, key: str, message: InterpretedMessage[OutcomeT]) -> asyncio.Future[OutcomeT]:
-        row, inbound = message.row, self._services.get_config().messages.inbound
-        inline = self._settings(key, row, message.queue) if message.queue else None
-        result = self._queue.submit(key, row, inline, pause_ms=inbound_debounce_ms(inbound, row))
-        return self._track(key, row.id, result)
+        record, inbound = message.record, self._services.get_config().messages.inbound
+        inline = self._settings(key, record, message.queue) if message.queue else None
+        result = self._queue.submit(
+            key, record, inline, debounce_ms=inbound_debounce_ms(inbound, record)
+        )
+        return self._track(key, record.id, result)
 
     def _track(
         self, key: str, message_id: str, result: asyncio.Future[OutcomeT]
     ) -> asyncio.Future[OutcomeT]:
-        """Remember what is queued or runs, until it has its outcome."""
+        """Track a queued message or a run until it has its outcome."""
         if result.done():
             return result
         self._pending.setdefault(key, {})[message_id] = result
@@ -406,32 +408,41 @@ class SessionControl(Generic[OutcomeT]):
             return None
 
     def _settings(
-        self, key: str, row: InboxRecord, inline: QueueDirective | None = None
+        self, key: str, record: InboxRecord, inline: QueueDirective | None = None
     ) -> QueueSettings:
         entry = self._services.repository.entry(key)
         config = self._services.get_config().messages.queue
-        return resolve_queue_settings(config, channel=row.channel, entry=entry, inline=inline)
+        return resolve_queue_settings(config, channel=record.channel, entry=entry, inline=inline)
 
-    async def _settle_unanswered(self, rows: Sequence[InboxRecord], reason: str) -> None:
+    async def _settle_unanswered(self, records: Sequence[InboxRecord], reason: str) -> None:
         """Settle messages that get no run of their own, and report the reason to their senders."""
         # No run works on these: there is no need to wait until the session's run has ended.
-        async with self._journal.lease("inbox") as lease, self._journal.transaction() as unit:
-            for row in (row for row in rows if row.attempts):  # started under an earlier lease
-                unit.mark_running([row.id], lease, run=row.run or row.id)
-            self._report(unit, rows, lease, reason)
+        async with (
+            self._journal.lease("inbox") as lease,
+            self._journal.transaction() as transaction,
+        ):
+            for record in (
+                record for record in records if record.attempts
+            ):  # started under an earlier lease
+                transaction.mark_running([record.id], lease, run=record.run or record.id)
+            self._report(transaction, records, lease, reason)
         self._services.on_enqueued()
 
     def _report(
-        self, unit: JournalTransaction, rows: Sequence[InboxRecord], lease: Lease, reason: str
+        self,
+        transaction: JournalTransaction,
+        records: Sequence[InboxRecord],
+        lease: Lease,
+        reason: str,
     ) -> None:
-        ids = [row.id for row in rows]
-        unit.settle(ids, lease, "reported", at_ms=self._clock.now_ms(), why=reason)
+        ids = [record.id for record in records]
+        transaction.settle(ids, lease, "reported", at_ms=self._clock.now_ms(), why=reason)
         if reason == ABORTED:
             return  # the sender stopped it
-        for row in rows:
-            if row.inbound and not self._is_muted(row.session, row.inbound):
-                text = f"I did not get to your message “{row.preview}”: {reason}."
-                unit.enqueue(*self._services.build_reply(row.inbound, row.id, text))
+        for record in records:
+            if record.inbound and not self._is_muted(record.session, record.inbound):
+                text = f"I did not get to your message “{record.preview}”: {reason}."
+                transaction.enqueue(*self._services.build_reply(record.inbound, record.id, text))
 
     def _is_muted(self, key: str, inbound: Inbound) -> bool:
         """Return whether the send policy forbids replies to this chat."""

@@ -5,7 +5,7 @@ r"""Format a message for the model: sender, channel, time, text and attachments.
 
 In a group the header names the group, the text starts with its sender, and the messages since our
 last answer come first. What changes from message to message is here and not in the system prompt,
-so that the prompt stays the same. Histories for people remove it (`core.wrapping.strip`).
+so that the prompt stays the same. Histories for people remove it (`strip_envelope`).
 
 Names, titles, file names and quotes are untrusted: they cannot start a line of their own. A line
 of the message that looks like a header gets a `\` before it.
@@ -23,7 +23,7 @@ from homarus.core.message import Inbound, Media
 from homarus.core.text import clip_middle, one_line
 
 _KNOWS_TIME = "Current time:"
-_OWN_WAYS = frozenset({"boot", "wake", "webchat", "agent"})  # of the gateway
+_GATEWAY_CHANNELS = frozenset({"boot", "wake", "webchat", "agent"})
 _MAX_PART = 80
 _MAX_QUOTED_CHARS: Final = 1_000
 # Slow to compile and only needed with channels: `re` compiles it at the first text.
@@ -61,33 +61,33 @@ def format_envelope(
     address = inbound.address
     if address.channel == "cli":
         return inbound.text
-    if address.channel in _OWN_WAYS:
+    if address.channel in _GATEWAY_CHANNELS:
         return with_timestamp(inbound.text, inbound.at_ms, rules.own_zone)
     line = header(
         channel_title(address.channel, find_traits(address.channel)),
-        _place(inbound) if group else _person(inbound, "{} id:{}"),
+        _describe_group(inbound) if group else _describe_sender(inbound, "{} id:{}"),
         forwarded=inbound.metadata.forwarded,
         at_ms=inbound.at_ms,
         previous_ms=previous_ms,
         rules=rules,
     )
-    told = f"{line} {message_body(inbound, group=group)}"
+    text = f"{line} {message_body(inbound, group=group)}"
     return (
-        f"{BEFORE}\n{escape_header_lines(inbound.group_history)}\n\n{CURRENT}\n{told}"
+        f"{BEFORE}\n{escape_header_lines(inbound.group_history)}\n\n{CURRENT}\n{text}"
         if inbound.group_history
-        else told
+        else text
     )
 
 
 def message_body(inbound: Inbound, *, group: bool) -> str:
     """Return text and attachments of a message; in a group the sender too."""
-    words = f"{sender_label(inbound)}: {inbound.text}" if group else inbound.text
-    return "\n".join([escape_header_lines(words), *_enclosed(inbound)])
+    text = f"{sender_label(inbound)}: {inbound.text}" if group else inbound.text
+    return "\n".join([escape_header_lines(text), *_attachments(inbound)])
 
 
 def sender_label(inbound: Inbound) -> str:
     """Return the sender as `Ann (42)`."""
-    return _person(inbound, "{} ({})")
+    return _describe_sender(inbound, "{} ({})")
 
 
 def escape_header_lines(text: str) -> str:
@@ -100,35 +100,35 @@ def indent(text: str) -> str:
     return "\n  ".join(text.splitlines())
 
 
-def _person(inbound: Inbound, form: str) -> str:
+def _describe_sender(inbound: Inbound, form: str) -> str:
     name, sender = _name(inbound.metadata.name), _part(inbound.sender)
     return form.format(name, sender) if name and name != sender else sender
 
 
-def _place(inbound: Inbound) -> str:
+def _describe_group(inbound: Inbound) -> str:
     title, chat = _name(inbound.metadata.title), _part(inbound.address.chat)
     topic = _part(inbound.address.thread or "")
     named = f"{title} id:{chat}" if title and title != chat else chat
     return f"{named} topic:{topic}" if topic else named
 
 
-def _enclosed(inbound: Inbound) -> Iterator[str]:
+def _attachments(inbound: Inbound) -> Iterator[str]:
     """Yield the files of a message and the message it replies to."""
     yield from map(_file, inbound.media)
-    occasion = inbound.metadata
-    if occasion.quoted:
-        whom = "you" if occasion.replies_to_us else "a message"
-        named = f" id:{_part(occasion.reply_to)}" if occasion.reply_to else ""
-        quoted = clip_middle(occasion.quoted.strip(), _MAX_QUOTED_CHARS)
-        yield f"[Replying to {whom}{named}]\n{escape_header_lines(quoted)}\n[/Replying]"
+    metadata = inbound.metadata
+    if metadata.quoted:
+        target = "you" if metadata.replies_to_us else "a message"
+        named = f" id:{_part(metadata.reply_to)}" if metadata.reply_to else ""
+        quoted = clip_middle(metadata.quoted.strip(), _MAX_QUOTED_CHARS)
+        yield f"[Replying to {target}{named}]\n{escape_header_lines(quoted)}\n[/Replying]"
 
 
 def _file(media: Media) -> str:
     kind = _part(media.mime) or media.kind
     if not media.path:
         name = _part(media.name) or f"a {media.kind}"
-        why = _part(media.problem, 200) or "it could not be had"
-        return f"[media missing: {name} ({kind}): {why}]"
+        reason = _part(media.problem, 200) or "it could not be had"
+        return f"[media missing: {name} ({kind}): {reason}]"
     name = f", {_part(media.name)}" if media.name else ""
     return f"[media attached: {_part(media.path, 500)} ({kind}{name})]"
 
@@ -165,8 +165,8 @@ def timestamp(at_ms: int, zone: tzinfo | None = None) -> str:
 def elapsed(span_ms: int) -> str:
     """Format a duration in one unit: `40s`, `2m`, `3h`, `5d`."""
     seconds = span_ms // 1000
-    for unit, size, most in (("s", 1, 60), ("m", 60, 60), ("h", 3_600, 48)):
-        if seconds < size * most:
+    for unit, size, count in (("s", 1, 60), ("m", 60, 60), ("h", 3_600, 48)):
+        if seconds < size * count:
             return f"{seconds // size}{unit}"
     return f"{seconds // 86_400}d"
 
@@ -197,5 +197,5 @@ def prepend_notes(text: str, notes: str) -> str:
     """Return the first message of a session, after the notes of the last days."""
     if not notes.strip():
         return text
-    kept = notes.strip().replace(NOTES_END.strip(), "</recent_notes_>")
-    return f"{NOTES}{kept}{NOTES_END}{text}"
+    escaped = notes.strip().replace(NOTES_END.strip(), "</recent_notes_>")
+    return f"{NOTES}{escaped}{NOTES_END}{text}"

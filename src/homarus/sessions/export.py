@@ -1,8 +1,8 @@
 """Render a session as HTML that loads nothing, or as Markdown. Pure.
 
-All of it is shown, also what a compaction took out of the model's view. What was said is data:
-in HTML it is escaped, in Markdown what tools were given and gave stands in fences that it cannot
-close, and words stand as they were written.
+Every message is shown, also those that a compaction removed from the model's context. Messages are
+untrusted: in HTML they are escaped; in Markdown, arguments and results of tools are in fences that
+they cannot close, and text is unchanged.
 """
 
 import json
@@ -19,8 +19,8 @@ from homarus.store.base import TranscriptEntry
 Form: TypeAlias = Literal["html", "md"]
 
 FORMS: Final[Mapping[str, Form]] = {".html": "html", ".htm": "html", ".md": "md"}
-_PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-_WHO: Final[Mapping[str, str]] = {"user": "You", "assistant": "Agent", "tool": "Tool"}
+_IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_ROLES: Final[Mapping[str, str]] = {"user": "You", "assistant": "Agent", "tool": "Tool"}
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}"
     "article{border-left:3px solid #bbb;padding:0 0 0 1rem;margin:1.5rem 0}"
@@ -54,8 +54,8 @@ def render_export(head: ExportHeader, messages: Sequence[Message], form: Form) -
 def _html(head: ExportHeader, messages: Sequence[Message]) -> str:
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     body = "\n".join(
-        f'<article class="{message.role}"><header><b>{_WHO[message.role]}</b> '
-        f"<time>{_when(message.at_ms)}</time></header>\n"
+        f'<article class="{message.role}"><header><b>{_ROLES[message.role]}</b> '
+        f"<time>{_utc_time(message.at_ms)}</time></header>\n"
         f"{''.join(_html_part(part, message) for part in message.parts)}</article>"
         for message in messages
     )
@@ -64,7 +64,7 @@ def _html(head: ExportHeader, messages: Sequence[Message]) -> str:
         f'<!doctype html>\n<html><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         f"<title>{title}</title><style>{_STYLE}</style></head><body>\n<h1>{title}</h1>\n"
-        f"<p>{escape(head.session_key)} · {escape(head.session_id)} · {_when(head.at_ms)}</p>\n"
+        f"<p>{escape(head.session_key)} · {escape(head.session_id)} · {_utc_time(head.at_ms)}</p>\n"
         f"{body}\n</body></html>\n"
     )
 
@@ -72,11 +72,11 @@ def _html(head: ExportHeader, messages: Sequence[Message]) -> str:
 def _html_part(part: Part | Image, message: Message) -> str:
     match part:
         case Text(text):
-            return f"<pre>{escape(_said(text, message))}</pre>\n"
+            return f"<pre>{escape(_visible_text(text, message))}</pre>\n"
         case Thinking(text):
             return _fold("thinking", text)
         case Image(data, mime):
-            if mime not in _PICTURES:
+            if mime not in _IMAGE_TYPES:
                 return f"<p>[a picture: {escape(mime)}]</p>\n"
             return f'<img alt="" src="data:{mime};base64,{escape(data)}">\n'
         case ToolCall():
@@ -96,10 +96,10 @@ def _markdown(head: ExportHeader, messages: Sequence[Message]) -> str:
     lines = [
         f"# {' '.join(head.title.split())}",
         "",
-        f"{head.session_key} · {head.session_id} · {_when(head.at_ms)}",
+        f"{head.session_key} · {head.session_id} · {_utc_time(head.at_ms)}",
     ]
     for message in messages:
-        lines += ["", f"## {_WHO[message.role]} · {_when(message.at_ms)}"]
+        lines += ["", f"## {_ROLES[message.role]} · {_utc_time(message.at_ms)}"]
         for part in message.parts:
             lines += _markdown_part(part, message)
     return "\n".join(lines) + "\n"
@@ -108,7 +108,7 @@ def _markdown(head: ExportHeader, messages: Sequence[Message]) -> str:
 def _markdown_part(part: Part, message: Message) -> Iterator[str]:
     match part:
         case Text(text):
-            yield from ("", _said(text, message))
+            yield from ("", _visible_text(text, message))
         case Thinking(text):
             yield from ("", "Thinking:", "", _fence(text))
         case Image(_, mime):
@@ -128,7 +128,7 @@ def _fence(text: str) -> str:
     return f"{mark}\n{text}\n{mark}"
 
 
-def _said(text: str, message: Message) -> str:
+def _visible_text(text: str, message: Message) -> str:
     return strip_envelope(text) if message.role == "user" else text
 
 
@@ -136,7 +136,7 @@ def _args(args: Mapping[str, Json]) -> str:
     return json.dumps(dict(args), ensure_ascii=False, indent=2, default=str)
 
 
-def _when(at_ms: int) -> str:
+def _utc_time(at_ms: int) -> str:
     try:
         at = datetime.fromtimestamp(at_ms / 1000, UTC)
     except (OverflowError, OSError, ValueError):  # a transcript may hold any number

@@ -16,19 +16,19 @@ _NO_ROUTE: Final = frozenset({"agent", "cli", "wake"})
 _WEBCHAT: Final = "webchat"  # its clients read the transcript: it has no address
 
 
-def route_fields(entry: Mapping[str, Json], came_by: Address, *, key: str = "") -> dict[str, Json]:
+def route_fields(entry: Mapping[str, Json], address: Address, *, key: str = "") -> dict[str, Json]:
     """Return the fields of a session's record that a message from this address changes.
 
     An address without a chat is that of a program: it changes none.
     """
-    if came_by.channel in _NO_ROUTE or not came_by.chat:
+    if address.channel in _NO_ROUTE or not address.chat:
         return {}
-    if came_by.channel == _WEBCHAT and entry.get("lastTo") and _is_of_group(key):
+    if address.channel == _WEBCHAT and entry.get("lastTo") and _is_of_group(key):
         return {}
-    channel, to = came_by.channel, None if came_by.channel == _WEBCHAT else came_by.chat
-    account = came_by.account if to and came_by.account != "default" else None
-    where = {"to": to, "accountId": account, "threadId": came_by.thread}
-    known = {name: value for name, value in where.items() if value is not None}
+    channel, to = address.channel, None if address.channel == _WEBCHAT else address.chat
+    account = address.account if to and address.account != "default" else None
+    fields = {"to": to, "accountId": account, "threadId": address.thread}
+    fields_set = {name: value for name, value in fields.items() if value is not None}
     before, kind = entry.get("origin"), entry.get("chatType")
     if not isinstance(before, dict) or before.get("provider") != channel:
         before = {}  # else it has a label or a sender to keep
@@ -38,13 +38,13 @@ def route_fields(entry: Mapping[str, Json], came_by: Address, *, key: str = "") 
             "provider": channel,
             "surface": channel,
             **({"chatType": kind} if isinstance(kind, str) else {}),
-            **known,
+            **fields_set,
         },
-        "deliveryContext": {"channel": channel, **known},
+        "deliveryContext": {"channel": channel, **fields_set},
         "lastChannel": channel,
         "lastTo": to,
         "lastAccountId": account,
-        "lastThreadId": came_by.thread,
+        "lastThreadId": address.thread,
     }
 
 

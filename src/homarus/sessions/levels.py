@@ -1,6 +1,6 @@
 """Parse the words for levels and modes.
 
-One table per setting. A word nobody knows gives None: the caller says which words there are.
+One table per setting. An unknown word gives None: the caller lists the valid words.
 """
 
 import re

@@ -7,7 +7,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import one_line
 
 MAX_NOTICES = 20  # of one session
-MAX_NOTICED = 200  # sessions
+MAX_SESSIONS = 200  # sessions
 MAX_NOTICE_CHARS = 2_000
 
 
@@ -32,7 +32,7 @@ class Notices:
         if not waiting or waiting[-1].text != line:
             waiting.append(Notice(line, at_ms))
         self._waiting.move_to_end(session_key)
-        while len(self._waiting) > MAX_NOTICED:
+        while len(self._waiting) > MAX_SESSIONS:
             self._waiting.popitem(last=False)
 
     def pending(self, session_key: str) -> tuple[Notice, ...]:

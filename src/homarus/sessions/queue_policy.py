@@ -55,7 +55,7 @@ def resolve_queue_settings(
     return QueueSettings(
         mode=_value(given.mode)
         or queue_mode(_word(stored.get("queueMode")))
-        or queue_mode(_of_channel(config, name))
+        or queue_mode(_channel_mode(config, name))
         or queue_mode(config.mode)
         or default.mode,
         debounce_ms=_first(
@@ -75,7 +75,7 @@ def resolve_queue_settings(
     )
 
 
-def _of_channel(config: QueueConfig, name: str) -> str | None:
+def _channel_mode(config: QueueConfig, name: str) -> str | None:
     listed = {**config.by_channel.model_dump(), **(config.by_channel.model_extra or {})}
     return _word(listed.get(name))
 
@@ -104,8 +104,8 @@ class CapDecision(Generic[_T]):
     """Which queued messages stay, which are dropped, and whether the new one is accepted."""
 
     kept: tuple[_T, ...]
-    gone: tuple[_T, ...] = ()
-    takes: bool = True
+    dropped: tuple[_T, ...] = ()
+    is_accepted: bool = True
 
 
 def apply_cap(waiting: Sequence[_T], cap: int, drop: QueueDrop) -> CapDecision[_T]:
@@ -114,7 +114,7 @@ def apply_cap(waiting: Sequence[_T], cap: int, drop: QueueDrop) -> CapDecision[_
     if too_many <= 0:
         return CapDecision(tuple(waiting))
     if drop == "new":
-        return CapDecision(tuple(waiting), takes=False)
+        return CapDecision(tuple(waiting), is_accepted=False)
     return CapDecision(tuple(waiting[too_many:]), tuple(waiting[:too_many]))
 
 
@@ -128,10 +128,10 @@ def summary_prompt(count: int, lines: Sequence[str]) -> str:
     """Return the text that tells a model of dropped messages; "" without any."""
     if not count:
         return ""
-    lines_out = [f"[Queue overflow] Dropped {count} message{'' if count == 1 else 's'} due to cap."]
+    prompt = [f"[Queue overflow] Dropped {count} message{'' if count == 1 else 's'} due to cap."]
     if lines:
-        lines_out += ["Summary:", *(f"- {line}" for line in lines)]
-    return "\n".join(lines_out)
+        prompt += ["Summary:", *(f"- {line}" for line in lines)]
+    return "\n".join(prompt)
 
 
 def collect_prompt(texts: Sequence[str], summary: str = "") -> str:
@@ -187,13 +187,13 @@ def to_fields(setting: QueueDirective) -> dict[str, Json]:
     return {**(dict.fromkeys(FIELDS) if setting.reset else {}), **given}
 
 
-def inbound_debounce_ms(rules: InboundDebounceConfig, row: InboxRecord) -> int:
+def inbound_debounce_ms(rules: InboundDebounceConfig, record: InboxRecord) -> int:
     """Return how long to wait for more messages of a person before the first run.
 
     The images of an album arrive one by one: the wait is never shorter than theirs.
     """
-    if row.channel in NO_OUTBOX_CHANNELS:
+    if record.channel in NO_OUTBOX_CHANNELS:
         return 0
-    is_of_album = row.inbound is not None and bool(row.inbound.metadata.album)
-    debounce_ms = rules.by_channel.get(row.channel, rules.debounce_ms)
+    is_of_album = record.inbound is not None and bool(record.inbound.metadata.album)
+    debounce_ms = rules.by_channel.get(record.channel, rules.debounce_ms)
     return max(debounce_ms, ALBUM_MS) if is_of_album else debounce_ms

@@ -20,9 +20,8 @@ MAX_ATTEMPTS = 3
 MAX_AGE_MS = 86_400_000
 
 OutcomeT = TypeVar("OutcomeT")
-ResumeRun: TypeAlias = Callable[
-    [str, Sequence[InboxRecord]], OutcomeT
-]  # a session, the rows of one run
+# The session key and the inbox records of one run.
+ResumeRun: TypeAlias = Callable[[str, Sequence[InboxRecord]], OutcomeT]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +32,34 @@ class RecoveryPlan:
     parked: list[tuple[InboxRecord, str]] = field(default_factory=list)
 
 
-def plan_recovery(rows: Sequence[InboxRecord], now_ms: int) -> RecoveryPlan:
+def plan_recovery(records: Sequence[InboxRecord], now_ms: int) -> RecoveryPlan:
     """Plan runs for open messages; those that shared a run share it again.
 
     Runs that were started come first: no message may come between a question and its answer.
     """
-    made = RecoveryPlan()
+    plan = RecoveryPlan()
     by_run: dict[str, list[InboxRecord]] = {}
-    for row in rows:
-        if row.inbound is None:
-            made.parked.append((row, "its text cannot be read any more"))
-        elif row.attempts >= MAX_ATTEMPTS:
-            made.parked.append((row, f"the program ended {row.attempts} times while it ran"))
-        elif not row.attempts and now_ms - row.at_ms > MAX_AGE_MS:
-            made.parked.append((row, "it waited for more than a day"))
+    for record in records:
+        if record.inbound is None:
+            plan.parked.append((record, "its text cannot be read any more"))
+        elif record.attempts >= MAX_ATTEMPTS:
+            plan.parked.append((record, f"the program ended {record.attempts} times while it ran"))
+        elif not record.attempts and now_ms - record.at_ms > MAX_AGE_MS:
+            plan.parked.append((record, "it waited for more than a day"))
         else:
-            by_run.setdefault(row.run or row.id, []).append(row)
+            by_run.setdefault(record.run or record.id, []).append(record)
     for run, shared in by_run.items():
-        first = [row for row in shared if row.id == run]
-        made.runs.append((*first, *(row for row in shared if row.id != run)))
-    made.runs.sort(key=lambda rows: not rows[0].entry)
-    return made
+        first = [record for record in shared if record.id == run]
+        plan.runs.append((*first, *(record for record in shared if record.id != run)))
+    plan.runs.sort(key=lambda records: not records[0].entry)
+    return plan
 
 
-async def recover(journal: Journal, clock: Clock, begin: ResumeRun[OutcomeT]) -> list[OutcomeT]:
+async def recover(journal: Journal, clock: Clock, resume: ResumeRun[OutcomeT]) -> list[OutcomeT]:
     """Resume or park every open message, and log a summary."""
-    begun, summary = await resume_or_park(journal, clock, begin, await journal.inbox_records(*OPEN))
+    started, summary = await resume_or_park(
+        journal, clock, resume, await journal.inbox_records(*OPEN)
+    )
     unsent = await journal.outbox_records("pending", "sending")
     if summary or unsent:
         log.warning(
@@ -66,27 +67,30 @@ async def recover(journal: Journal, clock: Clock, begin: ResumeRun[OutcomeT]) ->
             summary or "nothing to answer",
             len(unsent),
         )
-    return begun
+    return started
 
 
 async def resume_or_park(
-    journal: Journal, clock: Clock, begin: ResumeRun[OutcomeT], rows: Sequence[InboxRecord]
+    journal: Journal, clock: Clock, resume: ResumeRun[OutcomeT], records: Sequence[InboxRecord]
 ) -> tuple[list[OutcomeT], str]:
     """Resume or park open messages that no run works on; return the runs and a summary."""
     now_ms = clock.now_ms()
-    planned = plan_recovery(rows, now_ms)
-    for row, reason in planned.parked:
-        await _park(journal, row, reason, now_ms)
-    begun = [begin(rows[0].session, rows) for rows in planned.runs]
-    if not begun and not planned.parked:
-        return begun, ""
-    resumed = sum(1 for rows in planned.runs if rows[0].entry)
-    summary = f"{resumed} runs go on, {len(begun) - resumed} messages are begun"
-    return begun, f"{summary}, {len(planned.parked)} parked (homarus inbox --stuck)"
+    plan = plan_recovery(records, now_ms)
+    for record, reason in plan.parked:
+        await _park(journal, record, reason, now_ms)
+    started = [resume(records[0].session, records) for records in plan.runs]
+    if not started and not plan.parked:
+        return started, ""
+    resumed = sum(1 for records in plan.runs if records[0].entry)
+    summary = f"{resumed} runs go on, {len(started) - resumed} messages are begun"
+    return started, f"{summary}, {len(plan.parked)} parked (homarus inbox --stuck)"
 
 
-async def _park(journal: Journal, row: InboxRecord, reason: str, now_ms: int) -> None:
-    log.warning("parked: message %s of %s, %s", row.id, row.session, reason)
-    async with journal.lease(f"session:{row.session}") as lease, journal.transaction() as unit:
-        unit.mark_running([row.id], lease, run=row.run or row.id)
-        unit.settle([row.id], lease, "parked", at_ms=now_ms, why=reason)
+async def _park(journal: Journal, record: InboxRecord, reason: str, now_ms: int) -> None:
+    log.warning("parked: message %s of %s, %s", record.id, record.session, reason)
+    async with (
+        journal.lease(f"session:{record.session}") as lease,
+        journal.transaction() as transaction,
+    ):
+        transaction.mark_running([record.id], lease, run=record.run or record.id)
+        transaction.settle([record.id], lease, "parked", at_ms=now_ms, why=reason)

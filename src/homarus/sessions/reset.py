@@ -1,6 +1,6 @@
 """When a session is reset: daily at an hour, after an idle time, or by a person. Pure.
 
-Freshness is checked when a message arrives; a session without messages is left alone. The default
+Freshness is checked when a message arrives; a session without messages is not reset. The default
 is daily at 04:00, local time.
 """
 

@@ -2,13 +2,13 @@
 
 The most specific binding wins, and of equal ones the first; without one, the default agent.
 
-    resolve_route(config, Asked("telegram", peer_kind="group", peer="-100"))   # one chat
-    routes_of(config, inbound)            # a message: one route, or several by `broadcast`
-    explain(config, asked)                # why, in lines for people
+    resolve_route(config, RouteQuery("telegram", peer_kind="group", peer="-100"))   # one chat
+    resolve_routes(config, inbound, traits)   # a message: one route, or several by `broadcast`
+    explain_route(config, query)              # the reason, in lines for people
 
 A thread has a session of its own, in a direct chat too; a channel that sets no thread in its
 addresses has one session per chat. Where a service gives a thread its own chat id, the message
-names the chat above it (`Occasion.parent`), and the chat's key is the thread's.
+names the chat above it (`InboundMetadata.parent`), and the chat's key is the thread's.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -67,7 +67,7 @@ class RouteQuery:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The agent and session key of a message; `older` is OpenClaw's key, if it differs."""
+    """The agent and session key of a message; `legacy_key` is OpenClaw's key, if it differs."""
 
     agent: str
     channel: str
@@ -92,120 +92,121 @@ class _BindingVerdict:
     """The tier that a binding matches by, else the reason why it does not."""
 
     tier: str = ""
-    why: str = ""
+    reason: str = ""
 
 
-def resolve_route(config: Config, asked: RouteQuery) -> Route:
+def resolve_route(config: Config, query: RouteQuery) -> Route:
     """Return the route by bindings alone; without a list of agents, to the one they name."""
-    asked = _normal(asked)
-    found = _best(config, asked)
+    query = _normalize(query)
+    found = _best(config, query)
     if found is None:
-        return _route(config, asked, default_agent_id(config), "default")
-    tier, named = found
-    agent = normalize_agent_id(named)
+        return _route(config, query, default_agent_id(config), "default")
+    tier, agent_name = found
+    agent = normalize_agent_id(agent_name)
     if config.agents.list and agent not in agent_ids(config):
         agent = normalize_agent_id(default_agent_id(config))
-    return _route(config, asked, agent, tier)
+    return _route(config, query, agent, tier)
 
 
 def resolve_routes(
     config: Config,
     inbound: Inbound,
     traits: ChannelTraits,
-    known: FindSessionEntry = lambda _key: None,
+    find_entry: FindSessionEntry = lambda _key: None,
 ) -> tuple[Route, ...]:
     """Return the route of a message, or one for each agent that `broadcast` names for its chat.
 
-    All agents exist. `known` finds sessions under `Route.key` and `Route.older`; see `_settled`.
+    All agents exist. `find_entry` finds sessions under `Route.key` and `Route.legacy_key`; see
+    `_with_legacy_key`.
     """
-    return find_routes(config, route_query_for(inbound, traits), known)
+    return find_routes(config, route_query_for(inbound, traits), find_entry)
 
 
 def route_query_for(inbound: Inbound, traits: ChannelTraits) -> RouteQuery:
     """Return the routing query of a message."""
-    address, occasion = inbound.address, inbound.metadata
-    is_direct = occasion.kind == "direct"
+    address, metadata = inbound.address, inbound.metadata
+    is_direct = metadata.kind == "direct"
     return RouteQuery(
         channel=address.channel,
         account=address.account,
-        peer_kind=occasion.kind,
+        peer_kind=metadata.kind,
         peer=(inbound.sender or address.chat) if is_direct else address.chat,
-        parent_kind=occasion.kind if occasion.parent else "",
-        parent=occasion.parent,
-        guild=occasion.guild,
-        team=occasion.team,
-        roles=occasion.roles,
-        thread="" if occasion.parent else address.thread or "",
+        parent_kind=metadata.kind if metadata.parent else "",
+        parent=metadata.parent,
+        guild=metadata.guild,
+        team=metadata.team,
+        roles=metadata.roles,
+        thread="" if metadata.parent else address.thread or "",
         traits=traits,
     )
 
 
 def find_routes(
-    config: Config, asked: RouteQuery, known: FindSessionEntry = lambda _key: None
+    config: Config, query: RouteQuery, find_entry: FindSessionEntry = lambda _key: None
 ) -> tuple[Route, ...]:
     """Return the routes of a query; see `resolve_routes`."""
-    asked = _normal(asked)
-    chosen = [agent for agent in _broadcast(config, asked) if agent in agent_ids(config)]
-    routes = [_route(config, asked, agent, "broadcast") for agent in chosen]
+    query = _normalize(query)
+    chosen = [agent for agent in _broadcast(config, query) if agent in agent_ids(config)]
+    routes = [_route(config, query, agent, "broadcast") for agent in chosen]
     if not routes:
-        one = resolve_route(config, asked)
+        one = resolve_route(config, query)
         exists = one.agent in agent_ids(config)
         agent = one.agent if exists else default_agent_id(config)
-        routes = [one if exists else _route(config, asked, agent, one.matched_by)]
-    return tuple(_settled(route, asked, known) for route in routes)
+        routes = [one if exists else _route(config, query, agent, one.matched_by)]
+    return tuple(_with_legacy_key(route, query, find_entry) for route in routes)
 
 
-def _settled(route: Route, asked: RouteQuery, known: FindSessionEntry) -> Route:
+def _with_legacy_key(route: Route, query: RouteQuery, find_entry: FindSessionEntry) -> Route:
     """Return the route, with OpenClaw's key when the session under it belongs to this chat.
 
     OpenClaw's keys do not distinguish `!AbC` from `!abc`, so that a session may be of another
     chat. It is continued only when its record names exactly this chat as the last one: two chats
     never share a session.
     """
-    if not route.legacy_key or known(route.key) is not None:
+    if not route.legacy_key or find_entry(route.key) is not None:
         return route
-    entry = known(route.legacy_key)
-    if entry is None or not _is_of(entry, asked):
+    entry = find_entry(route.legacy_key)
+    if entry is None or not _is_entry_of(entry, query):
         return route
     return replace(route, key=route.legacy_key, legacy_key="")
 
 
-def _is_of(entry: Mapping[str, Json], asked: RouteQuery) -> bool:
-    places = [entry, entry.get("origin"), entry.get("deliveryContext")]
-    told = {name: value for p in places if isinstance(p, Mapping) for name, value in p.items()}
-    chats = [told[name] for name in ("lastTo", "groupId", "to", "from") if name in told]
-    threads = [told[name] for name in ("lastThreadId", "threadId") if name in told]
-    is_chat = any(isinstance(c, str) and f":{c}".endswith(f":{asked.peer}") for c in chats)
-    return is_chat and (not asked.thread or asked.thread in threads)
+def _is_entry_of(entry: Mapping[str, Json], query: RouteQuery) -> bool:
+    sources = [entry, entry.get("origin"), entry.get("deliveryContext")]
+    result = {name: value for p in sources if isinstance(p, Mapping) for name, value in p.items()}
+    chats = [result[name] for name in ("lastTo", "groupId", "to", "from") if name in result]
+    threads = [result[name] for name in ("lastThreadId", "threadId") if name in result]
+    is_chat = any(isinstance(c, str) and f":{c}".endswith(f":{query.peer}") for c in chats)
+    return is_chat and (not query.thread or query.thread in threads)
 
 
-def _normal(asked: RouteQuery) -> RouteQuery:
-    channel = asked.channel.strip().lower()
-    return replace(asked, channel=channel, account=normalize_account_id(asked.account))
+def _normalize(query: RouteQuery) -> RouteQuery:
+    channel = query.channel.strip().lower()
+    return replace(query, channel=channel, account=normalize_account_id(query.account))
 
 
-def _route(config: Config, asked: RouteQuery, agent: str, matched_by: str) -> Route:
-    channel, session = asked.channel, config.session
+def _route(config: Config, query: RouteQuery, agent: str, matched_by: str) -> Route:
+    channel, session = query.channel, config.session
     main = main_key(agent)
-    base, older = main, str(main)
-    if asked.peer_kind:
+    base, legacy = main, str(main)
+    if query.peer_kind:
         base = peer_key(
             agent,
             channel,
-            asked.peer_kind,
-            asked.peer,
-            account=asked.account,
+            query.peer_kind,
+            query.peer,
+            account=query.account,
             scope=session.dm_scope,
-            traits=asked.traits,
+            traits=query.traits,
             identity_links=session.identity_links,
         )
-        older = _unmarked(base, asked.peer, asked.traits)
-    thread, mark = peer_id(asked.thread, asked.traits), _mark(asked)
+        legacy = _unmarked(base, query.peer, query.traits)
+    thread, mark = peer_id(query.thread, query.traits), _mark(query)
     key = thread_key(base, thread, mark=mark)
     if thread:
-        older = _unmarked(thread_key(older, thread, mark=mark), asked.thread, asked.traits)
+        legacy = _unmarked(thread_key(legacy, thread, mark=mark), query.thread, query.traits)
     return Route(
-        agent, channel, asked.account, key, main, matched_by, older if older != key else ""
+        agent, channel, query.account, key, main, matched_by, legacy if legacy != key else ""
     )
 
 
@@ -217,56 +218,56 @@ def _unmarked(key: str, text: str, traits: ChannelTraits) -> str:
     return key
 
 
-def _mark(asked: RouteQuery) -> Literal["thread", "topic"]:
-    return "topic" if asked.traits.has_topics and asked.peer_kind != "direct" else "thread"
+def _mark(query: RouteQuery) -> Literal["thread", "topic"]:
+    return "topic" if query.traits.has_topics and query.peer_kind != "direct" else "thread"
 
 
-def _broadcast(config: Config, asked: RouteQuery) -> list[str]:
+def _broadcast(config: Config, query: RouteQuery) -> list[str]:
     """Return the agents that `broadcast` names for a chat, by `id` or `channel:id`."""
     extra = config.broadcast.model_extra or {}
-    for chat in _chats(asked) if extra else ():
+    for chat in _chats(query) if extra else ():
         for name, listed in extra.items():
             text = name.strip()
             if chat.id in {
-                peer_id(text, asked.traits),
-                peer_id(text.removeprefix(f"{asked.channel}:"), asked.traits),
+                peer_id(text, query.traits),
+                peer_id(text.removeprefix(f"{query.channel}:"), query.traits),
             }:
                 return list(dict.fromkeys(normalize_agent_id(agent) for agent in listed))
     return []
 
 
-def _best(config: Config, asked: RouteQuery) -> tuple[str, str] | None:
+def _best(config: Config, query: RouteQuery) -> tuple[str, str] | None:
     """Return tier and agent of the winning binding, or None."""
-    chats = tuple(_chats(asked))
+    chats = tuple(_chats(query))
     fits = [
         (verdict.tier, binding.agent_id)
         for binding in config.bindings
-        if (verdict := _judge(binding.match, asked, chats)).tier
+        if (verdict := _match_binding(binding.match, query, chats)).tier
     ]
     return min(fits, key=lambda fit: _RANKS[fit[0]], default=None)
 
 
-def _chats(asked: RouteQuery) -> Iterator[_ChatAlias]:
+def _chats(query: RouteQuery) -> Iterator[_ChatAlias]:
     """Yield the ids of a chat, the most specific first."""
-    kind, traits = asked.peer_kind, asked.traits
+    kind, traits = query.peer_kind, query.traits
     tier = "binding.peer"
-    if kind and asked.peer and asked.thread:
-        yield _ChatAlias(tier, kind, peer_id(f"{asked.peer}:{_mark(asked)}:{asked.thread}", traits))
+    if kind and query.peer and query.thread:
+        yield _ChatAlias(tier, kind, peer_id(f"{query.peer}:{_mark(query)}:{query.thread}", traits))
         tier = "binding.peer.parent"
-    if kind and asked.peer:
-        yield _ChatAlias(tier, kind, peer_id(asked.peer, traits))
-    if asked.parent:
-        yield _ChatAlias("binding.peer.parent", asked.parent_kind, peer_id(asked.parent, traits))
+    if kind and query.peer:
+        yield _ChatAlias(tier, kind, peer_id(query.peer, traits))
+    if query.parent:
+        yield _ChatAlias("binding.peer.parent", query.parent_kind, peer_id(query.parent, traits))
 
 
-def _judge(
-    match: BindingMatchConfig, asked: RouteQuery, chats: tuple[_ChatAlias, ...]
+def _match_binding(
+    match: BindingMatchConfig, query: RouteQuery, chats: tuple[_ChatAlias, ...]
 ) -> _BindingVerdict:
     """Return the tier of a binding whose fields all match, else the reason."""
-    if why := _missed(match, asked):
-        return _BindingVerdict(why=why)
+    if reason := _mismatch_reason(match, query):
+        return _BindingVerdict(reason=reason)
     if match.peer:
-        return _judge_peer(match.peer, asked, chats)
+        return _match_peer(match.peer, query, chats)
     if match.guild_id:
         return _BindingVerdict("binding.guild+roles" if match.roles else "binding.guild")
     if match.team_id:
@@ -274,43 +275,43 @@ def _judge(
     return _BindingVerdict("binding.channel" if _is_any(match.account_id) else "binding.account")
 
 
-def _missed(match: BindingMatchConfig, asked: RouteQuery) -> str:
+def _mismatch_reason(match: BindingMatchConfig, query: RouteQuery) -> str:
     """Return which field of a binding, apart from the chat, does not match."""
-    if match.channel.strip().lower() != asked.channel:
+    if match.channel.strip().lower() != query.channel:
         return "it is for another channel"
-    if not _is_any(match.account_id) and normalize_account_id(match.account_id) != asked.account:
+    if not _is_any(match.account_id) and normalize_account_id(match.account_id) != query.account:
         wanted = normalize_account_id(match.account_id)
-        usual = "" if match.account_id else ", as it names none"
-        return f"it is for the account {wanted}{usual}"
-    if match.guild_id is not None and not _is(match.guild_id, asked.guild):
-        return f"it is for the guild {_shown(match.guild_id)}"
-    if match.team_id is not None and not _is(match.team_id, asked.team):
-        return f"it is for the team {_shown(match.team_id)}"
-    if match.roles and not any(_is(role, own) for role in match.roles for own in asked.roles):
-        return f"the sender has no role {_shown(' or '.join(match.roles))}"
+        note = "" if match.account_id else ", as it names none"
+        return f"it is for the account {wanted}{note}"
+    if match.guild_id is not None and not _equals(match.guild_id, query.guild):
+        return f"it is for the guild {_short(match.guild_id)}"
+    if match.team_id is not None and not _equals(match.team_id, query.team):
+        return f"it is for the team {_short(match.team_id)}"
+    if match.roles and not any(_equals(role, own) for role in match.roles for own in query.roles):
+        return f"the sender has no role {_short(' or '.join(match.roles))}"
     return ""
 
 
-def _judge_peer(
-    peer: PeerConfig, asked: RouteQuery, chats: tuple[_ChatAlias, ...]
+def _match_peer(
+    peer: PeerConfig, query: RouteQuery, chats: tuple[_ChatAlias, ...]
 ) -> _BindingVerdict:
     kind = "direct" if peer.kind == "dm" else peer.kind
     text = peer.id.strip()
     if text == ANY:
-        if kind == asked.peer_kind:
+        if kind == query.peer_kind:
             return _BindingVerdict("binding.peer.wildcard")
-        return _BindingVerdict(why=f"it is for {kind} chats")
-    wanted = peer_id(text, asked.traits)
+        return _BindingVerdict(reason=f"it is for {kind} chats")
+    wanted = peer_id(text, query.traits)
     same = [chat for chat in chats if chat.id == wanted]
     for chat in same:
         if chat.kind == kind:
             return _BindingVerdict(chat.tier)
     if same:
-        return _BindingVerdict(why=f"it calls the chat {kind}, which is {same[0].kind}")
-    return _BindingVerdict(why=f"it is for the {kind} chat {_shown(text)}")
+        return _BindingVerdict(reason=f"it calls the chat {kind}, which is {same[0].kind}")
+    return _BindingVerdict(reason=f"it is for the {kind} chat {_short(text)}")
 
 
-def _is(wanted: str, actual: str) -> bool:
+def _equals(wanted: str, actual: str) -> bool:
     return bool(actual) and wanted.strip() == actual
 
 
@@ -318,24 +319,24 @@ def _is_any(account: str | None) -> bool:
     return (account or "").strip() == ANY
 
 
-def _shown(text: str) -> str:
+def _short(text: str) -> str:
     return one_line(text, 60)
 
 
 # For people
 
 
-def explain_route(config: Config, asked: RouteQuery) -> tuple[str, ...]:
+def explain_route(config: Config, query: RouteQuery) -> tuple[str, ...]:
     """Return lines that explain a route: each tier, what matches, and why the rest does not."""
-    asked = _normal(asked)
-    routes = find_routes(config, asked)
-    lines = [_chat_words(asked)]
+    query = _normalize(query)
+    routes = find_routes(config, query)
+    lines = [_describe_chat(query)]
     if routes[0].matched_by == "broadcast":
         names = ", ".join(route.agent for route in routes)
         lines.append(f"broadcast gives this chat to {names}; bindings are not asked")
     else:
-        lines += _tier_lines(config, asked, routes[0].agent)
-    for agent in _broadcast(config, asked):
+        lines += _tier_lines(config, query, routes[0].agent)
+    for agent in _broadcast(config, query):
         if agent not in agent_ids(config):
             lines.append(f"broadcast names {agent}, and there is no such agent")
     for route in routes:
@@ -349,40 +350,44 @@ def explain_route(config: Config, asked: RouteQuery) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _chat_words(asked: RouteQuery) -> str:
-    chat = f"{asked.peer_kind} {_shown(asked.peer)}" if asked.peer_kind else "no chat"
-    words = [f"{_shown(asked.channel)} ({asked.account})", chat]
-    words += [f"{_mark(asked)} {_shown(asked.thread)}"] if asked.thread else []
-    words += [f"under {asked.parent_kind} {_shown(asked.parent)}"] if asked.parent else []
-    words += [f"guild {_shown(asked.guild)}"] if asked.guild else []
-    words += [f"team {_shown(asked.team)}"] if asked.team else []
-    words += [f"role {_shown(role)}" for role in asked.roles]
+def _describe_chat(query: RouteQuery) -> str:
+    chat = f"{query.peer_kind} {_short(query.peer)}" if query.peer_kind else "no chat"
+    words = [f"{_short(query.channel)} ({query.account})", chat]
+    words += [f"{_mark(query)} {_short(query.thread)}"] if query.thread else []
+    words += [f"under {query.parent_kind} {_short(query.parent)}"] if query.parent else []
+    words += [f"guild {_short(query.guild)}"] if query.guild else []
+    words += [f"team {_short(query.team)}"] if query.team else []
+    words += [f"role {_short(role)}" for role in query.roles]
     return ", ".join(words)
 
 
-def _tier_lines(config: Config, asked: RouteQuery, agent: str) -> Iterator[str]:
+def _tier_lines(config: Config, query: RouteQuery, agent: str) -> Iterator[str]:
     from homarus.config.binding_edits import describe_match
 
-    chats = tuple(_chats(asked))
-    judged = [
+    chats = tuple(_chats(query))
+    verdicts = [
         (
-            f"bindings[{at}], {describe_match(one.match)} → {_shown(one.agent_id)}",
+            f"bindings[{at}], {describe_match(one.match)} → {_short(one.agent_id)}",
             one.agent_id,
             verdict,
         )
         for at, one in enumerate(config.bindings)
-        for verdict in (_judge(one.match, asked, chats),)
+        for verdict in (_match_binding(one.match, query, chats),)
     ]
-    taken = False
+    is_taken = False
     for tier, words in TIERS.items():
-        fits = [(line, named) for line, named, verdict in judged if verdict.tier == tier]
+        fits = [
+            (line, agent_name) for line, agent_name, verdict in verdicts if verdict.tier == tier
+        ]
         if not fits:
             yield f"{tier:<22} {words}: no binding"
-        for line, named in fits:
-            told = "fits too; another comes first" if taken else "taken"
-            if not taken and normalize_agent_id(named) != agent:
-                told = "taken; there is no such agent, so the default one answers"
-            yield f"{tier:<22} {line}: {told}"
-            taken = True
-    yield f"{'default':<22} {default_agent_id(config)}{'' if taken else ': taken'}"
-    yield from (f"{'not for this chat':<22} {line}: {v.why}" for line, _, v in judged if v.why)
+        for line, agent_name in fits:
+            result = "fits too; another comes first" if is_taken else "taken"
+            if not is_taken and normalize_agent_id(agent_name) != agent:
+                result = "taken; there is no such agent, so the default one answers"
+            yield f"{tier:<22} {line}: {result}"
+            is_taken = True
+    yield f"{'default':<22} {default_agent_id(config)}{'' if is_taken else ': taken'}"
+    yield from (
+        f"{'not for this chat':<22} {line}: {v.reason}" for line, _, v in verdicts if v.reason
+    )

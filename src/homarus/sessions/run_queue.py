@@ -57,19 +57,19 @@ SUPERSEDED = "a newer message took its place (queue mode interrupt)"
 class _QueuedMessages(Generic[OutcomeT]):
     """Messages that are answered together, and the future of their outcome."""
 
-    rows: tuple[InboxRecord, ...]
-    promise: asyncio.Future[OutcomeT]
+    records: tuple[InboxRecord, ...]
+    future: asyncio.Future[OutcomeT]
     settings: QueueSettings = field(default_factory=QueueSettings)
     at_s: float = 0.0
-    is_told: bool = False  # to the active run, with `steer-backlog`
-    stays: bool = False  # started before: the cap does not drop it
-    line: str = ""  # the summary of a dropped one
-    is_paused: bool = False  # waits for more messages of its sender
+    was_steered: bool = False  # given to the active run, with `steer-backlog`
+    is_resumed: bool = False  # started before: the cap does not drop it
+    summary: str = ""  # the summary of a dropped one
+    is_debouncing: bool = False  # waits for more messages of its sender
 
     @property
     def inbound(self) -> Inbound:
-        found = self.rows[0].inbound
-        assert found is not None  # noqa: S101 - a row that is not settled has its message
+        found = self.records[0].inbound
+        assert found is not None  # noqa: S101 - a record that is not settled has its message
         return found
 
     @property
@@ -86,44 +86,44 @@ class _ActiveRun(Generic[OutcomeT]):
     """The active run, or the one about to start."""
 
     items: list[_QueuedMessages[OutcomeT]]
-    rows: tuple[InboxRecord, ...]
+    records: tuple[InboxRecord, ...]
     text: str
-    begun: bool = False
-    dropped: bool = False
+    has_started: bool = False
+    is_dropped: bool = False
 
     @property
     def chat(self) -> Address:
         return self.items[0].chat
 
     @property
-    def is_ahead(self) -> bool:
-        return not self.begun and not self.dropped
+    def is_startable(self) -> bool:
+        return not self.has_started and not self.is_dropped
 
-    def open_promises(self) -> list[asyncio.Future[OutcomeT]]:
-        return [item.promise for item in self.items if not item.promise.done()]
+    def open_futures(self) -> list[asyncio.Future[OutcomeT]]:
+        return [item.future for item in self.items if not item.future.done()]
 
 
 @dataclass(slots=True)
 class _SessionQueue(Generic[OutcomeT]):
     """A session with an active run or queued messages."""
 
-    live: _ActiveRun[OutcomeT] | None = None
+    active: _ActiveRun[OutcomeT] | None = None
     waiting: list[_QueuedMessages[OutcomeT]] = field(default_factory=list)
     overflow: dict[Address, list[_QueuedMessages[OutcomeT]]] = field(default_factory=dict)
     wake: asyncio.Future[None] | None = None  # while it debounces
 
     @property
-    def is_paused(self) -> bool:
-        return self.live is None and bool(self.waiting) and self.waiting[0].is_paused
+    def is_debouncing(self) -> bool:
+        return self.active is None and bool(self.waiting) and self.waiting[0].is_debouncing
 
-    def of_chat(self, chat: Address) -> list[_QueuedMessages[OutcomeT]]:
+    def items_of(self, chat: Address) -> list[_QueuedMessages[OutcomeT]]:
         return [item for item in self.waiting if item.chat == chat]
 
-    def everything(self) -> list[_QueuedMessages[OutcomeT]]:
+    def all_items(self) -> list[_QueuedMessages[OutcomeT]]:
         return [*(item for some in self.overflow.values() for item in some), *self.waiting]
 
-    def stir(self) -> None:
-        """Check again whether there is anything to wait for."""
+    def notify(self) -> None:
+        """Make the debounce check again whether there is anything to wait for."""
         if self.wake and not self.wake.done():
             self.wake.set_result(None)
 
@@ -149,49 +149,49 @@ class RunQueue(Generic[OutcomeT]):
         self._group: asyncio.TaskGroup = group
         self._start, self._clock = start, clock
         self._settings, self._interrupt, self._settle = settings, interrupt, settle
-        self._boxes: dict[str, _SessionQueue[OutcomeT]] = {}
+        self._queues: dict[str, _SessionQueue[OutcomeT]] = {}
         self._closed = False
 
     def submit(
         self,
         session: str,
-        row: InboxRecord,
+        record: InboxRecord,
         inline: QueueSettings | None = None,
         *,
-        pause_ms: int = 0,
+        debounce_ms: int = 0,
     ) -> asyncio.Future[OutcomeT]:
         """Queue a message; the future is done when the run that answers it has ended.
 
-        An idle session waits `pause_ms` for more messages before its run starts.
+        An idle session waits `debounce_ms` for more messages before its run starts.
         """
-        item = self._item((row,))
-        box = self._boxes.get(session)
-        if pause_ms and (box is None or box.is_paused):
-            item.is_paused = True
-            item.settings = QueueSettings(mode="collect", debounce_ms=pause_ms)
-        if box is None or self._closed:
-            self._open(session, item)
-            return item.promise
-        if item.is_paused:
-            box.waiting.append(item)
-            return item.promise
-        item.settings = inline or self._settings(session, row)
+        item = self._make_item((record,))
+        queue = self._queues.get(session)
+        if debounce_ms and (queue is None or queue.is_debouncing):
+            item.is_debouncing = True
+            item.settings = QueueSettings(mode="collect", debounce_ms=debounce_ms)
+        if queue is None or self._closed:
+            self._start_queue(session, item)
+            return item.future
+        if item.is_debouncing:
+            queue.waiting.append(item)
+            return item.future
+        item.settings = inline or self._settings(session, record)
         if item.settings.mode == "interrupt":
-            self._take_over(session, box, item)
+            self._supersede(session, queue, item)
         else:
-            self._line_up(box, item)
-        return item.promise
+            self._add(queue, item)
+        return item.future
 
-    def start_run(self, session: str, rows: Sequence[InboxRecord]) -> asyncio.Future[OutcomeT]:
+    def start_run(self, session: str, records: Sequence[InboxRecord]) -> asyncio.Future[OutcomeT]:
         """Resume the messages of an earlier run as one run, whatever the mode."""
-        item = self._item(tuple(rows))
-        item.settings, item.stays = QueueSettings(mode="followup", debounce_ms=0), True
-        box = self._boxes.get(session)
-        if box is None or self._closed:
-            self._open(session, item)
+        item = self._make_item(tuple(records))
+        item.settings, item.is_resumed = QueueSettings(mode="followup", debounce_ms=0), True
+        queue = self._queues.get(session)
+        if queue is None or self._closed:
+            self._start_queue(session, item)
         else:
-            box.waiting.append(item)
-        return item.promise
+            queue.waiting.append(item)
+        return item.future
 
     def take_steering(self, session: str) -> list[InboxRecord]:
         """Return the messages that steer the active run; it calls this after each tool call.
@@ -199,166 +199,172 @@ class RunQueue(Generic[OutcomeT]):
         The run settles them from now on. A record without an id is of `steer-backlog`: its text is
         given to the run, and a run of its own answers it.
         """
-        box = self._boxes.get(session)
-        if box is None or box.live is None:
+        queue = self._queues.get(session)
+        if queue is None or queue.active is None:
             return []
-        live, told = box.live, list[InboxRecord]()
-        for item in box.of_chat(live.chat):
+        active, steering = queue.active, list[InboxRecord]()
+        for item in queue.items_of(active.chat):
             if item.settings.mode == "steer":
-                box.waiting.remove(item)
-                live.items.append(item)
-                told += item.rows
-            elif item.settings.mode == "steer-backlog" and not item.is_told:
-                item.is_told = True
-                told += [replace(row, id="") for row in item.rows]
-        return told
+                queue.waiting.remove(item)
+                active.items.append(item)
+                steering += item.records
+            elif item.settings.mode == "steer-backlog" and not item.was_steered:
+                item.was_steered = True
+                steering += [replace(record, id="") for record in item.records]
+        return steering
 
     def cancel_pending(self, session: str, run_id: str | None = None) -> tuple[InboxRecord, ...]:
         """Cancel queued messages, or one; the caller settles what is returned."""
-        box = self._boxes.get(session)
-        if box is None:
+        queue = self._queues.get(session)
+        if queue is None:
             return ()
-        gone = [item for item in box.everything() if run_id in (None, item.rows[0].id)]
-        self._forget(box, gone)
-        if box.live and box.live.is_ahead and run_id in (None, box.live.rows[0].id):
-            box.live.dropped = True
-            gone = [*box.live.items, *gone]
-        for item in gone:
-            item.promise.cancel()
-        box.stir()
-        return _rows(gone)
+        removed = [item for item in queue.all_items() if run_id in (None, item.records[0].id)]
+        self._remove(queue, removed)
+        if (
+            queue.active
+            and queue.active.is_startable
+            and run_id in (None, queue.active.records[0].id)
+        ):
+            queue.active.is_dropped = True
+            removed = [*queue.active.items, *removed]
+        for item in removed:
+            item.future.cancel()
+        queue.notify()
+        return _records(removed)
 
     def close(self) -> None:
         """Start nothing more: queued messages stay in the journal, for the next start."""
         self._closed = True
-        for box in self._boxes.values():
-            self._abandon(box)
+        for queue in self._queues.values():
+            self._abandon(queue)
 
     def pending(self, session: str) -> tuple[InboxRecord, ...]:
         """Return the messages without a run, oldest first."""
-        box = self._boxes.get(session)
-        return _rows(box.everything()) if box else ()
+        queue = self._queues.get(session)
+        return _records(queue.all_items()) if queue else ()
 
     def depth(self, session: str | None = None) -> int:
         """Return how many messages wait, in one session or in all."""
-        names = self._boxes if session is None else (session,)
+        names = self._queues if session is None else (session,)
         return sum(len(self.pending(name)) for name in names)
 
-    def _item(self, rows: tuple[InboxRecord, ...]) -> _QueuedMessages[OutcomeT]:
-        return _QueuedMessages(rows, make_result_future(), at_s=self._clock.monotonic())
+    def _make_item(self, records: tuple[InboxRecord, ...]) -> _QueuedMessages[OutcomeT]:
+        return _QueuedMessages(records, make_result_future(), at_s=self._clock.monotonic())
 
     # A message for a session with an active run
 
-    def _line_up(self, box: _SessionQueue[OutcomeT], item: _QueuedMessages[OutcomeT]) -> None:
+    def _add(self, queue: _SessionQueue[OutcomeT], item: _QueuedMessages[OutcomeT]) -> None:
         """Queue a message, if the cap allows it."""
         rule = item.settings
-        others = [one for one in box.of_chat(item.chat) if not one.stays]
-        room = apply_cap(others, rule.cap, rule.drop)
-        why = QUEUE_FULL.format(cap=rule.cap, drop=rule.drop)
-        if not room.takes:
-            self._give_up([item], why)
+        others = [one for one in queue.items_of(item.chat) if not one.is_resumed]
+        decision = apply_cap(others, rule.cap, rule.drop)
+        reason = QUEUE_FULL.format(cap=rule.cap, drop=rule.drop)
+        if not decision.is_accepted:
+            self._settle_items([item], reason)
             return
-        self._forget(box, room.gone)
+        self._remove(queue, decision.dropped)
         if rule.drop == "summarize":
-            kept = box.overflow.setdefault(item.chat, []) if room.gone else []
-            kept.extend(_shrink(gone) for gone in room.gone)
+            overflow = queue.overflow.setdefault(item.chat, []) if decision.dropped else []
+            overflow.extend(_shrink(each) for each in decision.dropped)
         else:
-            self._give_up(room.gone, why)
-        box.waiting.append(item)
+            self._settle_items(decision.dropped, reason)
+        queue.waiting.append(item)
 
-    def _take_over(
-        self, session: str, box: _SessionQueue[OutcomeT], item: _QueuedMessages[OutcomeT]
+    def _supersede(
+        self, session: str, queue: _SessionQueue[OutcomeT], item: _QueuedMessages[OutcomeT]
     ) -> None:
         """Put a message first, in place of earlier ones of the same chat."""
-        older = [*box.overflow.get(item.chat, ()), *box.of_chat(item.chat)]
-        self._forget(box, older)
-        box.waiting.insert(0, item)
-        if box.live and box.live.is_ahead:
-            box.live.dropped = True
-            older = [*box.live.items, *older]
-        elif box.live and box.live.begun:
+        older = [*queue.overflow.get(item.chat, ()), *queue.items_of(item.chat)]
+        self._remove(queue, older)
+        queue.waiting.insert(0, item)
+        if queue.active and queue.active.is_startable:
+            queue.active.is_dropped = True
+            older = [*queue.active.items, *older]
+        elif queue.active and queue.active.has_started:
             self._interrupt(session)
-        self._give_up(older, SUPERSEDED)
-        box.stir()
+        self._settle_items(older, SUPERSEDED)
+        queue.notify()
 
-    def _forget(
-        self, box: _SessionQueue[OutcomeT], gone: Iterable[_QueuedMessages[OutcomeT]]
+    def _remove(
+        self, queue: _SessionQueue[OutcomeT], removed: Iterable[_QueuedMessages[OutcomeT]]
     ) -> None:
-        marks = {id(item) for item in gone}
-        box.waiting[:] = [item for item in box.waiting if id(item) not in marks]
-        for chat, items in list(box.overflow.items()):
-            items[:] = [item for item in items if id(item) not in marks]
+        removed_ids = {id(item) for item in removed}
+        queue.waiting[:] = [item for item in queue.waiting if id(item) not in removed_ids]
+        for chat, items in list(queue.overflow.items()):
+            items[:] = [item for item in items if id(item) not in removed_ids]
             if not items:
-                del box.overflow[chat]
+                del queue.overflow[chat]
 
-    def _give_up(self, items: Sequence[_QueuedMessages[OutcomeT]], why: str) -> None:
+    def _settle_items(self, items: Sequence[_QueuedMessages[OutcomeT]], reason: str) -> None:
         """Settle messages that no run will answer, then cancel their futures."""
         if not items:
             return
-        rows = _rows(items)
+        records = _records(items)
 
         async def settle() -> None:
-            await run_contained("settling", lambda: self._settle(rows, why), lambda _exc: None)
+            await run_contained(
+                "settling", lambda: self._settle(records, reason), lambda _exc: None
+            )
 
-        def told() -> None:
+        def cancel() -> None:
             for item in items:
-                item.promise.cancel()
+                item.future.cancel()
 
-        self._spawn(settle, f"settle {rows[0].session}", told)
+        self._spawn(settle, f"settle {records[0].session}", cancel)
 
     # Runs
 
-    def _open(self, session: str, item: _QueuedMessages[OutcomeT]) -> None:
+    def _start_queue(self, session: str, item: _QueuedMessages[OutcomeT]) -> None:
         """Start with a message whose session is idle."""
         if self._closed:
-            item.promise.cancel()  # it stays in the journal, for the next start
+            item.future.cancel()  # it stays in the journal, for the next start
             return
-        box = (
+        queue = (
             _SessionQueue(None, [item])
-            if item.is_paused
-            else _SessionQueue(_ActiveRun([item], item.rows, ""))
+            if item.is_debouncing
+            else _SessionQueue(_ActiveRun([item], item.records, ""))
         )
-        self._boxes[session] = box
-        drain, end = partial(self._drain, session, box), partial(self._end, session, box)
+        self._queues[session] = queue
+        drain, end = partial(self._drain, session, queue), partial(self._end, session, queue)
         self._spawn(drain, f"run {session}", end)
 
-    async def _drain(self, session: str, box: _SessionQueue[OutcomeT]) -> None:
+    async def _drain(self, session: str, queue: _SessionQueue[OutcomeT]) -> None:
         """Start run after run, until the queue is empty."""
         try:
-            if box.live is None:
-                await self._quiet(box)
-                box.live = self._next(box)
-            while box.live:
-                if not box.live.dropped:
-                    await self._run(session, box.live)
-                box.live = None
-                if box.waiting or box.overflow:
-                    await self._quiet(box)
-                    box.live = self._next(box)
+            if queue.active is None:
+                await self._debounce(queue)
+                queue.active = self._next(queue)
+            while queue.active:
+                if not queue.active.is_dropped:
+                    await self._run(session, queue.active)
+                queue.active = None
+                if queue.waiting or queue.overflow:
+                    await self._debounce(queue)
+                    queue.active = self._next(queue)
         finally:
-            self._end(session, box)
+            self._end(session, queue)
 
-    def _end(self, session: str, box: _SessionQueue[OutcomeT]) -> None:
+    def _end(self, session: str, queue: _SessionQueue[OutcomeT]) -> None:
         """Remove an empty queue; or, when the program ends, leave its messages in the journal."""
-        if self._boxes.get(session) is box:
-            del self._boxes[session]
-        self._abandon(box)
-        for promise in box.live.open_promises() if box.live else ():
-            promise.cancel()
+        if self._queues.get(session) is queue:
+            del self._queues[session]
+        self._abandon(queue)
+        for future in queue.active.open_futures() if queue.active else ():
+            future.cancel()
 
-    async def _run(self, session: str, live: _ActiveRun[OutcomeT]) -> None:
+    async def _run(self, session: str, active: _ActiveRun[OutcomeT]) -> None:
         """Start one run and wait; its futures are done or cancelled in any case."""
 
         async def run() -> None:
-            outcome = await self._start(session, live.rows, live.text)
-            for promise in live.open_promises():
-                promise.set_result(outcome)
+            outcome = await self._start(session, active.records, active.text)
+            for future in active.open_futures():
+                future.set_result(outcome)
 
         def failed(exc: Exception) -> None:
-            for promise in live.open_promises():
-                promise.set_exception(exc)
+            for future in active.open_futures():
+                future.set_exception(exc)
 
-        live.begun = True
+        active.has_started = True
         try:
             await run_contained(f"run {session}", run, failed)
         except asyncio.CancelledError:
@@ -367,64 +373,68 @@ class RunQueue(Generic[OutcomeT]):
                 raise
             log.warning("run %s ended by a cancellation nobody asked for", session)
         finally:
-            for promise in live.open_promises():
-                promise.cancel()
+            for future in active.open_futures():
+                future.cancel()
 
-    def _next(self, box: _SessionQueue[OutcomeT]) -> _ActiveRun[OutcomeT] | None:
+    def _next(self, queue: _SessionQueue[OutcomeT]) -> _ActiveRun[OutcomeT] | None:
         """Return the next run: one message, or several that are merged."""
-        if not box.waiting:
-            chat = next(iter(box.overflow), None)
-            lost = box.overflow.pop(chat) if chat else []
-            return _ActiveRun(lost, _rows(lost), _summary(lost)) if lost else None
-        first = box.waiting[0]
+        if not queue.waiting:
+            chat = next(iter(queue.overflow), None)
+            overflow = queue.overflow.pop(chat) if chat else []
+            return (
+                _ActiveRun(overflow, _records(overflow), _summary(overflow)) if overflow else None
+            )
+        first = queue.waiting[0]
         items = [first]
         if first.settings.mode == "collect":
             items = list(
                 takewhile(
                     lambda one: one.settings.mode == "collect" and one.route == first.route,
-                    box.waiting,
+                    queue.waiting,
                 )
             )
-        del box.waiting[: len(items)]
-        lost = box.overflow.pop(first.chat, [])
-        return _ActiveRun([*items, *lost], _rows([*items, *lost]), _question(items, lost))
+        del queue.waiting[: len(items)]
+        overflow = queue.overflow.pop(first.chat, [])
+        return _ActiveRun(
+            [*items, *overflow], _records([*items, *overflow]), _question(items, overflow)
+        )
 
-    async def _quiet(self, box: _SessionQueue[OutcomeT]) -> None:
+    async def _debounce(self, queue: _SessionQueue[OutcomeT]) -> None:
         """Wait until no message has come for the debounce time, or the cap is reached."""
-        while (wait_s := self._wait_s(box)) > 0:
-            box.wake = asyncio.get_running_loop().create_future()
-            timer = self._group.create_task(self._ring(wait_s, box.wake), name="quiet")
+        while (wait_s := self._wait_s(queue)) > 0:
+            queue.wake = asyncio.get_running_loop().create_future()
+            timer = self._group.create_task(self._wake_after(wait_s, queue.wake), name="debounce")
             try:
-                await box.wake
+                await queue.wake
             finally:
                 timer.cancel()
-                box.wake = None
+                queue.wake = None
 
-    def _wait_s(self, box: _SessionQueue[OutcomeT]) -> float:
-        if not box.waiting or box.waiting[0].settings.mode == "interrupt":
+    def _wait_s(self, queue: _SessionQueue[OutcomeT]) -> float:
+        if not queue.waiting or queue.waiting[0].settings.mode == "interrupt":
             return 0.0
-        first = box.waiting[0]
-        if len(same := box.of_chat(first.chat)) >= first.settings.cap:
+        first = queue.waiting[0]
+        if len(same := queue.items_of(first.chat)) >= first.settings.cap:
             return 0.0
         newest = same[-1]
         return newest.at_s + newest.settings.debounce_ms / 1000 - self._clock.monotonic()
 
-    async def _ring(self, wait_s: float, wake: asyncio.Future[None]) -> None:
+    async def _wake_after(self, wait_s: float, wake: asyncio.Future[None]) -> None:
         await self._clock.sleep(wait_s)
         if not wake.done():
             wake.set_result(None)
 
-    def _abandon(self, box: _SessionQueue[OutcomeT]) -> None:
-        for item in box.everything():
-            item.promise.cancel()
-        box.waiting.clear()
-        box.overflow.clear()
-        box.stir()
+    def _abandon(self, queue: _SessionQueue[OutcomeT]) -> None:
+        for item in queue.all_items():
+            item.future.cancel()
+        queue.waiting.clear()
+        queue.overflow.clear()
+        queue.notify()
 
     def _spawn(
-        self, run: Callable[[], Awaitable[None]], name: str, ended: Callable[[], None]
+        self, run: Callable[[], Awaitable[None]], name: str, on_end: Callable[[], None]
     ) -> None:
-        """Start a task; `ended` is called even when the program is ending and it cannot start."""
+        """Start a task; `on_end` is called even when the program is ending and it cannot start."""
 
         async def work() -> None:
             await run()
@@ -434,13 +444,13 @@ class RunQueue(Generic[OutcomeT]):
             task = self._group.create_task(coroutine, name=name)
         except RuntimeError:
             coroutine.close()
-            ended()
+            on_end()
         else:
-            task.add_done_callback(lambda _task: ended())
+            task.add_done_callback(lambda _task: on_end())
 
 
-def _rows(items: Iterable[_QueuedMessages[OutcomeT]]) -> tuple[InboxRecord, ...]:
-    return tuple(row for item in items for row in item.rows)
+def _records(items: Iterable[_QueuedMessages[OutcomeT]]) -> tuple[InboxRecord, ...]:
+    return tuple(record for item in items for record in item.records)
 
 
 def _shrink(item: _QueuedMessages[OutcomeT]) -> _QueuedMessages[OutcomeT]:
@@ -448,19 +458,19 @@ def _shrink(item: _QueuedMessages[OutcomeT]) -> _QueuedMessages[OutcomeT]:
     inbound = item.inbound
     pictures = len(inbound.images)
     note = f" [{pictures} picture{'' if pictures == 1 else 's'}]" if pictures else ""
-    bare = replace(inbound, text="", images=(), media=())
-    rows = tuple(replace(row, inbound=bare) for row in item.rows)
-    who = "" if inbound.metadata.kind == "direct" else f"{sender_label(inbound)}: "
-    return replace(item, rows=rows, line=who + summary_line(inbound.text) + note)
+    shrunk = replace(inbound, text="", images=(), media=())
+    records = tuple(replace(record, inbound=shrunk) for record in item.records)
+    sender = "" if inbound.metadata.kind == "direct" else f"{sender_label(inbound)}: "
+    return replace(item, records=records, summary=sender + summary_line(inbound.text) + note)
 
 
-def _summary(lost: Sequence[_QueuedMessages[OutcomeT]]) -> str:
+def _summary(overflow: Sequence[_QueuedMessages[OutcomeT]]) -> str:
     """Return the text about dropped messages, with the lines of the newest."""
-    lines = [item.line for item in lost if item.line]
-    return summary_prompt(len(lost), lines[-lost[-1].settings.cap :] if lost else ())
+    lines = [item.summary for item in overflow if item.summary]
+    return summary_prompt(len(overflow), lines[-overflow[-1].settings.cap :] if overflow else ())
 
 
-def _said(items: Sequence[_QueuedMessages[OutcomeT]]) -> list[str]:
+def _texts_of(items: Sequence[_QueuedMessages[OutcomeT]]) -> list[str]:
     """Return the text of each message, with the sender's name when there are several."""
     messages = [item.inbound for item in items]
     if len({message.sender for message in messages}) == 1:
@@ -469,20 +479,20 @@ def _said(items: Sequence[_QueuedMessages[OutcomeT]]) -> list[str]:
 
 
 def _question(
-    items: Sequence[_QueuedMessages[OutcomeT]], lost: Sequence[_QueuedMessages[OutcomeT]]
+    items: Sequence[_QueuedMessages[OutcomeT]], overflow: Sequence[_QueuedMessages[OutcomeT]]
 ) -> str:
     """Return the text of a merged question; "" when it is the first record's own."""
-    if len(items) > 1 and all(item.is_paused for item in items) and not lost:
-        return "\n".join(_said(items))
+    if len(items) > 1 and all(item.is_debouncing for item in items) and not overflow:
+        return "\n".join(_texts_of(items))
     if len(items) > 1:
-        return collect_prompt(_said(items), _summary(lost))
-    if lost:
-        return f"{_summary(lost)}\n\n{items[0].inbound.text}"
+        return collect_prompt(_texts_of(items), _summary(overflow))
+    if overflow:
+        return f"{_summary(overflow)}\n\n{items[0].inbound.text}"
     return ""
 
 
 def make_result_future() -> "asyncio.Future[OutcomeT]":
     """Return a future whose exception counts as retrieved: it was logged when it happened."""
-    promise: asyncio.Future[OutcomeT] = asyncio.get_running_loop().create_future()
-    promise.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return promise
+    future: asyncio.Future[OutcomeT] = asyncio.get_running_loop().create_future()
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return future

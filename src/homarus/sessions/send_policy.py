@@ -22,9 +22,11 @@ def send_policy(
     own = next((action for action in ACTIONS if stored.get("sendPolicy") == action), None)
     if own:
         return own
-    where = _name(channel) or _name(stored.get("channel")) or _name(stored.get("lastChannel"))
+    channel_name = (
+        _name(channel) or _name(stored.get("channel")) or _name(stored.get("lastChannel"))
+    )
     kind = _name(chat_type) or _name(stored.get("chatType"))
-    return evaluate_rules(rules.rules, rules.default, key, channel=where, chat_type=kind)
+    return evaluate_rules(rules.rules, rules.default, key, channel=channel_name, chat_type=kind)
 
 
 def is_muted(

@@ -29,10 +29,10 @@ from homarus.store.base import SessionRecord, Store, Transaction, TranscriptEntr
 ExtraWrites: TypeAlias = Callable[[Transaction, Sequence[TranscriptEntry]], None]
 
 MAX_LABEL_CHARS: Final = 64
-_CACHED = 32  # sessions
-_ATTEMPTS = 3
+_DEFAULT_CACHED = 32  # sessions
+_MAX_ATTEMPTS = 3
 # Fields that are removed when a session gets a new transcript.
-_OF_A_TRANSCRIPT: Final = frozenset(
+_TRANSCRIPT_FIELDS: Final = frozenset(
     {
         "sessionFile", "systemSent", "abortedLastRun", "inputTokens", "outputTokens",
         "totalTokens", "totalTokensFresh", "cacheRead", "cacheWrite", "compactionCount",
@@ -152,13 +152,13 @@ class Session:
 
     async def start_turn(
         self, question: Message, *, provider: str, model: str, thinking: str = "off",
-        api: str = "", window: int | None = None, came_by: Address | None = None,
-        also: ExtraWrites | None = None, news: Mapping[str, Json] | None = None,
+        api: str = "", window: int | None = None, address: Address | None = None,
+        extra_writes: ExtraWrites | None = None, extra_fields: Mapping[str, Json] | None = None,
     ) -> None:  # fmt: skip
         """Save the user message of a run, and the model and thinking level if they changed.
 
-        `news` are more fields of the record. An earlier user message without an answer is left on
-        a branch of its own, so that two never follow each other.
+        `extra_fields` are more fields of the record. An earlier user message without an answer is
+        left on a branch of its own, so that two never follow each other.
         """
         self._usage = Usage()
         messages, parent = self.messages, self.leaf
@@ -166,12 +166,20 @@ class Session:
             messages, parent = messages[:-1], self._orphan.parent
         drafts = self._changes(provider, model, thinking, api)
         fields = {"abortedLastRun": False, **({"contextTokens": window} if window else {})}
-        if came_by:
-            fields |= route_fields(self.record.data, came_by, key=self.key)
-        fields |= news or {}
-        await self._save((*drafts, question), fields, parent, before=_mended(messages), also=also)
+        if address:
+            fields |= route_fields(self.record.data, address, key=self.key)
+        fields |= extra_fields or {}
+        await self._save(
+            (*drafts, question),
+            fields,
+            parent,
+            before=_with_results(messages),
+            extra_writes=extra_writes,
+        )
 
-    async def resume_turn(self, asked_by: Sequence[str], also: ExtraWrites) -> list[Message] | None:
+    async def resume_turn(
+        self, question_ids: Sequence[str], extra_writes: ExtraWrites
+    ) -> list[Message] | None:
         """Resume an interrupted run, given the entry ids of its user messages.
 
         Returns the messages after them; None when the first is not on the current path any more,
@@ -179,42 +187,47 @@ class Session:
         without a result stay without one: the run knows which of them were started.
         """
         path = await self.path()
-        first = next((n for n, one in enumerate(path) if one.id == asked_by[0]), None)
-        if first is None or transcript.questions_in(path[first:]) - set(asked_by):
+        first = next((n for n, one in enumerate(path) if one.id == question_ids[0]), None)
+        if first is None or transcript.questions_in(path[first:]) - set(question_ids):
             return None
-        kept = path[: len(path) - transcript.count_partial_answers(path[first + 1 :])]
-        leaf = kept[-1].id
-        async with self._store.transaction() as unit:
+        max_cached = path[: len(path) - transcript.count_partial_answers(path[first + 1 :])]
+        leaf = max_cached[-1].id
+        async with self._store.transaction() as transaction:
             if leaf != self.leaf:
-                unit.set_leaf(self.session_id, leaf)
-            also(unit, ())
+                transaction.set_leaf(self.session_id, leaf)
+            extra_writes(transaction, ())
         self.leaf, self._orphan = leaf, None
-        found = transcript.messages_of(kept)
+        found = transcript.messages_of(max_cached)
         last = next((n for n in range(len(found) - 1, -1, -1) if found[n].calls), len(found))
         self.messages = transcript.pair_calls(found[:last]) + found[last:]
-        return transcript.messages_of(kept[first + 1 :])
+        return transcript.messages_of(max_cached[first + 1 :])
 
     async def path(self) -> Sequence[TranscriptEntry]:
         """Return the entries from the root to the leaf."""
         return EntryTree(await self._store.entries(self.session_id), self.leaf).path()
 
     async def apply_compaction(
-        self, draft: NewEntry, fields: Mapping[str, Json], also: ExtraWrites
+        self, draft: NewEntry, fields: Mapping[str, Json], extra_writes: ExtraWrites
     ) -> None:
         """Save a compaction entry, and replace the messages before it by its summary."""
-        await self._save((draft,), fields, self.leaf, also=also)
+        await self._save((draft,), fields, self.leaf, extra_writes=extra_writes)
         self.messages[:] = transcript.pair_calls(transcript.messages_of(await self.path()))
 
-    async def append(self, *items: Message | NewEntry, also: ExtraWrites | None = None) -> None:
+    async def append(
+        self, *items: Message | NewEntry, extra_writes: ExtraWrites | None = None
+    ) -> None:
         """Append to the transcript, in one transaction with the session's new figures."""
-        await self._save(items, self._figures(items), self.leaf, also=also)
+        await self._save(items, self._figures(items), self.leaf, extra_writes=extra_writes)
 
     async def record_command(
-        self, reply: Message | None, fields: Mapping[str, Json], also: ExtraWrites | None = None
+        self,
+        reply: Message | None,
+        fields: Mapping[str, Json],
+        extra_writes: ExtraWrites | None = None,
     ) -> None:
         """Save the reply and the changed fields of a command; the session is not marked as used."""
         items = (reply,) if reply else ()
-        await self._save(items, fields, self.leaf, also=also, is_use=False)
+        await self._save(items, fields, self.leaf, extra_writes=extra_writes, is_use=False)
 
     async def update(self, **fields: Json) -> None:
         """Set fields of the session's entry; None removes one."""
@@ -230,15 +243,15 @@ class Session:
     async def reset(self) -> None:
         """Start a new transcript under the same key; the old one is archived."""
         now_ms = self._clock.now_ms()
-        stays = {k: v for k, v in self.record.data.items() if k not in _OF_A_TRANSCRIPT}
-        data = {**stays, "systemSent": False, "abortedLastRun": False, "compactionCount": 0}
+        kept = {k: v for k, v in self.record.data.items() if k not in _TRANSCRIPT_FIELDS}
+        data = {**kept, "systemSent": False, "abortedLastRun": False, "compactionCount": 0}
         old = self.record
         record = replace(old, session_id=str(uuid4()), updated_ms=now_ms, data=data)
         if old.version:
-            async with self._store.transaction() as unit:
-                unit.put_session(record)
+            async with self._store.transaction() as transaction:
+                transaction.put_session(record)
                 if self.leaf is not None:
-                    unit.archive(old.session_id, "reset", now_ms)
+                    transaction.archive(old.session_id, "reset", now_ms)
             stored = await self._store.session(old.key)
             record = stored or record
         self._start(record)
@@ -298,18 +311,18 @@ class Session:
         parent: str | None,
         *,
         before: list[Message] | None = None,
-        also: ExtraWrites | None = None,
+        extra_writes: ExtraWrites | None = None,
         is_use: bool = True,
     ) -> None:
-        """Write one transaction, then update the memory. `before` replaces the messages."""
+        """Write one transaction, then update this object; `before` replaces its messages."""
         now_ms = self._clock.now_ms()
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
             record = _with(self.record, fields, now_ms if is_use else self.record.updated_ms)
             entries = self._entries(items, parent, now_ms)
             try:
-                await self._commit(record, entries, also)
+                await self._commit(record, entries, extra_writes)
             except ConflictError:
-                if attempt == _ATTEMPTS or not await self._adopt():
+                if attempt == _MAX_ATTEMPTS or not await self._reload():
                     raise
                 parent = self.leaf
             else:
@@ -318,24 +331,27 @@ class Session:
         if before is not None:
             self.messages[:] = before
         for item, entry in zip(items, entries, strict=True):
-            self._note(item, entry)
+            self._apply(item, entry)
 
     async def _commit(
-        self, record: SessionRecord, entries: Sequence[TranscriptEntry], also: ExtraWrites | None
+        self,
+        record: SessionRecord,
+        entries: Sequence[TranscriptEntry],
+        extra_writes: ExtraWrites | None,
     ) -> None:
-        async with self._store.transaction() as unit:
+        async with self._store.transaction() as transaction:
             if self.leaf is None and entries:
                 at_ms = record.updated_ms
-                unit.open_transcript(
+                transaction.open_transcript(
                     TranscriptHeader(record.session_id, record.agent, at_ms, self._cwd)
                 )
-            unit.put_session(record, if_version=record.version)
+            transaction.put_session(record, if_version=record.version)
             if entries:
-                unit.append(record.session_id, *entries)
-            if also:
-                also(unit, entries)
+                transaction.append(record.session_id, *entries)
+            if extra_writes:
+                extra_writes(transaction, entries)
 
-    async def _adopt(self) -> bool:
+    async def _reload(self) -> bool:
         """Reload what another process wrote, so that our entries follow it."""
         stored = await self._store.session(self.key)
         if stored is None or stored.session_id != self.session_id:
@@ -356,7 +372,7 @@ class Session:
             parent = entry_id
         return entries
 
-    def _note(self, item: Message | NewEntry, entry: TranscriptEntry) -> None:
+    def _apply(self, item: Message | NewEntry, entry: TranscriptEntry) -> None:
         self.leaf = entry.id
         self._settings = transcript.apply_entry(self._settings, entry)
         if isinstance(item, Message):
@@ -367,8 +383,8 @@ class Session:
 class SessionRepository:
     """The sessions of a store; the most recently used ones stay loaded."""
 
-    def __init__(self, store: Store, clock: Clock, *, kept: int = _CACHED) -> None:
-        self._store, self._clock, self._kept = store, clock, kept
+    def __init__(self, store: Store, clock: Clock, *, max_cached: int = _DEFAULT_CACHED) -> None:
+        self._store, self._clock, self._max_cached = store, clock, max_cached
         self._loaded: OrderedDict[str, Session] = OrderedDict()
         self._in_use: WeakValueDictionary[str, Session] = WeakValueDictionary()  # by a caller
 
@@ -382,7 +398,7 @@ class SessionRepository:
             await session.read()
         self._loaded[key] = self._in_use[key] = session
         self._loaded.move_to_end(key)
-        while len(self._loaded) > self._kept:
+        while len(self._loaded) > self._max_cached:
             self._loaded.popitem(last=False)
         return session
 
@@ -411,10 +427,10 @@ class SessionRepository:
         self._in_use.pop(key, None)
         if record is None:
             return False
-        async with self._store.transaction() as unit:
-            unit.delete_session(key)
+        async with self._store.transaction() as transaction:
+            transaction.delete_session(key)
             if record.session_id and not keep_transcript:
-                unit.archive(record.session_id, "deleted", at_ms)
+                transaction.archive(record.session_id, "deleted", at_ms)
         return True
 
 
@@ -425,8 +441,8 @@ def _with(record: SessionRecord, fields: Mapping[str, Json], now_ms: int) -> Ses
     return replace(record, updated_ms=now_ms, data=data)
 
 
-def _mended(messages: list[Message]) -> list[Message]:
-    """Return the messages with a result for each of the last calls: a run may have crashed."""
+def _with_results(messages: list[Message]) -> list[Message]:
+    """Add a result to each of the last calls that has none, as after a crash of their run."""
     last = len(messages)
     while last and (
         messages[last - 1].role == "tool" or transcript.is_injected(messages[last - 1])

@@ -45,11 +45,11 @@ class NewEntry:
         return TranscriptEntry(entry_id, parent, self.type, at_ms, self.data)
 
 
-def new_id(taken: Collection[str] = ()) -> str:
+def new_id(existing: Collection[str] = ()) -> str:
     """Return eight hex digits that no other entry of the transcript has."""
-    while (made := f"{random.getrandbits(32):08x}") in taken:
+    while (entry_id := f"{random.getrandbits(32):08x}") in existing:
         pass
-    return made
+    return entry_id
 
 
 def model_change(provider: str, model: str) -> NewEntry:
@@ -86,56 +86,56 @@ def message_draft(message: Message, at_ms: int = 0) -> NewEntry:
 
 def encode_message(message: Message, at_ms: int = 0) -> dict[str, Json]:
     """Return the message in OpenClaw's format, with its order of fields."""
-    stamp = message.at_ms or at_ms
+    timestamp_ms = message.at_ms or at_ms
     match message.role:
         case "user":
-            content = [_write_part(part) for part in message.parts]
-            return {"role": "user", "content": content, "timestamp": stamp}
+            content = [_encode_part(part) for part in message.parts]
+            return {"role": "user", "content": content, "timestamp": timestamp_ms}
         case "assistant":
-            return _write_assistant(message, stamp)
+            return _encode_assistant(message, timestamp_ms)
         case "tool":
-            return _write_tool(message, stamp)
+            return _encode_tool_result(message, timestamp_ms)
 
 
-def _write_assistant(message: Message, stamp: int) -> dict[str, Json]:
+def _encode_assistant(message: Message, timestamp_ms: int) -> dict[str, Json]:
     origin = message.origin or INJECTED
-    written: dict[str, Json] = {
+    encoded: dict[str, Json] = {
         "role": "assistant",
-        "content": [_write_part(part) for part in message.parts],
+        "content": [_encode_part(part) for part in message.parts],
         "api": origin.api,
         "provider": origin.provider,
         "model": origin.model,
-        "usage": write_usage(origin.usage),
+        "usage": encode_usage(origin.usage),
         "stopReason": origin.stop,
-        "timestamp": stamp,
+        "timestamp": timestamp_ms,
     }
     if origin.error:
-        written["errorMessage"] = origin.error
+        encoded["errorMessage"] = origin.error
     if origin.stopped:
         run, by = origin.stopped.run_id, origin.stopped.by
-        written["idempotencyKey"] = f"{run}:assistant"
-        written["openclawAbort"] = {"aborted": True, "origin": by, "runId": run}
-    return written
+        encoded["idempotencyKey"] = f"{run}:assistant"
+        encoded["openclawAbort"] = {"aborted": True, "origin": by, "runId": run}
+    return encoded
 
 
-def _write_tool(message: Message, stamp: int) -> dict[str, Json]:
+def _encode_tool_result(message: Message, timestamp_ms: int) -> dict[str, Json]:
     (result,) = (part for part in message.parts if isinstance(part, ToolResult))
     return {
         "role": "toolResult",
         "toolCallId": result.call_id,
         "toolName": result.name,
-        "content": [_write_part(part) for part in result.content],
+        "content": [_encode_part(part) for part in result.content],
         **({} if result.details is None else {"details": result.details}),
         "isError": result.is_error,
-        "timestamp": stamp,
+        "timestamp": timestamp_ms,
     }
 
 
-def _write_part(part: Part) -> dict[str, Json]:
+def _encode_part(part: Part) -> dict[str, Json]:
     match part:
         case Text(text, signature):
-            written = {"type": "text", "text": text}
-            return {**written, "textSignature": signature} if signature else written
+            encoded = {"type": "text", "text": text}
+            return {**encoded, "textSignature": signature} if signature else encoded
         case Thinking(text, signature):
             signed = {"thinkingSignature": signature} if signature else {}
             return {"type": "thinking", "thinking": text, **signed}
@@ -150,7 +150,7 @@ def _write_part(part: Part) -> dict[str, Json]:
             return {"type": "text", "text": part.text}
 
 
-def write_usage(usage: Usage) -> dict[str, Json]:
+def encode_usage(usage: Usage) -> dict[str, Json]:
     """Return tokens and cost in OpenClaw's format."""
     cost = int(usage.cost) if float(usage.cost).is_integer() else usage.cost
     return {
@@ -173,9 +173,9 @@ def decode_message(entry: TranscriptEntry) -> Message | None:
     match entry.type:
         case "message":
             message = data.get("message")
-            return _read_role(message, entry.at_ms) if isinstance(message, dict) else None
+            return _decode_role(message, entry.at_ms) if isinstance(message, dict) else None
         case "custom_message":
-            return _said(data.get("content"), entry.at_ms)
+            return _decode_user(data.get("content"), entry.at_ms)
         case "branch_summary":
             return _summary(_BRANCH, data.get("summary"), entry.at_ms)
         case "compaction":
@@ -184,18 +184,18 @@ def decode_message(entry: TranscriptEntry) -> Message | None:
             return None
 
 
-def _read_role(message: Mapping[str, Json], entry_ms: int) -> Message | None:
+def _decode_role(message: Mapping[str, Json], entry_ms: int) -> Message | None:
     at_ms = _int(message.get("timestamp")) or entry_ms
     match message.get("role"):
         case "user" | "custom" | "hookMessage":
-            return _said(message.get("content"), at_ms)
+            return _decode_user(message.get("content"), at_ms)
         case "assistant":
-            parts = _read_parts(message.get("content"))
-            return Message("assistant", parts, at_ms, _read_origin(message))
+            parts = _decode_parts(message.get("content"))
+            return Message("assistant", parts, at_ms, _decode_origin(message))
         case "toolResult":
-            return _read_tool(message, at_ms)
+            return _decode_tool_result(message, at_ms)
         case "bashExecution":
-            return _read_bash(message, at_ms)
+            return _decode_bash(message, at_ms)
         case "branchSummary":
             return _summary(_BRANCH, message.get("summary"), at_ms)
         case "compactionSummary":
@@ -204,8 +204,8 @@ def _read_role(message: Mapping[str, Json], entry_ms: int) -> Message | None:
             return None
 
 
-def _said(content: Json, at_ms: int) -> Message | None:
-    parts = _read_shown(content)
+def _decode_user(content: Json, at_ms: int) -> Message | None:
+    parts = _decode_visible_parts(content)
     return Message("user", parts, at_ms) if parts else None
 
 
@@ -215,21 +215,21 @@ def _summary(frame: str, summary: Json, at_ms: int) -> Message | None:
     return Message("user", (Text(frame.format(summary)),), at_ms)
 
 
-def _read_tool(message: Mapping[str, Json], at_ms: int) -> Message | None:
+def _decode_tool_result(message: Mapping[str, Json], at_ms: int) -> Message | None:
     call_id, details = message.get("toolCallId"), message.get("details")
     if not isinstance(call_id, str) or not call_id:
         return None
     result = ToolResult(
         call_id,
         _str(message.get("toolName")),
-        _read_shown(message.get("content")),
+        _decode_visible_parts(message.get("content")),
         message.get("isError") is True,
         details if isinstance(details, dict) else None,
     )
     return Message("tool", (result,), at_ms)
 
 
-def _read_bash(message: Mapping[str, Json], at_ms: int) -> Message | None:
+def _decode_bash(message: Mapping[str, Json], at_ms: int) -> Message | None:
     """Decode a shell command that a person ran during the session."""
     if message.get("excludeFromContext") is True:
         return None
@@ -239,30 +239,30 @@ def _read_bash(message: Mapping[str, Json], at_ms: int) -> Message | None:
     return Message("user", (Text(f"I ran `{command}`:\n```\n{output}\n```{end}"),), at_ms)
 
 
-def _read_shown(content: Json) -> tuple[Text | Image, ...]:
+def _decode_visible_parts(content: Json) -> tuple[Text | Image, ...]:
     """Decode the content of a user or a tool; unknown parts are mentioned."""
     if isinstance(content, str):
         return (Text(content),)
     shown: list[Text | Image] = []
     for part in content if isinstance(content, list) else ():
-        read = _read_part(part)
-        if isinstance(read, Text | Image):
-            shown.append(read)
-        elif read is None and isinstance(part, dict):
+        decoded = _decode_part(part)
+        if isinstance(decoded, Text | Image):
+            shown.append(decoded)
+        elif decoded is None and isinstance(part, dict):
             shown.append(Text(f"[{_str(part.get('type')) or 'something'} left out]"))
     return tuple(shown)
 
 
-def _read_parts(content: Json) -> tuple[Part, ...]:
+def _decode_parts(content: Json) -> tuple[Part, ...]:
     """Decode the content of a model; unknown parts are dropped."""
     if isinstance(content, str):
         return (Text(content),)
     if not isinstance(content, list):
         return ()
-    return tuple([read for part in content if (read := _read_part(part)) is not None])
+    return tuple([decoded for part in content if (decoded := _decode_part(part)) is not None])
 
 
-def _read_part(part: Json) -> Part | None:
+def _decode_part(part: Json) -> Part | None:
     if not isinstance(part, dict):
         return Text(part) if isinstance(part, str) else None
     match part.get("type"):
@@ -274,12 +274,12 @@ def _read_part(part: Json) -> Part | None:
             data, mime = part.get("data"), part.get("mimeType")
             return Image(data, _str(mime) or "image/png") if isinstance(data, str) else None
         case "toolCall":
-            return _read_call(part)
+            return _decode_call(part)
         case _:
             return None
 
 
-def _read_call(part: Mapping[str, Json]) -> ToolCall | None:
+def _decode_call(part: Mapping[str, Json]) -> ToolCall | None:
     call_id, name, args = part.get("id"), part.get("name"), part.get("arguments")
     if not isinstance(call_id, str) or not isinstance(name, str) or not call_id or not name:
         return None
@@ -288,11 +288,11 @@ def _read_call(part: Mapping[str, Json]) -> ToolCall | None:
         return ToolCall(call_id, name, args, broken, signature)
     text = args if isinstance(args, str) else "" if args is None else json.dumps(args)
     if text:
-        args, broken = _read_args(text)
+        args, broken = _decode_args(text)
     return ToolCall(call_id, name, args or {}, broken, signature)
 
 
-def _read_args(text: str) -> tuple[dict[str, Json], str]:
+def _decode_args(text: str) -> tuple[dict[str, Json], str]:
     try:
         args = json.loads(text)
     except (ValueError, RecursionError):
@@ -300,13 +300,13 @@ def _read_args(text: str) -> tuple[dict[str, Json], str]:
     return (args, "") if isinstance(args, dict) else ({}, text)
 
 
-def _read_origin(message: Mapping[str, Json]) -> Origin:
+def _decode_origin(message: Mapping[str, Json]) -> Origin:
     return Origin(
         _str(message.get("api")),
         _str(message.get("provider")),
         _str(message.get("model")),
         _STOPS.get(_str(message.get("stopReason")), "stop"),
-        read_usage(message.get("usage")),
+        decode_usage(message.get("usage")),
         _str(message.get("errorMessage")),
     )
 
@@ -314,7 +314,7 @@ def _read_origin(message: Mapping[str, Json]) -> Origin:
 _NO_USAGE = Usage()
 
 
-def read_usage(usage: Json) -> Usage:
+def decode_usage(usage: Json) -> Usage:
     """Decode tokens and cost from any JSON."""
     if not isinstance(usage, dict):
         return _NO_USAGE
@@ -386,9 +386,9 @@ class TranscriptMessage:
 
 def context_messages(path: Sequence[TranscriptEntry]) -> list[TranscriptMessage]:
     """Return the messages of a path with their entries' ids; the newest compaction is first."""
-    read = ((entry.id, decode_message(entry)) for entry in _in_context(path))
+    decoded = ((entry.id, decode_message(entry)) for entry in _in_context(path))
     return [
-        TranscriptMessage(entry_id, message) for entry_id, message in read if message is not None
+        TranscriptMessage(entry_id, message) for entry_id, message in decoded if message is not None
     ]
 
 
@@ -472,7 +472,11 @@ def orphan_of(path: Sequence[TranscriptEntry]) -> OrphanedMessage | None:
 def questions_in(path: Iterable[TranscriptEntry]) -> set[str]:
     """Return the ids of the entries with a user message."""
     found = ((entry.id, entry.data.get("message")) for entry in path if entry.type == "message")
-    return {name for name, it in found if isinstance(it, dict) and it.get("role") == "user"}
+    return {
+        name
+        for name, message in found
+        if isinstance(message, dict) and message.get("role") == "user"
+    }
 
 
 def count_partial_answers(path: Sequence[TranscriptEntry]) -> int:

@@ -10,7 +10,7 @@ from dataclasses import field
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Usage
-from homarus.sessions.transcript import read_usage
+from homarus.sessions.transcript import decode_usage
 from homarus.store.base import TranscriptEntry
 
 _MAX_WAIT_MS = 24 * 3_600_000  # a longer gap is not a wait for an answer
@@ -115,7 +115,7 @@ def summarize_usage(
 ) -> UsageSummary:
     """Summarise a transcript; entries of abandoned branches count too, as they cost."""
     summary = UsageSummary()
-    before: tuple[str, int] | None = None  # role and time of the previous message
+    previous: tuple[str, int] | None = None  # role and time of the previous message
     for entry in entries:
         message = entry.data.get("message") if entry.type == "message" else None
         role = message.get("role") if isinstance(message, dict) else None
@@ -130,9 +130,13 @@ def summarize_usage(
             day.talk.tool_results += 1
         elif role == "assistant":
             _answer(day, message)
-            if before and before[0] != "assistant" and 0 <= entry.at_ms - before[1] < _MAX_WAIT_MS:
-                day.waits_ms.append(entry.at_ms - before[1])
-        before = (role, entry.at_ms)
+            if (
+                previous
+                and previous[0] != "assistant"
+                and 0 <= entry.at_ms - previous[1] < _MAX_WAIT_MS
+            ):
+                day.waits_ms.append(entry.at_ms - previous[1])
+        previous = (role, entry.at_ms)
     return summary
 
 
@@ -145,10 +149,10 @@ def _answer(day: DailyUsage, message: dict[str, Json]) -> None:
             day.talk.tool_calls += 1
             name = part.get("name")
             day.tools[name[:100] if isinstance(name, str) else "?"] += 1
-    told = message.get("usage")
-    usage = read_usage(told)
-    priced = isinstance(told, dict) and isinstance(told.get("cost"), dict)
+    raw = message.get("usage")
+    usage = decode_usage(raw)
+    priced = isinstance(raw, dict) and isinstance(raw.get("cost"), dict)
     spent = ModelUsage(usage, 1, 0 if priced or not usage.total else 1)
     provider, model = message.get("provider"), message.get("model")
-    who = (str(provider or "unknown")[:100], str(model or "unknown")[:200])
-    day.models.setdefault(who, ModelUsage()).add(spent)
+    model_key = (str(provider or "unknown")[:100], str(model or "unknown")[:200])
+    day.models.setdefault(model_key, ModelUsage()).add(spent)

@@ -49,9 +49,9 @@ from homarus.tools.tool import deny_approval
 KEY = "agent:main:main"
 
 
-def message(text: str = "hi", wishes: RunOptions | None = None) -> Inbound:
+def message(text: str = "hi", options: RunOptions | None = None) -> Inbound:
     return Inbound(
-        "1", Address("test", "1"), "ann", text, options=wishes or RunOptions(), run_id="r1"
+        "1", Address("test", "1"), "ann", text, options=options or RunOptions(), run_id="r1"
     )
 
 
@@ -63,8 +63,8 @@ class SlowStore(MemoryStore):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
-        async with super().transaction() as unit:
-            yield unit
+        async with super().transaction() as transaction:
+            yield transaction
             if self.fails:
                 raise DiskFullError("no room to write", fix="free some")
             if self.commit_s:
@@ -80,13 +80,13 @@ class Harness:
         self.bus, self.store = Bus(), SlowStore()
         self.sessions = SessionRepository(self.store, clock)
         self.steering: list[InboxRecord] = []
-        self.steered: Callable[[], None] = lambda: None
+        self.on_steered: Callable[[], None] = lambda: None
         self.window, self.hooks = 200_000, Hooks()
         self.agent = Agent("main", "Ada", folder, model="p/m", timeout_s=5.0)
         self.config = schema.Config()
-        self.key, self.posted = KEY, 0
-        self.stranded: list[str] = []
-        self.wishes: list[ModelSelection] = []
+        self.key, self.enqueued = KEY, 0
+        self.unsettled: list[str] = []
+        self.selections: list[ModelSelection] = []
         self.services = RunServices(
             find_traits=find_traits,
             sessions=self.sessions,
@@ -106,9 +106,9 @@ class Harness:
             make_builder=lambda session, inbound, thinking, _new: make_reply_builder(
                 schema.Config(), session, inbound, thinking=thinking
             ),
-            build_reply=self.pack,
-            on_enqueued=self.note_post,
-            on_unsettled=self.stranded.extend,
+            build_reply=self.build_reply,
+            on_enqueued=self.count_enqueued,
+            on_unsettled=self.unsettled.extend,
             get_config=lambda: self.config,
             grace_s=0.05,
         )
@@ -119,44 +119,44 @@ class Harness:
         self.runs = RunRegistry(self.services)
 
     def steer(self, _key: str) -> list[InboxRecord]:
-        told, self.steering = self.steering, []
-        if told:
-            self.steered()
-        return told
+        steering, self.steering = self.steering, []
+        if steering:
+            self.on_steered()
+        return steering
 
-    def pack(
+    def build_reply(
         self, inbound: Inbound, run: str, text: str, first: int = 0, extras: Extras = NO_EXTRAS
     ) -> list[OutboxRecord]:
         return [OutboxRecord(f"{run}:{first}", run, inbound.address, text, 0, 10, extras=extras)]
 
-    def note_post(self) -> None:
-        self.posted += 1
+    def count_enqueued(self) -> None:
+        self.enqueued += 1
 
     async def accept(self, inbound: Inbound) -> InboxRecord:
         return (await self.store.journal.accept(self.key, inbound, at_ms=1)).row
 
-    def row(self, id_: str = "r1") -> InboxRecord:
+    def record(self, id_: str = "r1") -> InboxRecord:
         found = asyncio.run(self.store.journal.inbox_record(id_))
         assert found is not None
         return found
 
-    def parcels(self) -> list[str]:
+    def replies(self) -> list[str]:
         return [parcel.text for parcel in asyncio.run(self.store.journal.outbox_records())]
 
-    async def connect(self, wish: ModelSelection) -> tuple[Provider, ModelInfo]:
-        self.wishes.append(wish)
+    async def connect(self, selection: ModelSelection) -> tuple[Provider, ModelInfo]:
+        self.selections.append(selection)
         return self.provider, ModelInfo("p", "m", reasoning=True, window=self.window)
 
-    def run(self, inbound: Inbound, also: Callable[[], object] = lambda: None) -> RunOutcome:
+    def run(self, inbound: Inbound, meanwhile: Callable[[], object] = lambda: None) -> RunOutcome:
         async def main() -> RunOutcome:
             with self.bus.subscribe() as events:
-                asyncio.get_running_loop().call_later(0.02, also)
+                asyncio.get_running_loop().call_later(0.02, meanwhile)
                 try:
                     return await self.runs.start(self.key, [await self.accept(inbound)])
                 finally:
                     events.close()
-                    facts = [event.data async for event in events]
-                    self.ended = [fact for fact in facts if isinstance(fact, RunEnded)]
+                    all_data = [event.data async for event in events]
+                    self.ended = [data for data in all_data if isinstance(data, RunEnded)]
 
         return asyncio.run(main())
 
@@ -168,29 +168,31 @@ class Harness:
         return asyncio.run(main())
 
 
-def broken_off(stage: Harness, *messages: Message, started: Sequence[str] = ()) -> InboxRecord:
+def make_interrupted_record(
+    harness: Harness, *messages: Message, started: Sequence[str] = ()
+) -> InboxRecord:
     """Return the inbox record of a run that was killed after it had saved these messages."""
 
     async def main() -> InboxRecord:
-        row = await stage.accept(message())
-        session = await stage.sessions.load(KEY, "main")
-        async with stage.store.journal.lease(f"session:{KEY}") as lease:
+        record = await harness.accept(message())
+        session = await harness.sessions.load(KEY, "main")
+        async with harness.store.journal.lease(f"session:{KEY}") as lease:
             await session.start_turn(
                 user_message("hi"),
                 provider="p",
                 model="m",
-                also=lambda unit, entries: unit.mark_running(
-                    [row.id], lease, run=row.id, session_id=session.session_id,
+                extra_writes=lambda transaction, entries: transaction.mark_running(
+                    [record.id], lease, run=record.id, session_id=session.session_id,
                     entry=entries[-1].id,
                 ),
             )  # fmt: skip
             if messages:
                 await session.append(*messages)
-            async with stage.store.journal.transaction() as unit:
+            async with harness.store.journal.transaction() as transaction:
                 for call_id in started:
-                    unit.call_started(row.id, lease, call_id)
-        stage.sessions = SessionRepository(stage.store, FakeClock(patient=False))
-        found = await stage.store.journal.inbox_record(row.id)
+                    transaction.call_started(record.id, lease, call_id)
+        harness.sessions = SessionRepository(harness.store, FakeClock(patient=False))
+        found = await harness.store.journal.inbox_record(record.id)
         assert found is not None
         return found
 

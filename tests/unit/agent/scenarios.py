@@ -40,20 +40,20 @@ from homarus.core.message import (
 )
 
 FOLDER = Path(__file__).parent / "golden"
-HERE = Address("telegram", "42")
+ADDRESS = Address("telegram", "42")
 
 
-class Harness:
+class ScenarioRun:
     """One run in one chat."""
 
-    def __init__(self, manner: dict[str, Any]) -> None:
-        settings = ReplySettings(address=HERE, **manner)
+    def __init__(self, fields: dict[str, Any]) -> None:
+        settings = ReplySettings(address=ADDRESS, **fields)
         self._builder = ReplyBuilder(settings, sends_on_save=settings.streams)
         self._text = self._thinking = ""
         self._calls: list[ToolCall] = []
         self._typing = False
 
-    def play(self, step: dict[str, Any]) -> list[str]:
+    def run_step(self, step: dict[str, Any]) -> list[str]:
         """Run one step; return what the chat gets."""
         (name, value), *_ = [item for item in step.items() if item[0] != "gives"]
         match name:
@@ -62,15 +62,15 @@ class Harness:
             case "finish":
                 return self._ended(self._builder.finish(self._message(value)))
             case "fail":
-                return [_told("final", block) for block in self._builder.fail(value)]
+                return [_describe_block("final", block) for block in self._builder.fail(value)]
             case "saved":
                 message = self._message(value)
-                sent = [_told("send", block) for block in self._builder.save(message)]
+                sent = [_describe_block("send", block) for block in self._builder.save(message)]
                 return [*sent, *self._feed(MessageSaved(message))]
             case _:
-                return self._feed(self._fact(name, value))
+                return self._feed(self._event_data(name, value))
 
-    def _fact(self, name: str, value: Any) -> EventData:
+    def _event_data(self, name: str, value: Any) -> EventData:
         match name:
             case "text":
                 self._text += value
@@ -106,8 +106,8 @@ class Harness:
         self._text = self._thinking = ""
         return Message("assistant", tuple(parts), 0, origin)
 
-    def _feed(self, fact: EventData) -> list[str]:
-        typing = self._builder.feed(fact)
+    def _feed(self, data: EventData) -> list[str]:
+        typing = self._builder.feed(data)
         if typing is None or typing == self._typing:
             return []
         self._typing = typing
@@ -115,7 +115,10 @@ class Harness:
 
     @staticmethod
     def _ended(end: ReplyEnd) -> list[str]:
-        return [*(_told("final", block) for block in end.blocks), f"outcome: {end.status}"]
+        return [
+            *(_describe_block("final", block) for block in end.blocks),
+            f"outcome: {end.status}",
+        ]
 
 
 def _started(value: str) -> EventData:
@@ -132,38 +135,38 @@ _SIMPLE: dict[str, Callable[[Any], EventData]] = {
 }
 
 
-def _told(how: str, block: Block) -> str:
+def _describe_block(action: str, block: Block) -> str:
     kind = "" if block.kind == "text" else f" {block.kind}"
     marks = []
     if block.reply_to or block.reply_to_current:
         marks.append(f"reply to {block.reply_to or 'the current message'}")
     marks += [f"media {item}" for item in block.media]
     marks += ["as voice"] if block.as_voice else []
-    about = f" ({', '.join(marks)})" if marks else ""
-    return f"{how}{kind}{about}: {block.text}"
+    suffix = f" ({', '.join(marks)})" if marks else ""
+    return f"{action}{kind}{suffix}: {block.text}"
 
 
-def play(case: dict[str, Any]) -> dict[str, Any]:
+def run_scenario(case: dict[str, Any]) -> dict[str, Any]:
     """Run a scenario; return it with the actual `gives`."""
-    stage = Harness(case["manner"])
+    scenario = ScenarioRun(case["manner"])
     run = []
     for step in case["run"]:
-        asked = {name: value for name, value in step.items() if name != "gives"}
-        gives = stage.play(asked)
-        run.append({**asked, "gives": gives} if gives else asked)
+        inputs = {name: value for name, value in step.items() if name != "gives"}
+        gives = scenario.run_step(inputs)
+        run.append({**inputs, "gives": gives} if gives else inputs)
     return {**case, "run": run}
 
 
-def plays() -> list[Path]:
+def scenario_paths() -> list[Path]:
     return sorted(FOLDER.glob("*.json"))
 
 
-def read(path: Path) -> dict[str, Any]:
+def load_scenario(path: Path) -> dict[str, Any]:
     case: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return case
 
 
-def write(case: dict[str, Any]) -> str:
+def format_scenario(case: dict[str, Any]) -> str:
     """Format a scenario with one step per line."""
     lines = [json.dumps(step, ensure_ascii=False) for step in case["run"]]
     head = json.dumps(
@@ -174,5 +177,5 @@ def write(case: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    for file in plays():
-        file.write_text(write(play(read(file))), encoding="utf-8")
+    for file in scenario_paths():
+        file.write_text(format_scenario(run_scenario(load_scenario(file))), encoding="utf-8")

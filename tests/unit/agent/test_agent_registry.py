@@ -22,9 +22,9 @@ def test_agent_tools_without_chats_omit_message_tool(tmp_path: Path) -> None:
     paths = Paths.find({"HOME": str(tmp_path)})
     quiet = {"id": "quiet", "tools": {"deny": ["message"]}}
     config = Config.model_validate({"agents": {"list": [{"id": "main"}, quiet]}})
-    alone = AgentRegistry(lambda: config, paths)
+    without_chats = AgentRegistry(lambda: config, paths)
     connected = AgentRegistry(lambda: config, paths, reaches=lambda: True)
-    assert "message" not in alone.tools("main")
+    assert "message" not in without_chats.tools("main")
     assert "message" not in connected.tools("quiet") and "message" in connected.tools("main")
 
 
@@ -41,11 +41,13 @@ def test_agent_tools_memory_disabled_or_denied_omits_memory_tools(tmp_path: Path
     ]
     config = Config.model_validate({"agents": {"list": agents}})
 
-    def unasked(agent: str) -> Any:
+    def fail_if_opened(agent: str) -> Any:
         raise AssertionError(agent)
 
-    cast = AgentRegistry(lambda: config, paths, memory=unasked)
-    has = {each["id"]: [name in cast.tools(each["id"]) for name in MEMORY_TOOLS] for each in agents}
+    registry = AgentRegistry(lambda: config, paths, memory=fail_if_opened)
+    has = {
+        each["id"]: [name in registry.tools(each["id"]) for name in MEMORY_TOOLS] for each in agents
+    }
     assert has == {
         "main": [True] * 3, "off": [False] * 3, "denied": [False] * 3, "reads": [True, True, False]
     }  # fmt: skip

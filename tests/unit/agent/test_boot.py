@@ -15,12 +15,12 @@ def test_boot_agent_with_boot_file_gets_message_in_own_session(tmp_path: Path) -
         (tmp_path / name).mkdir()
         (tmp_path / name / "BOOT.md").write_text(text)
     agents = [Agent(name, name, tmp_path / name) for name in ("ada", "bob", "eve")]
-    store, put = MemoryStore(), list[InboxRecord]()
+    store, submitted = MemoryStore(), list[InboxRecord]()
 
     async def accept(key: str, inbound: Inbound) -> Acceptance:
         return await store.journal.accept(key, inbound, at_ms=1)
 
-    asyncio.run(run_boot_prompts(agents, accept, lambda _key, row: put.append(row), 5))
-    (row,) = put
-    assert (row.session, row.channel) == ("agent:ada:boot", "boot")
-    assert row.inbound and "Say hello to nobody." in row.inbound.text
+    asyncio.run(run_boot_prompts(agents, accept, lambda _key, record: submitted.append(record), 5))
+    (record,) = submitted
+    assert (record.session, record.channel) == ("agent:ada:boot", "boot")
+    assert record.inbound and "Say hello to nobody." in record.inbound.text

@@ -77,11 +77,11 @@ def test_builder_any_text_sends_all_of_it_once(
 ) -> None:
     blocks = tell(text, steps, sends_on_save=sends_on_save)
     reply = parse_reply(strip_reasoning_tags(text))
-    told = "".join(block.text for block in blocks if block.kind == "text")
+    text = "".join(block.text for block in blocks if block.kind == "text")
     if reply.silent or not bare(reply.text):
-        assert not told
+        assert not text
     else:
-        assert bare(told) == bare(reply.text)
+        assert bare(text) == bare(reply.text)
     assert sorted(item for block in blocks for item in block.media) == sorted(reply.media)
 
 
@@ -128,9 +128,13 @@ def test_builder_aborted_message_is_not_sent() -> None:
     assert builder.fail("") == ()
 
 
-@pytest.mark.parametrize(("word", "asked"), [("all done NO_REPLY", 1), ("NO_REPLY -- nothing", 1)])
-def test_builder_unasked_run_with_silent_word_anywhere_is_silent(word: str, asked: int) -> None:
-    assert len(ReplyBuilder(ReplySettings()).finish(said(word)).blocks) == asked
+@pytest.mark.parametrize(
+    ("word", "block_count"), [("all done NO_REPLY", 1), ("NO_REPLY -- nothing", 1)]
+)
+def test_builder_unasked_run_with_silent_word_anywhere_is_silent(
+    word: str, block_count: int
+) -> None:
+    assert len(ReplyBuilder(ReplySettings()).finish(said(word)).blocks) == block_count
     ending = ReplyBuilder(ReplySettings(unasked=True)).finish(said(word))
     assert (ending.blocks, ending.status) == ((), "silent")
 
@@ -176,7 +180,7 @@ def test_builder_typing_follows_mode() -> None:
     def signs(mode: TypingMode) -> list[bool | None]:
         builder = ReplyBuilder(ReplySettings(typing=mode))
         facts = (RunStarted(), TextAdded("NO"), TextAdded("t me"), ToolProgressed(call, "x"))
-        return [builder.feed(fact) for fact in facts]
+        return [builder.feed(data) for data in facts]
 
     assert signs("never") == [None, None, None, None]
     assert signs("instant") == [True, None, True, True]
@@ -191,7 +195,7 @@ def test_builder_live_reasoning_only_with_reasoning_stream() -> None:
         assert builder.reasoning == seen
 
 
-def told(builder: ReplyBuilder, texts: list[str], *, saves: bool) -> list[str]:
+def sent_texts(builder: ReplyBuilder, texts: list[str], *, saves: bool) -> list[str]:
     """Return the texts that a chat gets of a run; all messages but the last call tools."""
     blocks: list[Block] = []
     for text in texts[:-1]:
@@ -207,8 +211,8 @@ def told(builder: ReplyBuilder, texts: list[str], *, saves: bool) -> list[str]:
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))
 def test_builder_sends_on_save_gives_same_blocks_as_at_end(texts: list[str]) -> None:
-    at_end = told(ReplyBuilder(ReplySettings()), texts, saves=True)
-    posted = told(ReplyBuilder(ReplySettings(), sends_on_save=True), texts, saves=True)
+    at_end = sent_texts(ReplyBuilder(ReplySettings()), texts, saves=True)
+    posted = sent_texts(ReplyBuilder(ReplySettings(), sends_on_save=True), texts, saves=True)
     if not parse_reply(strip_reasoning_tags(texts[-1])).silent:  # else interim text is dropped
         assert posted == at_end
 
@@ -221,8 +225,8 @@ def test_builder_restored_run_sends_only_unsent_blocks(texts: list[str], cut_at:
     for text in texts[:cut_at]:
         before += [block.text for block in first.save(said(text, "toolUse"))]
         second.restore(said(text, "toolUse"))
-    after = told(second, texts[cut_at:], saves=True)
-    whole = told(ReplyBuilder(ReplySettings(), sends_on_save=True), texts, saves=True)
+    after = sent_texts(second, texts[cut_at:], saves=True)
+    whole = sent_texts(ReplyBuilder(ReplySettings(), sends_on_save=True), texts, saves=True)
     assert [*before, *after] == whole
 
 

@@ -136,8 +136,8 @@ def test_prompt_report_round_trips_with_every_part(home: Path) -> None:
     composer = PromptComposer()
     prompt = composer.compose(agent(home), MAIN, LARGE, TOOLS)
     report = composer.report(ReportContext(MAIN, "id-1", "mock", "mock-1", 17))
-    told = json.loads(json.dumps(report.to_json()))
-    assert read_report(told) == report
+    stored = json.loads(json.dumps(report.to_json()))
+    assert read_report(stored) == report
     assert report.chars == len(prompt.text)
     assert sum(part.chars for part in report.sections) + 2 * (len(report.sections) - 1) == (
         report.chars
@@ -197,7 +197,7 @@ def test_chat_context_joins_prompts_of_group_and_topic(home: Path) -> None:
 
     config = Config.model_validate({"channels": channels})
 
-    def told(*place: str, thread: str | None = None, group: bool = True) -> ChatContext:
+    def chat_context(*place: str, thread: str | None = None, group: bool = True) -> ChatContext:
         chat, account = place
         return resolve_chat_context(
             config,
@@ -206,10 +206,16 @@ def test_chat_context_joins_prompts_of_group_and_topic(home: Path) -> None:
             group=group,
         )
 
-    assert told("-1", "default") == told("telegram:-1", "default") == ChatContext("Be kind.")
-    assert told("-1", "default", thread="5") == ChatContext("Be kind.\n\nBe brief.")
-    assert told("-2", "work", thread="5") == ChatContext("Be wary.", "extensive")
-    assert told("42", "work", group=False) == ChatContext("", "extensive")  # no group at all
+    assert (
+        chat_context("-1", "default")
+        == chat_context("telegram:-1", "default")
+        == ChatContext("Be kind.")
+    )
+    assert chat_context("-1", "default", thread="5") == ChatContext("Be kind.\n\nBe brief.")
+    assert chat_context("-2", "work", thread="5") == ChatContext("Be wary.", "extensive")
+    assert chat_context("42", "work", group=False) == ChatContext(
+        "", "extensive"
+    )  # no group at all
     assert (
         resolve_chat_context(config, Address("irc", "-1"), find_traits=find_traits, group=True)
         == NO_CHAT
@@ -221,7 +227,7 @@ def test_chat_context_joins_prompts_of_group_and_topic(home: Path) -> None:
     )
     text = (
         PromptComposer()
-        .compose(agent(home), GROUP, LARGE, TOOLS, extra="Now.", chat=told("-1", "default"))
+        .compose(agent(home), GROUP, LARGE, TOOLS, extra="Now.", chat=chat_context("-1", "default"))
         .text
     )
     assert "Be kind.\n\nNow." in text

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from homarus.agent.context.render import (
-    NO_VIEW,
+    NOT_RENDERED,
     RenderedContext,
     RenderParams,
     check_window,
@@ -43,7 +43,7 @@ def call(call_id: str, name: str = "exec") -> ToolCall:
 def sent(
     history: Sequence[Message], frame: RenderParams = FRAME, now_ms: int = 0
 ) -> tuple[Message, ...]:
-    return render(history, frame, NO_VIEW, now_ms).messages
+    return render(history, frame, NOT_RENDERED, now_ms).messages
 
 
 # --- sanitizing --------------------------------------------------------------------------------
@@ -117,17 +117,17 @@ def test_render_tool_message_without_result_is_left_out() -> None:
 
 def test_render_long_result_is_truncated_to_window_share() -> None:
     history = [user_message("hi"), said(call("a")), result("a", "x" * 1_000_000)]
-    view = render(history, RenderParams("m", 10_000), NO_VIEW, 0)
-    assert message_tokens(view.messages[2]) <= 10_000 * 0.3 + 50
-    (part,) = view.messages[2].parts
+    rendered = render(history, RenderParams("m", 10_000), NOT_RENDERED, 0)
+    assert message_tokens(rendered.messages[2]) <= 10_000 * 0.3 + 50
+    (part,) = rendered.messages[2].parts
     assert isinstance(part, ToolResult) and "characters left out" in part.text
 
 
 def test_render_results_of_one_message_share_the_limit() -> None:
     calls = [call(f"c{n}") for n in range(20)]
     history = [user_message("hi"), said(*calls), *(result(c.id, "x" * 100_000) for c in calls)]
-    view = render(history, RenderParams("m", 50_000), NO_VIEW, 0)
-    assert view.tokens < 50_000 * 0.5
+    rendered = render(history, RenderParams("m", 50_000), NOT_RENDERED, 0)
+    assert rendered.tokens < 50_000 * 0.5
 
 
 def test_render_image_in_long_result_stays() -> None:
@@ -206,8 +206,8 @@ def test_turn_limit_comes_from_channel_settings(key: str, limit: int) -> None:
 def test_render_named_images_follow_their_message() -> None:
     image = Image("aGk=", "image/png")
     history = [user_message("see a.png", at_ms=1), said("ok"), user_message("see a.png", at_ms=2)]
-    view = render(history, replace(FRAME, pictures={(1, "see a.png"): (image,)}), NO_VIEW, 0)
-    assert [image in m.parts for m in view.messages] == [True, False, False]
+    rendered = render(history, replace(FRAME, images={(1, "see a.png"): (image,)}), NOT_RENDERED, 0)
+    assert [image in m.parts for m in rendered.messages] == [True, False, False]
 
 
 # --- windows and tokens ------------------------------------------------------------------------
@@ -227,18 +227,18 @@ def test_render_answer_usage_scales_estimate() -> None:
         said("y", at_ms=1, prompt=2_000),
         user_message("z", at_ms=2),
     ]
-    view = render(history, FRAME, NO_VIEW, 3)
-    assert view.measured and view.measured.counted == 2_000
-    assert 2_000 < view.tokens < 2_300
+    rendered = render(history, FRAME, NOT_RENDERED, 3)
+    assert rendered.measured and rendered.measured.counted == 2_000
+    assert 2_000 < rendered.tokens < 2_300
 
 
 def test_render_usage_of_other_model_or_old_prompt_is_ignored() -> None:
     other = replace(said("y", at_ms=9), origin=replace(ORIGIN, model="n", usage=Usage(input=9)))
-    assert render([user_message("x"), other], FRAME, NO_VIEW, 10).measured is None
+    assert render([user_message("x"), other], FRAME, NOT_RENDERED, 10).measured is None
     old = said("y", at_ms=5, prompt=90_000)
     assert (
         render(
-            [summary("s", at_ms=6), user_message("x", at_ms=4), old], FRAME, NO_VIEW, 10
+            [summary("s", at_ms=6), user_message("x", at_ms=4), old], FRAME, NOT_RENDERED, 10
         ).measured
         is None
     )
@@ -274,12 +274,12 @@ def exchange(number: int, calls: int) -> list[Message]:
 
 def requests(history: Sequence[Message]) -> list[list[Message]]:
     """Yield the history at each model call."""
-    asked = []
+    open_question = []
     for at, message in enumerate(history):
         following = history[at + 1] if at + 1 < len(history) else None
         if message.role in {"user", "tool"} and (following is None or following.role != "tool"):
-            asked.append(list(history[: at + 1]))
-    return asked
+            open_question.append(list(history[: at + 1]))
+    return open_question
 
 
 conversations = st.lists(st.integers(0, 3), min_size=1, max_size=8).map(
@@ -290,10 +290,10 @@ conversations = st.lists(st.integers(0, 3), min_size=1, max_size=8).map(
 @settings(max_examples=60)
 @given(history=conversations, window=st.integers(500, 50_000))
 def test_render_next_request_extends_previous_one(history: list[Message], window: int) -> None:
-    frame, view, before = RenderParams("m", window), NO_VIEW, b""
-    for asked in requests(history):
-        view = render(asked, frame, view, asked[-1].at_ms)
-        now = as_bytes(view.messages)
+    frame, rendered, before = RenderParams("m", window), NOT_RENDERED, b""
+    for open_question in requests(history):
+        rendered = render(open_question, frame, rendered, open_question[-1].at_ms)
+        now = as_bytes(rendered.messages)
         assert now.startswith(before)
         before = now
 
@@ -303,12 +303,12 @@ def test_render_next_request_extends_previous_one(history: list[Message], window
 def test_render_incremental_equals_full_rendering(
     history: list[Message], window: int, limit: int
 ) -> None:
-    frame, view = RenderParams("m", window, max_turns=limit), NO_VIEW
-    for asked in requests(history):
-        view = render(asked, frame, view, 0)
-        fresh = render(json_copy(asked), frame, NO_VIEW, 0)
-        assert fresh.messages == view.messages
-        assert fresh.guess == view.guess
+    frame, rendered = RenderParams("m", window, max_turns=limit), NOT_RENDERED
+    for open_question in requests(history):
+        rendered = render(open_question, frame, rendered, 0)
+        fresh = render(json_copy(open_question), frame, NOT_RENDERED, 0)
+        assert fresh.messages == rendered.messages
+        assert fresh.estimate == rendered.estimate
 
 
 def json_copy(messages: Sequence[Message]) -> list[Message]:
@@ -325,19 +325,19 @@ def test_render_injected_message_comes_after_tool_result() -> None:
         result("a", "out"),
         user_message("next"),
     ]
-    first = render(history[:2], FRAME, NO_VIEW, 0)
+    first = render(history[:2], FRAME, NOT_RENDERED, 0)
     last = render(history, FRAME, first, 0)
     assert [m.role for m in last.messages] == ["user", "assistant", "tool", "assistant", "user"]
 
 
 def test_render_long_session_costs_only_new_messages() -> None:
     history = turns(5_000)
-    view = render(history, FRAME, NO_VIEW, 0)
+    rendered = render(history, FRAME, NOT_RENDERED, 0)
     history += [user_message("new", at_ms=9_999)]
-    after = render(history, FRAME, view, 0)
-    assert after.sent[: len(view.sent)] == view.sent
-    assert all(one is other for one, other in zip(after.sent, view.sent, strict=False))
-    assert after.settled - view.settled == 1
+    after = render(history, FRAME, rendered, 0)
+    assert after.sent[: len(rendered.sent)] == rendered.sent
+    assert all(one is other for one, other in zip(after.sent, rendered.sent, strict=False))
+    assert after.settled - rendered.settled == 1
 
 
 # --- pruning, over time ------------------------------------------------------------------------
@@ -352,10 +352,10 @@ def test_render_prunes_on_cold_cache_only_and_keeps_cuts() -> None:
     history = [m for n in range(6) for m in exchange(n, 1)]
     last_ms = history[-1].at_ms
     history.append(user_message("go on", at_ms=last_ms + 1))
-    warm = render(history, SMALL, NO_VIEW, last_ms + 60_000)
+    warm = render(history, SMALL, NOT_RENDERED, last_ms + 60_000)
     assert not warm.cuts
     cold = render(history, SMALL, warm, last_ms + 300_000)
-    assert cold.cuts and cold.guess < warm.guess
+    assert cold.cuts and cold.estimate < warm.estimate
     history += [said("ok", at_ms=last_ms + 300_000), user_message("more", at_ms=last_ms + 300_001)]
     later = render(history, SMALL, cold, last_ms + 301_000)
     assert later.cuts == cold.cuts
@@ -369,13 +369,13 @@ def test_render_pruned_prompt_ignores_older_usage() -> None:
     history[-1] = said("big", at_ms=history[-1].at_ms, prompt=40_000)
     now_ms = history[-1].at_ms + HOUR_MS
     history.append(user_message("go on", at_ms=now_ms))
-    view = render(history, SMALL, NO_VIEW, now_ms)
-    assert view.cuts and view.measured is None
+    rendered = render(history, SMALL, NOT_RENDERED, now_ms)
+    assert rendered.cuts and rendered.measured is None
 
 
 def test_render_other_session_starts_new_rendering() -> None:
-    view = RenderedContext(
-        head=user_message("other"), cuts=render(turns(1), FRAME, NO_VIEW, 0).cuts, settled=99
+    rendered = RenderedContext(
+        head=user_message("other"), cuts=render(turns(1), FRAME, NOT_RENDERED, 0).cuts, settled=99
     )
-    assert render(turns(2), FRAME, view, 0).messages == tuple(turns(2))
-    assert render([], FRAME, view, 0).messages == ()
+    assert render(turns(2), FRAME, rendered, 0).messages == tuple(turns(2))
+    assert render([], FRAME, rendered, 0).messages == ()

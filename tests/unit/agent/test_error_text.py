@@ -46,16 +46,16 @@ def made(kind: type[HomarusError], words: str = RAW) -> HomarusError:
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_error_text_every_error_class_has_a_sentence(kind: type[HomarusError]) -> None:
-    told = error_text(made(kind, "the door is not open for this"))
-    assert 20 <= len(told) <= 500
-    assert told[0].isupper() and told.endswith((".", ")"))
-    assert "Traceback" not in told
+    text = error_text(made(kind, "the door is not open for this"))
+    assert 20 <= len(text) <= 500
+    assert text[0].isupper() and text.endswith((".", ")"))
+    assert "Traceback" not in text
 
 
 @pytest.mark.parametrize("kind", VENDORS, ids=lambda kind: kind.__name__)
 def test_error_text_never_contains_vendor_text(kind: type[HomarusError]) -> None:
-    told = error_text(made(kind))
-    assert "{" not in told and "sk-ant" not in told and "https" not in told
+    text = error_text(made(kind))
+    assert "{" not in text and "sk-ant" not in text and "https" not in text
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_group_rules_do_not_hold_in_another_chat(tmp_path: Path) -> None:
     room = Room(tmp_path, NO_WRITING, assistant_message("1"), assistant_message("2"))
     room.answer(said(address=Address("telegram", "-200")), key="agent:main:telegram:group:-200")
     assert room.tools() == {"read", "write", "edit"}
-    direct = said(number=2, address=Address("telegram", "42"), occasion=InboundMetadata())
+    direct = said(number=2, address=Address("telegram", "42"), metadata=InboundMetadata())
     room.answer(direct, key=DIRECT_KEY)
     assert room.tools() == {"read", "write", "edit"}
 
@@ -87,7 +87,7 @@ def test_group_rules_do_not_hold_in_another_chat(tmp_path: Path) -> None:
 def test_group_rules_for_all_groups_spare_direct_chats(tmp_path: Path) -> None:
     usual = {"groups": {"*": {"tools": {"deny": ["write"]}, "systemPrompt": "Be wary."}}}
     room = Room(tmp_path, usual, assistant_message("1"), assistant_message("2"))
-    room.answer(said(address=Address("telegram", "42"), occasion=InboundMetadata()), key=DIRECT_KEY)
+    room.answer(said(address=Address("telegram", "42"), metadata=InboundMetadata()), key=DIRECT_KEY)
     assert "write" in room.tools() and "Be wary." not in room.requests[-1].system
     room.answer(said(number=2))
     assert "write" not in room.tools() and "Be wary." in room.requests[-1].system
@@ -137,5 +137,5 @@ def test_group_session_from_gateway_client_has_group_tools(
     room.answer(said())
     for number in (2, 3):
         page = Address("webchat", "x")
-        room.answer(said("42", number=number, address=page, occasion=InboundMetadata()))
+        room.answer(said("42", number=number, address=page, metadata=InboundMetadata()))
         assert room.tools() == {"read"}

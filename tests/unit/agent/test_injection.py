@@ -126,10 +126,10 @@ def test_inject_files_share_total_limit() -> None:
 
 @given(st.text(max_size=400), st.integers(0, 300), st.integers(0, 500))
 def test_truncate_file_never_exceeds_max_chars(text: str, most: int, more: int) -> None:
-    kept = truncate_file(text, most, "A.md", whole_chars=len(text) + more)
-    assert len(kept) <= most or kept == text
+    remaining = truncate_file(text, most, "A.md", full_chars=len(text) + more)
+    assert len(remaining) <= most or remaining == text
     if len(text) + more <= most:
-        assert kept == text
+        assert remaining == text
 
 
 @given(

@@ -29,18 +29,18 @@ class Known:
         return ModelInfo("mock", "big")
 
 
-def heard(text: str, authority: Any = "owner", **more: Any) -> ParsedDirectives:
+def extract(text: str, authority: Any = "owner", **more: Any) -> ParsedDirectives:
     inbound = Inbound("1", Address("test", "1"), "ann", text, authority=authority, **more)
     return extract_directives(inbound, parse_command(text), CONFIG, cast("ModelRouter", Known()))
 
 
 def test_directives_in_text_become_run_options() -> None:
-    found = heard(
+    found = extract(
         "/think high /verbose full please /reasoning on /model big answer /queue steer cap:2",
-        wishes=RunOptions(thinking="low", timeout_s=5.0),
+        options=RunOptions(thinking="low", timeout_s=5.0),
     )
     assert found.text == "please answer" and not found.commands
-    assert found.wishes == RunOptions("mock/big", "high", 5.0, "full", "on")
+    assert found.options == RunOptions("mock/big", "high", 5.0, "full", "on")
     assert found.queue and found.queue.mode and found.queue.cap
     assert (found.queue.mode.value, found.queue.cap.value) == ("steer", 2)
 
@@ -61,18 +61,18 @@ def test_directives_in_text_become_run_options() -> None:
     ],
 )
 def test_directives_without_text_become_commands(text: str, given: list[tuple[str, str]]) -> None:
-    assert list(heard(text).commands) == given
+    assert list(extract(text).commands) == given
 
 
 def test_directives_with_image_stay_a_message() -> None:
-    found = heard("/think high", images=(PICTURE,))
-    assert not found.commands and found.text == "" and found.wishes.thinking == "high"
+    found = extract("/think high", images=(PICTURE,))
+    assert not found.commands and found.text == "" and found.options.thinking == "high"
 
 
 def test_elevated_directive_needs_owner() -> None:
-    assert heard("do it /elevated full now").text == "do it now"
-    assert heard("do it /elevated full now", "authorised").text == "do it /elevated full now"
-    assert heard("/elevated full", "authorised").commands == (
+    assert extract("do it /elevated full now").text == "do it now"
+    assert extract("do it /elevated full now", "authorised").text == "do it /elevated full now"
+    assert extract("/elevated full", "authorised").commands == (
         ("elevated", "full"),
     )  # to be refused
 
@@ -88,7 +88,7 @@ def test_elevated_directive_needs_owner() -> None:
 )
 def test_directive_with_unknown_model_raises(text: str) -> None:
     with pytest.raises(UserError):
-        heard(text)
+        extract(text)
 
 
 @pytest.mark.parametrize(
@@ -96,13 +96,13 @@ def test_directive_with_unknown_model_raises(text: str) -> None:
     ["/exec host=node ls", "see /usr/bin/think", "a/think b", "http://x/model", "/skill x y"],
 )
 def test_text_without_directives_is_unchanged(text: str) -> None:
-    assert heard(text) == ParsedDirectives(text)
+    assert extract(text) == ParsedDirectives(text)
 
 
 @given(st.text())
 def test_directives_of_any_text_lose_no_word(text: str) -> None:
     try:
-        found = heard(text)
+        found = extract(text)
     except UserError:
         return
     if "/" not in text:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from homarus.agent.context import compaction
-from homarus.agent.context.render import NO_VIEW, RenderedContext, RenderParams, render
+from homarus.agent.context.render import NOT_RENDERED, RenderedContext, RenderParams, render
 from homarus.agent.context.summarizer import SummaryRequest
 from homarus.agent.context.tokens import fixed_tokens
 from homarus.config import schema
@@ -30,8 +30,8 @@ def count(messages: Sequence[Message]) -> int:
 
 async def faithful(ask: SummaryRequest) -> str:
     """A model that summarises what was said about the locker."""
-    told = [line for line in ask.text.splitlines() if "locker" in line]
-    return "## Facts\n" + "\n".join(dict.fromkeys(f"- {line[:120]}" for line in told))
+    lines = [line for line in ask.text.splitlines() if "locker" in line]
+    return "## Facts\n" + "\n".join(dict.fromkeys(f"- {line[:120]}" for line in lines))
 
 
 async def forgetful(_ask: SummaryRequest) -> str:
@@ -56,8 +56,8 @@ class Conversation:
         self.summarise = summarise
         self.entries: list[TranscriptEntry] = []
         self.messages: list[Message] = []
-        self.view: RenderedContext = NO_VIEW
-        self.frame = RenderParams("m", WINDOW, fixed=fixed_tokens(SYSTEM, ()))
+        self.view: RenderedContext = NOT_RENDERED
+        self.params = RenderParams("m", WINDOW, fixed=fixed_tokens(SYSTEM, ()))
         self.compactions: list[compaction.CompactionResult] = []
         self.sent = b""  # the request before this one
         self.broken = 0  # how often a request did not extend the one before it
@@ -78,20 +78,20 @@ class Conversation:
     async def ask(self) -> int:
         """Return the tokens of a request, after compaction if needed."""
         for attempt in range(compaction.MAX_PER_TURN + 1):
-            self.view = render(self.messages, self.frame, self.view, self.now_ms)
-            room = compaction.token_budget(RULES, self.view)
-            if not compaction.is_due(self.view, room):
+            self.view = render(self.messages, self.params, self.view, self.now_ms)
+            budget = compaction.token_budget(RULES, self.view)
+            if not compaction.is_due(self.view, budget):
                 break
             assert attempt < compaction.MAX_PER_TURN
-            await self.compact(room)
+            await self.compact(budget)
         now = as_bytes(self.view.messages)
         self.broken += not now.startswith(self.sent)
         self.sent = now
         return count(self.view.messages)
 
-    async def compact(self, room: compaction.TokenBudget) -> None:
+    async def compact(self, budget: compaction.TokenBudget) -> None:
         lines = transcript.context_messages(self.entries)
-        done = await compaction.compact_messages(lines, room=room, summarise=self.summarise)
+        done = await compaction.compact_messages(lines, budget=budget, summarise=self.summarise)
         self.compactions.append(done)
         self.add(done.to_entry())
         self.messages = transcript.pair_calls(transcript.messages_of(self.entries))
@@ -121,18 +121,18 @@ class Conversation:
 async def test_session_of_two_hundred_turns_survives_compactions(
     summarise: Callable[[SummaryRequest], Awaitable[str]],
 ) -> None:
-    talk, words = Conversation(summarise), random.Random(7)
+    conversation, words = Conversation(summarise), random.Random(7)
     seen: list[TranscriptEntry] = []
     for number in range(200):
-        await talk.turn(number, words)
-        assert talk.entries[: len(seen)] == seen, "what is written stays as it was written"
-        seen[:] = talk.entries
-    assert len(talk.compactions) >= 10
-    assert talk.broken == 0, "between two compactions a prompt only grows at its end"
-    assert b"7731-K" in talk.sent, "what was said in turn 3 is still in sight"
-    raw = [m for entry in talk.entries if (m := transcript.decode_message(entry))]
+        await conversation.turn(number, words)
+        assert conversation.entries[: len(seen)] == seen, "what is written stays as it was written"
+        seen[:] = conversation.entries
+    assert len(conversation.compactions) >= 10
+    assert conversation.broken == 0, "between two compactions a prompt only grows at its end"
+    assert b"7731-K" in conversation.sent, "what was said in turn 3 is still in sight"
+    raw = [m for entry in conversation.entries if (m := transcript.decode_message(entry))]
     assert any(FACT in m.text for m in raw), "and can be read and searched as it was said"
-    for done in talk.compactions:
+    for done in conversation.compactions:
         assert done.tokens_after <= done.tokens_before * 0.9
         assert done.tokens_after <= WINDOW
-    assert len({entry.id for entry in talk.entries}) == len(talk.entries)
+    assert len({entry.id for entry in conversation.entries}) == len(conversation.entries)

@@ -13,7 +13,7 @@ from homarus.testing.fakes import Hang, ScriptedProvider, assistant_message
 ORIGIN = Origin("scripted", "scripted", "scripted-1")
 
 
-class Table:
+class LoopHarness:
     """A loop with a scripted model and tools that record how they were run."""
 
     def __init__(self, *script: Message | ProviderError | Hang) -> None:
@@ -21,7 +21,7 @@ class Table:
         self.saved: list[Message] = []
         self.saves: list[int] = []
         self.finished: list[str] = []
-        self.facts: list[EventData] = []
+        self.events: list[EventData] = []
         self.steering: list[list[Message]] = []
         self.running = 0
         self.peak = 0
@@ -41,7 +41,7 @@ class Table:
         self.saved.append(reply)
         self.finished.append(reply.text)
 
-    def turn(self) -> LoopContext:
+    def context(self) -> LoopContext:
         return LoopContext(
             provider=self.provider,
             request=lambda messages: ModelRequest("scripted-1", "system", messages),
@@ -49,14 +49,14 @@ class Table:
             call=self.call,
             must_run_alone=lambda call: call.name == "write",
             steering=lambda: self.steering.pop(0) if self.steering else [],
-            emit=self.facts.append,
+            emit=self.events.append,
             save=self.save,
             finish=self.finish,
             now_ms=lambda: 7,
         )
 
     def run(self, *messages: Message) -> Message:
-        return asyncio.run(run_loop(self.turn(), list(messages or [user_message("hi")])))
+        return asyncio.run(run_loop(self.context(), list(messages or [user_message("hi")])))
 
 
 def calls(*names: str) -> Message:
@@ -68,45 +68,45 @@ def results(messages: Iterable[Message]) -> list[str]:
 
 
 def test_loop_answer_without_calls_ends() -> None:
-    table = Table(assistant_message("hello"))
+    table = LoopHarness(assistant_message("hello"))
     assert table.run().text == "hello"
     assert [m.role for m in table.saved] == ["assistant"]
-    assert [f.delta for f in table.facts if isinstance(f, TextAdded)] == ["hello"]
+    assert [f.delta for f in table.events if isinstance(f, TextAdded)] == ["hello"]
 
 
 def test_loop_call_result_goes_back_to_model() -> None:
-    table = Table(calls("read"), assistant_message("done"))
+    table = LoopHarness(calls("read"), assistant_message("done"))
     assert table.run().text == "done"
     assert [m.role for m in table.provider.requests[1].messages] == ["user", "assistant", "tool"]
     assert results(table.saved) == ["did read"]
 
 
 def test_loop_parallel_calls_keep_result_order() -> None:
-    table = Table(calls("a", "b", "c"), assistant_message("done"))
+    table = LoopHarness(calls("a", "b", "c"), assistant_message("done"))
     table.run()
     assert table.peak == 3
     assert results(table.saved) == ["did a", "did b", "did c"]
 
 
 def test_loop_serial_call_runs_alone_in_order() -> None:
-    table = Table(calls("a", "write", "write", "b"), assistant_message("done"))
+    table = LoopHarness(calls("a", "write", "write", "b"), assistant_message("done"))
     table.run()
     assert table.peak == 1
-    started = [f.call.name for f in table.facts if isinstance(f, ToolStarted)]
+    started = [f.call.name for f in table.events if isinstance(f, ToolStarted)]
     assert started == ["a", "write", "write", "b"]
 
 
 def test_loop_steering_message_skips_remaining_calls() -> None:
-    table = Table(calls("write", "write", "read"), assistant_message("as you say"))
+    table = LoopHarness(calls("write", "write", "read"), assistant_message("as you say"))
     table.steering = [[user_message("stop that")]]
     table.run()
     assert results(table.saved) == ["did write", SKIPPED, SKIPPED]
     assert table.provider.requests[1].messages[-1].text == "stop that"
-    assert len([f for f in table.facts if isinstance(f, ToolEnded)]) == 1
+    assert len([f for f in table.events if isinstance(f, ToolEnded)]) == 1
 
 
 def test_loop_steering_at_last_answer_continues_run() -> None:
-    table = Table(assistant_message("first"), assistant_message("second"))
+    table = LoopHarness(assistant_message("first"), assistant_message("second"))
     table.steering = [[user_message("and?")]]
     assert table.run().text == "second"
     assert [m.text for m in table.provider.requests[1].messages] == ["hi", "first", "and?"]
@@ -115,7 +115,7 @@ def test_loop_steering_at_last_answer_continues_run() -> None:
 
 
 def test_loop_resumed_open_calls_are_run_first() -> None:
-    table = Table(assistant_message("done"))
+    table = LoopHarness(assistant_message("done"))
     done = Message("tool", (ToolResult("c0", "a", (Text("did a"),)),))
     assert table.run(user_message("hi"), calls("a", "b"), done).text == "done"
     assert results(table.saved) == ["did b"]
@@ -123,24 +123,24 @@ def test_loop_resumed_open_calls_are_run_first() -> None:
 
 
 def test_loop_history_ending_in_results_calls_model() -> None:
-    table = Table(assistant_message("done"))
+    table = LoopHarness(assistant_message("done"))
     done = Message("tool", (ToolResult("c0", "a", (Text("did a"),)),))
     table.run(user_message("hi"), calls("a"), done)
-    assert not [f for f in table.facts if isinstance(f, ToolStarted)]
+    assert not [f for f in table.events if isinstance(f, ToolStarted)]
 
 
 async def test_loop_cancelled_answer_is_saved_partially() -> None:
-    table = Table(Hang())
+    table = LoopHarness(Hang())
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await run_loop(table.turn(), [user_message("hi")])
+            await run_loop(table.context(), [user_message("hi")])
     (kept,) = table.saved
     assert kept.text == "I was saying" and kept.origin is not None
     assert kept.origin.stop == "aborted" and kept.origin.provider == "scripted"
 
 
 def test_loop_provider_error_is_saved_with_text_and_raised() -> None:
-    table = Table(OverloadedError("busy"))
+    table = LoopHarness(OverloadedError("busy"))
     with pytest.raises(OverloadedError):
         table.run()
     (kept,) = table.saved
@@ -148,14 +148,14 @@ def test_loop_provider_error_is_saved_with_text_and_raised() -> None:
 
 
 def test_loop_saves_every_message_before_next_model_call() -> None:
-    table = Table(calls("read"), assistant_message("done"))
+    table = LoopHarness(calls("read"), assistant_message("done"))
     table.run()
-    saved = [f.message for f in table.facts if isinstance(f, MessageSaved)]
+    saved = [f.message for f in table.events if isinstance(f, MessageSaved)]
     assert saved == table.saved
     assert list(table.provider.requests[1].messages[1:]) == table.saved[:2]
 
 
 def test_loop_partial_answer_separates_thinking_from_text() -> None:
-    table = Table(assistant_message(Thinking("hm"), "yes"))
+    table = LoopHarness(assistant_message(Thinking("hm"), "yes"))
     reply = table.run()
     assert (reply.thinking, reply.text) == ("hm", "yes")

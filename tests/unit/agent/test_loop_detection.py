@@ -21,9 +21,9 @@ def note(seen: LoopDetector, name: str = "exec", text: str = "out", **args: obje
 
 def test_loop_detector_repeated_call_warns_then_stops() -> None:
     seen = LoopDetector(rules())
-    told = [note(seen, path="a") for _ in range(19)]
-    assert [at for at, text in enumerate(told, 1) if text] == [10, 15]
-    assert "called 10 times" in told[9]
+    warnings = [note(seen, path="a") for _ in range(19)]
+    assert [at for at, text in enumerate(warnings, 1) if text] == [10, 15]
+    assert "called 10 times" in warnings[9]
     seen.check_limit()
     assert "20 times" in note(seen, path="a")
     assert seen.is_stopped
@@ -56,8 +56,8 @@ def test_loop_detector_argument_order_is_ignored() -> None:
 
 def test_loop_detector_alternating_calls_stop() -> None:
     seen = LoopDetector(rules())
-    told = [note(seen, "read" if n % 2 else "exec") for n in range(20)]
-    assert "took turns 10 times" in told[9]
+    warnings = [note(seen, "read" if n % 2 else "exec") for n in range(20)]
+    assert "took turns 10 times" in warnings[9]
     with pytest.raises(ToolLoopError, match="took turns"):
         seen.check_limit()
 
@@ -72,9 +72,9 @@ def test_loop_detector_alternation_with_new_results_goes_on() -> None:
 
 def test_loop_detector_polling_warns_once_and_never_stops() -> None:
     seen = LoopDetector(rules())
-    told = [note(seen, "process", text=f"{n} % done", action="poll") for n in range(100)]
-    assert len([text for text in told if text]) == 1
-    assert "waiting" in told[9]
+    warnings = [note(seen, "process", text=f"{n} % done", action="poll") for n in range(100)]
+    assert len([text for text in warnings if text]) == 1
+    assert "waiting" in warnings[9]
     seen.check_limit()
 
 
@@ -90,8 +90,8 @@ def test_loop_detector_disabled_detectors_do_nothing() -> None:
 
 def test_loop_detector_always_warns_before_stop() -> None:
     seen = LoopDetector(rules(warningThreshold=5, criticalThreshold=2))
-    told = [note(seen) for _ in range(5)]
-    assert told[4] and not seen.is_stopped
+    warnings = [note(seen) for _ in range(5)]
+    assert warnings[4] and not seen.is_stopped
     note(seen)
     assert seen.is_stopped
 

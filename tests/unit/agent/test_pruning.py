@@ -45,28 +45,30 @@ def pruned(messages: Sequence[Message], by: ContextPruningConfig, window: int) -
     ]
 
 
-def talk(*results: Message) -> list[Message]:
+def make_turns(*results: Message) -> list[Message]:
     return [user_message("hi"), *results, said(), said(), said()]
 
 
 def test_pruning_long_result_keeps_head_and_tail() -> None:
     text = "a" * 3_000 + "b" * 3_000
-    (kept,) = pruned(talk(result(1, text)), rules(softTrimRatio=0), 10_000)
+    (kept,) = pruned(make_turns(result(1, text)), rules(softTrimRatio=0), 10_000)
     assert kept.startswith("a" * 1_500 + "\n...\n" + "b" * 1_500)
     assert "first 1500 chars and last 1500 chars of 6000 chars" in kept
 
 
 def test_pruning_result_within_limit_stays() -> None:
-    assert pruned(talk(result(1, "a" * 4_000)), rules(softTrimRatio=0), 10_000) == ["a" * 4_000]
+    assert pruned(make_turns(result(1, "a" * 4_000)), rules(softTrimRatio=0), 10_000) == [
+        "a" * 4_000
+    ]
 
 
 def test_pruning_window_with_headroom_prunes_nothing() -> None:
-    assert pruned(talk(result(1, "a" * 9_000)), rules(), 200_000) == ["a" * 9_000]
+    assert pruned(make_turns(result(1, "a" * 9_000)), rules(), 200_000) == ["a" * 9_000]
 
 
 def test_pruning_clears_oldest_results_until_below_ratio() -> None:
     by = rules(minPrunableToolChars=1_000)
-    messages = talk(*(result(n, f"{n}" * 4_000) for n in range(6)))
+    messages = make_turns(*(result(n, f"{n}" * 4_000) for n in range(6)))
     kept = pruned(messages, by, 8_000)  # 32,000 bytes: half of the results may stay
     assert kept[0] == "[Old tool result content cleared]"
     assert kept[-1] == "5" * 4_000
@@ -75,7 +77,7 @@ def test_pruning_clears_oldest_results_until_below_ratio() -> None:
 
 
 def test_pruning_small_gain_clears_nothing() -> None:
-    messages = talk(*(result(n, "x" * 4_000) for n in range(6)))
+    messages = make_turns(*(result(n, "x" * 4_000) for n in range(6)))
     assert "x" * 4_000 in pruned(messages, rules(), 6_000)
     off = rules(minPrunableToolChars=0, hardClear={"enabled": False})
     assert pruned(messages, off, 6_000) == ["x" * 4_000] * 6
@@ -100,7 +102,7 @@ def test_pruning_protects_start_and_last_answers() -> None:
 
 def test_pruning_skips_images_and_denied_tools() -> None:
     long, image = "x" * 9_000, Image("aGk=", "image/png")
-    messages = talk(result(1, long, "exec", image), result(2, long, "Read"), result(3, long))
+    messages = make_turns(result(1, long, "exec", image), result(2, long, "Read"), result(3, long))
     by = rules(softTrimRatio=0, tools={"deny": ["re*"]})
     assert [text == long for text in pruned(messages, by, 10_000)] == [True, True, False]
     by = rules(softTrimRatio=0, tools={"allow": ["group:fs"]})
@@ -108,7 +110,7 @@ def test_pruning_skips_images_and_denied_tools() -> None:
 
 
 def test_pruning_keeps_earlier_cuts() -> None:
-    messages = talk(result(1, "x" * 9_000))
+    messages = make_turns(result(1, "x" * 9_000))
     before = prune(messages, rules(softTrimRatio=0), 10_000)
     messages += [result(2, "y" * 9_000), said(), said(), said()]
     after = prune(messages, rules(softTrimRatio=0), 10_000, before)
@@ -150,7 +152,7 @@ def test_pruning_invalid_ttl_raises() -> None:
     keep=st.integers(0, 4),
 )
 def test_pruning_never_enlarges_a_message(sizes: list[int], window: int, keep: int) -> None:
-    messages = talk(*(result(n, "x" * size) for n, size in enumerate(sizes)))
+    messages = make_turns(*(result(n, "x" * size) for n, size in enumerate(sizes)))
     by = rules(keepLastAssistants=keep, minPrunableToolChars=0)
     cuts = prune(messages, by, window)
     for message in messages:

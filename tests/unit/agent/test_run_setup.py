@@ -5,30 +5,41 @@ from homarus.core.message import Address, Inbound, InboundMetadata, Media
 from homarus.store.journal import InboxRecord
 
 
-def row(text: str, sender: str, name: str, **fields: object) -> InboxRecord:
-    about = InboundMetadata(kind="group", name=name, handle=name)
+def record(text: str, sender: str, name: str, **fields: object) -> InboxRecord:
+    metadata = InboundMetadata(kind="group", name=name, handle=name)
     media = (Media("image", path=f"/m/{text}.png"),) if fields.get("media") else ()
     before = str(fields.get("before", ""))
     at = Address("telegram", "-100")
-    inbound = Inbound(text, at, sender, text, metadata=about, media=media, group_history=before)
+    inbound = Inbound(text, at, sender, text, metadata=metadata, media=media, group_history=before)
     return InboxRecord(text, "s", "telegram", "default", text, sender, text, 1, inbound=inbound)
 
 
 def test_merge_messages_single_message_is_unchanged() -> None:
-    only = row("hi", "42", "Ann", media=True, before="Bob (7): x")
+    only = record("hi", "42", "Ann", media=True, before="Bob (7): x")
     assert merge_messages([only], "") == only.inbound
 
 
 def test_merge_messages_of_one_sender_keeps_sender_and_files() -> None:
-    rows = [row("a", "42", "Ann", media=True, before="1"), row("b", "42", "Ann", media=True)]
-    whole = merge_messages([*rows, row("c", "42", "Ann", before="2")], "a\nb\nc")
-    assert (whole.sender, whole.metadata.name, whole.text) == ("42", "Ann", "a\nb\nc")
-    assert [one.path for one in whole.media] == ["/m/a.png", "/m/b.png"]
-    assert whole.group_history == "1\n2"
+    records = [
+        record("a", "42", "Ann", media=True, before="1"),
+        record("b", "42", "Ann", media=True),
+    ]
+    merged = merge_messages([*records, record("c", "42", "Ann", before="2")], "a\nb\nc")
+    assert (merged.sender, merged.metadata.name, merged.text) == ("42", "Ann", "a\nb\nc")
+    assert [one.path for one in merged.media] == ["/m/a.png", "/m/b.png"]
+    assert merged.group_history == "1\n2"
 
 
 def test_merge_messages_of_several_senders_has_no_sender() -> None:
-    whole = merge_messages([row("a", "42", "Ann"), row("b", "7", "Bob")], "Ann (42): a\nBob (7): b")
-    assert (whole.sender, whole.metadata.name, whole.metadata.handle) == (MULTIPLE_SENDERS, "", "")
-    gone = row("", "7", "Bob")  # of which only a summary line is left
-    assert merge_messages([row("a", "42", "Ann"), gone], "[Queue overflow]\n\na").sender == "42"
+    merged = merge_messages(
+        [record("a", "42", "Ann"), record("b", "7", "Bob")], "Ann (42): a\nBob (7): b"
+    )
+    assert (merged.sender, merged.metadata.name, merged.metadata.handle) == (
+        MULTIPLE_SENDERS,
+        "",
+        "",
+    )
+    dropped = record("", "7", "Bob")  # of which only a summary line is left
+    assert (
+        merge_messages([record("a", "42", "Ann"), dropped], "[Queue overflow]\n\na").sender == "42"
+    )

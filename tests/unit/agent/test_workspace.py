@@ -118,8 +118,8 @@ def test_workspace_state_broken_file_is_kept(text: str, tmp_path: Path) -> None:
 def test_workspace_state_of_openclaw_is_read(tmp_path: Path) -> None:
     file = tmp_path / ".openclaw" / "workspace-state.json"
     file.parent.mkdir()
-    told = {"version": 1, "bootstrapSeededAt": "2026-02-17T12:00:00.000Z"}
-    file.write_text(json.dumps({**told, "later": {"kept": True}}))
+    seeded = {"version": 1, "bootstrapSeededAt": "2026-02-17T12:00:00.000Z"}
+    file.write_text(json.dumps({**seeded, "later": {"kept": True}}))
     workspace.ensure_workspace(tmp_path)
     state = workspace.read_state(tmp_path)
     assert state["later"] == {"kept": True} and "onboardingCompletedAt" in state
@@ -143,8 +143,8 @@ def test_boot_prompt_contains_boot_file(tmp_path: Path) -> None:
     (tmp_path / "BOOT.md").write_text("# BOOT.md\n\n- [ ]\n")
     assert workspace.boot_prompt(tmp_path) == ""
     (tmp_path / "BOOT.md").write_text("- Say good morning to Ann.\n")
-    asked = workspace.boot_prompt(tmp_path)
-    assert asked.endswith("BOOT.md:\n- Say good morning to Ann.") and "NO_REPLY" in asked
+    prompt = workspace.boot_prompt(tmp_path)
+    assert prompt.endswith("BOOT.md:\n- Say good morning to Ann.") and "NO_REPLY" in prompt
     (tmp_path / "BOOT.md").write_text("- x\n" * 100_000)
     assert len(workspace.boot_prompt(tmp_path)) < 9_000
 
@@ -166,8 +166,8 @@ def test_advice_names_unused_and_unbacked_workspaces(tmp_path: Path) -> None:
     for folder in (used, spare, tmp_path / "openclaw"):
         workspace.seed_workspace(folder)
     (state / "workspace-empty").mkdir()
-    told = workspace.workspace_advice([used, used], tmp_path, state)
-    assert [(one.text.split(" ")[0], "no agent" in one.text) for one in told] == [
+    advice = workspace.workspace_advice([used, used], tmp_path, state)
+    assert [(one.text.split(" ")[0], "no agent" in one.text) for one in advice] == [
         (str(tmp_path / "openclaw"), True),
         (str(spare), True),
         (str(used), False),
@@ -192,8 +192,8 @@ def test_advice_ignores_linked_workspace_in_use(tmp_path: Path) -> None:
     state.mkdir()
     workspace.seed_workspace(tmp_path / "real")
     (state / "workspace").symlink_to(tmp_path / "real")
-    told = workspace.workspace_advice([state / "workspace"], tmp_path, state)
-    assert not [one for one in told if "no agent" in one.text]
+    advice = workspace.workspace_advice([state / "workspace"], tmp_path, state)
+    assert not [one for one in advice if "no agent" in one.text]
 
 
 def test_trash_agent_folders_moves_only_those_in_the_state_dir(tmp_path: Path) -> None:

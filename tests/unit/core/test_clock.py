@@ -1,4 +1,4 @@
-"""The machine's clock, and the fake that stands in for it."""
+"""The system clock, and the fake that replaces it in tests."""
 
 import asyncio
 import time

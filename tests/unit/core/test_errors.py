@@ -58,10 +58,10 @@ def test_error_exit_status_is_two_only_for_user_mistakes() -> None:
     assert twos == {
         "UserError",
         "ConfigError",
-        "UnknownName",
-        "MissingExtra",
-        "InUse",
-        "InvalidRequest",
+        "UnknownNameError",
+        "MissingExtraError",
+        "StateInUseError",
+        "InvalidRequestError",
     }
     assert StateInUseError("held").exit_status == 2
 

@@ -34,45 +34,45 @@ CALL = ToolCall("call_1", "read", {"path": "a.md"})
 
 
 def wire(
-    *facts: EventData, run: str = "r", key: str = "agent:main:main", at_ms: int = 1_000
+    *all_data: EventData, run: str = "r", key: str = "agent:main:main", at_ms: int = 1_000
 ) -> list[Any]:
     """What a client sees of a run with these facts, one millisecond apart."""
     events = list[Event]()
-    ticks = iter(range(at_ms, at_ms + len(facts)))
+    ticks = iter(range(at_ms, at_ms + len(all_data)))
     emit = Emitter(run, key, events.append, lambda: next(ticks))
-    for fact in facts:
+    for fact in all_data:
         emit(fact)
     payloads = EventEncoder()
     return [view for event in events if (view := payloads.encode(event)) is not None]
 
 
-def data(*facts: EventData) -> Any:
+def data(*all_data: EventData) -> Any:
     """The `data` of the last envelope."""
-    return wire(*facts)[-1]["data"]
+    return wire(*all_data)[-1]["data"]
 
 
 def facts_of(recorded: list[dict[str, Any]]) -> list[EventData]:
     """The facts that the recorded envelopes tell."""
-    facts = list[EventData]()
+    all_data = list[EventData]()
     for envelope in recorded:
-        told = envelope["data"]
-        call = ToolCall(told.get("toolCallId", ""), told.get("name", ""), told.get("args", {}))
-        match envelope["stream"], told.get("phase"):
+        data = envelope["data"]
+        call = ToolCall(data.get("toolCallId", ""), data.get("name", ""), data.get("args", {}))
+        match envelope["stream"], data.get("phase"):
             case "lifecycle", "start":
-                facts.append(RunStarted())
+                all_data.append(RunStarted())
             case "lifecycle", "end":
-                facts.append(RunEnded())
+                all_data.append(RunEnded())
             case "assistant", None:
-                facts.append(TextAdded(told["delta"]))
+                all_data.append(TextAdded(data["delta"]))
             case "tool", "start":
-                facts.append(ToolStarted(call))
+                all_data.append(ToolStarted(call))
             case "tool", "update":
-                facts.append(ToolProgressed(call, "some output"))
+                all_data.append(ToolProgressed(call, "some output"))
             case "tool", "result":
-                facts.append(ToolEnded(ToolResult(call.id, call.name, (Text("done"),))))
+                all_data.append(ToolEnded(ToolResult(call.id, call.name, (Text("done"),))))
             case other:
                 pytest.fail(f"a recorded envelope this test does not know: {other}")
-    return facts
+    return all_data
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -185,8 +185,8 @@ anything = st.one_of(
 
 
 @given(st.lists(anything, max_size=30))
-def test_emitter_any_run_has_seq_from_one_and_json_payloads(facts: list[EventData]) -> None:
-    seen = wire(*facts)
+def test_emitter_any_run_has_seq_from_one_and_json_payloads(all_data: list[EventData]) -> None:
+    seen = wire(*all_data)
     assert [one["seq"] for one in seen] == list(range(1, len(seen) + 1))
     assert json.loads(json.dumps(seen)) == seen
     assert {one["stream"] for one in seen} <= {

@@ -1,4 +1,4 @@
-"""Our dataclasses beside the standard library's: the same to whoever uses them."""
+"""Our dataclass behaves like the standard library's."""
 
 import copy
 import dataclasses

@@ -41,7 +41,7 @@ class Crowd:
             alive[pick % len(alive)].cancel()
 
     def resize(self, width: int) -> None:
-        """Make `main` wider or narrower, when nobody is between being let in and entering."""
+        """Make `main` wider or narrower, when no task is between admission and entry."""
         self.lanes.resize("main", width)
         self.widths["main"] = width
 
@@ -307,7 +307,7 @@ async def test_lane_slow_wait_logs_the_holders(caplog: pytest.LogCaptureFixture)
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(worker(), name="run a")
         group.create_task(worker(), name="run b")
-        while not caplog.records:  # noqa: ASYNC110 - nobody rings when a line is logged
+        while not caplog.records:  # noqa: ASYNC110 - logging wakes no task
             await asyncio.sleep(0.005)
         go.set()
     assert [record.getMessage() for record in caplog.records] == [

@@ -15,7 +15,7 @@ GRACE_S = 0.05
 
 
 async def stubborn(stop: asyncio.Event) -> str:
-    """A tool that swallows its cancellation, until it is told in another way."""
+    """A tool that swallows its cancellation, until an event is set."""
     while not stop.is_set():
         try:
             await stop.wait()
@@ -115,10 +115,10 @@ async def test_watchdog_stuck_work_is_abandoned_and_frees_its_lanes(
         crew.stop.set()
         await settle(10)
     assert (crew.dog.stuck, crew.dog.abandoned) == (1, 0)
-    told = caplog.records[0].getMessage()
-    assert "run a did not stop within 0.05 s and is given up" in told
-    assert "task tool hang" in told
-    assert "await stop.wait()" in told, "the line where it hangs"
+    text = caplog.records[0].getMessage()
+    assert "run a did not stop within 0.05 s and is given up" in text
+    assert "task tool hang" in text
+    assert "await stop.wait()" in text, "the line where it hangs"
     assert "run a ended after it was given up" in caplog.records[1].getMessage()
 
 
@@ -188,7 +188,7 @@ async def test_describe_task_shows_stack_to_innermost_await() -> None:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(outer(), name="deep")
         await settle(10)
-        told = describe_task(task)
+        text = describe_task(task)
         never.set()
-    assert told.startswith("task deep\n")
-    assert told.index("in outer") < told.index("in inner") < told.index("in wait")
+    assert text.startswith("task deep\n")
+    assert text.index("in outer") < text.index("in inner") < text.index("in wait")

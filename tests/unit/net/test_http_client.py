@@ -103,7 +103,7 @@ async def whole(reply: HttpResponse) -> bytes:
     return b"".join([piece async for piece in reply.iter_body()])
 
 
-async def trouble_of(make: Callable[[Server], Talk], **settings: Any) -> str:
+async def failure_kind(make: Callable[[Server], Talk], **settings: Any) -> str:
     async with served(make, **settings) as (service, _):
         with pytest.raises(ExchangeError) as caught:
             await ask(service)
@@ -149,8 +149,10 @@ async def test_request_early_response_during_upload_is_returned() -> None:
     def hasty(_server: Server) -> Talk:
         async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
-            told = b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig"
-            writer.write(told)
+            response = (
+                b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig"
+            )
+            writer.write(response)
             await writer.drain()
             while await reader.read(65536):  # else the reset would take the answer along
                 pass
@@ -252,9 +254,9 @@ async def test_response_left_unread_closes_connection() -> None:
 
 
 async def test_response_headers_are_joined_and_lower_case() -> None:
-    told = b"HTTP/1.1 200 OK\r\nX-A: 1\r\nx-a: \xe9\r\nContent-Length: 0\r\n\r\n"
+    response = b"HTTP/1.1 200 OK\r\nX-A: 1\r\nx-a: \xe9\r\nContent-Length: 0\r\n\r\n"
     async with (
-        served(answering(b"HTTP/1.1 100 Continue\r\n\r\n" + told)) as (service, _),
+        served(answering(b"HTTP/1.1 100 Continue\r\n\r\n" + response)) as (service, _),
         service.request("POST", "/", {"Content-Length": "0"}, b"") as reply,
     ):
         assert reply.headers["x-a"] == "1, é"
@@ -313,7 +315,7 @@ async def test_response_unread_body_is_not_buffered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "trouble"),
+    ("response", "kind"),
     [
         (b"", "cut"),
         (b"nonsense\r\n\r\n", "cut"),
@@ -323,8 +325,8 @@ async def test_response_unread_body_is_not_buffered() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc", "cut"),
     ],
 )
-async def test_response_malformed_is_a_cut(told: bytes, trouble: str) -> None:
-    assert await trouble_of(answering(told)) == trouble
+async def test_response_malformed_is_a_cut(response: bytes, kind: str) -> None:
+    assert await failure_kind(answering(response)) == kind
 
 
 async def test_response_missing_times_out_as_silent() -> None:
@@ -335,7 +337,7 @@ async def test_response_missing_times_out_as_silent() -> None:
 
         return talk
 
-    assert await trouble_of(mute, idle_s=0.05) == "silent"
+    assert await failure_kind(mute, idle_s=0.05) == "silent"
 
 
 async def test_request_unread_by_server_times_out_as_silent(
@@ -416,7 +418,7 @@ async def test_proxy_refusal_is_unreachable() -> None:
     refusal = b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n"
     proxy: Server
     async with Server(lambda r, w: answering(refusal)(proxy)(r, w)) as proxy:
-        for address, told in (
+        for address, message in (
             (f"http://127.0.0.1:{proxy.port}", "answered 407"),
             (f"socks5://127.0.0.1:{proxy.port}", "socks5 proxy"),
             ("http://[::1", "not one"),
@@ -424,7 +426,7 @@ async def test_proxy_refusal_is_unreachable() -> None:
         ):
             url = urlsplit("https://model.example/v1")
             service = HttpClient(url, connect_s=WAIT_S, idle_s=WAIT_S, proxy=address)
-            with pytest.raises(ExchangeError, match=told) as caught:
+            with pytest.raises(ExchangeError, match=message) as caught:
                 await ask(service)
             assert caught.value.kind == "unreachable"
             await service.close()
@@ -487,7 +489,7 @@ def test_proxy_for_reads_the_environment(
 
 
 def make_certificate(folder: Path) -> Path:
-    """A certificate for localhost that only who is told trusts; its key lies beside it."""
+    """A certificate for localhost that no system trusts; its key is next to it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]

@@ -20,8 +20,8 @@ MODULES: Final = {
     "constants.py": "Settings = dict\ncreate: object = None\n",
     "remote/__init__.py": "from toy.sqlite import Settings as Settings, create as create\n",
     "needs_extra.py": (
-        "from homarus.core.errors import MissingExtra\n"
-        "class Settings: ...\ndef create(): raise MissingExtra('needs-extra', 'pg')\n"
+        "from homarus.core.errors import MissingExtraError\n"
+        "class Settings: ...\ndef create(): raise MissingExtraError('needs-extra', 'pg')\n"
     ),
     "__init__.py": "def Settings(): ...\ndef create(): ...\n",
     "declared.py": "Settings: type\ndef create(): ...\n",

@@ -45,9 +45,9 @@ def test_hooks_without_plugins_do_not_import_pluggy() -> None:
         "import asyncio, sys\n"
         "from homarus.core.message import ToolCall\n"
         "from homarus.plugins.hook_runner import Hooks\n"
-        "from homarus.plugins.values import Where\n"
+        "from homarus.plugins.values import HookContext\n"
         "call = ToolCall('1', 'x', {})\n"
-        "assert asyncio.run(Hooks().before_tool_call(Where(), call)) is call\n"
+        "assert asyncio.run(Hooks().before_tool_call(HookContext(), call)) is call\n"
         "assert 'pluggy' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -88,10 +88,10 @@ class First(Adds):
 async def test_hooks_run_in_order_and_see_earlier_changes() -> None:
     plugins = (Adds("one"), Adds("two"), First("three"))
     async with run(*plugins) as hooks:
-        asked = await hooks.before_tool_call(WHERE, CALL)
-        assert isinstance(asked, ToolCall)
-        assert asked.args == {"command": "ls", "seen": ["one", "two", "three"]}
-        assert asked.id == "c1"
+        called = await hooks.before_tool_call(WHERE, CALL)
+        assert isinstance(called, ToolCall)
+        assert called.args == {"command": "ls", "seen": ["one", "two", "three"]}
+        assert called.id == "c1"
         sent = await hooks.message_sending(OUT)
         assert isinstance(sent, Outbound)
         assert (sent.text, sent.key) == ("Hello three one two", "key-1")
@@ -113,12 +113,12 @@ class Refuses:
 
 
 async def test_hooks_first_refusal_ends_the_chain() -> None:
-    asked: list[str] = []
+    called: list[str] = []
 
     class Notes:
         @hook
         def before_tool_call(self, call: ToolCall) -> None:
-            asked.append(call.name)
+            called.append(call.name)
 
     async with run(Refuses(), Notes()) as h:
         result = await h.before_tool_call(WHERE, CALL)
@@ -126,7 +126,7 @@ async def test_hooks_first_refusal_ends_the_chain() -> None:
     async with run(Refuses()) as h:
         outcome = await h.message_sending(OUT)
     assert outcome == Refusal("too late at night")
-    assert asked == []
+    assert called == []
 
 
 class Breaks:
@@ -149,8 +149,8 @@ async def test_hook_failure_is_skipped_and_counted(
     with caplog.at_level(logging.WARNING):
         async with run(Breaks(), Adds("after")) as hooks:
             for _ in range(2):
-                asked = await hooks.before_tool_call(WHERE, CALL)
-                assert isinstance(asked, ToolCall) and asked.args["seen"] == ["after"]
+                called = await hooks.before_tool_call(WHERE, CALL)
+                assert isinstance(called, ToolCall) and called.args["seen"] == ["after"]
             sent = await hooks.message_sending(OUT)
             assert isinstance(sent, Outbound) and sent.text == "Hello after"
             assert hooks.failures == (
@@ -176,7 +176,7 @@ async def test_hook_is_cancelled_with_its_run() -> None:
 
 
 async def test_hooks_all_receive_their_documented_arguments() -> None:
-    told: dict[str, set[str]] = {}
+    notified: dict[str, set[str]] = {}
     names = [name for name in vars(HookSpecs) if not name.startswith("_")]
 
     class Everything:
@@ -185,9 +185,9 @@ async def test_hooks_all_receive_their_documented_arguments() -> None:
     for name in names:
         spec = getattr(HookSpecs, name)
         wanted = spec.__code__.co_varnames[1 : spec.__code__.co_argcount]
-        scope: dict[str, Any] = {"told": told}
+        scope: dict[str, Any] = {"notified": notified}
         args = ", ".join(("self", *wanted))
-        exec(f"def {name}({args}): told['{name}'] = {set(wanted) or 'set()'}", scope)
+        exec(f"def {name}({args}): notified['{name}'] = {set(wanted) or 'set()'}", scope)
         setattr(Everything, name, hook(scope[name]))
     async with run(Everything()) as hooks:
         await hooks.before_agent_start(WHERE, "hi", [])
@@ -207,7 +207,7 @@ async def test_hooks_all_receive_their_documented_arguments() -> None:
         await hooks.command(WHERE, "new")
         await hooks.gateway_startup()
         assert hooks.failures == ()
-    assert told.keys() == set(names)
+    assert notified.keys() == set(names)
 
 
 async def test_register_unknown_hook_offers_closest() -> None:

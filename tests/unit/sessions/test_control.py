@@ -103,24 +103,24 @@ class Harness:
         self.go.set()
         return (active,)
 
-    def interpret(self, _key: str, row: InboxRecord) -> InterpretedMessage[str]:
+    def interpret(self, _key: str, record: InboxRecord) -> InterpretedMessage[str]:
         """Answer `obey` at once, leave `then` for a run, raise a bug for `break`."""
-        begun = replace(row, run=row.id, attempts=1)
+        started_record = replace(record, run=record.id, attempts=1)
 
         async def obey() -> str | InboxRecord:
-            if row.id == "break":
+            if record.id == "break":
                 raise ZeroDivisionError
-            return begun if row.id == "then" else f"obeyed {row.id}"
+            return started_record if record.id == "then" else f"obeyed {record.id}"
 
-        is_command = row.id in {"obey", "obey2", "then", "break"}
-        return InterpretedMessage(row, execute=obey if is_command else None)
+        is_command = record.id in {"obey", "obey2", "then", "break"}
+        return InterpretedMessage(record, execute=obey if is_command else None)
 
     def wake(self) -> None:
         self.wakes += 1
 
-    async def start(self, key: str, rows: Sequence[InboxRecord], _text: str) -> str:
-        self.started.append([row.id for row in rows])
-        self.active[key] = rows[0].id
+    async def start(self, key: str, records: Sequence[InboxRecord], _text: str) -> str:
+        self.started.append([record.id for record in records])
+        self.active[key] = records[0].id
         async with self.lanes.enter(f"session:{key}"):
             await self.go.wait()
         del self.active[key]
@@ -141,82 +141,82 @@ def run(
 
 
 def test_submit_over_cap_is_reported_to_its_sender() -> None:
-    async def body(it: Harness) -> None:
-        first = await it.submit("a")
-        await it.submit("b")
-        refused = await it.submit("c")
+    async def body(harness: Harness) -> None:
+        first = await harness.submit("a")
+        await harness.submit("b")
+        refused = await harness.submit("c")
         await asyncio.wait([refused])
-        found = await it.store.journal.inbox_record("c")
+        found = await harness.store.journal.inbox_record("c")
         assert found and found.state == "reported" and "queue cap 1" in found.why
-        (parcel,) = await it.store.journal.outbox_records()
-        assert "text of c" in parcel.text and it.wakes
-        it.control.close()
-        it.go.set()
+        (parcel,) = await harness.store.journal.outbox_records()
+        assert "text of c" in parcel.text and harness.wakes
+        harness.control.close()
+        harness.go.set()
         assert await first == "done"
 
     run(body, cap=1, drop="new", mode="followup")
 
 
 def test_submit_over_cap_in_muted_chat_sends_no_report() -> None:
-    async def body(it: Harness) -> None:
-        it.mute()
-        await it.submit("a")
-        await it.submit("b")
-        await asyncio.wait([await it.submit("c")])
-        found = await it.store.journal.inbox_record("c")
+    async def body(harness: Harness) -> None:
+        harness.mute()
+        await harness.submit("a")
+        await harness.submit("b")
+        await asyncio.wait([await harness.submit("c")])
+        found = await harness.store.journal.inbox_record("c")
         assert found and found.state == "reported" and "queue cap 1" in found.why
-        assert await it.store.journal.outbox_records() == []
-        it.control.close()
-        it.go.set()
+        assert await harness.store.journal.outbox_records() == []
+        harness.control.close()
+        harness.go.set()
 
     run(body, cap=1, drop="new", mode="followup")
 
 
 def test_stop_queued_message_settles_it_without_a_reply() -> None:
-    async def body(it: Harness) -> None:
-        await it.submit("a")
-        waiting = await it.submit("b")
-        assert it.control.stop_now(KEY, "b") == ("b",)
+    async def body(harness: Harness) -> None:
+        await harness.submit("a")
+        waiting = await harness.submit("b")
+        assert harness.control.stop_now(KEY, "b") == ("b",)
         await asyncio.wait([waiting])
         await settle(50)
-        found = await it.store.journal.inbox_record("b")
+        found = await harness.store.journal.inbox_record("b")
         assert found and (found.state, found.why) == ("reported", ABORTED)
-        assert await it.store.journal.outbox_records() == []
-        it.go.set()
+        assert await harness.store.journal.outbox_records() == []
+        harness.go.set()
 
     run(body, mode="followup")
 
 
 def test_stop_retried_message_in_queue_settles_it() -> None:
-    async def body(it: Harness) -> None:
-        await it.submit("a")
-        journal = it.store.journal
+    async def body(harness: Harness) -> None:
+        await harness.submit("a")
+        journal = harness.store.journal
         parked = await journal.accept(KEY, replace(message("a"), text="other words"), at_ms=1)
         assert parked.kind == "conflict" and await journal.retry(parked.row.id, at_ms=2)
         again = await journal.inbox_record(parked.row.id)
         assert again
-        waiting = it.control.submit(KEY, again)
-        assert it.control.stop_now(KEY, again.id) == (again.id,)
+        waiting = harness.control.submit(KEY, again)
+        assert harness.control.stop_now(KEY, again.id) == (again.id,)
         await asyncio.wait([waiting])
         await settle(50)
         found = await journal.inbox_record(again.id)
         assert found and (found.state, found.why) == ("reported", ABORTED)
-        it.go.set()
+        harness.go.set()
 
     run(body, mode="followup")
 
 
 def test_stop_started_message_does_not_wait_for_session_lease() -> None:
-    async def body(it: Harness) -> None:
-        first, journal = await it.submit("a"), it.store.journal
-        rest = await it.submit("then")
+    async def body(harness: Harness) -> None:
+        first, journal = await harness.submit("a"), harness.store.journal
+        rest = await harness.submit("then")
         async with journal.lease(f"session:{KEY}"):  # as a live run has
             await settle(50)
-            assert it.control.stop_now(KEY, "then") == ("then",)
+            assert harness.control.stop_now(KEY, "then") == ("then",)
             await asyncio.wait([rest])
             await settle(50)
-            assert [row.id for row in await journal.inbox_records("reported")] == ["then"]
-        it.go.set()
+            assert [record.id for record in await journal.inbox_records("reported")] == ["then"]
+        harness.go.set()
         assert await first == "done"
 
     run(body, commands=True, mode="followup")
@@ -225,20 +225,20 @@ def test_stop_started_message_does_not_wait_for_session_lease() -> None:
 def test_stop_when_journal_fails_leaves_message_open(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def body(it: Harness) -> None:
-        first = await it.submit("a")
-        waiting = await it.submit("b")
+    async def body(harness: Harness) -> None:
+        first = await harness.submit("a")
+        waiting = await harness.submit("b")
 
         def refuse() -> object:
             raise DiskFullError("no room")
 
-        monkeypatch.setattr(it.store.journal, "transaction", refuse)
-        assert it.control.stop_now(KEY, "b") == ("b",)
+        monkeypatch.setattr(harness.store.journal, "transaction", refuse)
+        assert harness.control.stop_now(KEY, "b") == ("b",)
         await asyncio.wait([waiting])
         await settle(50)
-        it.go.set()
+        harness.go.set()
         assert await first == "done"
-        found = await it.store.journal.inbox_record("b")
+        found = await harness.store.journal.inbox_record("b")
         assert found and found.state == "accepted", "the next start takes it up"
 
     run(body, mode="followup")
@@ -246,118 +246,125 @@ def test_stop_when_journal_fails_leaves_message_open(
 
 
 def test_command_future_cancelled_by_caller_breaks_nothing() -> None:
-    async def body(it: Harness) -> None:
+    async def body(harness: Harness) -> None:
         for name in ("obey", "break"):
-            (await it.submit(name)).cancel()
+            (await harness.submit(name)).cancel()
             await settle(50)
-        assert await (await it.submit("obey2")) == "obeyed obey2"
+        assert await (await harness.submit("obey2")) == "obeyed obey2"
 
     run(body, commands=True)
 
 
 def test_recover_accepted_message_starts_a_run() -> None:
-    async def body(it: Harness) -> None:
-        await it.store.journal.accept(KEY, message("old"), at_ms=it.clock.now_ms())
-        ((row, outcome),) = await it.control.recover()
-        it.go.set()
-        assert (row.id, await outcome, it.started) == ("old", "done", [["old"]])
+    async def body(harness: Harness) -> None:
+        await harness.store.journal.accept(KEY, message("old"), at_ms=harness.clock.now_ms())
+        ((record, outcome),) = await harness.control.recover()
+        harness.go.set()
+        assert (record.id, await outcome, harness.started) == ("old", "done", [["old"]])
 
     run(body)
 
 
 def test_command_during_run_executes_and_queues_the_rest() -> None:
-    async def body(it: Harness) -> None:
-        await it.submit("live")
+    async def body(harness: Harness) -> None:
+        await harness.submit("live")
         await asyncio.sleep(0)
-        assert await (await it.submit("obey")) == "obeyed obey"
-        rest = await it.submit("then")
-        it.go.set()
+        assert await (await harness.submit("obey")) == "obeyed obey"
+        rest = await harness.submit("then")
+        harness.go.set()
         while not rest.done():
-            await it.clock.advance(2)
-        assert it.started == [["live"], ["then"]] and it.control.queue_depth(KEY) == 0
+            await harness.clock.advance(2)
+        assert harness.started == [["live"], ["then"]] and harness.control.queue_depth(KEY) == 0
 
     run(body, commands=True)
 
 
 def test_command_that_raises_fails_only_its_future() -> None:
-    async def body(it: Harness) -> None:
-        broken = await it.submit("break")
+    async def body(harness: Harness) -> None:
+        broken = await harness.submit("break")
         await asyncio.wait([broken])
         assert isinstance(broken.exception(), ZeroDivisionError)
-        assert await (await it.submit("obey")) == "obeyed obey"
+        assert await (await harness.submit("obey")) == "obeyed obey"
 
     run(body, commands=True)
 
 
 def test_command_after_close_stays_in_the_journal() -> None:
-    async def body(it: Harness) -> None:
-        it.control.close()
-        assert (await it.submit("obey")).cancelled()
-        (row,) = await it.store.journal.inbox_records("accepted")
-        assert row.id == "obey"
+    async def body(harness: Harness) -> None:
+        harness.control.close()
+        assert (await harness.submit("obey")).cancelled()
+        (record,) = await harness.store.journal.inbox_records("accepted")
+        assert record.id == "obey"
 
     run(body, commands=True)
 
 
 def test_recover_started_run_is_not_executed_as_command() -> None:
-    async def body(it: Harness) -> None:
-        journal = it.store.journal
+    async def body(harness: Harness) -> None:
+        journal = harness.store.journal
         for name in ("obey", "then"):
-            row = (await it.control.accept(KEY, message(name))).row
-            async with journal.lease(f"session:{KEY}") as lease, journal.transaction() as unit:
+            record = (await harness.control.accept(KEY, message(name))).row
+            async with (
+                journal.lease(f"session:{KEY}") as lease,
+                journal.transaction() as transaction,
+            ):
                 entry = "e1" if name == "then" else ""
-                unit.mark_running([row.id], lease, run=row.id, session_id="s", entry=entry)
-        it.go.set()
-        found = await it.control.recover()
+                transaction.mark_running(
+                    [record.id], lease, run=record.id, session_id="s", entry=entry
+                )
+        harness.go.set()
+        found = await harness.control.recover()
         assert [await promise for _, promise in found] == ["done", "obeyed obey"]
-        assert it.started == [["then"]]
+        assert harness.started == [["then"]]
 
     run(body, commands=True)
 
 
 def test_retry_unsettled_after_delay_resumes_open_messages() -> None:
-    async def body(it: Harness) -> None:
-        row = (await it.control.accept(KEY, message("a"))).row
-        settled = (await it.control.accept(KEY, message("b"))).row
-        async with it.store.journal.transaction() as unit:
-            unit.settle([settled.id], Lease("", 0), "silent", at_ms=1)
-        it.control.retry_unsettled([row.id, settled.id, "nobody"])
+    async def body(harness: Harness) -> None:
+        record = (await harness.control.accept(KEY, message("a"))).row
+        settled = (await harness.control.accept(KEY, message("b"))).row
+        async with harness.store.journal.transaction() as transaction:
+            transaction.settle([settled.id], Lease("", 0), "silent", at_ms=1)
+        harness.control.retry_unsettled([record.id, settled.id, "nobody"])
         await settle(50)
-        assert it.started == []
-        await it.clock.advance(RETRY_S)
+        assert harness.started == []
+        await harness.clock.advance(RETRY_S)
         await settle(50)
-        assert it.started == [["a"]]
-        it.control.retry_unsettled([row.id])
-        it.control.close()  # nothing is waited for any more
-        it.go.set()
+        assert harness.started == [["a"]]
+        harness.control.retry_unsettled([record.id])
+        harness.control.close()  # nothing is waited for any more
+        harness.go.set()
 
     run(body)
 
 
 def test_stop_of_active_run_records_who_stopped_it() -> None:
-    async def body(it: Harness) -> None:
-        it.can_stop = True
-        outcome = await it.submit("a")
+    async def body(harness: Harness) -> None:
+        harness.can_stop = True
+        outcome = await harness.submit("a")
         await settle(50)
-        assert it.control.is_busy(KEY) and it.control.active_runs() == ("a",)
-        assert await it.control.stop_and_wait(KEY, by="rpc") == ("a",)
-        assert it.stopped_by[0] == (None, "rpc") and await outcome == "done"
-        assert not it.control.is_busy(KEY)
+        assert harness.control.is_busy(KEY) and harness.control.active_runs() == ("a",)
+        assert await harness.control.stop_and_wait(KEY, by="rpc") == ("a",)
+        assert harness.stopped_by[0] == (None, "rpc") and await outcome == "done"
+        assert not harness.control.is_busy(KEY)
 
     run(body)
 
 
 def test_reset_of_used_session_stops_run_and_starts_transcript() -> None:
-    async def body(it: Harness) -> None:
-        it.can_stop = True
-        session = await it.control.load(KEY)
+    async def body(harness: Harness) -> None:
+        harness.can_stop = True
+        session = await harness.control.load(KEY)
         await session.append(user_message("hi"))
         before = session.session_id
-        outcome = await it.submit("a")
+        outcome = await harness.submit("a")
         await settle(50)
-        reset = await it.control.reset(KEY, HookContext(session_key=KEY), by="rpc", only_used=True)
+        reset = await harness.control.reset(
+            KEY, HookContext(session_key=KEY), by="rpc", only_used=True
+        )
         assert outcome.done() and reset.session_id != before and reset.messages == []
-        again = await it.control.reset(KEY, HookContext(session_key=KEY), only_used=True)
+        again = await harness.control.reset(KEY, HookContext(session_key=KEY), only_used=True)
         assert again.session_id == reset.session_id, "there was nothing to reset"
 
     run(body)
@@ -366,44 +373,44 @@ def test_reset_of_used_session_stops_run_and_starts_transcript() -> None:
 def test_reset_while_run_does_not_stop_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "STOP_TIMEOUT_S", 0.01)
 
-    async def body(it: Harness) -> None:
-        session = await it.control.load(KEY)
+    async def body(harness: Harness) -> None:
+        session = await harness.control.load(KEY)
         await session.append(user_message("hi"))
-        await it.submit("a")
+        await harness.submit("a")
         await settle(50)
         with pytest.raises(UnavailableError, match="did not stop yet"):
-            await it.control.reset(KEY, HookContext(session_key=KEY))
-        async with it.lanes.enter(f"session:{OTHER}"):
+            await harness.control.reset(KEY, HookContext(session_key=KEY))
+        async with harness.lanes.enter(f"session:{OTHER}"):
             with pytest.raises(UnavailableError, match="did not stop yet"):
-                await it.control.reset(OTHER, HookContext(session_key=OTHER))
-        assert (await it.control.load(KEY)).session_id == session.session_id
-        it.go.set()
+                await harness.control.reset(OTHER, HookContext(session_key=OTHER))
+        assert (await harness.control.load(KEY)).session_id == session.session_id
+        harness.go.set()
 
     run(body)
 
 
 def test_inject_adds_assistant_message_to_transcript() -> None:
-    async def body(it: Harness) -> None:
-        entry_id, message = await it.control.inject(KEY, "note")
-        session = await it.control.load(KEY)
+    async def body(harness: Harness) -> None:
+        entry_id, message = await harness.control.inject(KEY, "note")
+        session = await harness.control.load(KEY)
         assert session.leaf == entry_id and session.messages == [message]
 
     run(body)
 
 
 def test_ask_waits_for_the_outcome_of_its_run() -> None:
-    async def body(it: Harness) -> None:
-        it.go.set()
-        assert await it.control.ask(KEY, message("a")) == "done"
+    async def body(harness: Harness) -> None:
+        harness.go.set()
+        assert await harness.control.ask(KEY, message("a")) == "done"
 
     run(body)
 
 
 def test_resolve_key_defaults_to_main_session_of_agent() -> None:
-    async def body(it: Harness) -> None:
-        assert it.control.resolve_key() == KEY
-        assert it.control.resolve_key("Notes") == "agent:main:notes"
+    async def body(harness: Harness) -> None:
+        assert harness.control.resolve_key() == KEY
+        assert harness.control.resolve_key("Notes") == "agent:main:notes"
         with pytest.raises(UnknownNameError):
-            it.control.resolve_key(agent="nobody")
+            harness.control.resolve_key(agent="nobody")
 
     run(body)

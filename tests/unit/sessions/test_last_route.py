@@ -47,7 +47,9 @@ def test_route_of_other_channel_drops_origin_label() -> None:
 def test_webchat_message_keeps_route_of_group_session() -> None:
     key, there = "agent:main:telegram:group:-100", {"lastChannel": "telegram", "lastTo": "-100"}
     assert route_fields(there, WEB, key=key) == {}
-    assert route_fields({}, WEB, key=key)["lastChannel"] == "webchat"  # nobody was there before
+    assert (
+        route_fields({}, WEB, key=key)["lastChannel"] == "webchat"
+    )  # the session had no route before
     assert route_fields(there, WEB, key="agent:channel:main")["lastChannel"] == "webchat"
     assert route_fields(there, Address("telegram", "-200"), key=key)["lastTo"] == "-200"
 

@@ -186,7 +186,7 @@ async def test_maintenance_keeps_session_used_meanwhile(tmp_path: Path) -> None:
         await program.put("old", 40)
         async with asyncio.timeout(60), asyncio.TaskGroup() as group, program.lanes.enter(lane):
             group.create_task(SessionMaintenance(program.services()).run_once())
-            while not program.lanes.depth(lane):  # noqa: ASYNC110 - nobody rings
+            while not program.lanes.depth(lane):  # noqa: ASYNC110 - no event is set
                 await asyncio.sleep(0.001)
             session = await program.sessions.load("agent:main:old", "main")
             await session.update(label="needed")
@@ -227,7 +227,7 @@ async def test_maintenance_runs_after_start_then_daily(tmp_path: Path) -> None:
         assert program.time.slept == [FIRST_S]
         await program.time.advance(FIRST_S)
         async with asyncio.timeout(30):
-            while len(program.time.slept) < 2:  # noqa: ASYNC110 - nobody rings
+            while len(program.time.slept) < 2:  # noqa: ASYNC110 - no event is set
                 await asyncio.sleep(0.001)
         assert program.time.slept == [FIRST_S, EVERY_S]
         running.cancel()

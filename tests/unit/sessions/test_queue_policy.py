@@ -81,10 +81,10 @@ def test_queue_settings_ignore_unknown_words(text: str) -> None:
 
 @given(st.lists(st.integers()), st.integers(1, 30), st.sampled_from(get_args(QueueDrop)))
 def test_apply_cap_leaves_room_for_one_more(waiting: list[int], cap: int, drop: QueueDrop) -> None:
-    room = apply_cap(waiting, cap, drop)
-    assert [*room.gone, *room.kept] == waiting
-    assert len(room.kept) < cap or not room.takes
-    assert room.takes or (drop == "new" and len(waiting) >= cap)
+    decision = apply_cap(waiting, cap, drop)
+    assert [*decision.dropped, *decision.kept] == waiting
+    assert len(decision.kept) < cap or not decision.is_accepted
+    assert decision.is_accepted or (drop == "new" and len(waiting) >= cap)
 
 
 @given(st.text())

@@ -18,26 +18,26 @@ from homarus.sessions.routing import FindSessionEntry, Route, RouteQuery
 
 
 def routes_of(
-    asked: Config, message: Inbound, known: FindSessionEntry = lambda _key: None
+    config: Config, message: Inbound, known: FindSessionEntry = lambda _key: None
 ) -> tuple[Route, ...]:
     traits = find_traits(message.address.channel)
-    return routing.resolve_routes(asked, message, traits, known)
+    return routing.resolve_routes(config, message, traits, known)
 
 
-def of_service(asked: RouteQuery) -> RouteQuery:
-    return replace(asked, traits=find_traits(asked.channel))
+def of_service(query: RouteQuery) -> RouteQuery:
+    return replace(query, traits=find_traits(query.channel))
 
 
-def resolve_route(config: Config, asked: RouteQuery) -> Route:
-    return routing.resolve_route(config, of_service(asked))
+def resolve_route(config: Config, query: RouteQuery) -> Route:
+    return routing.resolve_route(config, of_service(query))
 
 
-def find_routes(config: Config, asked: RouteQuery) -> tuple[Route, ...]:
-    return routing.find_routes(config, of_service(asked))
+def find_routes(config: Config, query: RouteQuery) -> tuple[Route, ...]:
+    return routing.find_routes(config, of_service(query))
 
 
-def explain(config: Config, asked: RouteQuery) -> tuple[str, ...]:
-    return routing.explain_route(config, of_service(asked))
+def explain(config: Config, query: RouteQuery) -> tuple[str, ...]:
+    return routing.explain_route(config, of_service(query))
 
 
 AGENTS = {"list": [{"id": "main", "default": True}, {"id": "home"}, {"id": "work"}, {"id": "ops"}]}
@@ -95,16 +95,16 @@ def one(routes: Sequence[Route]) -> Route:
 @given(st.permutations(list(BY_TIER)), st.integers(1, len(BY_TIER)))
 def test_binding_most_specific_wins_in_any_order(order: list[str], count: int) -> None:
     there = order[:count]
-    asked = config(*(binding("home", **BY_TIER[tier]) for tier in there))
-    found = resolve_route(asked, EVERYTHING)
+    routing_config = config(*(binding("home", **BY_TIER[tier]) for tier in there))
+    found = resolve_route(routing_config, EVERYTHING)
     assert found.matched_by == next(tier for tier in routing.TIERS if tier in there)
     assert found.agent == "home"
 
 
 @pytest.mark.parametrize("tier", BY_TIER)
 def test_binding_first_of_equally_specific_wins(tier: str) -> None:
-    asked = config(binding("work", **BY_TIER[tier]), binding("home", **BY_TIER[tier]))
-    assert resolve_route(asked, EVERYTHING).agent == "work"
+    routing_config = config(binding("work", **BY_TIER[tier]), binding("home", **BY_TIER[tier]))
+    assert resolve_route(routing_config, EVERYTHING).agent == "work"
 
 
 @pytest.mark.parametrize(
@@ -122,25 +122,25 @@ def test_binding_first_of_equally_specific_wins(tier: str) -> None:
 )
 @pytest.mark.parametrize("tier", BY_TIER)
 def test_binding_matches_only_if_all_fields_match(tier: str, extra: dict[str, Any]) -> None:
-    asked = config(binding("home", **{**BY_TIER[tier], **extra}))
-    assert resolve_route(asked, EVERYTHING).matched_by == "default"
+    routing_config = config(binding("home", **{**BY_TIER[tier], **extra}))
+    assert resolve_route(routing_config, EVERYTHING).matched_by == "default"
 
 
 def test_binding_with_roles_needs_one_of_them() -> None:
-    asked = config(binding("home", accountId="*", roles=["r1"]))
-    assert resolve_route(asked, EVERYTHING).agent == "home"
-    assert resolve_route(asked, replace(EVERYTHING, roles=())).agent == "main"
+    routing_config = config(binding("home", accountId="*", roles=["r1"]))
+    assert resolve_route(routing_config, EVERYTHING).agent == "home"
+    assert resolve_route(routing_config, replace(EVERYTHING, roles=())).agent == "main"
 
 
 def test_binding_without_peer_id_matches_all_direct_chats() -> None:
-    asked = config(binding("home", peer={"kind": "dm"}))
-    assert resolve_route(asked, RouteQuery("discord", "", "direct", "7")).agent == "home"
-    assert resolve_route(asked, RouteQuery("discord", "", "group", "7")).agent == "main"
-    assert resolve_route(asked, RouteQuery("discord")).agent == "main"
+    routing_config = config(binding("home", peer={"kind": "dm"}))
+    assert resolve_route(routing_config, RouteQuery("discord", "", "direct", "7")).agent == "home"
+    assert resolve_route(routing_config, RouteQuery("discord", "", "group", "7")).agent == "main"
+    assert resolve_route(routing_config, RouteQuery("discord")).agent == "main"
 
 
 @pytest.mark.parametrize(
-    ("channel", "bound", "asked", "same"),
+    ("channel", "bound", "peer", "same"),
     [
         ("telegram", " -100 ", "-100", True),
         ("telegram", "-100", "-1001", False),
@@ -152,7 +152,7 @@ def test_binding_without_peer_id_matches_all_direct_chats() -> None:
     ],
 )
 def test_binding_compares_ids_as_the_service_does(
-    channel: str, bound: str, asked: str, same: bool
+    channel: str, bound: str, peer: str, same: bool
 ) -> None:
     bindings = [
         {
@@ -160,25 +160,25 @@ def test_binding_compares_ids_as_the_service_does(
             "match": {"channel": channel, "peer": {"kind": "group", "id": bound}},
         }
     ]
-    found = resolve_route(config(*bindings), RouteQuery(channel, "", "group", asked))
+    found = resolve_route(config(*bindings), RouteQuery(channel, "", "group", peer))
     assert (found.agent == "home") is same
 
 
 @pytest.mark.parametrize("kind", ["direct", "channel"])
 def test_binding_of_other_chat_kind_does_not_match(kind: Any) -> None:
-    asked = config(binding("home", peer={"kind": "group", "id": "1"}))
-    assert resolve_route(asked, RouteQuery("discord", "", kind, "1")).agent == "main"
+    routing_config = config(binding("home", peer={"kind": "group", "id": "1"}))
+    assert resolve_route(routing_config, RouteQuery("discord", "", kind, "1")).agent == "main"
 
 
 def test_route_of_unknown_agent_uses_default_agent() -> None:
     unlisted = Config.model_validate({"bindings": [binding("ghost")]})
-    asked = RouteQuery("discord", "", "channel", "c1")
-    assert resolve_route(unlisted, asked).agent == "ghost"  # as the original answers
-    found = one(find_routes(unlisted, asked))
+    query = RouteQuery("discord", "", "channel", "c1")
+    assert resolve_route(unlisted, query).agent == "ghost"  # as OpenClaw answers
+    found = one(find_routes(unlisted, query))
     assert (found.agent, found.key) == ("main", "agent:main:discord:channel:c1")
     assert found.main_key == "agent:main:main"
-    assert one(find_routes(config(binding("ghost")), asked)).agent == "main"
-    assert one(find_routes(config(binding(" Work ")), asked)).agent == "work"
+    assert one(find_routes(config(binding("ghost")), query)).agent == "main"
+    assert one(find_routes(config(binding(" Work ")), query)).agent == "work"
 
 
 # Conversations
@@ -218,12 +218,12 @@ def test_route_default_direct_chats_share_main_session() -> None:
 
 def test_route_identity_links_share_one_session() -> None:
     session = {"dmScope": "per-peer", "identityLinks": {"Ann": ["telegram:9", "matrix:@ann:hs"]}}
-    asked = config(session=session)
+    routing_config = config(session=session)
     for message in (
         inbound(kind="direct"),
         inbound("matrix", "!r:hs", sender="@ann:hs", kind="direct"),
     ):
-        assert one(routes_of(asked, message)).key == "agent:main:direct:ann"
+        assert one(routes_of(routing_config, message)).key == "agent:main:direct:ann"
 
 
 def test_route_topic_binding_overrides_its_group() -> None:
@@ -233,11 +233,11 @@ def test_route_topic_binding_overrides_its_group() -> None:
             "match": {"channel": "telegram", "peer": {"kind": "group", "id": id_}},
         }
 
-    asked = config(bind("home", "-100"), bind("ops", "-100:topic:7"))
-    topic = one(routes_of(asked, inbound(thread="7")))
+    routing_config = config(bind("home", "-100"), bind("ops", "-100:topic:7"))
+    topic = one(routes_of(routing_config, inbound(thread="7")))
     assert (topic.agent, topic.matched_by) == ("ops", "binding.peer")
     assert topic.key == "agent:ops:telegram:group:-100:topic:7"
-    other = one(routes_of(asked, inbound(thread="8")))
+    other = one(routes_of(routing_config, inbound(thread="8")))
     assert (other.agent, other.matched_by) == ("home", "binding.peer.parent")
 
 
@@ -250,24 +250,29 @@ ODD = st.text(max_size=300) | st.text(
 def test_route_of_any_sender_id_does_not_raise(
     channel: str, chat: str, thread: str, sender: str, guild: str
 ) -> None:
-    asked = config(binding("home", guildId="g1"), session={"dmScope": "per-account-channel-peer"})
+    routing_config = config(
+        binding("home", guildId="g1"), session={"dmScope": "per-account-channel-peer"}
+    )
     for kind in ("direct", "group", "channel"):
         message = inbound(channel, chat, thread=thread, sender=sender, kind=kind, guild=guild)
-        found = one(routes_of(asked, message))
+        found = one(routes_of(routing_config, message))
         assert found.key.startswith("agent:main:") and check_key(found.key)
         assert all(
             line == escape_invisible(line)
             for line in explain(
-                asked, routing.route_query_for(message, find_traits(message.address.channel))
+                routing_config,
+                routing.route_query_for(message, find_traits(message.address.channel)),
             )
         )
 
 
 @given(ODD.filter(str.strip), ODD.filter(str.strip))
 def test_route_keys_of_two_chats_differ(a: str, b: str) -> None:
-    asked = config()
-    keys = {one(routes_of(asked, inbound("matrix", chat))).key for chat in (a, b)}
-    threads = {one(routes_of(asked, inbound("matrix", "!r", thread=t))).key for t in (a, b)}
+    routing_config = config()
+    keys = {one(routes_of(routing_config, inbound("matrix", chat))).key for chat in (a, b)}
+    threads = {
+        one(routes_of(routing_config, inbound("matrix", "!r", thread=t))).key for t in (a, b)
+    }
     assert len(keys) == len(threads) == len({a, b})
 
 
@@ -349,8 +354,8 @@ def test_route_finds_openclaw_thread_by_its_key() -> None:
 )
 def test_broadcast_chat_routes_to_all_agents_in_order(name: str, message: Inbound) -> None:
     bound = {"agentId": "main", "match": {"channel": message.address.channel}}
-    asked = config(bound, broadcast={name: ["work", "ghost", "Home", "work"]})
-    found = routes_of(asked, message)
+    routing_config = config(bound, broadcast={name: ["work", "ghost", "Home", "work"]})
+    found = routes_of(routing_config, message)
     assert [route.agent for route in found] == ["work", "home"]
     assert {route.matched_by for route in found} == {"broadcast"}
     assert len({route.key for route in found}) == 2
@@ -382,7 +387,7 @@ def test_explain_route_lists_every_tier_and_binding() -> None:
 
 
 def test_explain_route_gives_reason_of_mismatch() -> None:
-    asked = config(
+    routing_config = config(
         binding("home", peer={"kind": "group", "id": "t1"}, accountId="*"),
         binding("home", peer={"kind": "group", "id": "t9"}, accountId="*"),
         binding("home", peer={"kind": "direct"}, accountId="*"),
@@ -393,7 +398,7 @@ def test_explain_route_gives_reason_of_mismatch() -> None:
         {"agentId": "home", "match": {"channel": "slack"}},
         binding("ghost", accountId="*"),
     )
-    text = "\n".join(explain(asked, EVERYTHING))
+    text = "\n".join(explain(routing_config, EVERYTHING))
     for why in (
         "it calls the chat group, which is channel",
         "it is for the group chat t9",
@@ -410,8 +415,8 @@ def test_explain_route_gives_reason_of_mismatch() -> None:
 
 
 def test_explain_route_mentions_broadcast_and_legacy_keys() -> None:
-    asked = config(broadcast={ROOM: ["work", "ghost"]})
-    lines = explain(asked, RouteQuery("matrix", "", "group", ROOM, thread="7"))
+    routing_config = config(broadcast={ROOM: ["work", "ghost"]})
+    lines = explain(routing_config, RouteQuery("matrix", "", "group", ROOM, thread="7"))
     assert "broadcast gives this chat to work; bindings are not asked" in lines
     assert "broadcast names ghost, and there is no such agent" in lines
     assert lines[-1].startswith("  or in agent:work:matrix:group:!abc:hs:thread:7, ")

@@ -22,8 +22,8 @@ ONE_SECOND = QueueSettings()
 AT_ONCE = QueueSettings(mode="followup", debounce_ms=0)
 
 
-def row(
-    text: str, *, chat: str = "1", images: int = 0, wishes: RunOptions | None = None
+def record(
+    text: str, *, chat: str = "1", images: int = 0, options: RunOptions | None = None
 ) -> InboxRecord:
     pictures = tuple(Image(f"{text}{n}", "image/png") for n in range(images))
     inbound = Inbound(
@@ -32,14 +32,14 @@ def row(
         "ann",
         text,
         pictures,
-        options=wishes or RunOptions(),
+        options=options or RunOptions(),
         run_id=text,
     )
     return InboxRecord(text, "s", "test", "default", text, "ann", text, 1, inbound=inbound)
 
 
-def ids(rows: Sequence[InboxRecord]) -> list[str]:
-    return [each.id for each in rows]
+def ids(records: Sequence[InboxRecord]) -> list[str]:
+    return [each.id for each in records]
 
 
 @dataclass(slots=True)
@@ -47,20 +47,20 @@ class Run:
     """A run that ends, and checks for steering, when the test says so."""
 
     session: str
-    rows: Sequence[InboxRecord]
+    records: Sequence[InboxRecord]
     text: str
-    told: list[InboxRecord] = field(default_factory=list)
+    steering: list[InboxRecord] = field(default_factory=list)
     end: asyncio.Event = field(default_factory=asyncio.Event)
     fails: bool = False
     aborted: bool = False
 
     @property
     def name(self) -> str:
-        return self.rows[0].id
+        return self.records[0].id
 
     @property
     def answers(self) -> list[str]:
-        return [*ids(self.rows), *(each.id for each in self.told if each.id)]
+        return [*ids(self.records), *(each.id for each in self.steering if each.id)]
 
 
 class Harness:
@@ -70,10 +70,10 @@ class Harness:
         self.clock = FakeClock()
         self.rule = rule
         self.runs: list[Run] = []
-        self.live: dict[str, Run] = {}
+        self.active: dict[str, Run] = {}
         self.settled: list[tuple[str, str]] = []
         self.settle_fails = False
-        self.inbox: RunQueue[str] = RunQueue(
+        self.queue: RunQueue[str] = RunQueue(
             self.start,
             group,
             self.clock,
@@ -82,10 +82,10 @@ class Harness:
             settle=self.settle,
         )
 
-    async def start(self, session: str, rows: Sequence[InboxRecord], text: str) -> str:
-        run = Run(session, rows, text)
-        assert session not in self.live, "two runs at once"
-        self.live[session] = run
+    async def start(self, session: str, records: Sequence[InboxRecord], text: str) -> str:
+        run = Run(session, records, text)
+        assert session not in self.active, "two runs at once"
+        self.active[session] = run
         self.runs.append(run)
         try:
             await run.end.wait()
@@ -93,196 +93,207 @@ class Harness:
                 raise ZeroDivisionError
             return f"aborted {run.name}" if run.aborted else run.name
         finally:
-            del self.live[session]
+            del self.active[session]
 
     def interrupt(self, session: str) -> None:
-        run = self.live[session]
+        run = self.active[session]
         run.aborted = True
         run.end.set()
 
-    async def settle(self, rows: Sequence[InboxRecord], why: str) -> None:
+    async def settle(self, records: Sequence[InboxRecord], reason: str) -> None:
         await asyncio.sleep(0)
         if self.settle_fails:
             raise OSError("no room")
-        self.settled += [(each.id, why) for each in rows]
+        self.settled += [(each.id, reason) for each in records]
 
-    def put(self, text: str, mode: QueueMode | None = None, **more: object) -> "Promise":
+    def submit_text(
+        self, text: str, mode: QueueMode | None = None, **more: object
+    ) -> "ResultFuture":
         chat, images = str(more.get("chat", "1")), int(str(more.get("images", 0)))
         rule = replace(self.rule, mode=mode) if mode else None
-        return self.inbox.submit("s", row(text, chat=chat, images=images), rule)
+        return self.queue.submit("s", record(text, chat=chat, images=images), rule)
 
-    def look(self, session: str = "s") -> list[InboxRecord]:
-        news = self.inbox.take_steering(session)
-        self.live[session].told += news
-        return news
+    def pop_steering(self, session: str = "s") -> list[InboxRecord]:
+        steering = self.queue.take_steering(session)
+        self.active[session].steering += steering
+        return steering
 
     async def finish(self, session: str = "s") -> None:
         await settle()
-        self.live[session].end.set()
+        self.active[session].end.set()
         await settle()
 
     async def finish_all(self) -> None:
         for _ in range(200):
             await self.clock.advance(60)
-            if not self.live:
+            if not self.active:
                 return
-            for run in list(self.live.values()):
+            for run in list(self.active.values()):
                 run.end.set()
         raise AssertionError("it never comes to rest")
 
 
-Promise = asyncio.Future[str]
+ResultFuture = asyncio.Future[str]
 
 
 @asynccontextmanager
-async def in_world(rule: QueueSettings = AT_ONCE) -> AsyncIterator[Harness]:
+async def open_harness(rule: QueueSettings = AT_ONCE) -> AsyncIterator[Harness]:
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         yield Harness(group, rule)
 
 
 async def test_submit_to_idle_session_starts_run_and_resolves() -> None:
-    async with in_world() as world:
-        promise = world.put("one")
-        await world.finish()
-        assert await promise == "one"
-        assert (ids(world.runs[0].rows), world.runs[0].text) == (["one"], "")
+    async with open_harness() as harness:
+        future = harness.submit_text("one")
+        await harness.finish()
+        assert await future == "one"
+        assert (ids(harness.runs[0].records), harness.runs[0].text) == (["one"], "")
 
 
 async def test_submit_to_two_sessions_runs_both_at_once() -> None:
-    async with in_world() as world:
-        first, second = world.inbox.submit("a", row("one")), world.inbox.submit("b", row("two"))
+    async with open_harness() as harness:
+        first, second = (
+            harness.queue.submit("a", record("one")),
+            harness.queue.submit("b", record("two")),
+        )
         await settle()
-        assert set(world.live) == {"a", "b"}
-        await world.finish("b")
+        assert set(harness.active) == {"a", "b"}
+        await harness.finish("b")
         assert second.result() == "two" and not first.done()
-        await world.finish("a")
+        await harness.finish("a")
 
 
 async def test_steer_gives_message_to_active_run() -> None:
-    async with in_world() as world:
-        first, second = world.put("one"), world.put("two", "steer")
+    async with open_harness() as harness:
+        first, second = harness.submit_text("one"), harness.submit_text("two", "steer")
         await settle()
-        assert ids(world.look()) == ["two"]
-        assert world.look() == []
-        await world.finish()
+        assert ids(harness.pop_steering()) == ["two"]
+        assert harness.pop_steering() == []
+        await harness.finish()
         assert (await first, await second) == ("one", "one")
-        assert len(world.runs) == 1
+        assert len(harness.runs) == 1
 
 
 async def test_take_steering_of_idle_session_is_empty() -> None:
-    async with in_world() as world:
-        assert world.inbox.take_steering("s") == []
+    async with open_harness() as harness:
+        assert harness.queue.take_steering("s") == []
 
 
 @pytest.mark.parametrize("mode", ["steer", "followup"])
 async def test_steer_after_last_check_gets_own_runs_in_order(mode: QueueMode) -> None:
-    async with in_world() as world:
-        promises = [world.put(text, mode) for text in ("one", "two", "three")]
-        for _ in promises:
-            await world.finish()
-        assert [await promise for promise in promises] == ["one", "two", "three"]
-        assert [run.text for run in world.runs] == ["", "", ""]
+    async with open_harness() as harness:
+        futures = [harness.submit_text(text, mode) for text in ("one", "two", "three")]
+        for _ in futures:
+            await harness.finish()
+        assert [await future for future in futures] == ["one", "two", "three"]
+        assert [run.text for run in harness.runs] == ["", "", ""]
 
 
 async def test_steer_from_another_chat_waits() -> None:
-    async with in_world() as world:
-        world.put("one")
-        other = world.put("two", "steer", chat="2")
+    async with open_harness() as harness:
+        harness.submit_text("one")
+        other = harness.submit_text("two", "steer", chat="2")
         await settle()
-        assert world.look() == []
-        await world.finish()
-        await world.finish()
+        assert harness.pop_steering() == []
+        await harness.finish()
+        await harness.finish()
         assert await other == "two"
 
 
 async def test_steer_backlog_steers_and_gets_own_run() -> None:
-    async with in_world() as world:
-        first, second = world.put("one"), world.put("two", "steer-backlog")
+    async with open_harness() as harness:
+        first, second = harness.submit_text("one"), harness.submit_text("two", "steer-backlog")
         await settle()
-        (news,) = world.look()
-        assert (news.id, news.inbound and news.inbound.text) == ("", "two")
-        assert world.look() == [], "it is told once"
-        await world.finish()
-        await world.finish()
+        (steering,) = harness.pop_steering()
+        assert (steering.id, steering.inbound and steering.inbound.text) == ("", "two")
+        assert harness.pop_steering() == [], "it steers once"
+        await harness.finish()
+        await harness.finish()
         assert (await first, await second) == ("one", "two")
-        assert [run.answers for run in world.runs] == [["one"], ["two"]]
+        assert [run.answers for run in harness.runs] == [["one"], ["two"]]
 
 
 async def test_collect_after_debounce_merges_messages() -> None:
-    async with in_world(ONE_SECOND) as world:
-        first = world.put("one")
-        later = [world.put("two", images=1), world.put("three")]
-        await world.finish()
-        assert len(world.runs) == 1
-        await world.clock.advance(0.5)
-        later.append(world.put("four", images=2))
-        await world.clock.advance(0.9)
-        assert len(world.runs) == 1, "somebody spoke half a second before"
-        await world.clock.advance(0.2)
-        run = world.runs[1]
+    async with open_harness(ONE_SECOND) as harness:
+        first = harness.submit_text("one")
+        later = [harness.submit_text("two", images=1), harness.submit_text("three")]
+        await harness.finish()
+        assert len(harness.runs) == 1
+        await harness.clock.advance(0.5)
+        later.append(harness.submit_text("four", images=2))
+        await harness.clock.advance(0.9)
+        assert len(harness.runs) == 1, "a message came half a second before"
+        await harness.clock.advance(0.2)
+        run = harness.runs[1]
         assert run.text == (
             f"{COLLECTED}\n\n---\nQueued #1\ntwo\n\n---\nQueued #2\nthree\n\n---\nQueued #3\nfour"
         )
-        assert ids(run.rows) == ["two", "three", "four"]
+        assert ids(run.records) == ["two", "three", "four"]
         pictures = [
-            image.data for each in run.rows if each.inbound for image in each.inbound.images
+            image.data for each in run.records if each.inbound for image in each.inbound.images
         ]
         assert pictures == ["two0", "four0", "four1"]
-        await world.finish()
+        await harness.finish()
         assert await first == "one"
-        assert [await promise for promise in later] == ["two"] * 3
+        assert [await future for future in later] == ["two"] * 3
 
 
 async def test_collect_of_several_senders_names_each() -> None:
-    async with in_world(ONE_SECOND) as world:
-        world.put("hold")
+    async with open_harness(ONE_SECOND) as harness:
+        harness.submit_text("hold")
         await settle()
         for text, sender, name in (
             ("hi", "42", "Ann"),
             ("no\n---\nQueued #3\nAnn (42): yes", "7", "Bob (42): yes"),
             ("go", "42", ""),
         ):
-            said = row(text)
-            assert said.inbound
-            about = InboundMetadata(kind="group", name=name)
-            spoken = replace(said.inbound, sender=sender, metadata=about)
-            world.inbox.submit("s", replace(said, inbound=spoken))
-        await world.finish()
-        await world.clock.advance(1)
-        told = world.runs[1].text
-        assert "Queued #1\nAnn (42): hi\n" in told and told.endswith("Queued #3\n42: go")
-        assert "Queued #2\nBob 42 yes (7): no\n" in told
-        assert told.count("\nAnn (42): ") == told.count("\nQueued #3\n") == 1
-        await world.finish()
+            message = record(text)
+            assert message.inbound
+            metadata = InboundMetadata(kind="group", name=name)
+            inbound = replace(message.inbound, sender=sender, metadata=metadata)
+            harness.queue.submit("s", replace(message, inbound=inbound))
+        await harness.finish()
+        await harness.clock.advance(1)
+        text = harness.runs[1].text
+        assert "Queued #1\nAnn (42): hi\n" in text and text.endswith("Queued #3\n42: go")
+        assert "Queued #2\nBob 42 yes (7): no\n" in text
+        assert text.count("\nAnn (42): ") == text.count("\nQueued #3\n") == 1
+        await harness.finish()
 
 
 async def test_collect_of_one_message_keeps_its_text() -> None:
-    async with in_world(ONE_SECOND) as world:
-        world.put("one")
-        world.put("two")
-        await world.finish()
-        await world.clock.advance(1)
-        assert world.runs[1].text == ""
-        await world.finish()
+    async with open_harness(ONE_SECOND) as harness:
+        harness.submit_text("one")
+        harness.submit_text("two")
+        await harness.finish()
+        await harness.clock.advance(1)
+        assert harness.runs[1].text == ""
+        await harness.finish()
 
 
 async def test_collect_of_different_chats_is_not_merged() -> None:
-    async with in_world(ONE_SECOND) as world:
-        world.put("one")
+    async with open_harness(ONE_SECOND) as harness:
+        harness.submit_text("one")
         for text, chat in (("a", "1"), ("b", "1"), ("x", "2"), ("c", "1")):
-            world.put(text, chat=chat)
-        world.inbox.submit("s", row("fast", wishes=RunOptions(model="small")))
-        await world.finish_all()
-        assert [run.answers for run in world.runs] == [["one"], ["a", "b"], ["x"], ["c"], ["fast"]]
+            harness.submit_text(text, chat=chat)
+        harness.queue.submit("s", record("fast", options=RunOptions(model="small")))
+        await harness.finish_all()
+        assert [run.answers for run in harness.runs] == [
+            ["one"],
+            ["a", "b"],
+            ["x"],
+            ["c"],
+            ["fast"],
+        ]
 
 
 async def test_debounce_ends_when_cap_is_reached() -> None:
-    async with in_world(replace(ONE_SECOND, cap=2)) as world:
+    async with open_harness(replace(ONE_SECOND, cap=2)) as harness:
         for text in ("one", "two", "three"):
-            world.put(text)
-        await world.finish()
-        assert [run.answers for run in world.runs] == [["one"], ["two", "three"]]
-        await world.finish()
+            harness.submit_text(text)
+        await harness.finish()
+        assert [run.answers for run in harness.runs] == [["one"], ["two", "three"]]
+        await harness.finish()
 
 
 @pytest.mark.parametrize(
@@ -293,224 +304,230 @@ async def test_submit_over_cap_settles_dropped_message(
     drop: QueueDrop, gone: list[str], stay: list[str]
 ) -> None:
     rule = replace(AT_ONCE, cap=2, drop=drop)
-    async with in_world(rule) as world:
-        promises = {text: world.put(text) for text in ("one", "two", "three", "four")}
+    async with open_harness(rule) as harness:
+        futures = {text: harness.submit_text(text) for text in ("one", "two", "three", "four")}
         await settle()
-        assert world.settled == [(text, QUEUE_FULL.format(cap=2, drop=drop)) for text in gone]
-        assert all(promises[text].cancelled() for text in gone)
-        assert ids(world.inbox.pending("s")) == stay
-        await world.finish_all()
-        assert [run.answers for run in world.runs] == [["one"], [stay[0]], [stay[1]]]
+        assert harness.settled == [(text, QUEUE_FULL.format(cap=2, drop=drop)) for text in gone]
+        assert all(futures[text].cancelled() for text in gone)
+        assert ids(harness.queue.pending("s")) == stay
+        await harness.finish_all()
+        assert [run.answers for run in harness.runs] == [["one"], [stay[0]], [stay[1]]]
 
 
 async def test_summarize_drop_adds_line_to_next_question() -> None:
     rule = replace(ONE_SECOND, cap=2)
-    async with in_world(rule) as world:
-        world.put("one")
-        lost = [world.put("two\nlines", images=2), world.put("x" * 300)]
-        kept = [world.put("four"), world.put("five")]
-        assert world.inbox.depth() == 4
-        await world.finish()
-        run, told = world.runs[1], "[Queue overflow] Dropped 2 messages due to cap.\nSummary:\n"
+    async with open_harness(rule) as harness:
+        harness.submit_text("one")
+        lost = [harness.submit_text("two\nlines", images=2), harness.submit_text("x" * 300)]
+        kept = [harness.submit_text("four"), harness.submit_text("five")]
+        assert harness.queue.depth() == 4
+        await harness.finish()
+        run, overflow_text = (
+            harness.runs[1],
+            "[Queue overflow] Dropped 2 messages due to cap.\nSummary:\n",
+        )
         assert run.text.split("\n\n")[:3] == [
             COLLECTED,
-            f"{told}- two lines [2 pictures]\n- {'x' * 159}…",
+            f"{overflow_text}- two lines [2 pictures]\n- {'x' * 159}…",
             "---\nQueued #1\nfour",
         ]
         assert run.answers == ["four", "five", "two\nlines", "x" * 300]
-        assert not any(each.inbound.images for each in run.rows if each.inbound)
-        await world.finish()
-        assert [await promise for promise in (*lost, *kept)] == ["four"] * 4
-        assert world.settled == []
+        assert not any(each.inbound.images for each in run.records if each.inbound)
+        await harness.finish()
+        assert [await future for future in (*lost, *kept)] == ["four"] * 4
+        assert harness.settled == []
 
 
 async def test_summary_precedes_question_or_stands_alone() -> None:
     rule = replace(AT_ONCE, cap=1, drop="summarize")
-    async with in_world(rule) as world:
-        world.put("one")
-        lost, _ = world.put("two"), world.put("three")
-        await world.finish()
-        told = "[Queue overflow] Dropped 1 message due to cap.\nSummary:\n- two"
-        assert world.runs[1].text == f"{told}\n\nthree"
-        again, last = world.put("four"), world.put("five")
-        assert ids(world.inbox.cancel_pending("s", "five")) == ["five"]
-        await world.finish()
-        assert world.runs[2].text == told.replace("two", "four")
-        assert world.runs[2].answers == ["four"]
-        await world.finish()
+    async with open_harness(rule) as harness:
+        harness.submit_text("one")
+        lost, _ = harness.submit_text("two"), harness.submit_text("three")
+        await harness.finish()
+        overflow_text = "[Queue overflow] Dropped 1 message due to cap.\nSummary:\n- two"
+        assert harness.runs[1].text == f"{overflow_text}\n\nthree"
+        again, last = harness.submit_text("four"), harness.submit_text("five")
+        assert ids(harness.queue.cancel_pending("s", "five")) == ["five"]
+        await harness.finish()
+        assert harness.runs[2].text == overflow_text.replace("two", "four")
+        assert harness.runs[2].answers == ["four"]
+        await harness.finish()
         assert (await lost, await again, last.cancelled()) == ("three", "four", True)
 
 
 async def test_cap_counts_messages_per_chat() -> None:
-    async with in_world(replace(AT_ONCE, cap=1, drop="old")) as world:
-        world.put("one")
-        world.put("quiet", chat="2")
+    async with open_harness(replace(AT_ONCE, cap=1, drop="old")) as harness:
+        harness.submit_text("one")
+        harness.submit_text("quiet", chat="2")
         for n in range(5):
-            world.put(f"loud {n}")
-        await world.finish_all()
-        assert "quiet" in [name for run in world.runs for name in run.answers]
-        assert [text for text, _ in world.settled] == [f"loud {n}" for n in range(4)]
+            harness.submit_text(f"loud {n}")
+        await harness.finish_all()
+        assert "quiet" in [name for run in harness.runs for name in run.answers]
+        assert [text for text, _ in harness.settled] == [f"loud {n}" for n in range(4)]
 
 
 async def test_interrupt_stops_run_and_supersedes_its_chat() -> None:
-    async with in_world(ONE_SECOND) as world:
-        first = world.put("one")
+    async with open_harness(ONE_SECOND) as harness:
+        first = harness.submit_text("one")
         await settle()
-        other, older = world.put("other", chat="2"), world.put("older")
-        newest = world.put("newest", "interrupt")
+        other, older = harness.submit_text("other", chat="2"), harness.submit_text("older")
+        newest = harness.submit_text("newest", "interrupt")
         await settle()
         assert await first == "aborted one"
-        assert older.cancelled() and world.settled == [("older", SUPERSEDED)]
-        await world.finish()
-        await world.finish_all()
+        assert older.cancelled() and harness.settled == [("older", SUPERSEDED)]
+        await harness.finish()
+        await harness.finish_all()
         assert (await newest, await other) == ("newest", "other")
-        assert [run.answers for run in world.runs] == [["one"], ["newest"], ["other"]]
+        assert [run.answers for run in harness.runs] == [["one"], ["newest"], ["other"]]
 
 
 async def test_interrupt_before_run_start_replaces_it() -> None:
-    async with in_world() as world:
-        first, second = world.put("one"), world.put("two", "interrupt")
-        third = world.put("three", "interrupt")
-        await world.finish()
+    async with open_harness() as harness:
+        first, second = harness.submit_text("one"), harness.submit_text("two", "interrupt")
+        third = harness.submit_text("three", "interrupt")
+        await harness.finish()
         assert first.cancelled() and second.cancelled()
         assert await third == "three"
-        assert [text for text, _ in world.settled] == ["one", "two"]
+        assert [text for text, _ in harness.settled] == ["one", "two"]
 
 
 async def test_interrupt_does_not_debounce() -> None:
-    async with in_world(ONE_SECOND) as world:
-        world.put("one")
-        world.put("two")
-        await world.finish()
-        assert world.clock.sleepers == 1
-        world.put("now", "interrupt")
+    async with open_harness(ONE_SECOND) as harness:
+        harness.submit_text("one")
+        harness.submit_text("two")
+        await harness.finish()
+        assert harness.clock.sleepers == 1
+        harness.submit_text("now", "interrupt")
         await settle()
-        assert world.live["s"].name == "now"
-        assert world.settled == [("two", SUPERSEDED)]
-        await world.finish()
+        assert harness.active["s"].name == "now"
+        assert harness.settled == [("two", SUPERSEDED)]
+        await harness.finish()
 
 
 async def test_settle_failure_is_logged_and_message_stays_open(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with in_world(replace(AT_ONCE, cap=1, drop="old")) as world:
-        world.settle_fails = True
-        world.put("one")
-        older = world.put("two")
-        world.put("three")
-        await world.finish_all()
-        assert older.cancelled() and world.settled == []
+    async with open_harness(replace(AT_ONCE, cap=1, drop="old")) as harness:
+        harness.settle_fails = True
+        harness.submit_text("one")
+        older = harness.submit_text("two")
+        harness.submit_text("three")
+        await harness.finish_all()
+        assert older.cancelled() and harness.settled == []
     assert "settling failed" in caplog.text
 
 
 async def test_run_that_raises_fails_only_its_future() -> None:
-    async with in_world() as world:
-        bad, next_one = world.inbox.submit("a", row("bad")), world.inbox.submit("a", row("next"))
-        good = world.inbox.submit("b", row("good"))
+    async with open_harness() as harness:
+        bad, next_one = (
+            harness.queue.submit("a", record("bad")),
+            harness.queue.submit("a", record("next")),
+        )
+        good = harness.queue.submit("b", record("good"))
         await settle()
-        world.live["a"].fails = True
-        await world.finish("a")
+        harness.active["a"].fails = True
+        await harness.finish("a")
         with pytest.raises(ZeroDivisionError):
             await bad
-        await world.finish("b")
-        await world.finish("a")
+        await harness.finish("b")
+        await harness.finish("a")
         assert (await good, await next_one) == ("good", "next")
 
 
 async def test_run_cancelled_from_within_ends_only_itself() -> None:
-    async def start(_session: str, rows: Sequence[InboxRecord], _text: str) -> str:
-        if rows[0].id == "bad":
+    async def start(_session: str, records: Sequence[InboxRecord], _text: str) -> str:
+        if records[0].id == "bad":
             raise asyncio.CancelledError
-        return rows[0].id
+        return records[0].id
 
     async with asyncio.TaskGroup() as group:
-        world = Harness(group)
-        inbox: RunQueue[str] = RunQueue(
+        harness = Harness(group)
+        queue: RunQueue[str] = RunQueue(
             start,
             group,
-            world.clock,
+            harness.clock,
             settings=lambda _session, _row: AT_ONCE,
-            interrupt=world.interrupt,
-            settle=world.settle,
+            interrupt=harness.interrupt,
+            settle=harness.settle,
         )
-        bad, good = inbox.submit("s", row("bad")), inbox.submit("s", row("good"))
+        bad, good = queue.submit("s", record("bad")), queue.submit("s", record("good"))
         assert await good == "good"
         assert bad.cancelled()
 
 
 async def test_cancel_pending_all_or_one_by_run_id() -> None:
-    async with in_world() as world:
-        first = world.put("first")
+    async with open_harness() as harness:
+        first = harness.submit_text("first")
         await settle()
-        named = [world.put(name) for name in ("a", "b", "c")]
-        assert ids(world.inbox.cancel_pending("s", "b")) == ["b"]
-        assert world.inbox.cancel_pending("s", "none") == ()
-        assert world.inbox.cancel_pending("other") == ()
-        assert [promise.cancelled() for promise in named] == [False, True, False]
-        assert ids(world.inbox.cancel_pending("s")) == ["a", "c"]
-        await world.finish()
+        named = [harness.submit_text(name) for name in ("a", "b", "c")]
+        assert ids(harness.queue.cancel_pending("s", "b")) == ["b"]
+        assert harness.queue.cancel_pending("s", "none") == ()
+        assert harness.queue.cancel_pending("other") == ()
+        assert [future.cancelled() for future in named] == [False, True, False]
+        assert ids(harness.queue.cancel_pending("s")) == ["a", "c"]
+        await harness.finish()
         assert await first == "first"
-        assert len(world.runs) == 1
+        assert len(harness.runs) == 1
 
 
 async def test_cancel_pending_run_before_its_start() -> None:
-    async with in_world() as world:
-        first, second = world.put("one"), world.put("two")
-        assert ids(world.inbox.cancel_pending("s", "one")) == ["one"]
-        assert world.inbox.cancel_pending("s", "one") == ()
-        await world.finish()
+    async with open_harness() as harness:
+        first, second = harness.submit_text("one"), harness.submit_text("two")
+        assert ids(harness.queue.cancel_pending("s", "one")) == ["one"]
+        assert harness.queue.cancel_pending("s", "one") == ()
+        await harness.finish()
         assert first.cancelled() and await second == "two"
-        assert [run.name for run in world.runs] == ["two"]
+        assert [run.name for run in harness.runs] == ["two"]
 
 
 async def test_resumed_messages_share_a_run_and_ignore_cap() -> None:
-    async with in_world(replace(AT_ONCE, cap=1, drop="old")) as world:
-        begun = world.inbox.start_run("s", [row("one"), row("along")])
-        later = world.inbox.start_run("s", [row("two"), row("with it")])
-        world.put("three")
-        world.put("four")
-        await world.finish_all()
-        assert [run.answers for run in world.runs] == [
+    async with open_harness(replace(AT_ONCE, cap=1, drop="old")) as harness:
+        begun = harness.queue.start_run("s", [record("one"), record("along")])
+        later = harness.queue.start_run("s", [record("two"), record("with it")])
+        harness.submit_text("three")
+        harness.submit_text("four")
+        await harness.finish_all()
+        assert [run.answers for run in harness.runs] == [
             ["one", "along"],
             ["two", "with it"],
             ["four"],
         ]
         assert (await begun, await later) == ("one", "two")
-        assert [text for text, _ in world.settled] == ["three"]
+        assert [text for text, _ in harness.settled] == ["three"]
 
 
 async def test_close_lets_active_run_end_and_starts_no_other() -> None:
-    async with in_world() as world:
-        live, waits = world.put("one"), world.put("two")
+    async with open_harness() as harness:
+        active, waits = harness.submit_text("one"), harness.submit_text("two")
         await settle()
-        world.inbox.close()
-        late = [world.put("three"), world.inbox.start_run("s", [row("four")])]
-        assert waits.cancelled() and all(promise.cancelled() for promise in late)
-        await world.finish()
-        assert await live == "one"
-        assert (len(world.runs), world.settled, world.inbox.depth()) == (1, [], 0)
+        harness.queue.close()
+        late = [harness.submit_text("three"), harness.queue.start_run("s", [record("four")])]
+        assert waits.cancelled() and all(future.cancelled() for future in late)
+        await harness.finish()
+        assert await active == "one"
+        assert (len(harness.runs), harness.settled, harness.queue.depth()) == (1, [], 0)
 
 
 @pytest.mark.parametrize("turns", [0, 1, 5])
 async def test_program_end_cancels_every_future(
     turns: int,
 ) -> None:
-    promises, worlds = list[Promise](), list[Harness]()
+    futures, worlds = list[ResultFuture](), list[Harness]()
 
     async def program() -> None:
         async with asyncio.TaskGroup() as group:
             worlds.append(Harness(group))
-            promises.extend(worlds[0].put(text) for text in ("one", "two", "three"))
+            futures.extend(worlds[0].submit_text(text) for text in ("one", "two", "three"))
             await settle(turns)
             raise OSError("the disk is gone")
 
     with pytest.raises(ExceptionGroup):
         await program()
-    (world,) = worlds
-    promises.append(world.put("four"))
-    assert all(promise.cancelled() for promise in promises)
-    assert [run.name for run in world.runs] == (["one"] if turns else [])
-    assert world.inbox.depth() == 0 and not world.inbox._boxes
+    (harness,) = worlds
+    futures.append(harness.submit_text("four"))
+    assert all(future.cancelled() for future in futures)
+    assert [run.name for run in harness.runs] == (["one"] if turns else [])
+    assert harness.queue.depth() == 0 and not harness.queue._queues
 
 
 # Every order of events
@@ -538,67 +555,67 @@ steps = st.lists(
 class Story:
     """Apply a list of steps to a queue, and check the invariants at the end."""
 
-    def __init__(self, world: Harness) -> None:
-        self.world = world
-        self.promises: dict[str, Promise] = {}
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.futures: dict[str, ResultFuture] = {}
         self.dropped: list[str] = []
         self.begun: set[str] = set()
 
-    def put(self, rule: QueueSettings, chat: str) -> None:
-        name = f"m{len(self.promises)}"
-        self.promises[name] = self.world.inbox.submit("s", row(name, chat=chat), rule)
+    def submit_text(self, rule: QueueSettings, chat: str) -> None:
+        name = f"m{len(self.futures)}"
+        self.futures[name] = self.harness.queue.submit("s", record(name, chat=chat), rule)
 
     def begin(self) -> None:
-        names = [f"m{len(self.promises) + n}" for n in range(2)]
-        promise = self.world.inbox.start_run("s", [row(name) for name in names])
+        names = [f"m{len(self.futures) + n}" for n in range(2)]
+        future = self.harness.queue.start_run("s", [record(name) for name in names])
         self.begun.add(names[0])
-        self.promises |= dict.fromkeys(names, promise)
+        self.futures |= dict.fromkeys(names, future)
 
     def drop(self, name: str | None = None) -> None:
-        self.dropped += ids(self.world.inbox.cancel_pending("s", name))
+        self.dropped += ids(self.harness.queue.cancel_pending("s", name))
 
     async def play(self, step: tuple[object, ...]) -> None:
-        live = self.world.live.get("s")
+        active = self.harness.active.get("s")
         match step:
             case ("put", QueueSettings() as rule, str(chat)):
-                self.put(rule, chat)
+                self.submit_text(rule, chat)
             case ("begin",):
                 self.begin()
-            case ("look",) if live and not live.end.is_set():
-                self.world.look()
-            case ("end" | "fail" as how,) if live:
-                live.fails = how == "fail"
-                live.end.set()
+            case ("look",) if active and not active.end.is_set():
+                self.harness.pop_steering()
+            case ("end" | "fail" as how,) if active:
+                active.fails = how == "fail"
+                active.end.set()
             case ("drop",):
                 self.drop()
             case ("drop one", int(number)):
                 self.drop(f"m{number}")
             case ("time",):
-                await self.world.clock.advance(0.3)
+                await self.harness.clock.advance(0.3)
             case ("turn",):
                 await asyncio.sleep(0)
 
     def check(self) -> None:
         """Check that each message has one outcome, and its future matches."""
         fates: Counter[str] = Counter(self.dropped)
-        fates.update(name for name, _ in self.world.settled)
+        fates.update(name for name, _ in self.harness.settled)
         answered: dict[str, Run] = {}
-        for run in self.world.runs:
+        for run in self.harness.runs:
             fates.update(run.answers)
             answered |= dict.fromkeys(run.answers, run)
-        assert fates == dict.fromkeys(self.promises, 1)
-        for name, promise in self.promises.items():
+        assert fates == dict.fromkeys(self.futures, 1)
+        for name, future in self.futures.items():
             if (met := answered.get(name)) is None:
-                assert promise.cancelled(), name
+                assert future.cancelled(), name
             elif met.fails:
-                assert isinstance(promise.exception(), ZeroDivisionError)
+                assert isinstance(future.exception(), ZeroDivisionError)
             else:
-                assert promise.result().removeprefix("aborted ") == met.name
-        for run in self.world.runs:
-            whole = [each.inbound.text for each in run.rows if each.inbound]
+                assert future.result().removeprefix("aborted ") == met.name
+        for run in self.harness.runs:
+            whole = [each.inbound.text for each in run.records if each.inbound]
             known = run.name in self.begun  # its question was asked before
             assert known or all(text in (run.text or whole[0]) for text in whole)
-            assert len({each.inbound.address for each in run.rows if each.inbound}) == 1
+            assert len({each.inbound.address for each in run.records if each.inbound}) == 1
 
 
 @settings(max_examples=400, deadline=None)
@@ -610,9 +627,9 @@ async def test_any_event_order_answers_each_message_once(
         story = Story(Harness(group))
         for step in played:
             await story.play(step)
-        await story.world.finish_all()
+        await story.harness.finish_all()
         story.check()
-        assert story.world.inbox.depth() == 0 and not story.world.inbox._boxes
+        assert story.harness.queue.depth() == 0 and not story.harness.queue._queues
 
 
 @settings(max_examples=150, deadline=None)
@@ -626,59 +643,59 @@ async def test_messages_of_one_mode_keep_arrival_order(mode: QueueMode, played: 
         story = Story(Harness(group))
         for step in played:
             await story.play(("put", rule, "1") if step == "put" else (step,))
-        await story.world.finish_all()
-        told = [name for run in story.world.runs for name in run.answers]
-        assert told == list(story.promises)
+        await story.harness.finish_all()
+        answered = [name for run in story.harness.runs for name in run.answers]
+        assert answered == list(story.futures)
 
 
 @pytest.mark.parametrize("mode", ["followup", "collect", "steer", "interrupt"])
 async def test_inbound_debounce_merges_messages_of_a_person(mode: QueueMode) -> None:
-    async with in_world() as world:
-        world.rule = QueueSettings(mode=mode, debounce_ms=0)
-        first = world.inbox.submit("s", row("one"), pause_ms=1_500)
-        await world.clock.advance(1.0)
-        second = world.inbox.submit("s", row("two"), pause_ms=1_500)
-        await world.clock.advance(1.4)
-        assert not world.runs and world.inbox.depth("s") == 2
-        await world.clock.advance(0.2)
-        (run,) = world.runs
-        assert (ids(run.rows), run.text) == (["one", "two"], "one\ntwo")
+    async with open_harness() as harness:
+        harness.rule = QueueSettings(mode=mode, debounce_ms=0)
+        first = harness.queue.submit("s", record("one"), debounce_ms=1_500)
+        await harness.clock.advance(1.0)
+        second = harness.queue.submit("s", record("two"), debounce_ms=1_500)
+        await harness.clock.advance(1.4)
+        assert not harness.runs and harness.queue.depth("s") == 2
+        await harness.clock.advance(0.2)
+        (run,) = harness.runs
+        assert (ids(run.records), run.text) == (["one", "two"], "one\ntwo")
         run.end.set()
         assert await first == await second == "one"
 
 
 async def test_album_images_become_one_question() -> None:
-    async with in_world() as world:
+    async with open_harness() as harness:
         for name, text in (("1", ""), ("2", "compare these"), ("3", "")):
-            said = row(name)
-            assert said.inbound
-            picture = replace(said.inbound, text=text, media=(Media("image"),))
-            world.inbox.submit("s", replace(said, inbound=picture), pause_ms=1_000)
-        await world.clock.advance(1.1)
-        (run,) = world.runs
-        assert (ids(run.rows), run.text) == (["1", "2", "3"], "compare these")
+            message = record(name)
+            assert message.inbound
+            picture = replace(message.inbound, text=text, media=(Media("image"),))
+            harness.queue.submit("s", replace(message, inbound=picture), debounce_ms=1_000)
+        await harness.clock.advance(1.1)
+        (run,) = harness.runs
+        assert (ids(run.records), run.text) == (["1", "2", "3"], "compare these")
         run.end.set()
 
 
 async def test_message_after_debounce_follows_queue_mode() -> None:
-    async with in_world() as world:
-        world.inbox.submit("s", row("one"), pause_ms=1_000)
-        await world.clock.advance(1.1)
-        later = world.inbox.submit("s", row("two"), pause_ms=1_000)
-        world.runs[0].end.set()
-        await world.clock.advance(0.1)
-        assert [run.name for run in world.runs] == ["one", "two"]
-        world.runs[1].end.set()
+    async with open_harness() as harness:
+        harness.queue.submit("s", record("one"), debounce_ms=1_000)
+        await harness.clock.advance(1.1)
+        later = harness.queue.submit("s", record("two"), debounce_ms=1_000)
+        harness.runs[0].end.set()
+        await harness.clock.advance(0.1)
+        assert [run.name for run in harness.runs] == ["one", "two"]
+        harness.runs[1].end.set()
         assert await later == "two"
 
 
 async def test_debounce_can_be_cancelled_or_ended_by_close() -> None:
-    async with in_world() as world:
-        promise = world.inbox.submit("s", row("one"), pause_ms=1_000)
-        assert ids(world.inbox.cancel_pending("s")) == ["one"] and promise.cancelled()
-        await world.clock.advance(2)
-        assert not world.runs and not world.inbox.depth()
-        left = world.inbox.submit("s", row("two"), pause_ms=1_000)
-        world.inbox.close()
-        await world.clock.advance(2)
-        assert left.cancelled() and not world.runs
+    async with open_harness() as harness:
+        future = harness.queue.submit("s", record("one"), debounce_ms=1_000)
+        assert ids(harness.queue.cancel_pending("s")) == ["one"] and future.cancelled()
+        await harness.clock.advance(2)
+        assert not harness.runs and not harness.queue.depth()
+        left = harness.queue.submit("s", record("two"), debounce_ms=1_000)
+        harness.queue.close()
+        await harness.clock.advance(2)
+        assert left.cancelled() and not harness.runs

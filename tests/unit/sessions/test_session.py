@@ -203,12 +203,12 @@ async def test_repository_reuses_session_until_external_write() -> None:
 
 async def test_repository_evicts_least_recently_used() -> None:
     async def body(store: Store, clock: FakeClock) -> None:
-        sessions = SessionRepository(store, clock, kept=2)
+        sessions = SessionRepository(store, clock, max_cached=2)
         first = await sessions.load("agent:main:a", "main")
         await ask(first, "hi")
         for name in ("b", "c"):
             await sessions.load(f"agent:main:{name}", "main")
-        assert await sessions.load("agent:main:a", "main") is first, "somebody holds it"
+        assert await sessions.load("agent:main:a", "main") is first, "a caller holds it"
         held = weakref.ref(first)
         del first
         for name in ("b", "c"):

@@ -80,41 +80,43 @@ class CommandDispatcher:
             get_restart=services.get_restart,
         )
 
-    def interpret(self, key: str, row: InboxRecord) -> InterpretedMessage[RunOutcome]:
+    def interpret(self, key: str, record: InboxRecord) -> InterpretedMessage[RunOutcome]:
         """Parse a message: a command, text with directives, or plain text."""
-        inbound = row.inbound
+        inbound = record.inbound
         if inbound is None or not inbound.authority:
-            return InterpretedMessage(row)
+            return InterpretedMessage(record)
         parsed = self._parse(inbound.text)
         if inbound.authority not in {"owner", "authorised"}:
             is_command = parsed is not None and not inbound.images
-            ignore = partial(self._ignore, row) if is_command else None
-            return InterpretedMessage(row, execute=ignore)
+            ignore = partial(self._ignore, record) if is_command else None
+            return InterpretedMessage(record, execute=ignore)
         if parsed and parsed.command.name in RESETS:
-            rest = replace(row, inbound=replace(inbound, text=parsed.args or inbound.text))
-            return self._as_command(key, row, inbound, partial(self._reset, parsed), rest)
+            rest = replace(record, inbound=replace(inbound, text=parsed.args or inbound.text))
+            return self._as_command(key, record, inbound, partial(self._reset, parsed), rest)
         if inbound.images:  # text with an image is about the image
             parsed = None
         elif is_abort_trigger(inbound.text):
             parsed = ParsedCommand(BY_NAME["stop"])
         if parsed and parsed.command.name not in DIRECTIVES:
             given = ((parsed.command.name, parsed.args),)
-            return self._as_command(key, row, inbound, partial(self._run_commands, given))
-        return self._interpret_text(key, row, inbound, parsed)
+            return self._as_command(key, record, inbound, partial(self._run_commands, given))
+        return self._interpret_text(key, record, inbound, parsed)
 
     def _interpret_text(
-        self, key: str, row: InboxRecord, inbound: Inbound, parsed: ParsedCommand | None
+        self, key: str, record: InboxRecord, inbound: Inbound, parsed: ParsedCommand | None
     ) -> InterpretedMessage[RunOutcome]:
         try:
             found = self._extract(inbound, parsed)
         except UserError as exc:
-            return self._as_command(key, row, inbound, partial(_fail, exc))
+            return self._as_command(key, record, inbound, partial(_fail, exc))
         if found.commands:
-            return self._as_command(key, row, inbound, partial(self._run_commands, found.commands))
+            return self._as_command(
+                key, record, inbound, partial(self._run_commands, found.commands)
+            )
         if found.text == inbound.text.strip() and not found.shows_status:
-            return InterpretedMessage(row)
-        message = replace(inbound, text=found.text, options=found.wishes)
-        rest = replace(row, inbound=message)
+            return InterpretedMessage(record)
+        message = replace(inbound, text=found.text, options=found.options)
+        rest = replace(record, inbound=message)
         if found.shows_status:
             show = partial(self._show_status, key, rest, message)
             return InterpretedMessage(rest, found.queue, show)
@@ -123,14 +125,14 @@ class CommandDispatcher:
     def _as_command(
         self,
         key: str,
-        row: InboxRecord,
+        record: InboxRecord,
         inbound: Inbound,
         work: CommandWork,
         rest: InboxRecord | None = None,
     ) -> InterpretedMessage[RunOutcome]:
         """Return a message that is executed at once; `rest` is what of it a run would get."""
-        execute = partial(self._execute, key, row, inbound, work)
-        return InterpretedMessage(rest or row, execute=execute)
+        execute = partial(self._execute, key, record, inbound, work)
+        return InterpretedMessage(rest or record, execute=execute)
 
     def _parse(self, text: str) -> ParsedCommand | None:
         """Return the command that the complete message is; reset triggers mean `/new`."""
@@ -184,7 +186,7 @@ class CommandDispatcher:
             await session.update(**fields)
         found = self._extract(replace(context.inbound, text=text))
         if found.text or context.inbound.images:
-            return replace(context.inbound, text=found.text, options=found.wishes)
+            return replace(context.inbound, text=found.text, options=found.options)
         model = model_commands.describe_model(session, await context.default_model())
         reply = "\n".join([f"A new conversation. Model: {model}.", *lines])
         if not found.commands:
@@ -193,70 +195,75 @@ class CommandDispatcher:
         return CommandReply(f"{reply}\n{more.text}", more.fields)
 
     async def _execute(
-        self, key: str, row: InboxRecord, inbound: Inbound, work: CommandWork
+        self, key: str, record: InboxRecord, inbound: Inbound, work: CommandWork
     ) -> RunOutcome | InboxRecord:
-        """Execute a message and settle it; return what is left for a run as a row."""
-        async with self._journal.lease(f"command:{row.id}") as lease:
-            async with self._journal.transaction() as unit:
-                unit.mark_running([row.id], lease, run=row.id)
+        """Execute a message and settle it; return the record that is left for a run."""
+        async with self._journal.lease(f"command:{record.id}") as lease:
+            async with self._journal.transaction() as transaction:
+                transaction.mark_running([record.id], lease, run=record.id)
             done = await _attempt(f"command in {key}", lambda: work(self._context(key, inbound)))
             if isinstance(done, Inbound):
-                return replace(row, inbound=done, run=row.id, attempts=row.attempts + 1)
+                return replace(record, inbound=done, run=record.id, attempts=record.attempts + 1)
             if isinstance(done, HomarusError):
-                return await self._report(key, row, inbound, lease, done)
-            await self._settle(key, row, inbound, lease, done)
-        self._publish(row.id, key, CommandAnswered(done.text))
+                return await self._report(key, record, inbound, lease, done)
+            await self._settle(key, record, inbound, lease, done)
+        self._publish(record.id, key, CommandAnswered(done.text))
         if done.on_saved:
             done.on_saved()
-        return RunOutcome(row.id, key, "answered", text=done.text)
+        return RunOutcome(record.id, key, "answered", text=done.text)
 
     async def _settle(
-        self, key: str, row: InboxRecord, inbound: Inbound, lease: Lease, reply: CommandReply
+        self, key: str, record: InboxRecord, inbound: Inbound, lease: Lease, reply: CommandReply
     ) -> None:
         """Save the reply, the fields it changes and the outcome in one transaction."""
         at_ms = self._services.clock.now_ms()
-        parcels = self._services.build_reply(inbound, row.id, reply.text)
+        outbox = self._services.build_reply(inbound, record.id, reply.text)
 
-        def also(unit: JournalTransaction, entries: Sequence[TranscriptEntry]) -> None:
+        def extra_writes(
+            transaction: JournalTransaction, entries: Sequence[TranscriptEntry]
+        ) -> None:
             entry = entries[-1].id if entries else ""
-            unit.settle([row.id], lease, "answered", at_ms=at_ms, reply=entry)
-            unit.enqueue(*parcels)
+            transaction.settle([record.id], lease, "answered", at_ms=at_ms, reply=entry)
+            transaction.enqueue(*outbox)
 
-        message = self._transcript_message(row, reply.text)
+        message = self._transcript_message(record, reply.text)
         if message or reply.fields:
             session = await self._services.control.load(key)
-            await session.record_command(message, reply.fields, also)
+            await session.record_command(message, reply.fields, extra_writes)
         else:
-            async with self._journal.transaction() as unit:
-                also(unit, ())
-        if parcels:
+            async with self._journal.transaction() as transaction:
+                extra_writes(transaction, ())
+        if outbox:
             self._services.on_enqueued()
 
     async def _report(
-        self, key: str, row: InboxRecord, inbound: Inbound, lease: Lease, error: HomarusError
+        self, key: str, record: InboxRecord, inbound: Inbound, lease: Lease, error: HomarusError
     ) -> RunOutcome:
         """Settle a command that failed, and report the error to its sender."""
-        parcels = self._services.build_reply(inbound, row.id, str(error))
-        async with self._journal.transaction() as unit:
+        outbox = self._services.build_reply(inbound, record.id, str(error))
+        async with self._journal.transaction() as transaction:
             reason = one_line(str(error), _MAX_REASON_CHARS)
             at_ms = self._services.clock.now_ms()
-            unit.settle([row.id], lease, "reported", at_ms=at_ms, why=reason)
-            unit.enqueue(*parcels)
-        if parcels:
+            transaction.settle([record.id], lease, "reported", at_ms=at_ms, why=reason)
+            transaction.enqueue(*outbox)
+        if outbox:
             self._services.on_enqueued()
-        self._publish(row.id, key, CommandAnswered(error=str(error)))
-        return RunOutcome(row.id, key, "failed", error=error)
+        self._publish(record.id, key, CommandAnswered(error=str(error)))
+        return RunOutcome(record.id, key, "failed", error=error)
 
-    async def _ignore(self, row: InboxRecord) -> RunOutcome:
+    async def _ignore(self, record: InboxRecord) -> RunOutcome:
         """Settle a command of a sender without authority, without a reply."""
         journal, at_ms = self._journal, self._services.clock.now_ms()
         reason = "a command of a stranger"
-        async with journal.lease(f"command:{row.id}") as lease, journal.transaction() as unit:
-            unit.mark_running([row.id], lease, run=row.id)
-            unit.settle([row.id], lease, "silent", at_ms=at_ms, why=reason)
-        return RunOutcome(row.id, row.session, "answered")
+        async with (
+            journal.lease(f"command:{record.id}") as lease,
+            journal.transaction() as transaction,
+        ):
+            transaction.mark_running([record.id], lease, run=record.id)
+            transaction.settle([record.id], lease, "silent", at_ms=at_ms, why=reason)
+        return RunOutcome(record.id, record.session, "answered")
 
-    async def _show_status(self, key: str, row: InboxRecord, inbound: Inbound) -> InboxRecord:
+    async def _show_status(self, key: str, record: InboxRecord, inbound: Inbound) -> InboxRecord:
         """Send the status card; the rest of the message is answered even when that fails."""
 
         async def make_card() -> CommandReply:
@@ -264,21 +271,21 @@ class CommandDispatcher:
 
         reply = await _attempt(f"status in {key}", make_card)
         if not isinstance(reply, CommandReply):
-            return row
-        card, run = reply.text, f"{row.id}:status"
-        if message := self._transcript_message(row, card):
+            return record
+        card, run = reply.text, f"{record.id}:status"
+        if message := self._transcript_message(record, card):
             await (await self._services.control.load(key)).record_command(message, {})
-        parcels = self._services.build_reply(inbound, run, card)
-        if parcels:
-            async with self._journal.transaction() as unit:
-                unit.enqueue(*parcels)
+        outbox = self._services.build_reply(inbound, run, card)
+        if outbox:
+            async with self._journal.transaction() as transaction:
+                transaction.enqueue(*outbox)
             self._services.on_enqueued()
         self._publish(run, key, CommandAnswered(card))
-        return row
+        return record
 
-    def _transcript_message(self, row: InboxRecord, text: str) -> Message | None:
+    def _transcript_message(self, record: InboxRecord, text: str) -> Message | None:
         """Return a reply as a message of the transcript, for clients that read it there."""
-        if row.channel != _TRANSCRIPT_CHANNEL:
+        if record.channel != _TRANSCRIPT_CHANNEL:
             return None
         return Message("assistant", (Text(text),), self._services.clock.now_ms())
 

@@ -30,7 +30,7 @@ class ParsedDirectives:
 
     text: str
     commands: tuple[GivenCommand, ...] = ()
-    wishes: RunOptions = field(default_factory=RunOptions)
+    options: RunOptions = field(default_factory=RunOptions)
     queue: QueueDirective | None = None
     shows_status: bool = False
 
@@ -44,7 +44,7 @@ def extract_directives(
     """
     text = inbound.text.strip()
     if "/" not in text:
-        return ParsedDirectives(text, wishes=inbound.options)
+        return ParsedDirectives(text, options=inbound.options)
     name = parsed.command.name if parsed else ""
     is_owner = inbound.authority == "owner"
     if parsed and name == "elevated" and not is_owner:
@@ -62,13 +62,13 @@ def extract_directives(
         return ParsedDirectives("", ((name, parsed.args),))  # a mistyped mode is no message
     return ParsedDirectives(
         found.text,
-        wishes=_wishes(inbound.options, found, models),
+        options=_run_options(inbound.options, found, models),
         queue=queue_policy.check_queue_directive(found.queue) if found.queue else None,
         shows_status=found.status,
     )
 
 
-def _wishes(requested: RunOptions, found: Directives, models: ModelRouter) -> RunOptions:
+def _run_options(requested: RunOptions, found: Directives, models: ModelRouter) -> RunOptions:
     """Return the run options of a message."""
     model = requested.model
     if found.model and found.model.profile:

@@ -13,7 +13,7 @@ from homarus.providers.resolution import provider_names
 from homarus.sessions.session import Session
 
 MAX_LISTED = 60
-_BACK = frozenset({"default", "reset", "clear"})
+_RESET_WORDS = frozenset({"default", "reset", "clear"})
 
 
 @command("model")
@@ -24,10 +24,10 @@ async def model(context: AgentCommandContext) -> CommandReply:
         return CommandReply(await _status(context))
     if word == "list":
         return CommandReply(await _list(context))
-    if word in _BACK:
+    if word in _RESET_WORDS:
         default = await context.default_model()
         return CommandReply(
-            f"Model: {default.ref if default else 'none'} (the usual one).", _cleared()
+            f"Model: {default.ref if default else 'none'} (the usual one).", _cleared_fields()
         )
     name, _, profile = context.args.strip().partition("@")
     chosen = await find_model(context, name)
@@ -47,7 +47,7 @@ async def models(context: AgentCommandContext) -> CommandReply:
     if word not in names:
         raise UnknownNameError("provider", one_line(word, 40), closest_names(word, names))
     listed = _allowed(context, known_models(config, word))
-    lines = [f"- {one.ref}{_about(one)}" for one in listed[:MAX_LISTED]]
+    lines = [f"- {one.ref}{_describe_traits(one)}" for one in listed[:MAX_LISTED]]
     if len(listed) > MAX_LISTED:
         lines.append(f"… and {len(listed) - MAX_LISTED} more: homarus models list")
     return CommandReply(
@@ -85,7 +85,7 @@ async def choose_model(
 ) -> tuple[str, dict[str, Json]]:
     """Return the reply and the entry's fields for a chosen model; the default clears them."""
     default = await context.default_model()
-    fields = _cleared()
+    fields = _cleared_fields()
     if default is None or default.ref != chosen.ref:
         fields |= {"providerOverride": chosen.provider, "modelOverride": chosen.id}
     if not profile:
@@ -98,7 +98,7 @@ async def choose_model(
     return f"Model: {chosen.ref}, with {profile} and no other credential.", fields
 
 
-def _cleared() -> dict[str, Json]:
+def _cleared_fields() -> dict[str, Json]:
     names = "providerOverride", "modelOverride", "authProfileOverride", "authProfileOverrideSource"
     return dict.fromkeys(names)
 
@@ -161,7 +161,7 @@ def _allowed(context: AgentCommandContext, found: Sequence[ModelInfo]) -> list[M
     return allowed
 
 
-def _about(one: ModelInfo) -> str:
+def _describe_traits(one: ModelInfo) -> str:
     size = f"{one.window // 1000}k" if one.window >= 1000 else str(one.window)
     traits = [size, *(["thinks"] if one.reasoning else []), *(["sees"] if one.sees_images else [])]
     return f" ({', '.join(traits)})"

@@ -67,9 +67,9 @@ async def show_context(context: AgentCommandContext) -> CommandReply:
 @command("compact")
 async def compact(context: AgentCommandContext) -> CommandReply:
     """`/compact [instructions]`."""
-    made = await context.services.compact(context.key, context.args.strip())
-    text = f"Compacted: about {made.tokens_before:,} tokens became {made.tokens_after:,}."
-    if not made.by_model:
+    result = await context.services.compact(context.key, context.args.strip())
+    text = f"Compacted: about {result.tokens_before:,} tokens became {result.tokens_after:,}."
+    if not result.by_model:
         text += " The model could not summarise; the notes were made without it."
     return CommandReply(f"{text} The transcript keeps everything.")
 
@@ -92,8 +92,8 @@ async def export(context: AgentCommandContext) -> CommandReply:
     page = render_export(
         ExportHeader(title, context.key, session.session_id, at_ms), messages, form
     )
-    where = await asyncio.to_thread(_write, RootedFs(context.agent.workspace), path, page)
-    return CommandReply(f"Exported {len(messages)} messages to {where} of the workspace.")
+    written_path = await asyncio.to_thread(_write, RootedFs(context.agent.workspace), path, page)
+    return CommandReply(f"Exported {len(messages)} messages to {written_path} of the workspace.")
 
 
 def _path(context: CommandContext, default: str) -> str:
@@ -150,7 +150,7 @@ async def restart(context: CommandContext) -> CommandReply:
     """`/restart`."""
     if not context.config.commands.restart:
         raise UserError("/restart is switched off", fix="set commands.restart to true")
-    begin_restart = context.ports.get_restart()
-    if begin_restart is None:
+    restart_gateway = context.ports.get_restart()
+    if restart_gateway is None:
         raise UserError("there is no gateway to restart here")
-    return CommandReply("The gateway restarts; it is back in a moment.", on_saved=begin_restart)
+    return CommandReply("The gateway restarts; it is back in a moment.", on_saved=restart_gateway)

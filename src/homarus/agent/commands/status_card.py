@@ -33,7 +33,7 @@ async def status_card(context: AgentCommandContext) -> str:
         f"🦞 Homarus {__version__}",
         f"Model: {describe_model(session, default)}",
         f"Context: {_context(session, await context.model())}",
-        *_spent(data),
+        *_last_run_tokens(data),
         f"Session: {context.key} · {_messages(session)} · {_age(session, now_ms)}",
         f"Thinking: {await context.thinking()} · " + " · ".join(_levels(context, data)),
         f"Queue: {queue_policy.format_queue_settings(rules)}"
@@ -53,19 +53,23 @@ def _context(session: Session, model: ModelInfo | None) -> str:
     size = f"{used:,}" if used is not None else "unknown" if session.is_used else "0"
     share = f" ({100 * used // window}%)" if window and used is not None else ""
     count = _number(data, "compactionCount")
-    noted = f" · {count} compaction{'' if count == 1 else 's'}" if count else ""
-    return f"{size} of {window:,} tokens{share}{noted}" if window else f"{size} tokens{noted}"
+    compactions = f" · {count} compaction{'' if count == 1 else 's'}" if count else ""
+    return (
+        f"{size} of {window:,} tokens{share}{compactions}"
+        if window
+        else f"{size} tokens{compactions}"
+    )
 
 
-def _spent(data: Mapping[str, Json]) -> list[str]:
+def _last_run_tokens(data: Mapping[str, Json]) -> list[str]:
     """Return the line about the last run's tokens; none before there was a run."""
-    given, made = _number(data, "inputTokens"), _number(data, "outputTokens")
-    if not given and not made:
+    input_tokens, output_tokens = _number(data, "inputTokens"), _number(data, "outputTokens")
+    if not input_tokens and not output_tokens:
         return []
     read, written = _number(data, "cacheRead"), _number(data, "cacheWrite")
-    prompt = given + read + written
+    prompt = input_tokens + read + written
     cached = f" · {100 * read // prompt}% of the prompt from a cache" if read and prompt else ""
-    return [f"Last run: {prompt:,} tokens in · {made:,} out{cached}"]
+    return [f"Last run: {prompt:,} tokens in · {output_tokens:,} out{cached}"]
 
 
 def _failures(context: AgentCommandContext) -> list[str]:

@@ -1,1 +1,1 @@
-"""What a model is sent of a conversation, and how that is kept within its window."""
+"""The context that a model is sent of a session, kept within its context window."""

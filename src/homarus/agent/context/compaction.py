@@ -2,7 +2,7 @@
 
     budget = token_budget(rules, rendered)
     if is_due(rendered, budget):
-        result = await compact_messages(lines_of(path), room=budget, summarise=call_model)
+        result = await compact_messages(context_messages(path), budget=budget, summarise=call)
         await session.append(result.to_entry())
 
 It is planned first: where to cut so that the rest fits and is at least a fifth smaller. When there
@@ -55,20 +55,20 @@ class TokenBudget:
         return min(_MAX_SUMMARY_TOKENS, self.window // 8)
 
 
-def token_budget(rules: schema.CompactionConfig, view: RenderedContext) -> TokenBudget:
+def token_budget(rules: schema.CompactionConfig, rendered: RenderedContext) -> TokenBudget:
     """Return the token budget of a rendering."""
-    window = view.frame.window
-    scale = view.tokens / max(view.guess, 1)
-    fixed = round(view.frame.fixed * scale)
+    window = rendered.params.window
+    scale = rendered.tokens / max(rendered.estimate, 1)
+    fixed = round(rendered.params.fixed * scale)
     reserve = min(max(rules.reserve_tokens, rules.reserve_tokens_floor), window // 3)
     free = max(window - reserve - fixed, 0)
     keep = min(rules.keep_recent_tokens, int(free * rules.max_history_share))
     return TokenBudget(window, reserve, keep, fixed, scale)
 
 
-def is_due(view: RenderedContext, room: TokenBudget) -> bool:
+def is_due(rendered: RenderedContext, budget: TokenBudget) -> bool:
     """Return whether the next request would leave too little for its answer."""
-    return view.tokens > room.usable
+    return rendered.tokens > budget.usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,61 +82,61 @@ class CompactionPlan:
 
 
 def plan_compaction(
-    lines: Sequence[TranscriptMessage], room: TokenBudget, *, is_requested: bool = False
+    entries: Sequence[TranscriptMessage], budget: TokenBudget, *, is_requested: bool = False
 ) -> CompactionPlan | None:
     """Return the cut that keeps the most recent messages; None when no cut helps.
 
     `is_requested`: a person requested it, and the session may be short.
     """
-    weights = _weights(lines, room)
+    weights = _weights(entries, budget)
     before = sum(weights)
-    keep = min(room.keep, before // 4) if is_requested else room.keep
+    keep = min(budget.keep, before // 4) if is_requested else budget.keep
     while True:
-        cut = _cut(lines, weights, keep)
+        cut = _cut(entries, weights, keep)
         removed = sum(weights[:cut])
         kept = before - removed
-        summary = max(min(room.summary, removed // 2), _MIN_SUMMARY_TOKENS)
-        fits = is_requested or room.fixed + kept + summary <= room.usable
-        if cut > _first(lines) and fits and kept + summary <= before * SHRUNK:
+        summary = max(min(budget.summary, removed // 2), _MIN_SUMMARY_TOKENS)
+        fits = is_requested or budget.fixed + kept + summary <= budget.usable
+        if cut > _first_replaceable(entries) and fits and kept + summary <= before * SHRUNK:
             return CompactionPlan(cut, before, kept, summary)
         if not keep:
             return None
         keep //= 2
 
 
-def _weights(lines: Sequence[TranscriptMessage], room: TokenBudget) -> list[int]:
+def _weights(entries: Sequence[TranscriptMessage], budget: TokenBudget) -> list[int]:
     """Return the tokens of each message as it is sent, with truncated results."""
     weights: list[int] = []
     calls = 1
-    for message in (line.message for line in lines):
+    for message in (entry.message for entry in entries):
         calls = len(message.calls) or calls
         shown = message
         if message.role == "tool" and is_single_result(message):
-            shown = truncate_result(message, max_result_chars(room.window, calls))
-        weights.append(round(message_tokens(shown) * room.scale))
+            shown = truncate_result(message, max_result_chars(budget.window, calls))
+        weights.append(round(message_tokens(shown) * budget.scale))
     return weights
 
 
-def _first(lines: Sequence[TranscriptMessage]) -> int:
+def _first_replaceable(entries: Sequence[TranscriptMessage]) -> int:
     """Return the first line that a new summary can replace: an old summary alone is not enough."""
-    return 1 if lines and summary_in(lines[0].message) else 0
+    return 1 if entries and summary_in(entries[0].message) else 0
 
 
-def _cut(lines: Sequence[TranscriptMessage], weights: Sequence[int], keep: int) -> int:
+def _cut(entries: Sequence[TranscriptMessage], weights: Sequence[int], keep: int) -> int:
     """Return the first line to keep: the start of a turn if possible, never a tool result."""
-    edge, kept = len(lines), 0
+    edge, kept = len(entries), 0
     while edge and kept + weights[edge - 1] <= keep:
         edge -= 1
         kept += weights[edge]
-    openers = [at for at, line in enumerate(lines) if _opens(line.message)]
+    openers = [at for at, entry in enumerate(entries) if _can_start(entry.message)]
     after = [at for at in openers if at >= edge]
-    questions = [at for at in after if lines[at].message.role == "user"]
+    questions = [at for at in after if entries[at].message.role == "user"]
     if questions and sum(weights[questions[0] :]) * 2 >= kept:
         return questions[0]
     return after[0] if after else openers[-1] if openers else 0
 
 
-def _opens(message: Message) -> bool:
+def _can_start(message: Message) -> bool:
     return message.role != "tool" and not is_injected(message)
 
 
@@ -173,62 +173,65 @@ def compactions(data: Mapping[str, Json]) -> int:
 
 
 async def compact_messages(
-    lines: Sequence[TranscriptMessage],
+    entries: Sequence[TranscriptMessage],
     *,
-    room: TokenBudget,
+    budget: TokenBudget,
     summarise: "Summarise",
     instructions: str = "",
     is_requested: bool = False,
 ) -> CompactionResult:
-    """Summarise the old turns. ContextOverflow when it cannot help, UserError when not needed."""
+    """Summarise the old turns.
+
+    Raises ContextOverflowError when that cannot help, and UserError when it is not needed.
+    """
     from homarus.agent.context import summary_text
     from homarus.agent.context.summarizer import Summarizer
 
-    made = plan_compaction(lines, room, is_requested=is_requested)
-    if made is None:
-        raise _hopeless(lines, room, is_requested=is_requested)
-    before = summary_in(lines[0].message)
-    old = [line.message for line in lines[_first(lines) : made.first_kept]]
-    taker = Summarizer(
-        summarise, window=room.window, tokens=made.summary, scale=room.scale, focus=instructions
+    plan = plan_compaction(entries, budget, is_requested=is_requested)
+    if plan is None:
+        raise _not_compactable_error(entries, budget, is_requested=is_requested)
+    before = summary_in(entries[0].message)
+    messages = [entry.message for entry in entries[_first_replaceable(entries) : plan.first_kept]]
+    summarizer = Summarizer(
+        summarise, window=budget.window, tokens=plan.summary, scale=budget.scale, focus=instructions
     )
-    noted = await taker.summarize(old, before)
+    notes = await summarizer.summarize(messages, before)
     summary = summary_text.compose_summary(
-        noted,
-        old,
+        notes,
+        messages,
         before=before,
-        asked=_asked(lines, made.first_kept),
-        most_bytes=int((made.summary - _FRAME_TOKENS) * BYTES_PER_TOKEN / room.scale),
+        open_question=_split_question(entries, plan.first_kept),
+        max_bytes=int((plan.summary - _FRAME_TOKENS) * BYTES_PER_TOKEN / budget.scale),
     )
-    files = summary_text.files_in(old)
-    after = room.fixed + made.kept + round((tokens_in(summary) + _FRAME_TOKENS) * room.scale)
+    files = summary_text.files_in(messages)
+    after = budget.fixed + plan.kept + round((tokens_in(summary) + _FRAME_TOKENS) * budget.scale)
     return CompactionResult(
         summary,
-        lines[made.first_kept].id,
-        room.fixed + made.before,
+        entries[plan.first_kept].id,
+        budget.fixed + plan.before,
         after,
-        not taker.failed,
+        not summarizer.failed,
         {"readFiles": list(files.read), "modifiedFiles": list(files.changed)},
     )
 
 
-def _asked(lines: Sequence[TranscriptMessage], cut: int) -> str:
+def _split_question(entries: Sequence[TranscriptMessage], cut: int) -> str:
     """Return the question whose answer is cut in two: the summary must keep it."""
-    if lines[cut].message.role == "user":
+    if entries[cut].message.role == "user":
         return ""
-    before = (line.message for line in reversed(lines[:cut]))
+    before = (entry.message for entry in reversed(entries[:cut]))
     question = next((m for m in before if m.role == "user" and not summary_in(m)), None)
     return question.text if question else ""
 
 
-def _hopeless(
-    lines: Sequence[TranscriptMessage], room: TokenBudget, *, is_requested: bool
+def _not_compactable_error(
+    entries: Sequence[TranscriptMessage], budget: TokenBudget, *, is_requested: bool
 ) -> UserError | ContextOverflowError:
     if is_requested:
         return UserError("there is nothing to summarise yet")
-    longest = max(_weights(lines, room), default=0)
+    longest = max(_weights(entries, budget), default=0)
     return ContextOverflowError(
-        f"the conversation does not fit the model's window of {room.window:,} tokens, and "
+        f"the conversation does not fit the model's window of {budget.window:,} tokens, and "
         f"summarising it would not help: one message alone counts about {longest:,}",
         fix="send less at once, choose a model with a larger window, or start over with /new",
     )

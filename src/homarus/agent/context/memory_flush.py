@@ -37,17 +37,17 @@ _SYSTEM = (
 
 
 def is_due(
-    rules: CompactionConfig, data: Mapping[str, Json], room: TokenBudget, tokens: int
+    rules: CompactionConfig, data: Mapping[str, Json], budget: TokenBudget, tokens: int
 ) -> bool:
     """Return whether a compaction is near and no flush was done for it, by the request's tokens.
 
     A request that no longer fits the context window cannot be used for a flush either.
     """
     soft = rules.memory_flush.soft_threshold_tokens
-    if not rules.memory_flush.enabled or not rules.enabled or tokens + soft > room.window:
+    if not rules.memory_flush.enabled or not rules.enabled or tokens + soft > budget.window:
         return False
     now = {**data, "totalTokens": tokens, "totalTokensFresh": True}
-    return is_near(now, window=room.window, reserve=room.reserve, soft=soft)
+    return is_near(now, window=budget.window, reserve=budget.reserve, soft=soft)
 
 
 def is_near(data: Mapping[str, Json], *, window: int, reserve: int, soft: int) -> bool:

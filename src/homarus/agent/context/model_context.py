@@ -25,7 +25,7 @@ from homarus.agent.context.image_refs import (
 )
 from homarus.agent.context.pruning import is_pruned_provider
 from homarus.agent.context.render import (
-    NO_VIEW,
+    NOT_RENDERED,
     RenderedContext,
     RenderParams,
     check_window,
@@ -62,10 +62,10 @@ class RenderedContextCache:
         return self._fixed[2]
 
     def get(self, session_id: str) -> RenderedContext:
-        return self._cached.get(session_id, NO_VIEW)
+        return self._cached.get(session_id, NOT_RENDERED)
 
-    def save(self, session_id: str, view: RenderedContext) -> None:
-        self._cached[session_id] = view
+    def save(self, session_id: str, rendered: RenderedContext) -> None:
+        self._cached[session_id] = rendered
         self._cached.move_to_end(session_id)
         while len(self._cached) > _MAX_CACHED:
             self._cached.popitem(last=False)
@@ -84,20 +84,20 @@ class ModelContext:
         system: str,
         tools: tuple[ToolSpec, ...],
         thinking: ThinkLevel,
-        views: RenderedContextCache,
+        cache: RenderedContextCache,
         now_ms: Callable[[], int],
         max_turns: int = 0,
     ) -> None:
         self.session, self.agent, self.model = session, agent, model
         self._provider, self.thinking, self.api = provider, thinking, provider.api
         self.system, self.tools = system, tools
-        self._views, self._now_ms = views, now_ms
-        self._view = views.get(session.session_id)
+        self._cache, self._now_ms = cache, now_ms
+        self._rendered = cache.get(session.session_id)
         pruning = agent.pruning if is_pruned_provider(agent.pruning, model.provider) else None
-        fixed = views.estimate_fixed(system, tools)
-        same = self._view.frame.model == model.id
-        pictures = self._view.frame.pictures if same else None
-        self._frame = RenderParams(model.id, model.window, fixed, max_turns, pruning, pictures)
+        fixed = cache.estimate_fixed(system, tools)
+        same = self._rendered.params.model == model.id
+        images = self._rendered.params.images if same else None
+        self._params = RenderParams(model.id, model.window, fixed, max_turns, pruning, images)
         self._check_window(fixed)
 
     def _check_window(self, fixed: int) -> None:
@@ -112,33 +112,33 @@ class ModelContext:
         if not self.model.sees_images:
             return question
         read = workspace_reader(self.agent.workspace)
-        if self._frame.pictures is None:
+        if self._params.images is None:
             history = tuple(self.session.messages)
-            pictures = await asyncio.to_thread(load_named_images, history, read)
-            self._frame = replace(self._frame, pictures=pictures)
+            images = await asyncio.to_thread(load_named_images, history, read)
+            self._params = replace(self._params, images=images)
         return await asyncio.to_thread(attach_named_images, question, read)
 
     @property
     def has_headroom(self) -> bool:
         """Whether the last request took only a small part of the context window."""
-        view = self._view
-        return view is not NO_VIEW and view.tokens * 4 < self.model.window
+        rendered = self._rendered
+        return rendered is not NOT_RENDERED and rendered.tokens * 4 < self.model.window
 
     def render(self, messages: list[Message] | tuple[Message, ...]) -> RenderedContext:
         """Render these messages."""
-        self._view = render(messages, self._frame, self._view, self._now_ms())
-        self._views.save(self.session.session_id, self._view)
-        return self._view
+        self._rendered = render(messages, self._params, self._rendered, self._now_ms())
+        self._cache.save(self.session.session_id, self._rendered)
+        return self._rendered
 
     def request(self, messages: tuple[Message, ...]) -> ModelRequest:
-        """Return the request. ContextOverflow when too little is left for the answer."""
-        view, rules = self.render(messages), self.agent.compaction
-        if rules.enabled and is_due(view, token_budget(rules, view)):
+        """Return the request. Raises ContextOverflowError when too little is left to answer."""
+        rendered, rules = self.render(messages), self.agent.compaction
+        if rules.enabled and is_due(rendered, token_budget(rules, rendered)):
             raise ContextOverflowError(
-                f"the conversation has about {view.tokens:,} tokens, too many for the window of"
+                f"the conversation has about {rendered.tokens:,} tokens, too many for the window of"
                 f" {self.model.ref} ({self.model.window:,})"
             )
-        return self._request(view.messages)
+        return self._request(rendered.messages)
 
     def _request(self, messages: tuple[Message, ...]) -> ModelRequest:
         return ModelRequest(
@@ -151,37 +151,37 @@ class ModelContext:
         )
 
     async def compact(
-        self, also: ExtraWrites, *, instructions: str = "", is_requested: bool = False
+        self, extra_writes: ExtraWrites, *, instructions: str = "", is_requested: bool = False
     ) -> CompactionResult:
-        """Summarise the old turns in one entry. UserError when a person requested it needlessly."""
-        view = self.render(self.session.messages)
-        room = token_budget(self.agent.compaction, view)
+        """Summarise the old turns in one entry. Raises UserError when a request is needless."""
+        rendered = self.render(self.session.messages)
+        budget = token_budget(self.agent.compaction, rendered)
         lines = context_messages(await self.session.path())
         done = await compact_messages(
             lines,
-            room=room,
+            budget=budget,
             summarise=self._summarise,
             instructions=instructions,
             is_requested=is_requested,
         )
         await self.session.apply_compaction(
-            done.to_entry(), done.fields(self.session.record.data), also
+            done.to_entry(), done.fields(self.session.record.data), extra_writes
         )
         log.info(
             "%s: about %d tokens became %d", self.session.key, done.tokens_before, done.tokens_after
         )
         return done
 
-    async def _summarise(self, ask: "SummaryRequest") -> str:
-        thinks = _THINKING_TOKENS if self.model.reasoning else 0
-        request = ModelRequest(
+    async def _summarise(self, request: "SummaryRequest") -> str:
+        thinking_tokens = _THINKING_TOKENS if self.model.reasoning else 0
+        model_request = ModelRequest(
             self.model.id,
-            ask.system,
-            (user_message(ask.text),),
-            max_tokens=ask.max_tokens + thinks,
+            request.system,
+            (user_message(request.text),),
+            max_tokens=request.max_tokens + thinking_tokens,
             params=self.model.params,
         )
-        async for piece in self._provider.stream(request):
+        async for piece in self._provider.stream(model_request):
             if isinstance(piece, Message):
                 return piece.text
         raise AssertionError("a provider must end its stream with a Message")

@@ -60,16 +60,16 @@ def prune(
 ) -> PrunedResults:
     """Return the results to prune: those pruned before, and those that are old and large now."""
     old = list(_old(messages, rules))
-    room = window * BYTES_PER_TOKEN
-    if not old or room <= 0:
+    window_bytes = window * BYTES_PER_TOKEN
+    if not old or window_bytes <= 0:
         return before
     size = sum(message_bytes(apply_pruning(message, before, rules)) for message in messages)
     cuts = before
-    if size / room >= rules.soft_trim_ratio:
+    if size / window_bytes >= rules.soft_trim_ratio:
         long = (m for m in old if len(_result(m).text) > rules.soft_trim.max_chars)
         cuts = PrunedResults(before.trimmed | {result_key(m) for m in long}, before.cleared)
         size = sum(message_bytes(apply_pruning(message, cuts, rules)) for message in messages)
-    if not rules.hard_clear.enabled or size / room < rules.hard_clear_ratio:
+    if not rules.hard_clear.enabled or size / window_bytes < rules.hard_clear_ratio:
         return cuts
     shown = [(result_key(m), message_bytes(apply_pruning(m, cuts, rules))) for m in old]
     if sum(weight for _, weight in shown) < rules.min_prunable_tool_chars:
@@ -77,7 +77,7 @@ def prune(
     placeholder = len(rules.hard_clear.placeholder)
     cleared = set(cuts.cleared)
     for result, weight in shown:  # the oldest first
-        if size / room < rules.hard_clear_ratio:
+        if size / window_bytes < rules.hard_clear_ratio:
             break
         if result not in cleared:
             cleared.add(result)
@@ -110,8 +110,8 @@ def _trimmed(text: str, rules: ContextPruningConfig) -> str:
     if head + tail >= len(text):
         return text
     end = text[len(text) - tail :]
-    told = f"kept first {head} chars and last {tail} chars of {len(text)} chars."
-    return f"{text[:head]}\n...\n{end}\n\n[Tool result trimmed: {told}]"
+    note = f"kept first {head} chars and last {tail} chars of {len(text)} chars."
+    return f"{text[:head]}\n...\n{end}\n\n[Tool result trimmed: {note}]"
 
 
 def _old(messages: Sequence[Message], rules: ContextPruningConfig) -> Iterator[Message]:
@@ -133,14 +133,14 @@ def _old(messages: Sequence[Message], rules: ContextPruningConfig) -> Iterator[M
             yield message
 
 
-def _protected(messages: Sequence[Message], kept: int) -> int:
+def _protected(messages: Sequence[Message], count: int) -> int:
     """Return where the last answers start; 0 when there are fewer of them than are kept."""
-    if not kept:
+    if not count:
         return len(messages)
     for at in range(len(messages) - 1, -1, -1):
         if messages[at].role == "assistant":
-            kept -= 1
-            if not kept:
+            count -= 1
+            if not count:
                 return at
     return 0
 

@@ -48,7 +48,7 @@ class RenderParams:
     fixed: int = 0
     max_turns: int = 0  # 0: no limit
     pruning: ContextPruningConfig | None = None
-    pictures: NamedImages | None = None
+    images: NamedImages | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class RenderedContext:
     """The messages as they are sent, and the state that the next rendering continues from."""
 
     messages: tuple[Message, ...] = ()
-    guess: int = 0  # tokens, with the fixed part
+    estimate: int = 0  # tokens, with the fixed part
     measured: TokenMeasurement | None = None
-    frame: RenderParams = RenderParams("", 0)
+    params: RenderParams = RenderParams("", 0)
     head: Message | None = None  # the session's first message
     start: int = 0  # the index of the first message that is sent
     cuts: PrunedResults = NO_CUTS
@@ -71,46 +71,46 @@ class RenderedContext:
     @property
     def tokens(self) -> int:
         """The expected count of a request with these messages, with a margin."""
-        return estimate_tokens(self.guess, self.measured)
+        return estimate_tokens(self.estimate, self.measured)
 
 
-NO_VIEW: Final = RenderedContext()
+NOT_RENDERED: Final = RenderedContext()
 
 
 def render(
-    history: Sequence[Message], frame: RenderParams, view: RenderedContext, now_ms: int
+    history: Sequence[Message], params: RenderParams, rendered: RenderedContext, now_ms: int
 ) -> RenderedContext:
-    """Render the messages; `view` is the previous rendering."""
-    if not history or view.head != history[0]:
-        view = NO_VIEW
-    start = first_turn(history, frame.max_turns)
-    cuts = view.cuts
-    if frame.pruning and is_due(frame.pruning, history, now_ms):
-        whole = [message for message in history[start:] if is_single_result(message)]
-        cuts = prune(whole, frame.pruning, frame.window, cuts)
-    if not _goes_on(view, history, frame, start, cuts):
-        view = _begin(view, history, frame, start=start, cuts=cuts, now_ms=now_ms)
-    return _extend(view, history, frame)
+    """Render the messages; `rendered` is the previous rendering."""
+    if not history or rendered.head != history[0]:
+        rendered = NOT_RENDERED
+    start = first_turn(history, params.max_turns)
+    cuts = rendered.cuts
+    if params.pruning and is_due(params.pruning, history, now_ms):
+        valid = [message for message in history[start:] if is_single_result(message)]
+        cuts = prune(valid, params.pruning, params.window, cuts)
+    if not _can_extend(rendered, history, params, start, cuts):
+        rendered = _start(rendered, history, params, start=start, cuts=cuts, now_ms=now_ms)
+    return _extend(rendered, history, params)
 
 
-def _goes_on(
-    view: RenderedContext,
+def _can_extend(
+    rendered: RenderedContext,
     history: Sequence[Message],
-    frame: RenderParams,
+    params: RenderParams,
     start: int,
     cuts: PrunedResults,
 ) -> bool:
-    if view.frame != frame or (view.start, view.cuts) != (start, cuts):
+    if rendered.params != params or (rendered.start, rendered.cuts) != (start, cuts):
         return False
-    if view.settled > len(history):
+    if rendered.settled > len(history):
         return False
-    return view.settled <= start or history[view.settled - 1] is view.last
+    return rendered.settled <= start or history[rendered.settled - 1] is rendered.last
 
 
-def _begin(
+def _start(
     before: RenderedContext,
     history: Sequence[Message],
-    frame: RenderParams,
+    params: RenderParams,
     *,
     start: int,
     cuts: PrunedResults,
@@ -118,38 +118,38 @@ def _begin(
 ) -> RenderedContext:
     """Start a prompt that is new from its first message on."""
     summary = [m for m in history[:1] if summary_in(m)]
-    sent = tuple(_ready(summary, frame, cuts)) if start else ()
-    same_model = before.frame.model == frame.model
+    sent = tuple(_prepare(summary, params, cuts)) if start else ()
+    same_model = before.params.model == params.model
     return RenderedContext(
         measured=before.measured if same_model else None,
-        frame=frame,
+        params=params,
         head=history[0] if history else None,
         start=start,
         cuts=cuts,
         since_ms=now_ms if start or cuts else summary[0].at_ms if summary else -1,
         settled=start,
         sent=sent,
-        sent_guess=frame.fixed + sum(map(message_tokens, sent)),
+        sent_guess=params.fixed + sum(map(message_tokens, sent)),
     )
 
 
 def _extend(
-    view: RenderedContext, history: Sequence[Message], frame: RenderParams
+    rendered: RenderedContext, history: Sequence[Message], params: RenderParams
 ) -> RenderedContext:
-    settled = max(_last_opener(history), view.settled)
-    new = _ready(history[view.settled : settled], frame, view.cuts)
-    tail = _ready(history[settled:], frame, view.cuts)
-    guess, measured = _weigh(view, new, view.sent_guess, view.measured)
-    view = replace(
-        view,
+    settled = max(_last_opener(history), rendered.settled)
+    new = _prepare(history[rendered.settled : settled], params, rendered.cuts)
+    tail = _prepare(history[settled:], params, rendered.cuts)
+    estimate, measured = _measure(rendered, new, rendered.sent_guess, rendered.measured)
+    rendered = replace(
+        rendered,
         settled=settled,
         last=history[settled - 1] if settled else None,
-        sent=(*view.sent, *new) if new else view.sent,
-        sent_guess=guess,
+        sent=(*rendered.sent, *new) if new else rendered.sent,
+        sent_guess=estimate,
         measured=measured,
     )
-    guess, measured = _weigh(view, tail, guess, measured)
-    return replace(view, messages=(*view.sent, *tail), guess=guess, measured=measured)
+    estimate, measured = _measure(rendered, tail, estimate, measured)
+    return replace(rendered, messages=(*rendered.sent, *tail), estimate=estimate, measured=measured)
 
 
 def _last_opener(history: Sequence[Message]) -> int:
@@ -160,20 +160,20 @@ def _last_opener(history: Sequence[Message]) -> int:
     return 0
 
 
-def _weigh(
-    view: RenderedContext,
+def _measure(
+    rendered: RenderedContext,
     messages: Sequence[Message],
-    guess: int,
+    estimate: int,
     measured: TokenMeasurement | None,
 ) -> tuple[int, TokenMeasurement | None]:
     """Return the estimate with these messages, and the newest measurement among them."""
     for message in messages:
         origin = message.origin
-        counted = origin.usage.prompt if origin and origin.model == view.frame.model else 0
-        if counted > 0 and message.at_ms > view.since_ms:
-            measured = TokenMeasurement(guess, counted)
-        guess += message_tokens(message)
-    return guess, measured
+        counted = origin.usage.prompt if origin and origin.model == rendered.params.model else 0
+        if counted > 0 and message.at_ms > rendered.since_ms:
+            measured = TokenMeasurement(estimate, counted)
+        estimate += message_tokens(message)
+    return estimate, measured
 
 
 # --- turns and windows -------------------------------------------------------------------------
@@ -238,25 +238,29 @@ def check_window(window: int, fixed: int) -> WindowFit:
 # --- messages ----------------------------------------------------------------------------------
 
 
-def _ready(messages: Sequence[Message], frame: RenderParams, cuts: PrunedResults) -> list[Message]:
+def _prepare(
+    messages: Sequence[Message], params: RenderParams, cuts: PrunedResults
+) -> list[Message]:
     """Return complete turns as they are sent; an unchanged message is the same object."""
-    ready: list[Message] = []
+    prepared: list[Message] = []
     calls = 1
     for message in pair_calls([m for m in messages if is_single_result(m)]):
         if message.role == "assistant":
             calls = len(message.calls) or 1
         if message.role == "tool":
-            result = apply_pruning(message, cuts, frame.pruning) if frame.pruning else message
-            sound = sanitize_message(truncate_result(result, max_result_chars(frame.window, calls)))
+            result = apply_pruning(message, cuts, params.pruning) if params.pruning else message
+            sanitized = sanitize_message(
+                truncate_result(result, max_result_chars(params.window, calls))
+            )
         else:
-            sound = sanitize_message(_illustrated(message, frame.pictures))
-        if sound is not None:
-            ready.append(sound)
-    return ready
+            sanitized = sanitize_message(_with_images(message, params.images))
+        if sanitized is not None:
+            prepared.append(sanitized)
+    return prepared
 
 
-def _illustrated(message: Message, pictures: NamedImages | None) -> Message:
-    images = pictures.get(name_of(message)) if pictures and message.role == "user" else None
+def _with_images(message: Message, named_images: NamedImages | None) -> Message:
+    images = named_images.get(name_of(message)) if named_images and message.role == "user" else None
     return replace(message, parts=(*message.parts, *images)) if images else message
 
 

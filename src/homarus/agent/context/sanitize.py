@@ -18,13 +18,13 @@ def is_single_result(message: Message) -> bool:
     return len(message.parts) == 1 and isinstance(message.parts[0], ToolResult)
 
 
-def truncate_result(message: Message, most_chars: int) -> Message:
-    """Return a tool message whose text has at most `most_chars`, with a marker where it is cut."""
+def truncate_result(message: Message, max_chars: int) -> Message:
+    """Return a tool message whose text has at most `max_chars`, with a marker where it is cut."""
     (result,) = (part for part in message.parts if isinstance(part, ToolResult))
-    if sum(len(part.text) for part in result.content if isinstance(part, Text)) <= most_chars:
+    if sum(len(part.text) for part in result.content if isinstance(part, Text)) <= max_chars:
         return message
     content: list[Text | Image] = []
-    left = most_chars
+    left = max_chars
     for part in result.content:
         if isinstance(part, Text):
             content.append(Text(clip_middle(part.text, left)))
@@ -36,16 +36,18 @@ def truncate_result(message: Message, most_chars: int) -> Message:
 
 def sanitize_message(message: Message) -> Message | None:
     """Return the message without what vendors refuse; None when nothing is left."""
-    parts = tuple(mended for part in message.parts if (mended := _mended(part)) is not None)
+    parts = tuple(
+        sanitized for part in message.parts if (sanitized := _sanitize_part(part)) is not None
+    )
     if message.role == "assistant" and all(isinstance(part, Thinking) for part in parts):
         return None  # an answer without text or calls
     if not parts:
         return message  # an empty user message: the adapter substitutes a text
-    same = len(parts) == len(message.parts) and all(map(_is, parts, message.parts))
+    same = len(parts) == len(message.parts) and all(map(_is_same, parts, message.parts))
     return message if same else replace(message, parts=parts)
 
 
-def _mended(part: Part) -> Part | None:
+def _sanitize_part(part: Part) -> Part | None:
     match part:
         case Text(text):
             return (part if _encodes(text) else Text(_encodable(text))) if text.strip() else None
@@ -58,20 +60,20 @@ def _mended(part: Part) -> Part | None:
         case ToolCall(args=args):
             return part if _is_plain(args) else replace(part, args=_plain(args))
         case ToolResult():
-            return _mended_result(part)
+            return _sanitize_result(part)
 
 
-def _mended_result(result: ToolResult) -> ToolResult:
+def _sanitize_result(result: ToolResult) -> ToolResult:
     content: list[Text | Image] = []
     for part in result.content:
-        mended = _mended(part)
-        if isinstance(mended, Text | Image):
-            content.append(mended)
-    same = len(content) == len(result.content) and all(map(_is, content, result.content))
+        sanitized = _sanitize_part(part)
+        if isinstance(sanitized, Text | Image):
+            content.append(sanitized)
+    same = len(content) == len(result.content) and all(map(_is_same, content, result.content))
     return result if same else replace(result, content=tuple(content))
 
 
-def _is(one: Part, other: Part) -> bool:
+def _is_same(one: Part, other: Part) -> bool:
     return one is other
 
 
@@ -101,7 +103,7 @@ def _plain(args: Mapping[str, Json]) -> dict[str, Json]:
     """Return the arguments as valid JSON; empty when they cannot be encoded."""
     try:
         text = json.dumps(args, ensure_ascii=False, default=dict)
-        found: dict[str, Json] = json.loads(_encodable(text))
+        decoded: dict[str, Json] = json.loads(_encodable(text))
     except (ValueError, RecursionError):
         return {}
-    return found
+    return decoded

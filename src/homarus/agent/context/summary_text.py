@@ -15,20 +15,20 @@ from homarus.core.message import Message, ToolResult
 from homarus.core.text import clip_middle, one_line
 
 _EXACT, _FILES, _FAILED = "## Kept word for word", "## Files", "## Tools that failed"
-_ASKED = "## Still to be answered"
+_OPEN_QUESTION = "## Still to be answered"
 _READERS, _WRITERS = frozenset({"read"}), frozenset({"write", "edit", "apply_patch"})
 _ENVELOPE = re.compile(r"\[[^\]\n]{0,160}\]\s*")
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 _EDGES = "()[]{}<>\"'`“”‘’«».,;:!?…*_"
 _MAX_SENTENCE_CHARS = 160
-_MAX_SAID_CHARS = 20_000  # of one message that are searched
+_MAX_SEARCHED_CHARS = 20_000  # of one message that are searched
 _MAX_FILES, _MAX_FAILURES = 30, 8
 
 
 # --- without a model ---------------------------------------------------------------------------
 
 
-def summarize_without_model(messages: Iterable[Message], most_bytes: int) -> str:
+def summarize_without_model(messages: Iterable[Message], max_bytes: int) -> str:
     """Return a summary made without a model: the start of each message."""
     lines: list[str] = []
     for message in messages:
@@ -37,27 +37,27 @@ def summarize_without_model(messages: Iterable[Message], most_bytes: int) -> str
             lines.append(f"- {'person' if message.role == 'user' else 'assistant'}: {text}")
         if names := [call.name for call in message.calls]:
             lines.append(f"- assistant used {', '.join(dict.fromkeys(names))}")
-    return "\n".join(_thinned(lines, most_bytes))
+    return "\n".join(_drop_middle(lines, max_bytes))
 
 
-def clip_bytes(text: str, most_bytes: int) -> str:
+def clip_bytes(text: str, max_bytes: int) -> str:
     """Truncate a text to so many bytes, with a marker in the middle."""
     size = text_bytes(text)
-    if size <= most_bytes:
+    if size <= max_bytes:
         return text
-    room = max(most_bytes - 64, 0)  # for the marker
-    chars = len(text) * room // size
-    while text_bytes(clipped := clip_middle(text, chars)) > most_bytes and chars:
+    text_max_bytes = max(max_bytes - 64, 0)  # for the marker
+    chars = len(text) * text_max_bytes // size
+    while text_bytes(clipped := clip_middle(text, chars)) > max_bytes and chars:
         chars = chars * 3 // 4
     return clipped if chars else ""
 
 
-def _thinned(lines: Sequence[str], most_bytes: int) -> list[str]:
+def _drop_middle(lines: Sequence[str], max_bytes: int) -> list[str]:
     """Return the first and last lines that fit, with a marker between them."""
     sizes = [text_bytes(line) + 1 for line in lines]
-    if sum(sizes) <= most_bytes:
+    if sum(sizes) <= max_bytes:
         return list(lines)
-    left = most_bytes - 8
+    left = max_bytes - 8
     first, last = 0, len(lines)
     while first < last:
         at = first if first <= (len(lines) - last) else last - 1
@@ -80,28 +80,28 @@ class TouchedFiles:
 
 
 def compose_summary(
-    notes: str, messages: Sequence[Message], *, before: str, asked: str, most_bytes: int
+    notes: str, messages: Sequence[Message], *, before: str, open_question: str, max_bytes: int
 ) -> str:
     """Return a summary of at most so many bytes: the notes, and what must not be lost.
 
-    `before` is the previous summary, `asked` a question that is still being answered.
+    `before` is the previous summary, `open_question` one that is still being answered.
     """
-    question = one_line(asked, 1_000) if asked else ""
-    tail = f"{_ASKED}\n{question}" if question else ""
-    most_bytes -= text_bytes(tail) + 8
-    notes = clip_bytes(_body(notes), most_bytes * 6 // 10)
+    question = one_line(open_question, 1_000) if open_question else ""
+    tail = f"{_OPEN_QUESTION}\n{question}" if question else ""
+    max_bytes -= text_bytes(tail) + 8
+    notes = clip_bytes(_body(notes), max_bytes * 6 // 10)
     files = files_in(messages)
-    listed = [f"read {path}" for path in files.read] + [f"changed {p}" for p in files.changed]
-    known = list(dict.fromkeys(chain(_section(before, _FILES), listed)))[-_MAX_FILES:]
+    touched = [f"read {path}" for path in files.read] + [f"changed {p}" for p in files.changed]
+    file_lines = list(dict.fromkeys(chain(_section(before, _FILES), touched)))[-_MAX_FILES:]
     failed = list(_failures(messages))[-_MAX_FAILURES:]
-    about = [
-        _block(_FILES, known, most_bytes * 8 // 100),
-        _block(_FAILED, failed, most_bytes * 6 // 100),
+    lists = [
+        _block(_FILES, file_lines, max_bytes * 8 // 100),
+        _block(_FAILED, failed, max_bytes * 6 // 100),
         tail,
     ]
-    left = most_bytes - text_bytes(notes) - sum(map(text_bytes, about[:2])) - 8
+    left = max_bytes - text_bytes(notes) - sum(map(text_bytes, lists[:2])) - 8
     exact = _block(_EXACT, _exact(messages, before, notes, left), left)
-    return "\n\n".join(block for block in (notes, exact, *about) if block)
+    return "\n\n".join(block for block in (notes, exact, *lists) if block)
 
 
 def files_in(messages: Iterable[Message]) -> TouchedFiles:
@@ -125,8 +125,8 @@ def _failures(messages: Iterable[Message]) -> Iterator[str]:
                 yield f"{part.name}: {one_line(part.text, 160)}"
 
 
-def _block(title: str, lines: Sequence[str], most_bytes: int) -> str:
-    kept = _thinned([f"- {line}" for line in lines], most_bytes - len(title) - 1)
+def _block(title: str, lines: Sequence[str], max_bytes: int) -> str:
+    kept = _drop_middle([f"- {line}" for line in lines], max_bytes - len(title) - 1)
     return "\n".join([title, *kept]) if any(line != "…" for line in kept) else ""
 
 
@@ -139,30 +139,30 @@ def _section(summary: str, title: str) -> list[str]:
 
 def _body(summary: str) -> str:
     """Return the notes without our own headings."""
-    for title in (_EXACT, _FILES, _FAILED, _ASKED):
+    for title in (_EXACT, _FILES, _FAILED, _OPEN_QUESTION):
         summary = summary.partition(f"\n{title}\n")[0].removeprefix(f"{title}\n")
     return summary.strip()
 
 
-def _exact(messages: Iterable[Message], before: str, notes: str, most_bytes: int) -> list[str]:
+def _exact(messages: Iterable[Message], before: str, notes: str, max_bytes: int) -> list[str]:
     """Return the sentences with an exact term that is not in the notes."""
-    noted = (line.lstrip("-*# ") for line in _body(before).splitlines())
-    lines = dict.fromkeys([*_section(before, _EXACT), *filter(None, map(_around, noted))])
+    previous_lines = (line.lstrip("-*# ") for line in _body(before).splitlines())
+    lines = dict.fromkeys([*_section(before, _EXACT), *filter(None, map(_around, previous_lines))])
     for message in messages:
         if message.role == "user":
-            for sentence in _SENTENCE.split(_plain(message)[:_MAX_SAID_CHARS]):
+            for sentence in _SENTENCE.split(_plain(message)[:_MAX_SEARCHED_CHARS]):
                 if next(exact_terms(sentence), ""):
                     lines[_around(sentence)] = None
     kept: list[str] = []
     seen: set[str] = set()
     for line in lines:
-        marks = {mark for mark in exact_terms(line) if mark not in notes}
-        if marks - seen:
+        terms = {term for term in exact_terms(line) if term not in notes}
+        if terms - seen:
             kept.append(line)
-            seen |= marks
-    if sum(map(text_bytes, kept)) <= most_bytes:
+            seen |= terms
+    if sum(map(text_bytes, kept)) <= max_bytes:
         return kept
-    return [line for line in kept if any(not mark.isalpha() for mark in exact_terms(line))]
+    return [line for line in kept if any(not term.isalpha() for term in exact_terms(line))]
 
 
 def _around(sentence: str) -> str:
@@ -170,8 +170,8 @@ def _around(sentence: str) -> str:
     flat = " ".join(sentence.split())
     if len(flat) <= _MAX_SENTENCE_CHARS:
         return flat
-    mark = next(exact_terms(flat), "")
-    at = max(0, flat.find(mark) - _MAX_SENTENCE_CHARS // 2)
+    term = next(exact_terms(flat), "")
+    at = max(0, flat.find(term) - _MAX_SENTENCE_CHARS // 2)
     return flat[at : at + _MAX_SENTENCE_CHARS]
 
 
@@ -187,12 +187,12 @@ def exact_terms(text: str) -> Iterator[str]:
     first = True
     for raw in text.split():
         word = raw.strip(_EDGES)
-        if 2 <= len(word) <= 200 and _is_mark(word, first=first):
+        if 2 <= len(word) <= 200 and _is_exact_term(word, first=first):
             yield word
         first = raw[-1] in ".!?:"
 
 
-def _is_mark(word: str, *, first: bool) -> bool:
+def _is_exact_term(word: str, *, first: bool) -> bool:
     if any(ch.isdigit() for ch in word):
         return len(word) > 2
     if "://" in word or "@" in word[1:-1] or word.count("/") > 1 or "_" in word[1:-1]:

@@ -24,16 +24,16 @@ _MIN_SCALE, _MAX_SCALE = 0.5, 4.0
 class TokenMeasurement:
     """The estimate of a prompt, and the vendor's count of it."""
 
-    guess: int
+    estimate: int
     counted: int
 
 
-def estimate_tokens(guess: int, measured: TokenMeasurement | None = None) -> int:
+def estimate_tokens(estimate: int, measured: TokenMeasurement | None = None) -> int:
     """Scale an estimate to the expected count, with a margin."""
-    if measured is None or measured.guess <= 0 or measured.counted <= 0:
-        return math.ceil(guess * _UNMEASURED)
-    scale = min(max(measured.counted / measured.guess, _MIN_SCALE), _MAX_SCALE)
-    return math.ceil(guess * scale * _MEASURED)
+    if measured is None or measured.estimate <= 0 or measured.counted <= 0:
+        return math.ceil(estimate * _UNMEASURED)
+    scale = min(max(measured.counted / measured.estimate, _MIN_SCALE), _MAX_SCALE)
+    return math.ceil(estimate * scale * _MEASURED)
 
 
 def tokens_in(text: str) -> int:

@@ -2,7 +2,7 @@
 
     prompt = make_prompt(facts, profile_of(model.window, calls_tools=model.calls_tools))
     prompt.text                        # the system prompt
-    make_report(prompt, place, …)      # its sizes
+    make_report(prompt, context, …)    # its sizes
 
 Models with a small window get a short prompt: less of the files, no list of tools; the embedded
 one gets a few sentences and no tools.
@@ -68,20 +68,22 @@ def profile_of(window: int, *, calls_tools: bool) -> Profile:
 def make_prompt(facts: PromptFacts, profile: Profile = "full") -> Prompt:
     """Return the system prompt."""
     if profile == "embedded":
-        written = [PromptSection("Identity", _embedded(facts))]
+        all_sections = [PromptSection("Identity", _embedded(facts))]
     else:
-        written = [PromptSection(k.name, k.write(facts)) for k in _chosen(facts.mode, profile)]
-    sections = tuple(section for section in written if section.text)
+        all_sections = [
+            PromptSection(k.name, k.write(facts)) for k in _select_sections(facts.mode, profile)
+        ]
+    sections = tuple(section for section in all_sections if section.text)
     return Prompt(facts, profile, sections, "\n\n".join(part.text for part in sections))
 
 
-def _chosen(mode: PromptMode, profile: Profile) -> Sequence[SectionSpec]:
+def _select_sections(mode: PromptMode, profile: Profile) -> Sequence[SectionSpec]:
     if mode == "none":
         return SECTIONS[:1]
     return [
-        kept
-        for kept in SECTIONS
-        if (mode == "full" or kept.minimal) and (profile == "full" or kept.small)
+        spec
+        for spec in SECTIONS
+        if (mode == "full" or spec.minimal) and (profile == "full" or spec.small)
     ]
 
 
@@ -116,13 +118,13 @@ def fitting_tools(tools: Sequence[ToolSpec], profile: Profile, window: int) -> t
     if profile == "embedded":
         return ()
     left = int(window * _TOOLS_SHARE)
-    kept: set[str] = set()
+    names: set[str] = set()
     for spec in sort_tools(tools):
         size = len(spec.name) + len(spec.description) + schema_chars(spec)
         if size <= left:
-            kept.add(spec.name)
+            names.add(spec.name)
             left -= size
-    return tuple(spec for spec in tools if spec.name in kept)
+    return tuple(spec for spec in tools if spec.name in names)
 
 
 def schema_chars(spec: ToolSpec) -> int:
@@ -134,7 +136,7 @@ def schema_chars(spec: ToolSpec) -> int:
 
 
 def make_report(
-    prompt: Prompt, place: ReportContext, max_chars: int, total_chars: int
+    prompt: Prompt, context: ReportContext, max_chars: int, total_chars: int
 ) -> PromptReport:
     """Return the sizes of a prompt; the limits are those of the workspace files."""
     facts = prompt.facts
@@ -142,7 +144,7 @@ def make_report(
     shown = {part.name for part in sections}
     listed = next((part.chars for part in sections if part.name == "Tooling"), 0)
     return PromptReport(
-        place=place,
+        context=context,
         mode=facts.mode,
         profile=prompt.profile,
         workspace=facts.workspace,

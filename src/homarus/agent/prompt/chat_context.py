@@ -26,11 +26,11 @@ class ChatContext:
     rules: tuple[ToolRules, ...] = ()
     citations: Citations = "auto"
 
-    def tools(self, of_agent: ToolRegistry) -> ToolRegistry:
+    def tools(self, agent_tools: ToolRegistry) -> ToolRegistry:
         """Return the tools that the chat's rules do not deny."""
         if not self.rules:
-            return of_agent
-        return of_agent.filter(
+            return agent_tools
+        return agent_tools.filter(
             lambda tool: decide_tool_call(tool.name, *self.rules).action != "deny"
         )
 
@@ -62,9 +62,12 @@ def resolve_chat_context(
     chat = ChatContext(reactions=level if level in ("minimal", "extensive") else "")
     if not group:
         return chat
-    room = resolve_group(settings, address, find_traits, parent=parent)
-    prompts = [(layer.system_prompt or "").strip() for layer in reversed(room.layers)]
-    rules = [tool_rules(room, address.channel, sender, find_traits) for sender in senders or ("",)]
+    group_settings = resolve_group(settings, address, find_traits, parent=parent)
+    prompts = [(layer.system_prompt or "").strip() for layer in reversed(group_settings.layers)]
+    rules = [
+        tool_rules(group_settings, address.channel, sender, find_traits)
+        for sender in senders or ("",)
+    ]
     return ChatContext(
         "\n\n".join(text for text in prompts if text),
         chat.reactions,
@@ -92,8 +95,8 @@ def with_memory(
     scope = settings.qmd.scope if settings else None
     if is_subagent(key) or not is_search_allowed(scope, key, channel, kind):
         return replace(chat, rules=(*chat.rules, _NO_MEMORY))
-    wish: Citations = settings.citations if settings else "auto"
-    return replace(chat, citations="off" if wish == "auto" and kind != "direct" else wish)
+    citations: Citations = settings.citations if settings else "auto"
+    return replace(chat, citations="off" if citations == "auto" and kind != "direct" else citations)
 
 
 def session_chat_context(

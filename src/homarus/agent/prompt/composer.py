@@ -44,7 +44,7 @@ from homarus.plugins.values import HookContext
 from homarus.providers.base import ToolSpec
 from homarus.providers.catalog import ModelInfo
 
-_MAX_KEPT = 256
+_MAX_CACHED = 256
 _NO_ENTRY: Mapping[str, Json] = {}
 
 
@@ -60,7 +60,7 @@ class PromptComposer:
 
     def __init__(self) -> None:
         self._reader = WorkspaceFileReader()
-        self._made: dict[str, _ComposedPrompt] = {}  # by session
+        self._by_session: dict[str, _ComposedPrompt] = {}  # by session
         self._latest: dict[tuple[str, SessionKind], _ComposedPrompt] = {}
         self._host = platform.node()
         self._system = f"{platform.system()} {platform.machine()}".strip()
@@ -116,31 +116,33 @@ class PromptComposer:
             host=self._host,
             system=self._system,
         )
-        for made in (self._made.get(key), self._latest.get((agent.id, kind))):
-            if made and made.prompt.profile == profile and made.prompt.facts == facts:
-                return self._keep(key, made)
-        made = self._latest[agent.id, kind] = _ComposedPrompt(make_prompt(facts, profile), limits)
-        return self._keep(key, made)
+        for composed in (self._by_session.get(key), self._latest.get((agent.id, kind))):
+            if composed and composed.prompt.profile == profile and composed.prompt.facts == facts:
+                return self._keep(key, composed)
+        composed = self._latest[agent.id, kind] = _ComposedPrompt(
+            make_prompt(facts, profile), limits
+        )
+        return self._keep(key, composed)
 
-    def _keep(self, key: str, made: _ComposedPrompt) -> Prompt:
+    def _keep(self, key: str, composed: _ComposedPrompt) -> Prompt:
         """Cache a session's prompt; most sessions of one kind share theirs."""
-        if len(self._made) >= _MAX_KEPT and key not in self._made:
-            self._made.clear()
-        self._made[key] = made
-        return made.prompt
+        if len(self._by_session) >= _MAX_CACHED and key not in self._by_session:
+            self._by_session.clear()
+        self._by_session[key] = composed
+        return composed.prompt
 
-    def report(self, place: ReportContext) -> PromptReport:
+    def report(self, context: ReportContext) -> PromptReport:
         """Return the report of the prompt that was last composed for a session."""
-        made = self._made[place.session_key]
-        if made.report is None:
-            made.report = make_report(made.prompt, place, *made.limits)
-        return replace(made.report, place=place)
+        composed = self._by_session[context.session_key]
+        if composed.report is None:
+            composed.report = make_report(composed.prompt, context, *composed.limits)
+        return replace(composed.report, context=context)
 
-    def report_changes(self, place: ReportContext, data: Mapping[str, Json]) -> dict[str, Json]:
+    def report_changes(self, context: ReportContext, data: Mapping[str, Json]) -> dict[str, Json]:
         """Return the change of a session's entry: the report of its prompt, if it differs."""
-        if place.session_key not in self._made:
+        if context.session_key not in self._by_session:
             return {}
-        report = self.report(place)
+        report = self.report(context)
         same = report.equals_ignoring_time(data.get("systemPromptReport"))
         return {} if same else {"systemPromptReport": report.entry()}
 

@@ -28,13 +28,13 @@ def opening_notes(workspace: Path, key: str, today: date, max_chars: int = NOTES
     audiences = dict.fromkeys((PRIVATE, audience_of(key)))
     names = [day_note(day, audience) for day in days for audience in audiences]
     notes = [note for name in names if (note := _note(workspace, name))]
-    kept, left = list[str](), max_chars
+    parts, left = list[str](), max_chars
     while notes:
         newest, older = notes.pop(), sum(map(len, notes))
-        most = left if not older else max(int(left * _NEWEST_SHARE), left - older)
-        kept.insert(0, _tail(newest, most))
-        left -= len(kept[0])
-    return "\n\n".join(part for part in kept if part)
+        max_part_chars = left if not older else max(int(left * _NEWEST_SHARE), left - older)
+        parts.insert(0, _tail(newest, max_part_chars))
+        left -= len(parts[0])
+    return "\n\n".join(part for part in parts if part)
 
 
 def _note(workspace: Path, name: str) -> str:
@@ -50,11 +50,11 @@ def _tail(text: str, max_chars: int) -> str:
         return text
     name, _, lines = text.partition("\n")
     mark = f"{name}\n[… earlier lines left out …]\n"
-    room = max_chars - len(mark)
-    if room <= 0:
+    left_chars = max_chars - len(mark)
+    if left_chars <= 0:
         return ""
-    kept = lines[-room:]
-    return mark + (kept.partition("\n")[2] or kept)
+    tail = lines[-left_chars:]
+    return mark + (tail.partition("\n")[2] or tail)
 
 
 def _is_missing(path: Path) -> bool:

@@ -67,17 +67,17 @@ def parse_identity(text: str) -> AgentIdentity:
     """Parse the text of the file."""
     found: dict[str, str] = {}
     for key, value in parse_frontmatter(text).items():
-        _take(found, key.lower(), value)
+        _add_value(found, key.lower(), value)
     for line in text.splitlines()[:_MAX_LINES]:
         if match := _LINE.fullmatch(line):
-            _take(found, match[1].lower(), match[2])
+            _add_value(found, match[1].lower(), match[2])
     avatar = found.pop("avatar", "")
     known = _URL.fullmatch(avatar) or is_avatar_file(avatar) or len(avatar) <= 4
     emoji = found.pop("emoji", "")[:16]
     return AgentIdentity(**found, emoji=emoji, avatar=avatar if known else "")
 
 
-def _take(found: dict[str, str], key: str, raw: str) -> None:
+def _add_value(found: dict[str, str], key: str, raw: str) -> None:
     value = raw.strip().strip("*_`").strip()
     if key in KEYS and value and value[0] not in "([<" and value.isprintable():
         max_chars = 500 if key == "avatar" else _MAX_CHARS
@@ -107,7 +107,7 @@ def write_identity(workspace: Path, **values: str | None) -> None:
     pending = {key: one_line(value, _MAX_CHARS) for key, value in values.items() if value}
     if not pending:
         return
-    lines = _written(workspace).splitlines() or [f"# {FILE}", ""]
+    lines = _load_text(workspace).splitlines() or [f"# {FILE}", ""]
     ends = _frontmatter_end(lines)
     for at, line in enumerate(lines):
         match = _LINE.fullmatch(line)
@@ -119,8 +119,8 @@ def write_identity(workspace: Path, **values: str | None) -> None:
     set_file(workspace, FILE, "\n".join(lines) + "\n")
 
 
-def _written(workspace: Path) -> str:
-    """Return the complete text of the file. UserError when it cannot be rewritten unchanged."""
+def _load_text(workspace: Path) -> str:
+    """Return the complete text. Raises UserError when it cannot be rewritten unchanged."""
     if get_file(workspace, FILE).missing:
         return ""
     try:

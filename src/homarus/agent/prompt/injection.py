@@ -104,7 +104,7 @@ def with_texts(
     files: Sequence[WorkspaceFile], texts: Mapping[str, str]
 ) -> tuple[WorkspaceFile, ...]:
     """Return the files as a hook returns them: changed, removed, or added at the end."""
-    kept = [
+    remaining = [
         file
         if texts.get(file.name, file.text) == file.text
         else replace(file, text=texts[file.name], chars=len(texts[file.name]), missing=False)
@@ -117,7 +117,7 @@ def with_texts(
         for name, text in texts.items()
         if name not in known
     ]
-    return (*kept, *added)
+    return (*remaining, *added)
 
 
 def inject(
@@ -137,16 +137,16 @@ def inject(
         if _is_blank(file.name, text):
             continue
         limit = min(max_chars, left)
-        whole = max(file.chars, len(text))
-        included = truncate_file(text, limit, file.name, whole_chars=whole)
+        full_chars = max(file.chars, len(text))
+        included = truncate_file(text, limit, file.name, full_chars=full_chars)
         shown.append(
             InjectedFile(
                 file.name,
                 file.path,
                 included,
                 missing=file.missing,
-                raw_chars=0 if file.missing else whole,
-                truncated=whole > limit,
+                raw_chars=0 if file.missing else full_chars,
+                truncated=full_chars > limit,
             )
         )
         left -= len(included)
@@ -157,16 +157,16 @@ def _is_blank(name: str, text: str) -> bool:
     return not text.strip() or (name == CHECKLIST and is_blank_checklist(text))
 
 
-def truncate_file(text: str, max_chars: int, name: str, *, whole_chars: int = 0) -> str:
+def truncate_file(text: str, max_chars: int, name: str, *, full_chars: int = 0) -> str:
     """Return the text in at most `max_chars`: its start, some of its end, and a marker.
 
-    `whole_chars` is the length of the file when `text` has only its ends.
+    `full_chars` is the length of the file when `text` has only its ends.
     """
-    whole = max(whole_chars, len(text))
-    if whole <= max_chars:
+    full_chars = max(full_chars, len(text))
+    if full_chars <= max_chars:
         return text
     head, tail = int(max_chars * _HEAD), int(max_chars * _TAIL)
-    left_out = whole - head - tail
+    left_out = full_chars - head - tail
     marker = f"\n[… {left_out} characters of {one_line(name, 60)} left out: read the file …]\n"
     over = head + tail + len(marker) - max_chars
     if over > 0:  # a long marker takes from the tail, then from the head

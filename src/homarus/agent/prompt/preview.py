@@ -54,7 +54,7 @@ async def preview_prompt(services: PreviewServices, key: str) -> PromptPreview:
     tools = chat.tools(services.get_tools(agent.id)).specs()
     prompt = composer.compose(agent, key, model, tools, files=files, entry=entry, chat=chat)
     at_ms = services.clock.now_ms()
-    place = ReportContext(
+    context = ReportContext(
         key, session.session_id, model.provider, model.id, at_ms, source="estimate"
     )
-    return PromptPreview(prompt, composer.report(place))
+    return PromptPreview(prompt, composer.report(context))

@@ -1,8 +1,8 @@
 """The sizes of a system prompt: per section, file, skill and tool.
 
-    report = composer.report(place)          # of the prompt that was composed last
+    report = composer.report(context)        # of the prompt that was composed last
     report = read_report(session.record.data.get("systemPromptReport"))   # of a stored session
-    describe(report)                         # as text
+    format_report(report)                    # as text
 
 A session's entry keeps OpenClaw's `systemPromptReport`; clients get the sections as well.
 """
@@ -72,7 +72,7 @@ class ReportContext:
 class PromptReport:
     """The sizes of one prompt."""
 
-    place: ReportContext
+    context: ReportContext
     mode: str
     profile: str
     workspace: str
@@ -110,14 +110,14 @@ class PromptReport:
 
     def entry(self) -> dict[str, Json]:
         """Return the report for the session's entry: OpenClaw's keys only."""
-        place = self.place
+        context = self.context
         return {
-            "source": place.source,
-            "generatedAt": place.at_ms,
-            "sessionId": place.session_id,
-            "sessionKey": place.session_key,
-            "provider": place.provider,
-            "model": place.model,
+            "source": context.source,
+            "generatedAt": context.at_ms,
+            "sessionId": context.session_id,
+            "sessionKey": context.session_key,
+            "provider": context.provider,
+            "model": context.model,
             "workspaceDir": self.workspace,
             "bootstrapMaxChars": self.max_chars,
             "bootstrapTotalMaxChars": self.total_chars,
@@ -139,11 +139,11 @@ class PromptReport:
             },
         }
 
-    def equals_ignoring_time(self, kept: Json) -> bool:
+    def equals_ignoring_time(self, stored: Json) -> bool:
         """Return whether a stored report equals this one, apart from its time."""
-        if not isinstance(kept, Mapping):
+        if not isinstance(stored, Mapping):
             return False
-        return {**self.entry(), "generatedAt": 0} == {**kept, "generatedAt": 0}
+        return {**self.entry(), "generatedAt": 0} == {**stored, "generatedAt": 0}
 
 
 def _file_json(file: FileShare) -> dict[str, Json]:
@@ -169,30 +169,30 @@ def _tool_json(tool: ToolShare) -> dict[str, Json]:
 # --- reading it back ---------------------------------------------------------------------------
 
 
-def read_report(kept: Json) -> PromptReport | None:
+def read_report(stored: Json) -> PromptReport | None:
     """Parse a stored report, ours or OpenClaw's; None when there is none."""
-    if not isinstance(kept, Mapping) or "systemPrompt" not in kept:
+    if not isinstance(stored, Mapping) or "systemPrompt" not in stored:
         return None
-    whole, skills, tools = (_table(kept, name) for name in ("systemPrompt", "skills", "tools"))
+    sizes, skills, tools = (_table(stored, name) for name in ("systemPrompt", "skills", "tools"))
     return PromptReport(
-        place=ReportContext(
-            _text(kept, "sessionKey"),
-            _text(kept, "sessionId"),
-            _text(kept, "provider"),
-            _text(kept, "model"),
-            _number(kept, "generatedAt"),
-            _text(kept, "source") or "run",
+        context=ReportContext(
+            _text(stored, "sessionKey"),
+            _text(stored, "sessionId"),
+            _text(stored, "provider"),
+            _text(stored, "model"),
+            _number(stored, "generatedAt"),
+            _text(stored, "source") or "run",
         ),
-        mode=_text(kept, "mode") or "full",
-        profile=_text(kept, "profile") or "full",
-        workspace=_text(kept, "workspaceDir"),
-        max_chars=_number(kept, "bootstrapMaxChars"),
-        total_chars=_number(kept, "bootstrapTotalMaxChars"),
-        chars=_number(whole, "chars"),
-        sandboxed=_table(kept, "sandbox").get("sandboxed") is True,
+        mode=_text(stored, "mode") or "full",
+        profile=_text(stored, "profile") or "full",
+        workspace=_text(stored, "workspaceDir"),
+        max_chars=_number(stored, "bootstrapMaxChars"),
+        total_chars=_number(stored, "bootstrapTotalMaxChars"),
+        chars=_number(sizes, "chars"),
+        sandboxed=_table(stored, "sandbox").get("sandboxed") is True,
         list_chars=_number(tools, "listChars"),
-        sections=tuple(_sections(kept, whole)),
-        files=tuple(map(_file, _rows(kept, "injectedWorkspaceFiles"))),
+        sections=tuple(_sections(stored, sizes)),
+        files=tuple(map(_file, _rows(stored, "injectedWorkspaceFiles"))),
         skills=tuple(
             SkillShare(_text(row, "name"), _number(row, "blockChars"))
             for row in _rows(skills, "entries")
@@ -201,12 +201,12 @@ def read_report(kept: Json) -> PromptReport | None:
     )
 
 
-def _sections(kept: Mapping[str, Json], whole: Mapping[str, Json]) -> Iterable[SectionShare]:
-    rows = _rows(kept, "sections")
+def _sections(stored: Mapping[str, Json], sizes: Mapping[str, Json]) -> Iterable[SectionShare]:
+    rows = _rows(stored, "sections")
     if rows:
         return (SectionShare(_text(row, "name"), _number(row, "chars")) for row in rows)
     named = {"Project Context": "projectContextChars", "Everything else": "nonProjectContextChars"}
-    return (SectionShare(name, _number(whole, key)) for name, key in named.items())
+    return (SectionShare(name, _number(sizes, key)) for name, key in named.items())
 
 
 def _file(row: Mapping[str, Json]) -> FileShare:
@@ -254,7 +254,7 @@ def _number(tree: Mapping[str, Json], key: str) -> int:
 
 def format_report(report: PromptReport, *, detail: bool = False) -> str:
     """Format the report as text; `detail` lists every section, skill and tool."""
-    about = report.place
+    about = report.context
     model = "/".join(part for part in (about.provider, about.model) if part) or "no model yet"
     lines = [
         f"System prompt: {_size(report.chars)} ({report.mode}, {report.profile}; {model})",

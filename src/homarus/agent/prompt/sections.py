@@ -122,25 +122,25 @@ def _model_aliases(facts: PromptFacts) -> str:
 
 
 def _workspace(facts: PromptFacts) -> str:
-    where = one_line(facts.workspace, 500)
+    folder = one_line(facts.workspace, 500)
     if facts.sandbox:
         inside = one_line(facts.sandbox.workdir, 200)
         text = (
-            f"Your folder is {where}; file tools take paths relative to it. Commands run in a "
+            f"Your folder is {folder}; file tools take paths relative to it. Commands run in a "
             f"sandbox and see it as {inside}: use relative paths, which mean the same in both."
         )
     else:
-        text = f"Your folder is {where}. Paths are relative to it, and commands run there."
+        text = f"Your folder is {folder}. Paths are relative to it, and commands run there."
     return _section("Workspace", text, *(one_line(note, 300) for note in facts.notes))
 
 
 def _documentation(facts: PromptFacts) -> str:
     if not facts.docs:
         return ""
-    where = one_line(facts.docs, 300)
+    folder = one_line(facts.docs, 300)
     return _section(
         "Documentation",
-        f"How this program works stands in {where}. Look there first when you are asked about it.",
+        f"How this program works stands in {folder}. Look there first when you are asked about it.",
     )
 
 
@@ -291,7 +291,7 @@ def _runtime(facts: PromptFacts) -> str:
 def _group_intro(group: GroupInfo | None) -> str:
     if group is None:
         return ""
-    where = f"a group on {one_line(group.channel, 40)}" if group.channel else "a group"
+    folder = f"a group on {one_line(group.channel, 40)}" if group.channel else "a group"
     rule = (
         f"You hear everything: answer what is for you or what you can truly help with, else "
         f"answer {SILENT_WORD}."
@@ -299,7 +299,7 @@ def _group_intro(group: GroupInfo | None) -> str:
         else "You are here because somebody named you: answer them."
     )
     return (
-        f"This is {where}. Several people read along and each message names its sender. {rule} "
+        f"This is {folder}. Several people read along and each message names its sender. {rule} "
         "Be brief, write as people write there, and tell nothing private."
     )
 

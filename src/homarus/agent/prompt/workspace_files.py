@@ -22,10 +22,10 @@ from homarus.tools.rooted_fs import RootedFs
 
 MAX_BYTES: Final = 4_000_000  # of a file that clients write
 # Of a larger file only the ends are read: no prompt includes more.
-_WHOLE_BYTES, _HEAD_BYTES, _TAIL_BYTES = 1_000_000, 600_000, 300_000
+_MAX_FULL_BYTES, _HEAD_BYTES, _TAIL_BYTES = 1_000_000, 600_000, 300_000
 _TRIES = 3  # to read a file that is being changed
 _FRESH_NS = 50_000_000  # a change this recent may be followed by one with the same timestamp
-_MAX_KEPT = 512
+_MAX_CACHED = 512
 _BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"),
                 (codecs.BOM_UTF16_BE, "utf-16-be"))  # fmt: skip
 
@@ -87,17 +87,17 @@ class WorkspaceFileReader:
 
     def _file(self, workspace: Path, name: str, path: str, status: os.stat_result) -> WorkspaceFile:
         stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
-        kept = self._read.get(path)
+        cached = self._read.get(path)
         # The target of a link can change without the link: it is not cached.
-        if kept and kept.settled and kept.stamp == stamp and not S_ISLNK(status.st_mode):
-            return kept.file
+        if cached and cached.settled and cached.stamp == stamp and not S_ISLNK(status.st_mode):
+            return cached.file
         settled = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _FRESH_NS
         text, chars = read_text(workspace, name)
-        if len(self._read) >= _MAX_KEPT:
+        if len(self._read) >= _MAX_CACHED:
             self._read.clear()
-        made = WorkspaceFile(name, path, text, chars=chars)
-        self._read[path] = _CachedFile(stamp, made, settled)
-        return made
+        file = WorkspaceFile(name, path, text, chars=chars)
+        self._read[path] = _CachedFile(stamp, file, settled)
+        return file
 
 
 def _file_id(workspace: Path, name: str, status: os.stat_result) -> tuple[int, int]:
@@ -115,7 +115,7 @@ def read_text(workspace: Path, name: str) -> tuple[str, int]:
     """
     try:
         with RootedFs(workspace).open_read(name) as opened:
-            data, size = _whole(opened.file)
+            data, size = _read_content(opened.file)
     except (OSError, ToolError) as exc:
         notice = f"[{one_line(name)} could not be read: {one_line(str(exc), 300)}]"
         return notice, len(notice)
@@ -123,18 +123,18 @@ def read_text(workspace: Path, name: str) -> tuple[str, int]:
     if "\0" in text:
         notice = f"[{one_line(name)} is not text: {size} bytes left out]"
         return notice, len(notice)
-    return text, size if size > _WHOLE_BYTES else len(text)
+    return text, size if size > _MAX_FULL_BYTES else len(text)
 
 
-def _whole(file: BinaryIO) -> tuple[bytes, int]:
+def _read_content(file: BinaryIO) -> tuple[bytes, int]:
     """Return the content of a file, read again while another process changes it."""
     data, size = b"", 0
     for _ in range(_TRIES):
         before = os.fstat(file.fileno())
         file.seek(0)
         size = before.st_size
-        if size <= _WHOLE_BYTES:
-            data = file.read(_WHOLE_BYTES + 1)
+        if size <= _MAX_FULL_BYTES:
+            data = file.read(_MAX_FULL_BYTES + 1)
             size = max(size, len(data))
         else:
             data = file.read(_HEAD_BYTES)
@@ -158,15 +158,15 @@ def _decoded(data: bytes) -> str:
 
 def list_files(workspace: Path) -> tuple[WorkspaceFileState, ...]:
     """Return the files a client may see, without their content."""
-    found = [_look(workspace, name) for name in ORDER]
+    found = [_stat_file(workspace, name) for name in ORDER]
     memory = [file for file in found if file.name in MEMORY]
-    kept = next((file for file in memory if not file.missing), memory[0])
-    return tuple(file for file in found if file.name not in MEMORY or file is kept)
+    shown = next((file for file in memory if not file.missing), memory[0])
+    return tuple(file for file in found if file.name not in MEMORY or file is shown)
 
 
 def get_file(workspace: Path, name: str) -> WorkspaceFileState:
     """Return one of the files with its text."""
-    file = _look(workspace, _shown(name, ORDER))
+    file = _stat_file(workspace, _check_name(name, ORDER))
     return file if file.missing else replace(file, content=_content(workspace, name))
 
 
@@ -184,19 +184,19 @@ def set_file(workspace: Path, name: str, content: str) -> WorkspaceFileState:
     if len(data) > MAX_BYTES:
         raise UserError(f"{name}: {len(data)} bytes; a file here holds at most {MAX_BYTES}")
     try:
-        RootedFs(workspace).write_atomic(_shown(name, ORDER), data)
+        RootedFs(workspace).write_atomic(_check_name(name, ORDER), data)
     except ToolError as exc:
         raise UserError(exc.message, fix=exc.fix) from None
     return get_file(workspace, name)
 
 
-def _shown(name: str, names: Iterable[str]) -> str:
+def _check_name(name: str, names: Iterable[str]) -> str:
     if name not in names:
         raise UserError(f"unsupported file {one_line(name)!r}", fix=f"one of {', '.join(names)}")
     return name
 
 
-def _look(workspace: Path, name: str) -> WorkspaceFileState:
+def _stat_file(workspace: Path, name: str) -> WorkspaceFileState:
     """Return a file's state; a link out of the workspace counts as missing."""
     try:
         status = RootedFs(workspace).stat(name)

@@ -80,7 +80,7 @@ class Chunker:
         self._text = ""
         self._opening = ""  # the line that reopened a cut fence, when the text starts with it
         self._gap = ""  # white space between the last chunk and this text
-        self._begun = False
+        self._has_started = False
 
     def add(self, piece: str) -> list[TextChunk]:
         """Append to the text; return the chunks that are complete."""
@@ -89,7 +89,7 @@ class Chunker:
         self._text += piece
         blocks: list[TextChunk] = []
         while cut := self._next_cut():
-            blocks += self._take(cut)
+            blocks += self._pop_chunk(cut)
             if len(self._text) < self._max and not self._by_paragraph:
                 break
         return blocks
@@ -98,24 +98,24 @@ class Chunker:
         """Return the remaining chunks: the text is complete."""
         blocks: list[TextChunk] = []
         while len(self._text) > self._max and (cut := self._next_cut()):
-            blocks += self._take(cut)
+            blocks += self._pop_chunk(cut)
         last, self._text, self._opening = self._text, "", ""
         return [*blocks, TextChunk(last, _joiner(self._gap))] if last.strip() else blocks
 
-    def _take(self, cut: _CutPoint) -> Iterator[TextChunk]:
+    def _pop_chunk(self, cut: _CutPoint) -> Iterator[TextChunk]:
         text, fence, before = self._text, cut.fence, _joiner(self._gap)
         if fence is None:
             block = text[: cut.end].rstrip()
             self._text, self._opening = text[cut.start :], ""
             self._gap = text[len(block) : cut.start]
-            self._begun = True
+            self._has_started = True
             if not self._gap.endswith("\n"):  # else the remaining white space is a line's indent
                 self._text = self._after_gap(self._text)
         else:
             block = f"{text[: cut.end]}\n{fence.close_line}\n"
             self._opening = self._open_again(fence)
             self._text, self._gap = self._opening + text[cut.start :], "\n"
-        self._begun = True
+        self._has_started = True
         if block.strip():
             yield TextChunk(block, before)
 
@@ -124,9 +124,9 @@ class Chunker:
         space = _SPACES.match(piece)
         end = space.end() if space else 0
         lines = piece.rfind("\n", 0, end) + 1
-        if not lines and (self._begun or end == len(piece)):
+        if not lines and (self._has_started or end == len(piece)):
             lines = end
-        if self._begun:
+        if self._has_started:
             self._gap += piece[:lines]
         return piece[lines:]
 
@@ -177,18 +177,18 @@ class Chunker:
         return _CutPoint(ends[-1], self._after_space(ends[-1])) if ends else None
 
     def _last(
-        self, pattern: re.Pattern[str], fences: Sequence[Fence], least: int | None = None
+        self, pattern: re.Pattern[str], fences: Sequence[Fence], min_at: int | None = None
     ) -> _CutPoint | None:
-        """Return the last match from `least` on that is in no fence and does not start one."""
-        least = self._min if least is None else least
-        places = [
+        """Return the last match from `min_at` on that is in no fence and does not start one."""
+        min_at = self._min if min_at is None else min_at
+        matches = [
             found
-            for found in pattern.finditer(self._text, least, self._max)
+            for found in pattern.finditer(self._text, min_at, self._max)
             if not fence_at(fences, found.start()) and not self._begins_fence(found.end())
         ]
-        if not places:
+        if not matches:
             return None
-        at = places[-1].start()
+        at = matches[-1].start()
         return _CutPoint(at, self._after_space(at) if pattern is _SPACE else self._after_lines(at))
 
     def _forced(self, fences: Sequence[Fence]) -> _CutPoint:
@@ -219,8 +219,8 @@ class Chunker:
 
     def _open_again(self, fence: Fence) -> str:
         """Return the line that reopens a cut fence; without its info string if that is too long."""
-        whole = len(fence.open_line) * 2 <= self._max
-        return (fence.open_line if whole else fence.close_line) + "\n"
+        fits = len(fence.open_line) * 2 <= self._max
+        return (fence.open_line if fits else fence.close_line) + "\n"
 
     def _drop_empty_fence(self) -> None:
         """Remove a fence that was reopened and has no more code."""
@@ -310,15 +310,15 @@ class HumanDelayTimer:
 
     def __init__(self, range_ms: tuple[int, int] | None, seed: str) -> None:
         self._range_ms, self._seed = range_ms, seed
-        self._chance: random.Random | None = None  # expensive to create, rarely needed
-        self._begun = False
+        self._random: random.Random | None = None  # expensive to create, rarely needed
+        self._has_started = False
 
     def next_s(self) -> float:
         """Return the delay before the next block."""
-        begun, self._begun = self._begun, True
-        if self._range_ms is None or not begun:
+        has_started, self._has_started = self._has_started, True
+        if self._range_ms is None or not has_started:
             return 0.0
-        if self._chance is None:
-            self._chance = random.Random(self._seed)  # noqa: S311 - not a secret
+        if self._random is None:
+            self._random = random.Random(self._seed)  # noqa: S311 - not a secret
         low, high = sorted(self._range_ms)
-        return self._chance.randint(low, high) / 1000
+        return self._random.randint(low, high) / 1000

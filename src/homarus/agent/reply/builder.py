@@ -3,7 +3,7 @@
 A `ReplyBuilder` receives every event of one run, in order, and returns blocks when messages are
 saved or the run ends. It has no clock and does no I/O.
 
-    builder = ReplyBuilder(manner(config, agent_id, target))
+    builder = ReplyBuilder(resolve_reply_settings(config, agent_id, target))
     typing = builder.feed(event)       # whether the typing indicator is switched on or off
     blocks = builder.save(message)     # with `sends_on_save`: they are sent in that transaction
     end = builder.finish(reply)        # before the reply is saved: its blocks go with it
@@ -109,9 +109,9 @@ class ReplyBuilder:
         """The model's reasoning so far, where it is to be shown live."""
         return self._stream.reasoning if self._settings.reasoning == "stream" else ""
 
-    def feed(self, fact: EventData) -> bool | None:
+    def feed(self, data: EventData) -> bool | None:
         """Read one event; return whether typing is switched on or off, None for no change."""
-        match fact:
+        match data:
             case TextAdded(delta):
                 self._stream.add_text(delta)
             case ThinkingAdded(delta):
@@ -120,17 +120,17 @@ class ReplyBuilder:
                 if message.role == "assistant" and message is not self._read:
                     self._add_message(message)
             case ToolStarted() | ToolEnded():
-                self._add_tool(fact)
+                self._add_tool(data)
             case AttemptFailed(then=then):
                 provider, _, model = then.partition(" ")[0].partition("/")
                 self._stream = MessageStream()
                 self._set_prefix(provider, model)
             case _:
-                self._add_notice(fact)
-        if isinstance(fact, RunEnded):
+                self._add_notice(data)
+        if isinstance(data, RunEnded):
             return False
-        mode, speaking = self._settings.typing, self._stream.has_visible_text
-        return is_activity(mode, fact, speaking=speaking) or None
+        mode, has_text = self._settings.typing, self._stream.has_visible_text
+        return is_activity(mode, data, has_text=has_text) or None
 
     def save(self, message: Message) -> tuple[Block, ...]:
         """Return the blocks that are sent together with saving this message."""
@@ -219,24 +219,24 @@ class ReplyBuilder:
             or (self._settings.unasked and is_silent_text(reply.text))
         )
 
-    def _add_tool(self, fact: ToolStarted | ToolEnded) -> None:
+    def _add_tool(self, data: ToolStarted | ToolEnded) -> None:
         """Add a line about a tool's start or its output, where the chat wants to know."""
         text, verbose = "", self._settings.verbose
-        if isinstance(fact, ToolStarted):
-            self._sent_texts.start(fact.call)
-            self._calls[fact.call.id] = fact.call
-            text = format_call_line(fact.call) if verbose != "off" else ""
+        if isinstance(data, ToolStarted):
+            self._sent_texts.start(data.call)
+            self._calls[data.call.id] = data.call
+            text = format_call_line(data.call) if verbose != "off" else ""
         else:
-            self._sent_texts.end(fact.result)
-            call = self._calls.pop(fact.result.call_id, None)
-            text = format_output(call, fact.result) if call and verbose == "full" else ""
+            self._sent_texts.end(data.result)
+            call = self._calls.pop(data.result.call_id, None)
+            text = format_output(call, data.result) if call and verbose == "full" else ""
         if text:
             self._add(Block(text, "tool"))
 
-    def _add_notice(self, fact: EventData) -> None:
+    def _add_notice(self, data: EventData) -> None:
         """Add a notice about the run, where the chat wants to know."""
         text = ""
-        match fact:
+        match data:
             case RunStarted(provider, model):
                 self._set_prefix(provider, model)
                 text = (
@@ -293,7 +293,7 @@ def make_reply_builder(
 
     `new_session_id` is set when the session starts with this run.
     """
-    to, occasion = inbound.address, inbound.metadata
+    to, metadata = inbound.address, inbound.metadata
     target = ReplyTarget(
         address=to,
         channel=_section(config, to),
@@ -303,8 +303,8 @@ def make_reply_builder(
         thinking=thinking,
         verbose=inbound.options.verbose,
         reasoning=inbound.options.reasoning,
-        group=occasion.kind != "direct",
-        mentioned=occasion.mentioned or occasion.replies_to_us,
+        group=metadata.kind != "direct",
+        mentioned=metadata.mentioned or metadata.replies_to_us,
     )
     settings = resolve_reply_settings(config, agent_id_of(session.key), target)
     return ReplyBuilder(settings, sends_on_save=settings.streams)

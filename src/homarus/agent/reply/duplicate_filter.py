@@ -27,17 +27,17 @@ class SentTexts:
 
     def __init__(self, address: Address | None) -> None:
         self._address = address
-        self._begun: dict[str, str] = {}  # by call id, until the result is known
+        self._started: dict[str, str] = {}  # by call id, until the result is known
         self._sent: list[str] = []
 
     def start(self, call: ToolCall) -> None:
         """Remember the text that a tool call is about to send to this chat."""
         if text := self._text(call):
-            self._begun[call.id] = normalize(text)
+            self._started[call.id] = normalize(text)
 
     def end(self, result: ToolResult) -> None:
         """Record the text as sent, unless the tool failed."""
-        text = self._begun.pop(result.call_id, "")
+        text = self._started.pop(result.call_id, "")
         if text and not result.is_error:
             self._sent = [*self._sent, text][-_MAX_TEXTS:]
 
@@ -50,7 +50,7 @@ class SentTexts:
         if not self._sent:
             return False
         normalized = normalize(text)
-        return bool(normalized) and any(_same(normalized, sent) for sent in self._sent)
+        return bool(normalized) and any(_is_duplicate(normalized, sent) for sent in self._sent)
 
     def _text(self, call: ToolCall) -> str:
         if call.name != _TOOL or self._address is None:
@@ -82,8 +82,8 @@ def _is_here(args: Json, address: Address) -> bool:
         theirs = args.get(name)
         if theirs and str(theirs).lower() != str(ours or "").lower():
             return False
-    several = args.get("targets")
-    targets = several if isinstance(several, list) else [several]
+    listed = args.get("targets")
+    targets = listed if isinstance(listed, list) else [listed]
     chats = [str(to) for to in (args.get("target") or args.get("to"), *targets) if to]
     return not chats or any(_is_chat(chat, address) for chat in chats)
 
@@ -99,7 +99,7 @@ def _is_chat(target: str, address: Address) -> bool:
     return re.fullmatch(before + re.escape(chat), target) is not None
 
 
-def _same(text: str, sent: str) -> bool:
+def _is_duplicate(text: str, sent: str) -> bool:
     if text == sent:
         return True
     if min(len(text), len(sent)) < _MIN_CHARS:

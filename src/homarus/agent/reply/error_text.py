@@ -105,9 +105,9 @@ _SHORT: Mapping[type[ProviderError], str] = {
 
 def error_text(error: HomarusError) -> str:
     """Return the error text for the person who waits for an answer."""
-    for kind, tell in _TOLD.items():
+    for kind, format_error in _FORMATTERS.items():
         if isinstance(error, kind):
-            return tell(error)
+            return format_error(error)
     kinds = (kind for kind in type(error).__mro__ if kind in _SENTENCES)
     return _SENTENCES[next(kinds, HomarusError)]
 
@@ -117,29 +117,29 @@ def _failed(error: HomarusError) -> str:
     tried = error.tried if isinstance(error, AllAttemptsFailedError) else ()
     if len({type(each) for each in tried}) == 1:
         return error_text(tried[-1])
-    why = dict.fromkeys(_shortly(each) for each in tried)
-    listed = f" ({', '.join(why)})" if why else ""
+    reasons = dict.fromkeys(_short_reason(each) for each in tried)
+    listed = f" ({', '.join(reasons)})" if reasons else ""
     return (
         f"None of the models I may use could answer{listed}. Try again in a few minutes; "
         "`homarus models status` says how each of them fares."
     )
 
 
-def _shortly(error: ProviderError) -> str:
+def _short_reason(error: ProviderError) -> str:
     kinds = (_SHORT[kind] for kind in type(error).__mro__ if kind in _SHORT)
     return next(kinds, "no answer came")
 
 
 def _limited(error: HomarusError) -> str:
     after_s = error.after_s if isinstance(error, RateLimitError) else None
-    when = f"in {_about(after_s)}" if after_s else "in a minute"
+    when = f"in {_duration(after_s)}" if after_s else "in a minute"
     return (
         f"The model's service takes no more requests for now. Try again {when}, or choose "
         "another model with /model."
     )
 
 
-def _about(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"about {max(1, round(seconds))} seconds"
     if seconds < 5_400:
@@ -161,11 +161,11 @@ def _misconfigured(error: HomarusError) -> str:
 
 def _own(error: HomarusError) -> str:
     """Return our own error message as a sentence."""
-    said = one_line(str(error), _MAX_CHARS)
-    return said[:1].upper() + said[1:] + ("" if said.endswith((".", "!", "?", ")")) else ".")
+    text = one_line(str(error), _MAX_CHARS)
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", ")")) else ".")
 
 
-_TOLD: Mapping[type[HomarusError], Callable[[HomarusError], str]] = {
+_FORMATTERS: Mapping[type[HomarusError], Callable[[HomarusError], str]] = {
     AllAttemptsFailedError: _failed,
     RateLimitError: _limited,
     ThinkingUnsupportedError: lambda _error: _SENTENCES[ThinkingUnsupportedError],

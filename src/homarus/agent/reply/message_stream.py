@@ -21,7 +21,7 @@ class MessageStream:
 
     def _reset(self) -> None:
         self._raw: list[str] = []
-        self._tags, self._asides = ReasoningFilter(), DirectiveFilter()
+        self._tags, self._directives = ReasoningFilter(), DirectiveFilter()
         self._visible: list[str] = []
         self._has_visible_text = False
 
@@ -44,7 +44,7 @@ class MessageStream:
         visible, reasoning = self._tags.feed(delta)
         if reasoning:
             self._reasoning.append(reasoning)
-        self._show(self._asides.feed(visible))
+        self._show(self._directives.feed(visible))
 
     def add_reasoning(self, delta: str) -> None:
         """Read the next piece of the reasoning."""

@@ -43,7 +43,7 @@ class ParsedReply:
 
 def parse_reply(raw: str, silent_word: str = SILENT_WORD) -> ParsedReply:
     """Parse a reply. It is silent when the silent word is its only text."""
-    text, media = _take_media(raw)
+    text, media = _extract_media(raw)
     directives = ReplyDirectives(list(media))
     stripped = _read_tags(text, directives).strip()  # not earlier: indented markers are no fences
     text = _drop_silence(stripped, silent_word)
@@ -59,11 +59,11 @@ def parse_reply(raw: str, silent_word: str = SILENT_WORD) -> ParsedReply:
 
 def split_media(raw: str) -> tuple[str, tuple[str, ...]]:
     """Return the text without its `MEDIA:` lines, and the paths and URLs of those."""
-    text, media = _take_media(raw)
+    text, media = _extract_media(raw)
     return text.strip(), media
 
 
-def _take_media(raw: str) -> tuple[str, tuple[str, ...]]:
+def _extract_media(raw: str) -> tuple[str, tuple[str, ...]]:
     if "MEDIA:" not in raw:
         return raw, ()
     lines: list[str] = []
@@ -245,8 +245,8 @@ def _media(payload: str) -> tuple[str, ...]:
     if len(parts) > 1 and all(_is_rooted(part) for part in parts):
         return tuple(_path(part) for part in parts)
     # A path with spaces and no quotes is recognised by its start and its extension.
-    whole = _is_rooted(payload) and _EXTENSION.search(payload) and not _URL.match(payload)
-    return (_path(payload),) if whole else ()
+    is_path = _is_rooted(payload) and _EXTENSION.search(payload) and not _URL.match(payload)
+    return (_path(payload),) if is_path else ()
 
 
 def _is_media(candidate: str) -> bool:
@@ -258,8 +258,8 @@ def _is_media(candidate: str) -> bool:
 
 def _is_rooted(candidate: str) -> bool:
     """Whether it can only be a URL or a path."""
-    begins = _URL.fullmatch(candidate) or _ROOTED.match(_path(candidate))
-    return begins is not None and _is_printable(candidate)
+    match = _URL.fullmatch(candidate) or _ROOTED.match(_path(candidate))
+    return match is not None and _is_printable(candidate)
 
 
 def _is_printable(candidate: str) -> bool:

@@ -30,7 +30,7 @@ _NUMBERS_PER_ATTEMPT: Final = 10_000
 
 
 class LiveReplyHandle(Protocol):
-    """The best-effort display of a run in its chat. Only `hold` waits, for a short time."""
+    """The best-effort display of a run in its chat. Only `pause` waits, for a short time."""
 
     def update(self, *, typing: bool | None) -> None:
         """Refresh the display; `typing` switches the typing indicator on or off."""

@@ -28,13 +28,13 @@ def typing_mode(
     return "message" if group and not mentioned else "instant"
 
 
-def is_activity(mode: TypingMode, fact: EventData, *, speaking: bool) -> bool:
+def is_activity(mode: TypingMode, data: EventData, *, has_text: bool) -> bool:
     """Return whether an event shows work on an answer. Text that may become silent does not."""
-    match fact:
+    match data:
         case _ if mode == "never":
             return False
         case TextAdded():
-            return speaking
+            return has_text
         case ToolStarted() | ToolProgressed() | CompactionStarted():
             return True
         case ThinkingAdded():
