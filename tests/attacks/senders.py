@@ -39,7 +39,16 @@ from homarus.config.load import load_config
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.errors import ConfigError, UserError
-from homarus.core.message import Address, Inbound, InboundMetadata, Json, Media, Outbound, ToolCall
+from homarus.core.message import (
+    NO_EXTRAS,
+    Address,
+    Inbound,
+    InboundMetadata,
+    Json,
+    Media,
+    Outbound,
+    ToolCall,
+)
 from homarus.gateway.last_good import FILE, load_config_or_last_good
 from homarus.policy.tool_policy import ToolDecision as Decision
 from homarus.sessions.routing import Route
@@ -88,7 +97,7 @@ def _gate(folder: Path, config: Config, clock: FakeClock | None = None) -> Acces
         lambda: config,
         folder,
         clock or FakeClock(),
-        entry=lambda _key: {},
+        find_entry=lambda _key: {},
         is_command=has_control_command,
     )
 
@@ -195,24 +204,24 @@ def _media(folder: Path) -> str:
     async def main() -> str:
         config = _config({"allowFrom": [OWNER], **OPEN_GROUP, "groupAllowFrom": [OWNER]})
         channel = _Fetched()
-        porter = AdmissionPipeline(
+        pipeline = AdmissionPipeline(
             lambda: config,
             _gate(folder, config),
             MediaDownloader(folder, lambda: 0),
-            record=nothing,
-            pack=lambda _inbound, _run, _text: [],
-            welcome=lambda _inbound, _emoji: None,
+            find_record=nothing,
+            build_reply=lambda inbound, run, text, first=0, extras=NO_EXTRAS: [],
+            add_ack=lambda _inbound, _emoji: None,
         )
         sent = (Media("image", "image/png", ref="file-1"),)
         for inbound in (_direct(STRANGER), _group(STRANGER)):
-            left = await porter.admit(channel, replace(inbound, media=sent))
+            rejected = await pipeline.admit(channel, replace(inbound, media=sent))
             if (
-                not isinstance(left, RejectedMessage)
+                not isinstance(rejected, RejectedMessage)
                 or channel.asked
                 or (folder / "media").exists()
             ):
-                return f"a stranger's file was fetched: {left}"
-        await porter.admit(channel, replace(_direct(OWNER), media=sent))
+                return f"a stranger's file was fetched: {rejected}"
+        await pipeline.admit(channel, replace(_direct(OWNER), media=sent))
         return "" if channel.asked else "a known person's file was not fetched"
 
     return asyncio.run(main())
