@@ -103,7 +103,7 @@ class OutboxWorker:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send until cancelled. Raises ChannelAuthFailedError when the service refuses us.
+        """Send until cancelled. Raises ChannelAuthError when the service refuses us.
 
         Whatever ends this, sends under way get a grace period: interrupted, their outcome would be
         unknown.

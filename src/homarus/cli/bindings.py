@@ -39,7 +39,7 @@ def load_own_config() -> tuple[Paths, LoadedConfig]:
 
 
 def known_agent(config: Config, agent_id: str) -> str:
-    """Return an agent's id; UnknownName suggests the nearest."""
+    """Return an agent's id; UnknownNameError suggests the nearest."""
     known, agent = agent_ids(config), normalize_agent_id(agent_id)
     if agent not in known:
         raise UnknownNameError("agent", agent_id, closest_names(agent, known) or known[:3])

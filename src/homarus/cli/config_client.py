@@ -84,7 +84,7 @@ class ConfigClient(Protocol):
     async def validate(self) -> ConfigValidation: ...
 
     async def change(self, edit: Edit) -> ConfigChangeResult:
-        """Apply a change to the file's own tree; ConfigError or InvalidRequest refuses it."""
+        """Apply a change to the file's own tree; ConfigError or InvalidRequestError refuses it."""
         ...
 
 

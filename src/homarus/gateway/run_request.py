@@ -66,7 +66,7 @@ def resolve_run_session(
 
 
 def parse_run_options(thinking: str | None, timeout_s: float | None) -> RunOptions:
-    """Return a client's run options; raises InvalidRequest for an unknown thinking level."""
+    """Return a client's run options; raises InvalidRequestError for an unknown thinking level."""
     if thinking is not None and think_level(thinking) is None:
         known = ", ".join((*think_levels("", ""), "xhigh"))
         raise InvalidRequestError(f"unknown thinking level {thinking[:40]!r} (use {known})")
@@ -75,7 +75,7 @@ def parse_run_options(thinking: str | None, timeout_s: float | None) -> RunOptio
 
 
 async def check_policy(call: MethodCall, session_key: str) -> None:
-    """Raise InvalidRequest when the send policy denies the session."""
+    """Raise InvalidRequestError when the send policy denies the session."""
     record = await call.services.store.session(session_key)
     rules = call.services.loaded.config.session.send_policy
     if send_policy(rules, session_key, record.data if record else None) == "deny":

@@ -21,7 +21,10 @@ from homarus.channels.irc.message import (
     [
         (b"PING :abc\r\n", IrcMessage("PING", ("abc",))),
         (b"PING abc\n", IrcMessage("PING", ("abc",))),
-        (b":a!b@c PRIVMSG #x :hello there\r\n", IrcMessage("PRIVMSG", ("#x", "hello there"), "a!b@c")),
+        (
+            b":a!b@c PRIVMSG #x :hello there\r\n",
+            IrcMessage("PRIVMSG", ("#x", "hello there"), "a!b@c"),
+        ),
         (b":s 001 me :\r\n", IrcMessage("001", ("me", ""), "s")),
         (b":s 005 me  A=1   B :x y\r\n", IrcMessage("005", ("me", "A=1", "B", "x y"), "s")),
         (b"@a=1;b;+c=x\\sy\\:z\\\\ :s cmd ::)\r\n",

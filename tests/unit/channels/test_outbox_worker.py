@@ -16,7 +16,7 @@ from homarus.channels.outbox_worker import (
     SEND_TIMEOUT_S,
     OutboxWorker,
 )
-from homarus.channels.service_client import CONNECT_S
+from homarus.channels.service_client import CONNECT_TIMEOUT_S
 from homarus.channels.telegram import api as telegram
 from homarus.core import faults
 from homarus.core.errors import ChannelAuthError, ChannelError, DiskFullError, SendError, StoreError
@@ -378,7 +378,8 @@ async def test_worker_send_with_file_has_longer_timeout() -> None:
 
 
 def test_worker_timeout_of_files_exceeds_that_of_adapters() -> None:
-    assert max(telegram.UPLOAD_S, matrix.UPLOAD_S) + CONNECT_S < SEND_TIMEOUT_S + FILE_EXTRA_S
+    upload_s = max(telegram.UPLOAD_TIMEOUT_S, matrix.UPLOAD_TIMEOUT_S)
+    assert upload_s + CONNECT_TIMEOUT_S < SEND_TIMEOUT_S + FILE_EXTRA_S
 
 
 @pytest.mark.parametrize("trouble", [BROKEN, ConnectionResetError("reset"), KeyError("bug")])
