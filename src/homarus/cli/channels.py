@@ -110,13 +110,7 @@ def _problem(config: "Config", channel: str, account: str) -> str:
 )
 @as_json_option
 @gateway_options
-def status(
-    timeout_ms: int,
-    gateway: GatewayOptions,
-    *,
-    probe: bool,
-    as_json: bool,
-) -> None:
+def status(timeout_ms: int, gateway: GatewayOptions, *, probe: bool, as_json: bool) -> None:
     """Say how every account is, as a running gateway sees it."""
     if is_gateway_running(gateway):
         found = asyncio.run(_fetch_status(gateway, probe=probe, timeout_ms=timeout_ms))

@@ -25,12 +25,7 @@ from homarus.core.message import Json
 @as_json_option
 @gateway_options
 def command(
-    agent: str | None,
-    key: str | None,
-    gateway: GatewayOptions,
-    *,
-    report: bool,
-    as_json: bool,
+    agent: str | None, key: str | None, gateway: GatewayOptions, *, report: bool, as_json: bool
 ) -> None:
     """Show the system prompt of a conversation, or what it is made of."""
     params = {"agentId": agent, "sessionKey": key, "text": not report}

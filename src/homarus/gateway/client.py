@@ -183,11 +183,7 @@ class ClientProfile:
         params: dict[str, Json] = {
             "minProtocol": PROTOCOL,
             "maxProtocol": PROTOCOL,
-            "client": {
-                **client,
-                "version": __version__,
-                "platform": platform.system().lower(),
-            },
+            "client": {**client, "version": __version__, "platform": platform.system().lower()},
             "caps": list(self.caps),
             "role": "operator",
             "scopes": list(self.scopes),

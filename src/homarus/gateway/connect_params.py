@@ -87,9 +87,7 @@ def parse_connect_params(raw: Json) -> ConnectParams:
     low, high = params.min_protocol, params.max_protocol
     if not (low <= high and low <= NEWEST_PROTOCOL and high >= PROTOCOL):
         raise InvalidRequestError(
-            "protocol mismatch",
-            details={"expectedProtocol": PROTOCOL},
-            close_code=PROTOCOL_ERROR,
+            "protocol mismatch", details={"expectedProtocol": PROTOCOL}, close_code=PROTOCOL_ERROR
         )
     return params
 

@@ -240,11 +240,7 @@ class EventBroadcaster:
         expected, run.last_seq = run.last_seq + 1, event.seq
         if is_contiguous:
             return
-        data: dict[str, Json] = {
-            "reason": "seq gap",
-            "expected": expected,
-            "received": event.seq,
-        }
+        data: dict[str, Json] = {"reason": "seq gap", "expected": expected, "received": event.seq}
         payload: dict[str, Json] = {
             "runId": run.run_id,
             "stream": "error",

@@ -79,20 +79,20 @@ class ConnectionAuthenticator:
             clock,
         )
 
-    def check_request(self, http_request: RequestInfo) -> None:
+    def check_request(self, request: RequestInfo) -> None:
         """Check the origin of every request or upgrade; raises RequestBlockedError."""
-        self.origin_policy.check(http_request)
+        self.origin_policy.check(request)
 
-    def check_bearer(self, http_request: RequestInfo) -> None:
+    def check_bearer(self, request: RequestInfo) -> None:
         """Check the bearer token of a protected HTTP request; raises RequestBlockedError."""
-        check_bearer(http_request, self.origin_policy, self.auth, self.limiter)
+        check_bearer(request, self.origin_policy, self.auth, self.limiter)
 
     def authenticate(
-        self, raw: Json, http_request: RequestInfo, nonce: str, conn_id: str
+        self, raw: Json, request: RequestInfo, nonce: str, conn_id: str
     ) -> AuthenticatedClient:
         """Run the handshake; raises InvalidRequestError or NotPairedError with a close code."""
         params = parse_connect_params(raw)
-        return _Handshake(self, params, parse_role(params), http_request, nonce, conn_id).run()
+        return _Handshake(self, params, parse_role(params), request, nonce, conn_id).run()
 
 
 def parse_role(params: ConnectParams) -> DeviceRole:
@@ -110,7 +110,7 @@ class _Handshake:
     authenticator: ConnectionAuthenticator
     params: ConnectParams
     role: DeviceRole
-    http_request: RequestInfo
+    request: RequestInfo
     nonce: str
     conn_id: str
 
@@ -146,21 +146,21 @@ class _Handshake:
 
     @property
     def _is_local(self) -> bool:
-        return self.authenticator.origin_policy.is_local(self.http_request)
+        return self.authenticator.origin_policy.is_local(self.request)
 
     def _check_origin(self) -> None:
         is_page = self.params.client.id in _PAGES or self.params.client.mode == "webchat"
-        if is_page and self.http_request.origin is None:
+        if is_page and self.request.origin is None:
             raise connect_error("origin missing: this client is a page, and pages have one")
         try:
-            self.authenticator.origin_policy.check(self.http_request)
+            self.authenticator.origin_policy.check(self.request)
         except RequestBlockedError as exc:
             raise connect_error(f"origin not allowed: {exc.message}") from None
 
     def _check_secret(self) -> tuple[AuthFailureReason | None, int]:
         """Return why the shared secret is refused, and how long the client must wait."""
         source = ClientSource.from_request(
-            self.http_request, self.authenticator.origin_policy, "shared-secret"
+            self.request, self.authenticator.origin_policy, "shared-secret"
         )
         wait_ms = self.authenticator.limiter.retry_after_ms(source)
         if wait_ms and self._mode != "none":
@@ -178,7 +178,7 @@ class _Handshake:
         if reason in {"token_mismatch", "password_mismatch"}:
             self.authenticator.limiter.record_failure(
                 ClientSource.from_request(
-                    self.http_request, self.authenticator.origin_policy, "shared-secret"
+                    self.request, self.authenticator.origin_policy, "shared-secret"
                 )
             )
         return auth_error(reason, wait_ms)
@@ -226,7 +226,7 @@ class _Handshake:
         if not secret:
             raise self._record_failure(reason, wait_ms)
         source = ClientSource.from_request(
-            self.http_request, self.authenticator.origin_policy, "device-token"
+            self.request, self.authenticator.origin_policy, "device-token"
         )
         locked_ms = self.authenticator.limiter.retry_after_ms(source)
         if locked_ms:
@@ -256,7 +256,7 @@ class _Handshake:
             display_name=client.display_name or "",
             remote_ip=""
             if self._is_local
-            else self.authenticator.origin_policy.client_ip(self.http_request),
+            else self.authenticator.origin_policy.client_ip(self.request),
         )
         known_device = self.authenticator.devices.get(key.device_id)
         if known_device is None and self._is_local:
@@ -265,9 +265,7 @@ class _Handshake:
         if known_device is None or known_device.lacks(self.role, request.scopes) or beyond_token:
             request_id = self.authenticator.devices.request(request)
             raise NotPairedError(
-                "pairing required",
-                details={"requestId": request_id},
-                close_code=POLICY_VIOLATION,
+                "pairing required", details={"requestId": request_id}, close_code=POLICY_VIOLATION
             )
         return known_device
 
@@ -286,6 +284,6 @@ class _Handshake:
             scopes=scopes,
             caps=frozenset(self.params.caps),
             protocol=min(self.params.max_protocol, NEWEST_PROTOCOL),
-            ip=self.authenticator.origin_policy.client_ip(self.http_request),
+            ip=self.authenticator.origin_policy.client_ip(self.request),
             is_local=self._is_local,
         )

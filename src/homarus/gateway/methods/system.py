@@ -45,8 +45,7 @@ async def status(call: MethodCall, _params: NoParams) -> Json:
     known, default = agent_ids(config), default_agent_id(config)
     by_agent = [await _sessions_of(call, agent) for agent in known]
     recent = sorted(
-        (row for one in by_agent for row in one["recent"]),
-        key=lambda row: -row["updatedAt"],
+        (row for one in by_agent for row in one["recent"]), key=lambda row: -row["updatedAt"]
     )
     defaults = await resolve_session_defaults(services)
     paths = [one["path"] for one in by_agent]
