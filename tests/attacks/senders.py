@@ -39,7 +39,16 @@ from homarus.config.load import load_config
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.errors import ConfigError, UserError
-from homarus.core.message import Address, Inbound, InboundMetadata, Json, Media, Outbound, ToolCall
+from homarus.core.message import (
+    NO_EXTRAS,
+    Address,
+    Inbound,
+    InboundMetadata,
+    Json,
+    Media,
+    Outbound,
+    ToolCall,
+)
 from homarus.gateway.last_good import FILE, load_config_or_last_good
 from homarus.policy.tool_policy import ToolDecision as Decision
 from homarus.process import open_app
@@ -84,12 +93,12 @@ def _config(telegram: Mapping[str, Json], **rest: Json) -> Config:
     return checked.config
 
 
-def _gate(folder: Path, config: Config, clock: FakeClock | None = None) -> AccessControl:
+def _access_control(folder: Path, config: Config, clock: FakeClock | None = None) -> AccessControl:
     return AccessControl(
         lambda: config,
         folder,
         clock or FakeClock(),
-        entry=lambda _key: {},
+        find_entry=lambda _key: {},
         is_command=has_control_command,
     )
 
@@ -97,7 +106,7 @@ def _gate(folder: Path, config: Config, clock: FakeClock | None = None) -> Acces
 def _try(
     folder: Path, telegram: Mapping[str, Json], inbound: Inbound, **rest: Json
 ) -> AccessDecision:
-    return _gate(folder, _config(telegram, **rest)).check(inbound, ROUTE)
+    return _access_control(folder, _config(telegram, **rest)).check(inbound, ROUTE)
 
 
 def _direct(sender: str, text: str = "hi", **about: Any) -> Inbound:
@@ -148,7 +157,7 @@ def _suffix(folder: Path) -> str:
         config = check_config(tree).config
         assert config is not None
         inbound = Inbound("1", Address("signal", caller), caller, "hi")
-        if problem := _is_out(_gate(folder, config).check(inbound, ROUTE)):
+        if problem := _is_out(_access_control(folder, config).check(inbound, ROUTE)):
             return f"{caller!r} {problem}"
     return ""
 
@@ -196,24 +205,24 @@ def _media(folder: Path) -> str:
     async def main() -> str:
         config = _config({"allowFrom": [OWNER], **OPEN_GROUP, "groupAllowFrom": [OWNER]})
         channel = _Fetched()
-        porter = AdmissionPipeline(
+        pipeline = AdmissionPipeline(
             lambda: config,
-            _gate(folder, config),
+            _access_control(folder, config),
             MediaDownloader(folder, lambda: 0),
-            record=nothing,
-            pack=lambda _inbound, _run, _text: [],
-            welcome=lambda _inbound, _emoji: None,
+            find_record=nothing,
+            build_reply=lambda inbound, run, text, first=0, extras=NO_EXTRAS: [],
+            add_ack=lambda _inbound, _emoji: None,
         )
         sent = (Media("image", "image/png", ref="file-1"),)
         for inbound in (_direct(STRANGER), _group(STRANGER)):
-            left = await porter.admit(channel, replace(inbound, media=sent))
+            rejected = await pipeline.admit(channel, replace(inbound, media=sent))
             if (
-                not isinstance(left, RejectedMessage)
+                not isinstance(rejected, RejectedMessage)
                 or channel.asked
                 or (folder / "media").exists()
             ):
-                return f"a stranger's file was fetched: {left}"
-        await porter.admit(channel, replace(_direct(OWNER), media=sent))
+                return f"a stranger's file was fetched: {rejected}"
+        await pipeline.admit(channel, replace(_direct(OWNER), media=sent))
         return "" if channel.asked else "a known person's file was not fetched"
 
     return asyncio.run(main())
@@ -254,9 +263,9 @@ def _recipient(folder: Path) -> str:
 
 def _guess(folder: Path) -> str:
     clock = FakeClock()
-    door, pairings = _gate(folder, _config({}), clock), PairingStore(folder, clock)
+    request, pairings = _access_control(folder, _config({}), clock), PairingStore(folder, clock)
     for n in range(1, 200):
-        door.check(_direct(str(n)), ROUTE)
+        request.check(_direct(str(n)), ROUTE)
     waiting = pairings.pending("telegram")
     if len(waiting) != MAX_PENDING or [one.id for one in waiting] != ["1", "2", "3"]:
         return f"{len(waiting)} wait"
@@ -274,14 +283,14 @@ def _guess(folder: Path) -> str:
 
 def _paired_in_a_room(folder: Path) -> str:
     config, clock = _config(OPEN_GROUP), FakeClock()
-    door, pairings = _gate(folder, config, clock), PairingStore(folder, clock)
-    if not isinstance(door.check(_direct("7"), ROUTE), PairingRequired):
+    request, pairings = _access_control(folder, config, clock), PairingStore(folder, clock)
+    if not isinstance(request.check(_direct("7"), ROUTE), PairingRequired):
         return "was not asked to pair"
     pairings.approve("telegram", pairings.pending("telegram")[0].code)
-    if not isinstance(door.check(replace(_direct("7"), id="2"), ROUTE), AccessGranted):
+    if not isinstance(request.check(replace(_direct("7"), id="2"), ROUTE), AccessGranted):
         return "was paired and is not heard"
     for about in ({}, {"mentioned": True}):
-        verdict = door.check(replace(_group("7", "/new", **about), id=f"3{about}"), ROUTE)
+        verdict = request.check(replace(_group("7", "/new", **about), id=f"3{about}"), ROUTE)
         if isinstance(verdict, AccessGranted) and verdict.inbound.authority != "stranger":
             return f"commands in a room: {verdict}"
     return ""
@@ -303,12 +312,12 @@ def _bots(folder: Path) -> str:
         return problem
     config = _config(OPEN_GROUP)
     allowed = {"telegram": {**OPEN_GROUP, "allowBots": True}}
-    door = _gate(folder, config.model_copy(update={"channels": allowed}))
+    request = _access_control(folder, config.model_copy(update={"channels": allowed}))
     for n in range(100):
         said = replace(_group("9", mentioned=True, is_bot=True), id=str(n))
-        if isinstance(door.check(said, ROUTE), MessageIgnored):
+        if isinstance(request.check(said, ROUTE), MessageIgnored):
             return "" if n == BOT_TURNS else f"stopped after {n}"
-        door.on_reply_sent(said.address)
+        request.on_reply_sent(said.address)
     return "goes on for ever"
 
 
@@ -454,7 +463,7 @@ def _invalid(folder: Path) -> str:
     loaded, problem = load_config_or_last_good(paths, {})
     if problem is None:
         return "does not say that the file is broken"
-    return _is_out(_gate(folder, loaded.config).check(_direct(STRANGER), ROUTE))
+    return _is_out(_access_control(folder, loaded.config).check(_direct(STRANGER), ROUTE))
 
 
 ATTEMPTS: Mapping[str, Callable[[Path], str]] = {

@@ -284,13 +284,13 @@ async def program(channel: Channel) -> AsyncIterator[Program]:
                 unit.enqueue(*parcels)
             delivery.wake_workers()
 
-        def put(_session: str, row: InboxRecord) -> None:
+        def submit(_session: str, row: InboxRecord) -> None:
             group.create_task(answer(row))
 
-        intake = InboundPipeline(
-            journal, clock, admit=admit_all(lambda one: one.address.chat), put=put
+        pipeline = InboundPipeline(
+            journal, clock, admit=admit_all(lambda one: one.address.chat), submit=submit
         )
-        live = group.create_task(delivery.run(intake))
+        live = group.create_task(delivery.run(pipeline))
         yield Program(journal, clock, delivery)
         live.cancel()
 

@@ -97,7 +97,7 @@ class Echo:
         if wanted:
             self._calls["made"] += 1
             yield assistant_message(
-                ToolCall(f"assistant_message-{self._calls['made']}", wanted[1], {})
+                ToolCall(f"call-{self._calls['made']}", wanted[1], {})
             )
             return
         said = "".join(m.text for m in request.messages if m.role == "assistant")

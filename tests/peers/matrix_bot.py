@@ -55,7 +55,7 @@ async def reading(channel: MatrixChannel, room: str) -> None:
     """Wait until the channel knows that it is in a room."""
     async with asyncio.timeout(WAIT_S):
         while True:
-            if room in (await channel._signed_in()).rooms:
+            if room in (await channel._wait_for_login()).rooms:
                 return
             await asyncio.sleep(0.02)
 

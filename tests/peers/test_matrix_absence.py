@@ -129,21 +129,21 @@ async def test_synapse_hundred_rereads_are_answered_once(synapse: Synapse, peopl
             desk.kept = cursor
 
     async with MemoryStore() as store:
-        intake = InboundPipeline(
+        pipeline = InboundPipeline(
             store.journal,
             SystemClock(),
             admit=admit_all(lambda one: one.address.chat),
-            put=lambda _session, row: answered.append(row),
+            submit=lambda _session, row: answered.append(row),
         )
-        async with intake.running():
+        async with pipeline.running():
             for _ in range(100):
                 channel = bot.channel()
-                receive = intake.handler_for(channel)
-                intake.last_ms.clear()
+                receive = pipeline.handler_for(channel)
+                pipeline.last_ms.clear()
                 async with asyncio.timeout(WAIT_S), asyncio.TaskGroup() as group:
                     task = group.create_task(channel.run(Forgetful()))
                     while True:
-                        if intake.last_ms:
+                        if pipeline.last_ms:
                             break
                         await asyncio.sleep(0.005)
                     task.cancel()

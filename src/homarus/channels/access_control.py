@@ -68,7 +68,7 @@ class AccessGranted:
 class MessageIgnored:
     """The message is ignored, without a notice."""
 
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,9 @@ AccessDecision: TypeAlias = AccessGranted | MessageIgnored | PairingRequired
 
 
 class AccessControl:
-    """Check messages of all channels. `entry` returns a session's record by its key.
+    """Check messages of all channels. `find_entry` returns a session's record by its key.
 
-    `called` returns the names of an agent; without it, the config has them.
+    `find_names` returns the names of an agent; without it, the config has them.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class AccessControl:
         state: Path,
         clock: Clock,
         *,
-        entry: Callable[[str], Mapping[str, Json]],
+        find_entry: Callable[[str], Mapping[str, Json]],
         is_command: Callable[[str], bool],
-        called: Callable[[str], AgentNames] | None = None,
+        find_names: Callable[[str], AgentNames] | None = None,
     ) -> None:
-        self._config, self._entry, self._called = config, entry, called
+        self._config, self._find_entry, self._find_names = config, find_entry, find_names
         self._is_command = is_command
         self._pairings = PairingStore(state, clock, wait_s=_LOCK_WAIT_S)
         self._history, self._mentions, self._loops = (
@@ -106,7 +106,7 @@ class AccessControl:
             MentionMatcher(),
             BotLoopGuard(clock),
         )
-        self._warned_of: Config | None = None
+        self._warned_config: Config | None = None
         self._notices: OrderedDict[str, str] = OrderedDict()  # notices, and their messages
         self._albums: OrderedDict[tuple[str, ...], None] = OrderedDict()  # answered recently
         self._warned: set[str] = set()
@@ -116,10 +116,10 @@ class AccessControl:
         config, address = self._config(), inbound.address
         try:
             settings = self._settings(config, address.channel, address.account)
-            case = AccessRequest(inbound, route, config, settings)
-            decision = self._refuse(case) or self._check_chat(case)
+            request = AccessRequest(inbound, route, config, settings)
+            decision = self._refuse(request) or self._check_chat(request)
             if isinstance(decision, AccessGranted):
-                decision = self._check_loop(case) or self._with_history(case, decision)
+                decision = self._check_loop(request) or self._with_history(request, decision)
         except (ConfigError, StoreError) as exc:
             self._warn(f"messages of {address.channel} are not heard: {exc}")
             return MessageIgnored("the rules could not be read")
@@ -130,148 +130,162 @@ class AccessControl:
         self._history.clear_collected(address)
         self._loops.on_reply_sent(address)
 
-    def _check_chat(self, case: AccessRequest) -> AccessDecision:
-        return self._check_direct(case) if is_direct(case.inbound) else self._check_group(case)
+    def _check_chat(self, request: AccessRequest) -> AccessDecision:
+        return (
+            self._check_direct(request)
+            if is_direct(request.inbound)
+            else self._check_group(request)
+        )
 
-    def _refuse(self, case: AccessRequest) -> MessageIgnored | None:
+    def _refuse(self, request: AccessRequest) -> MessageIgnored | None:
         """Ignore what is never answered, whoever sent it."""
-        occasion = case.inbound.metadata
-        if occasion.is_edit:
+        metadata = request.inbound.metadata
+        if metadata.is_edit:
             return MessageIgnored("an edit of a message that was judged before")
-        if not access.normalize_sender_id(case.channel, case.inbound.sender, find_traits):
+        if not access.normalize_sender_id(request.channel, request.inbound.sender, find_traits):
             return MessageIgnored("nobody can be told from its sender's id")
-        if occasion.is_bot and not case.settings.allow_bots:
+        if metadata.is_bot and not request.settings.allow_bots:
             return MessageIgnored("a program says it, and allowBots is not set")
         return None
 
     # Direct chats
 
-    def _check_direct(self, case: AccessRequest) -> AccessDecision:
-        settings = case.settings
+    def _check_direct(self, request: AccessRequest) -> AccessDecision:
+        settings = request.settings
         if settings.dm_policy == "disabled":
             return MessageIgnored("direct messages are disabled")
-        known = settings.allow_from
+        approved = settings.allow_from
         if settings.dm_policy == "pairing":
-            known += self._pairings.approved_senders(case.channel, case.account)
-        if case.is_allowlisted(known):
-            authority = self._authority(case, (AllowlistMatch(is_set=True, has_sender=True),))
-            return AccessGranted(replace(case.inbound, authority=authority), self._ack(case, None))
+            approved += self._pairings.approved_senders(request.channel, request.account)
+        if request.is_allowlisted(approved):
+            authority = self._authority(request, (AllowlistMatch(is_set=True, has_sender=True),))
+            return AccessGranted(
+                replace(request.inbound, authority=authority), self._ack(request, None)
+            )
         if settings.dm_policy != "pairing":
             return MessageIgnored("its sender is not in allowFrom")
-        return self._challenge(case)
+        return self._require_pairing(request)
 
-    def _challenge(self, case: AccessRequest) -> AccessDecision:
+    def _require_pairing(self, request: AccessRequest) -> AccessDecision:
         """Return the pairing notice, once per code."""
-        inbound = case.inbound
-        asked = self._pairings.get_or_create(inbound)
-        if asked is None:
+        inbound = request.inbound
+        pairing = self._pairings.get_or_create(inbound)
+        if pairing is None:
             self._warn(
-                f"more strangers write to {case.channel} than may wait for approval: "
-                f"see homarus pairing list {case.channel}"
+                f"more strangers write to {request.channel} than may wait for approval: "
+                f"see homarus pairing list {request.channel}"
             )
             return MessageIgnored("too many others wait for approval")
-        key = pairing_notice_key(asked)
+        key = pairing_notice_key(pairing)
         # Offered again because it could not be stored: it gets the same notice.
         if self._notices.setdefault(key, inbound.id) != inbound.id:
             return MessageIgnored("its sender waits for approval")
         while len(self._notices) > _MAX_NOTICES:
             self._notices.popitem(last=False)
-        return PairingRequired(pairing_notice_text(asked), key)
+        return PairingRequired(pairing_notice_text(pairing), key)
 
     # Groups
 
-    def _check_group(self, case: AccessRequest) -> AccessDecision:
-        room = group_of(case)
-        if any(not layer.enabled for layer in room.layers):
+    def _check_group(self, request: AccessRequest) -> AccessDecision:
+        group = group_of(request)
+        if any(not layer.enabled for layer in group.layers):
             return MessageIgnored("the group is disabled")
-        own = (layer.group_policy for layer in room.layers)
-        policy = next((each for each in own if each), None) or case.settings.group_policy
-        people = group_allowlist(case, room, is_open=policy == "open")
-        roll = (
+        configured_values = (layer.group_policy for layer in group.layers)
+        policy = (
+            next((each for each in configured_values if each), None)
+            or request.settings.group_policy
+        )
+        people = group_allowlist(request, group, is_open=policy == "open")
+        sender_match = (
             None
             if people is None
-            else AllowlistMatch(is_set=True, has_sender=case.is_allowlisted(people))
+            else AllowlistMatch(is_set=True, has_sender=request.is_allowlisted(people))
         )
-        if not access.is_allowed_in_group(policy or "allowlist", roll, group=room.match_kind):
+        if not access.is_allowed_in_group(
+            policy or "allowlist", sender_match, group=group.match_kind
+        ):
             return MessageIgnored("the group or its sender is not listed")
         # Pairing is for direct chats: in a group, a paired sender has no rights.
-        authority = self._authority(case, command_allowlists(case, room))
-        return self._check_mention(case, room, authority)
+        authority = self._authority(request, command_allowlists(request, group))
+        return self._check_mention(request, group, authority)
 
     def _check_mention(
-        self, case: AccessRequest, room: ResolvedGroup, authority: Authority
+        self, request: AccessRequest, group: ResolvedGroup, authority: Authority
     ) -> AccessDecision:
-        inbound, occasion = case.inbound, case.inbound.metadata
+        inbound, metadata = request.inbound, request.inbound.metadata
         patterns = self._mentions.patterns(
-            case.config, case.route.agent, case.settings, lambda: self._names_of(case)
+            request.config, request.route.agent, request.settings, lambda: self._names_of(request)
         )
         # A message that mentions another user by the service's own means is not for us.
-        called = not occasion.mentions_others and is_mentioned(inbound.text, patterns)
-        is_album_part = _album(case) in self._albums  # the first message has the text
+        is_named = not metadata.mentions_others and is_mentioned(inbound.text, patterns)
+        is_album_part = _album(request) in self._albums  # the first message has the text
         mention = MentionState(
-            required=self._requires_mention(case, room),
-            detectable=occasion.detects_mentions or bool(patterns),
-            mentioned=occasion.mentioned or called,
-            implied=occasion.replies_to_us or is_album_part,
-            elsewhere=occasion.mentions_others,
+            required=self._requires_mention(request, group),
+            detectable=metadata.detects_mentions or bool(patterns),
+            mentioned=metadata.mentioned or is_named,
+            implied=metadata.replies_to_us or is_album_part,
+            elsewhere=metadata.mentions_others,
         )
         text = _command_in(inbound, patterns) if mention.mentioned else inbound.text
-        ordered = access.is_unmentioned_command(
+        is_command = access.is_unmentioned_command(
             mention,
             is_command=bool(authority) and self._is_command(text),
             may_command=authority in {"owner", "authorised"},
         )
-        if access.is_unaddressed(mention) and not ordered:
-            self._history.add(case.route.agent, inbound, history_limit(case))
-            if not occasion.is_bot:
+        if access.is_unaddressed(mention) and not is_command:
+            self._history.add(request.route.agent, inbound, history_limit(request))
+            if not metadata.is_bot:
                 self._loops.reset_others(inbound.address)
             return MessageIgnored("it does not speak to us")
-        if occasion.album:
-            self._albums[_album(case)] = None
+        if metadata.album:
+            self._albums[_album(request)] = None
             while len(self._albums) > _MAX_NOTICES:
                 self._albums.popitem(last=False)
-        heard = replace(inbound, text=text, authority=authority)
+        accepted = replace(inbound, text=text, authority=authority)
         return AccessGranted(
-            heard, "" if is_album_part else self._ack(case, mention if not ordered else None)
+            accepted,
+            "" if is_album_part else self._ack(request, mention if not is_command else None),
         )
 
-    def _requires_mention(self, case: AccessRequest, room: ResolvedGroup) -> bool:
-        match self._entry(case.route.key).get("groupActivation"):
+    def _requires_mention(self, request: AccessRequest, group: ResolvedGroup) -> bool:
+        match self._find_entry(request.route.key).get("groupActivation"):
             case "always":
                 return False
             case "mention":
                 return True
-        layers = (room.topic, room.group, room.wildcard)
-        asked = (layer.require_mention for layer in layers if layer)
-        return next((each for each in asked if each is not None), True)
+        layers = (group.topic, group.group, group.wildcard)
+        settings = (layer.require_mention for layer in layers if layer)
+        return next((each for each in settings if each is not None), True)
 
     # Common to both
 
-    def _authority(self, case: AccessRequest, rolls: tuple[AllowlistMatch, ...]) -> Authority:
+    def _authority(self, request: AccessRequest, matches: tuple[AllowlistMatch, ...]) -> Authority:
         """Return the sender's authority; "" when the text is not the sender's own."""
-        commands, sender = case.config.commands, case.inbound
+        commands, sender = request.config.commands, request.inbound
         if sender.metadata.forwarded:
             return ""
         owners = AllowlistMatch(
-            bool(commands.owner_allow_from), case.is_named(commands.owner_allow_from)
+            bool(commands.owner_allow_from), request.is_named(commands.owner_allow_from)
         )
         if commands.allow_from:
-            listed = commands.allow_from.get(case.channel, commands.allow_from.get("*", ()))
-            may = case.is_allowlisted(listed)
+            listed = commands.allow_from.get(request.channel, commands.allow_from.get("*", ()))
+            may = request.is_allowlisted(listed)
         else:
-            grouped = commands.use_access_groups
-            may = access.may_command((owners, *rolls), grouped=grouped, otherwise="configured")
+            uses_groups = commands.use_access_groups
+            may = access.may_command(
+                (owners, *matches), grouped=uses_groups, otherwise="configured"
+            )
         if not may:
             return "stranger"
         if owners.is_set:
             return "owner" if owners.has_sender else "authorised"
-        is_owner = is_direct(sender) and case.is_named(case.settings.allow_from)
+        is_owner = is_direct(sender) and request.is_named(request.settings.allow_from)
         return "owner" if is_owner else "authorised"
 
-    def _ack(self, case: AccessRequest, mention: MentionState | None) -> str:
+    def _ack(self, request: AccessRequest, mention: MentionState | None) -> str:
         """Return the ack reaction; `mention` is None where no mention was required."""
-        messages = case.config.messages
-        is_group = not is_direct(case.inbound)
+        messages = request.config.messages
+        is_group = not is_direct(request.inbound)
         addressed = is_group and (mention is None or access.is_addressed(mention))
         due = {
             "all": True,
@@ -279,38 +293,40 @@ class AccessControl:
             "group-all": is_group,
             "group-mentions": addressed,
         }[messages.ack_reaction_scope]
-        own = (case.settings.ack_reaction, messages.ack_reaction)
-        emoji = next((each for each in own if each is not None), None)
+        configured_values = (request.settings.ack_reaction, messages.ack_reaction)
+        emoji = next((each for each in configured_values if each is not None), None)
         if not due or emoji == "":
             return ""
-        return emoji or self._names_of(case).emoji or SEEN
+        return emoji or self._names_of(request).emoji or SEEN
 
-    def _names_of(self, case: AccessRequest) -> AgentNames:
-        if self._called:
-            return self._called(case.route.agent)
-        return names_from_config(case.config, case.route.agent)
+    def _names_of(self, request: AccessRequest) -> AgentNames:
+        if self._find_names:
+            return self._find_names(request.route.agent)
+        return names_from_config(request.config, request.route.agent)
 
-    def _check_loop(self, case: AccessRequest) -> MessageIgnored | None:
-        inbound, is_trusted = case.inbound, False
+    def _check_loop(self, request: AccessRequest) -> MessageIgnored | None:
+        inbound, is_trusted = request.inbound, False
         if is_direct(inbound):
-            known = self._pairings.approved_senders(case.channel, case.account)
-            is_trusted = case.is_named(case.settings.allow_from + known)
+            approved = self._pairings.approved_senders(request.channel, request.account)
+            is_trusted = request.is_named(request.settings.allow_from + approved)
         if not self._loops.is_loop(inbound, is_trusted=is_trusted):
             return None
-        where = f"{one_line(inbound.sender)} on {case.channel}"
-        self._warn(f"{where} answers us as fast as we answer them: nothing is said there for now")
+        sender = f"{one_line(inbound.sender)} on {request.channel}"
+        self._warn(f"{sender} answers us as fast as we answer them: nothing is said there for now")
         return MessageIgnored("we go round in circles with its sender")
 
-    def _with_history(self, case: AccessRequest, decision: AccessGranted) -> AccessGranted:
+    def _with_history(self, request: AccessRequest, decision: AccessGranted) -> AccessGranted:
         """Add the group history. Last, as a message that is not answered takes none."""
-        said = ""
-        if not is_direct(case.inbound):
-            said = self._history.collect_for(case.route.agent, case.inbound, history_limit(case))
-        return replace(decision, inbound=replace(decision.inbound, group_history=said))
+        history = ""
+        if not is_direct(request.inbound):
+            history = self._history.collect_for(
+                request.route.agent, request.inbound, history_limit(request)
+            )
+        return replace(decision, inbound=replace(decision.inbound, group_history=history))
 
     def _settings(self, config: Config, channel: str, account: str) -> AccountSettings:
-        if self._warned_of is not config:
-            self._warned_of = config
+        if self._warned_config is not config:
+            self._warned_config = config
             self._warned.clear()
         settings = common_settings(config, channel, account)
         if access.EVERYONE in settings.allow_from:
@@ -343,11 +359,11 @@ def pairing_notice_text(request: PairingRequest) -> str:
     )
 
 
-def _album(case: AccessRequest) -> tuple[str, ...]:
+def _album(request: AccessRequest) -> tuple[str, ...]:
     """Identify messages sent as one album, for one agent and sender."""
-    where, inbound = case.inbound.address, case.inbound
-    place = (where.channel, where.account, where.chat, where.thread or "")
-    return *place, inbound.sender, inbound.metadata.album, case.route.agent
+    address, inbound = request.inbound.address, request.inbound
+    chat = (address.channel, address.account, address.chat, address.thread or "")
+    return *chat, inbound.sender, inbound.metadata.album, request.route.agent
 
 
 def _command_in(inbound: Inbound, patterns: tuple[Search, ...]) -> str:

@@ -52,44 +52,44 @@ def is_direct(inbound: Inbound) -> bool:
     return inbound.metadata.kind == "direct" and not is_group
 
 
-def group_of(case: AccessRequest) -> ResolvedGroup:
+def group_of(request: AccessRequest) -> ResolvedGroup:
     """Return the settings of the group a message comes from."""
-    inbound = case.inbound
+    inbound = request.inbound
     return resolve_group(
-        case.settings, inbound.address, find_traits, parent=inbound.metadata.parent
+        request.settings, inbound.address, find_traits, parent=inbound.metadata.parent
     )
 
 
 def group_allowlist(
-    case: AccessRequest, room: ResolvedGroup, *, is_open: bool
+    request: AccessRequest, group: ResolvedGroup, *, is_open: bool
 ) -> tuple[str, ...] | None:
     """Return the nearest allowlist of a group, None when there is none."""
-    own = (layer.allow_from for layer in room.layers)
-    nearest = next((each for each in own if each is not None), None)
-    if nearest is not None or is_open:
-        return nearest
-    settings = case.settings
+    values = (layer.allow_from for layer in group.layers)
+    allowlist = next((value for value in values if value is not None), None)
+    if allowlist is not None or is_open:
+        return allowlist
+    settings = request.settings
     if "group_allow_from" in settings.model_fields_set:
         return settings.group_allow_from
     return settings.allow_from or None
 
 
-def command_allowlists(case: AccessRequest, room: ResolvedGroup) -> tuple[AllowlistMatch, ...]:
+def command_allowlists(request: AccessRequest, group: ResolvedGroup) -> tuple[AllowlistMatch, ...]:
     """Return the lists of senders that may command: the group's and `allowFrom`.
 
     A `*` lets senders be answered; commands need an id on a list.
     """
-    lists = (group_allowlist(case, room, is_open=False), case.settings.allow_from)
+    lists = (group_allowlist(request, group, is_open=False), request.settings.allow_from)
     return tuple(
-        AllowlistMatch(is_set=True, has_sender=case.is_named(each)) for each in lists if each
+        AllowlistMatch(is_set=True, has_sender=request.is_named(value)) for value in lists if value
     )
 
 
-def history_limit(case: AccessRequest) -> int:
+def history_limit(request: AccessRequest) -> int:
     """Return how many unaddressed messages are added to an answered one."""
-    own = (
-        case.settings.history_limit,
-        agent_entry(case.config, case.route.agent).group_chat.history_limit,
-        case.config.messages.group_chat.history_limit,
+    values = (
+        request.settings.history_limit,
+        agent_entry(request.config, request.route.agent).group_chat.history_limit,
+        request.config.messages.group_chat.history_limit,
     )
-    return next((each for each in own if each is not None), HISTORY_LIMIT)
+    return next((value for value in values if value is not None), HISTORY_LIMIT)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from homarus.channels.access_control import (
     AccessControl,
@@ -27,15 +27,9 @@ from homarus.config.channels import common_settings
 from homarus.config.schema import Config
 from homarus.core.message import Inbound, Json
 from homarus.sessions.routing import Route, resolve_routes
-from homarus.store.journal import OutboxRecord
+from homarus.store.journal import BuildReply
 
 log = logging.getLogger(__name__)
-
-
-class Pack(Protocol):
-    """Build the records of a text for a message's sender."""
-
-    def __call__(self, inbound: Inbound, run: str, text: str) -> list[OutboxRecord]: ...
 
 
 # Returns a session's record by its key; None when there is no such session.
@@ -43,52 +37,58 @@ FindSessionRecord: TypeAlias = Callable[[str], Awaitable[Mapping[str, Json] | No
 
 
 class AdmissionPipeline:
-    """Admit messages. `welcome` adds the ack reaction."""
+    """Admit messages. `add_ack` adds the ack reaction."""
 
     def __init__(
         self,
         config: Callable[[], Config],
-        gate: AccessControl,
-        files: MediaDownloader,
+        access: AccessControl,
+        downloader: MediaDownloader,
         *,
-        record: FindSessionRecord,
-        pack: Pack,
-        welcome: Callable[[Inbound, str], object],
+        find_record: FindSessionRecord,
+        build_reply: BuildReply,
+        add_ack: Callable[[Inbound, str], object],
     ) -> None:
-        self._config, self._gate, self._files = config, gate, files
-        self._record, self._pack, self._welcome = record, pack, welcome
+        self._config, self._access, self._downloader = config, access, downloader
+        self._find_record, self._build_reply, self._add_ack = find_record, build_reply, add_ack
         # Records of the sessions of the message being checked, for access control.
         self.entries: Mapping[str, Mapping[str, Json]] = {}
 
     async def admit(self, channel: Channel, inbound: Inbound) -> AdmittedMessage | RejectedMessage:
         """Return whether and for which sessions a message is accepted."""
-        config, place = self._config(), inbound.address
+        config, address = self._config(), inbound.address
         routes, self.entries = await self._routes(config, inbound)
         # Each agent has its own names, history and session settings.
-        verdicts = [self._gate.check(inbound, route) for route in routes]
-        heard = [
-            (route.key, _copy(verdict.inbound, route, number), verdict.ack)
-            for number, (route, verdict) in enumerate(zip(routes, verdicts, strict=True))
-            if isinstance(verdict, AccessGranted)
+        decisions = [self._access.check(inbound, route) for route in routes]
+        granted = [
+            (route.key, _copy(decision.inbound, route, number), decision.ack)
+            for number, (route, decision) in enumerate(zip(routes, decisions, strict=True))
+            if isinstance(decision, AccessGranted)
         ]
-        if not heard:
-            return self._reject(inbound, verdicts[0])
-        settings = common_settings(config, place.channel, place.account)
-        whole = await self._files.fetch(channel, settings, inbound)
-        ack = next((ack for _, _, ack in heard if ack), "")
+        if not granted:
+            return self._reject(inbound, decisions[0])
+        settings = common_settings(config, address.channel, address.account)
+        complete = await self._downloader.fetch(channel, settings, inbound)
+        ack = next((ack for _, _, ack in granted if ack), "")
         return AdmittedMessage(
-            tuple((key, _with_files(one, whole)) for key, one, _ in heard),
+            tuple((key, _with_files(message, complete)) for key, message, _ in granted),
             in_turn=config.broadcast.strategy == "sequential",
-            on_accepted=partial(self._welcome, whole, ack) if ack else None,
+            on_accepted=partial(self._add_ack, complete, ack) if ack else None,
         )
 
-    def _reject(self, inbound: Inbound, verdict: AccessDecision) -> RejectedMessage:
+    def _reject(self, inbound: Inbound, decision: AccessDecision) -> RejectedMessage:
         """Reject a message; an unknown sender may get a pairing notice."""
-        if isinstance(verdict, PairingRequired):
-            return RejectedMessage(tuple(self._pack(inbound, verdict.key, verdict.text)))
-        if isinstance(verdict, MessageIgnored):
-            told = (inbound.id, inbound.address.channel, inbound.address.account, verdict.why)
-            log.info("message %s of %s:%s is passed over: %s", *told)
+        if isinstance(decision, PairingRequired):
+            return RejectedMessage(tuple(self._build_reply(inbound, decision.key, decision.text)))
+        if isinstance(decision, MessageIgnored):
+            address, reason = inbound.address, decision.reason
+            log.info(
+                "message %s of %s:%s is passed over: %s",
+                inbound.id,
+                address.channel,
+                address.account,
+                reason,
+            )
         return RejectedMessage()
 
     async def _routes(
@@ -99,7 +99,7 @@ class AdmissionPipeline:
         routes = resolve_routes(config, inbound, traits)
         entries = dict[str, Mapping[str, Json]]()
         for key in {key for route in routes for key in (route.key, route.legacy_key) if key}:
-            if (entry := await self._record(key)) is not None:
+            if (entry := await self._find_record(key)) is not None:
                 entries[key] = entry
         if any(route.legacy_key for route in routes):
             routes = resolve_routes(config, inbound, traits, entries.get)
@@ -111,6 +111,6 @@ def _copy(inbound: Inbound, route: Route, number: int) -> Inbound:
     return replace(inbound, copy_for=route.agent if number else "")
 
 
-def _with_files(inbound: Inbound, whole: Inbound) -> Inbound:
+def _with_files(inbound: Inbound, complete: Inbound) -> Inbound:
     """Return the copy with the files that were downloaded once for all."""
-    return replace(inbound, media=whole.media, images=whole.images)
+    return replace(inbound, media=complete.media, images=complete.images)

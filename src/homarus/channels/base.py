@@ -122,7 +122,7 @@ class Channel(Protocol):
         ...
 
     async def send(self, message: Outbound) -> Receipt:
-        """Send under `message.key`. SendFailedError says whether a retry is useful.
+        """Send under `message.key`. SendError says whether a retry is useful.
 
         After any other error, a timeout or a lost connection, the outcome is unknown.
         """
@@ -166,7 +166,7 @@ class SupportsEdit(Protocol):
     async def edit(self, to: Address, message_id: str, text: str) -> None:
         """Replace the text; an unchanged text is no error.
 
-        Raises SendFailedError(retryable=False) when there is no such message.
+        Raises SendError(retryable=False) when there is no such message.
         """
         ...
 

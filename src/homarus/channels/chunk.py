@@ -25,7 +25,7 @@ _NOT_SPACE = re.compile(r"\S")
 _PARAGRAPH = re.compile(r"\n[\t ]*+\n+")
 _LOOKS_LIKE_FENCE = re.compile(r" {0,3}(?:```|~~~)")
 _MAX_STEPS_BACK = 80
-_WIDEST = 4  # the maximum units of one character
+_MAX_CHAR_UNITS = 4  # the maximum units of one character
 
 
 def measure(text: str, unit: Unit) -> int:
@@ -83,8 +83,8 @@ def chunk_by_newline(
         if not line.strip():
             blank += 1
             continue
-        kept = line.strip() if trim_lines else line
-        first, *more = chunk_text(kept, limit, unit) if split_long_lines else [kept]
+        content = line.strip() if trim_lines else line
+        first, *more = chunk_text(content, limit, unit) if split_long_lines else [content]
         chunks += [_blank_lines(blank, first, limit, unit) + first, *more]
         blank = 0
     if chunks:
@@ -266,12 +266,12 @@ class _Cutter:
         """Return whether a chunk has room for the fence's lines and some code."""
         first = self._size(fence.open_line) + self._size(fence.close_line) + 2
         again = 2 * self._size(fence.close_line) + 2
-        return max(first, again) + _WIDEST <= self._limit and again * 4 <= self._limit * 3
+        return max(first, again) + _MAX_CHAR_UNITS <= self._limit and again * 4 <= self._limit * 3
 
     def _opening(self, fence: Fence) -> str:
         """Return the line that reopens a fence; without its info if that takes half a chunk."""
-        whole = self._size(fence.open_line) + self._size(fence.close_line) + 2
-        return (fence.open_line if whole * 2 <= self._limit else fence.close_line) + "\n"
+        fence_size = self._size(fence.open_line) + self._size(fence.close_line) + 2
+        return (fence.open_line if fence_size * 2 <= self._limit else fence.close_line) + "\n"
 
     def _break_in_fence(self, fence: Fence, start: int, room: int) -> int:
         """Cut before the fence if it starts in this chunk, else after a code line."""

@@ -23,7 +23,7 @@ from homarus.core.tasks import run_contained
 
 log = logging.getLogger(__name__)
 
-PROBE_S: Final = 10.0
+PROBE_TIMEOUT_S: Final = 10.0
 # What `channels capabilities` prints for each optional protocol of an adapter.
 _ABILITIES: Final[Mapping[str, type[Any]]] = {
     "LooksUp": base.SupportsLookup,
@@ -72,8 +72,8 @@ class ChannelController:
     def __init__(
         self,
         config: Callable[[], Config],
-        delivery: ChannelSupervisor,
-        intake: InboundPipeline,
+        supervisor: ChannelSupervisor,
+        pipeline: InboundPipeline,
         clock: Clock,
         *,
         state: Path,
@@ -81,72 +81,74 @@ class ChannelController:
         given: Sequence[Channel] = (),
         commands: Callable[[], tuple[tuple[str, str], ...]] = tuple,
     ) -> None:
-        self._config, self._delivery, self._intake = config, delivery, intake
+        self._config, self._supervisor, self._pipeline = config, supervisor, pipeline
         self._clock, self._state, self._env, self._commands = clock, state, env, commands
         self._accounts: dict[tuple[str, str], _ConfiguredAccount] = {}
-        self._turn = asyncio.Lock()  # one reconciliation at a time
+        self._reconcile_lock = asyncio.Lock()  # one reconciliation at a time
         self._given = frozenset((channel.name, channel.account) for channel in given)
         for channel in given:
-            delivery.add_account(channel)
+            supervisor.add_account(channel)
 
     @property
     def is_empty(self) -> bool:
         """Whether no chat can be reached: no account is enabled."""
-        wanted = any(_is_on(settings) for _, settings in self._wanted())
-        return not wanted and not self._delivery.accounts
+        configured = any(_is_enabled(settings) for _, settings in self._configured())
+        return not configured and not self._supervisor.accounts
 
     async def run(self) -> None:
         """Receive and send until cancelled."""
         await self.reconcile()
-        await self._delivery.run(self._intake)
+        await self._supervisor.run(self._pipeline)
 
     async def reconcile(self) -> None:
         """Start, restart and stop accounts to match the current config."""
-        async with self._turn:
-            wanted = dict(self._wanted())
+        async with self._reconcile_lock:
+            configured = dict(self._configured())
             known = self._accounts
-            for key in [key for key, one in known.items() if one.settings != wanted.get(key)]:
-                await self._delivery.remove_account(*key)
+            for key in [
+                key for key, account in known.items() if account.settings != configured.get(key)
+            ]:
+                await self._supervisor.remove_account(*key)
                 del known[key]
-            for key, settings in wanted.items():
+            for key, settings in configured.items():
                 if key not in known or known[key].problem:  # what made it fail may be fixed
-                    known[key] = _ConfiguredAccount(settings, enabled=_is_on(settings))
-                    await self._open(key, known[key])
-            self._accounts = {key: known[key] for key in wanted}
+                    known[key] = _ConfiguredAccount(settings, enabled=_is_enabled(settings))
+                    await self._start_account(key, known[key])
+            self._accounts = {key: known[key] for key in configured}
 
     async def stop(self, channel: str, account: str) -> None:
         """Stop one account until its settings change or the gateway restarts."""
-        async with self._turn:
-            await self._delivery.remove_account(*self._known(channel, account))
+        async with self._reconcile_lock:
+            await self._supervisor.remove_account(*self._check_known(channel, account))
 
     def status(self) -> tuple[AccountStatus, ...]:
         """Return every account and its state."""
-        lines = {line.key: line for line in self._delivery.accounts}
-        keys = dict.fromkeys((*self._accounts, *lines))
-        return tuple(self._status(key, lines.get(key)) for key in keys)
+        running_accounts = {running.key: running for running in self._supervisor.accounts}
+        keys = dict.fromkeys((*self._accounts, *running_accounts))
+        return tuple(self._status(key, running_accounts.get(key)) for key in keys)
 
     async def probe(self, channel: str, account: str) -> str:
         """Return our name on the service. Raises ChannelError when the login fails."""
-        found = self._line(channel, account).channel
-        if not isinstance(found, SupportsProbe):
+        adapter = self._running(channel, account).channel
+        if not isinstance(adapter, SupportsProbe):
             raise ChannelError(f"{channel} cannot be asked")
         try:
-            async with asyncio.timeout(PROBE_S):
-                return await found.probe()
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                return await adapter.probe()
         except TimeoutError as exc:
-            raise ChannelError(f"{channel} did not answer within {PROBE_S:.0f} s") from exc
+            raise ChannelError(f"{channel} did not answer within {PROBE_TIMEOUT_S:.0f} s") from exc
 
     def find_webhook(self, path: str) -> SupportsWebhook | None:
         """Return the account with this webhook path."""
-        line = self._with_path(path)
-        return line.channel if line and isinstance(line.channel, SupportsWebhook) else None
+        running = self._find_by_path(path)
+        return running.channel if running and isinstance(running.channel, SupportsWebhook) else None
 
     def find_channel(self, channel: str, account: str) -> Channel | None:
         """Return a running account, None if there is none."""
-        line = self._delivery.find_account(channel, account)
-        return line.channel if line else None
+        running = self._supervisor.find_account(channel, account)
+        return running.channel if running else None
 
-    def _wanted(self) -> Sequence[tuple[tuple[str, str], Mapping[str, Any]]]:
+    def _configured(self) -> Sequence[tuple[tuple[str, str], Mapping[str, Any]]]:
         config = self._config()
         if not config.channels:
             return ()
@@ -159,14 +161,14 @@ class ChannelController:
             if (channel, account) not in self._given
         ]
 
-    async def _open(self, key: tuple[str, str], account: _ConfiguredAccount) -> None:
+    async def _start_account(self, key: tuple[str, str], account: _ConfiguredAccount) -> None:
         """Start an account; an error becomes its problem."""
 
         async def start() -> None:
             try:
                 channel = self._create(*key)
                 self._check_path(channel)
-                self._delivery.add_account(channel)
+                self._supervisor.add_account(channel)
             except HomarusError as exc:
                 account.problem = str(exc)
                 log.error(  # noqa: TRY400 - the error says it all
@@ -177,11 +179,11 @@ class ChannelController:
             account.problem = f"it met a bug ({type(exc).__name__}); homarus logs has the details"
 
         if account.enabled:
-            await run_contained(f"run_contained {':'.join(key)}", start, on_bug)
+            await run_contained(f"channel {':'.join(key)}", start, on_bug)
 
     def _check_path(self, channel: Channel) -> None:
         """Refuse a webhook path that another account has."""
-        if isinstance(channel, SupportsWebhook) and (other := self._with_path(channel.path)):
+        if isinstance(channel, SupportsWebhook) and (other := self._find_by_path(channel.path)):
             raise ConfigError(
                 f"its webhook's path {channel.path} is that of {other.name} already",
                 fix="give one of them another webhookPath",
@@ -191,9 +193,9 @@ class ChannelController:
         from homarus.channels.registry import load_channel
         from homarus.config.channels import account_settings
 
-        kind = load_channel(channel)
-        settings = account_settings(self._config(), channel, account, kind.Settings)
-        place = ChannelContext(
+        module = load_channel(channel)
+        settings = account_settings(self._config(), channel, account, module.Settings)
+        context = ChannelContext(
             channel,
             account,
             self._clock,
@@ -201,9 +203,9 @@ class ChannelController:
             env=self._env(),
             state=self._state,
         )
-        return kind.create(place, settings)
+        return module.create(context, settings)
 
-    def _known(self, channel: str, account: str) -> tuple[str, str]:
+    def _check_known(self, channel: str, account: str) -> tuple[str, str]:
         if (channel, account) not in self._accounts:
             raise UserError(
                 f"there is no channel {channel}:{account}",
@@ -211,20 +213,20 @@ class ChannelController:
             )
         return channel, account
 
-    def _with_path(self, path: str) -> RunningAccount | None:
-        for line in self._delivery.accounts if path else ():
-            if isinstance(line.channel, SupportsWebhook) and line.channel.path == path:
-                return line
+    def _find_by_path(self, path: str) -> RunningAccount | None:
+        for running in self._supervisor.accounts if path else ():
+            if isinstance(running.channel, SupportsWebhook) and running.channel.path == path:
+                return running
         return None
 
-    def _line(self, channel: str, account: str) -> RunningAccount:
-        line = self._delivery.find_account(channel, account)
-        if line is None:
-            problem = self._accounts[self._known(channel, account)].problem
+    def _running(self, channel: str, account: str) -> RunningAccount:
+        running = self._supervisor.find_account(channel, account)
+        if running is None:
+            problem = self._accounts[self._check_known(channel, account)].problem
             raise ChannelError(f"{channel}:{account} is off{problem and f': {problem}'}")
-        return line
+        return running
 
-    def _status(self, key: tuple[str, str], line: RunningAccount | None) -> AccountStatus:
+    def _status(self, key: tuple[str, str], running: RunningAccount | None) -> AccountStatus:
         account = self._accounts.get(key) or _ConfiguredAccount({})
         configured_status = AccountStatus(
             *key,
@@ -233,22 +235,22 @@ class ChannelController:
             configured=not account.problem,
             problem=account.problem,
         )
-        if line is None:
+        if running is None:
             return configured_status
         return replace(
             configured_status,
-            running=line.task is not None and not line.task.done(),
-            connected=line.is_connected,
-            since_ms=line.since_ms,
-            last_in_ms=self._intake.last_ms.get(line.name, 0),
-            last_out_ms=line.last_out_ms,
-            restarts=line.restarts,
-            problem="" if line.is_connected else line.problem,
-            waiting=line.courier.pending_count,
+            running=running.task is not None and not running.task.done(),
+            connected=running.is_connected,
+            since_ms=running.since_ms,
+            last_in_ms=self._pipeline.last_ms.get(running.name, 0),
+            last_out_ms=running.last_out_ms,
+            restarts=running.restarts,
+            problem="" if running.is_connected else running.problem,
+            waiting=running.worker.pending_count,
         )
 
 
-def _is_on(settings: Mapping[str, Any]) -> bool:
+def _is_enabled(settings: Mapping[str, Any]) -> bool:
     return settings.get("enabled") is not False
 
 

@@ -41,9 +41,9 @@ class AdmittedMessage:
 
 @dataclass(frozen=True, slots=True)
 class RejectedMessage:
-    """A rejected message; `parcels` is what its sender gets."""
+    """A rejected message; `notices` is what its sender gets."""
 
-    parcels: tuple[OutboxRecord, ...] = ()
+    notices: tuple[OutboxRecord, ...] = ()
 
 
 AdmitMessage: TypeAlias = Callable[[Channel, Inbound], Awaitable[AdmittedMessage | RejectedMessage]]
@@ -61,7 +61,7 @@ def admit_all(route: Callable[[Inbound], str]) -> AdmitMessage:
 
 
 class InboundPipeline:
-    """Accept messages of all channels. `admit` decides, `put` submits what is accepted."""
+    """Accept messages of all channels. `admit` decides, `submit` submits what is accepted."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class InboundPipeline:
         clock: Clock,
         *,
         admit: AdmitMessage,
-        put: SubmitAccepted,
-        posted: Callable[[], object] = lambda: None,
+        submit: SubmitAccepted,
+        on_enqueued: Callable[[], object] = lambda: None,
     ) -> None:
         self._journal, self._clock = journal, clock
-        self._admit, self._put, self._posted = admit, put, posted
+        self._admit, self._submit, self._on_enqueued = admit, submit, on_enqueued
         self.last_ms: dict[str, int] = {}  # when each channel read something
         self._group = asyncio.TaskGroup()  # messages being stored
         self._closed = False
@@ -85,10 +85,12 @@ class InboundPipeline:
             yield
 
     def handler_for(
-        self, channel: Channel, connected: Callable[[], None] = lambda: None
+        self, channel: Channel, on_connected: Callable[[], None] = lambda: None
     ) -> InboundHandler:
-        """Return the handler of one channel; `connected` is called after its login."""
-        return _AccountInboundHandler(self, channel, f"{channel.name}:{channel.account}", connected)
+        """Return the handler of one channel; `on_connected` is called after its login."""
+        return _AccountInboundHandler(
+            self, channel, f"{channel.name}:{channel.account}", on_connected
+        )
 
     def close(self) -> None:
         """Submit nothing more: what is accepted from now on waits for the next start."""
@@ -107,8 +109,8 @@ class InboundPipeline:
         if isinstance(admitted, RejectedMessage):
             await self.reject(admitted, cursor)
             return
-        rows = list[Acceptance]()
-        stored = self._store(admitted, cursor, rows)
+        accepted = list[Acceptance]()
+        stored = self._store(admitted, cursor, accepted)
         try:
             # A channel that is stopped meanwhile must not cancel the message: stored and not
             # submitted, it would be a duplicate when offered again, and never be answered.
@@ -119,7 +121,7 @@ class InboundPipeline:
             fault_point("intake.acknowledged")
         finally:
             # Also after a failed acknowledgement or a failed copy for another session.
-            stored.add_done_callback(lambda _done: self._submit_new(admitted, rows))
+            stored.add_done_callback(lambda _done: self._submit_new(admitted, accepted))
 
     async def cursor(self, name: str) -> Mapping[str, Json] | None:
         return await self._journal.cursor(name)
@@ -130,28 +132,28 @@ class InboundPipeline:
 
     async def reject(self, rejected: RejectedMessage, cursor: Cursor | None) -> None:
         """Store only the cursor, and what the sender gets."""
-        if cursor is None and not rejected.parcels:
+        if cursor is None and not rejected.notices:
             return
-        async with self._journal.transaction() as unit:
+        async with self._journal.transaction() as transaction:
             if cursor:
-                unit.save_cursor(cursor)
-            unit.enqueue(*rejected.parcels)
-        if rejected.parcels:
-            self._posted()
+                transaction.save_cursor(cursor)
+            transaction.enqueue(*rejected.notices)
+        if rejected.notices:
+            self._on_enqueued()
 
     def _store(
-        self, taken: AdmittedMessage, cursor: Cursor | None, rows: list[Acceptance]
+        self, admitted: AdmittedMessage, cursor: Cursor | None, accepted: list[Acceptance]
     ) -> asyncio.Future[None]:
-        """Store the message in a task of its own; `rows` grows with each session.
+        """Store the message in a task of its own; `accepted` grows with each session.
 
         If one copy is stored and the next is not, the first is a duplicate when the message is
         offered again, and still has to be submitted.
         """
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        async def keep() -> None:
+        async def store_message() -> None:
             try:
-                await self._accept(taken, cursor, rows)
+                await self._accept(admitted, cursor, accepted)
                 stored.set_result(None)
             except StoreError as exc:
                 stored.set_exception(exc)  # for the channel to handle: no bug
@@ -159,55 +161,57 @@ class InboundPipeline:
                 stored.cancel()
                 raise
 
-        name = f"keeping a message of {taken.messages[0][1].address.channel}"
-        self._group.create_task(run_contained(name, keep, stored.set_exception), name=name)
+        name = f"keeping a message of {admitted.messages[0][1].address.channel}"
+        self._group.create_task(run_contained(name, store_message, stored.set_exception), name=name)
         return stored
 
     async def _accept(
-        self, taken: AdmittedMessage, cursor: Cursor | None, rows: list[Acceptance]
+        self, admitted: AdmittedMessage, cursor: Cursor | None, accepted: list[Acceptance]
     ) -> None:
         """Store it for each session; the cursor moves with the last."""
-        *others, last = taken.messages
+        *others, last = admitted.messages
         at_ms = self._clock.now_ms()
         for session, inbound in others:
-            rows.append(await self._journal.accept(session, inbound, at_ms=at_ms))
-        rows.append(await self._journal.accept(*last, at_ms=at_ms, cursor=cursor))
+            accepted.append(await self._journal.accept(session, inbound, at_ms=at_ms))
+        accepted.append(await self._journal.accept(*last, at_ms=at_ms, cursor=cursor))
 
-    def _submit_new(self, taken: AdmittedMessage, rows: Sequence[Acceptance]) -> None:
-        new = [one.row for one in rows if self._is_new(one)]
-        if new and taken.on_accepted:
-            taken.on_accepted()
-        if taken.in_turn:
+    def _submit_new(self, admitted: AdmittedMessage, accepted: Sequence[Acceptance]) -> None:
+        new = [acceptance.row for acceptance in accepted if self._is_new(acceptance)]
+        if new and admitted.on_accepted:
+            admitted.on_accepted()
+        if admitted.in_turn:
             self._submit_in_turn(new)
         else:
-            for row in new:
-                self._put(row.session, row)
+            for record in new:
+                self._submit(record.session, record)
 
-    def _submit_in_turn(self, rows: Sequence[InboxRecord]) -> None:
+    def _submit_in_turn(self, accepted: Sequence[InboxRecord]) -> None:
         """Submit one after another; the next start submits what is left at the end."""
-        if rows and not self._closed:
-            first, *others = rows
-            answered = self._put(first.session, first)
+        if accepted and not self._closed:
+            first, *others = accepted
+            answered = self._submit(first.session, first)
             if answered:
                 answered.add_done_callback(lambda _done: self._submit_in_turn(others))
             else:
                 self._submit_in_turn(others)
 
     def _is_new(self, acceptance: Acceptance) -> bool:
-        row = acceptance.row
+        record = acceptance.row
         match acceptance.kind:
             case "new":
                 return not self._closed
             case "duplicate":
                 log.info(
                     "message %s of %s came again (%d): not answered twice",
-                    row.message_id,
-                    row.channel,
-                    row.duplicates,
+                    record.message_id,
+                    record.channel,
+                    record.duplicates,
                 )
             case "conflict":
                 log.warning(
-                    "a message of %s is parked: %s; see homarus inbox --stuck", row.channel, row.why
+                    "a message of %s is parked: %s; see homarus inbox --stuck",
+                    record.channel,
+                    record.why,
                 )
         return False
 
@@ -216,7 +220,7 @@ class InboundPipeline:
 class _AccountInboundHandler:
     """The handler of one channel; `name` is the name of its cursor."""
 
-    intake: InboundPipeline
+    pipeline: InboundPipeline
     channel: Channel
     name: str
     mark_connected: Callable[[], None]
@@ -227,12 +231,12 @@ class _AccountInboundHandler:
         cursor: Mapping[str, Json] | None = None,
         acknowledge: Acknowledge | None = None,
     ) -> None:
-        read = None if cursor is None else Cursor(self.name, cursor)
-        self.intake.record_activity(self.name)
-        await self.intake.accept(self.channel, inbound, read, acknowledge)
+        new_cursor = None if cursor is None else Cursor(self.name, cursor)
+        self.pipeline.record_activity(self.name)
+        await self.pipeline.accept(self.channel, inbound, new_cursor, acknowledge)
 
     async def load_cursor(self) -> Mapping[str, Json] | None:
-        return await self.intake.cursor(self.name)
+        return await self.pipeline.cursor(self.name)
 
     async def save_cursor(self, cursor: Mapping[str, Json]) -> None:
-        await self.intake.reject(RejectedMessage(), Cursor(self.name, cursor))
+        await self.pipeline.reject(RejectedMessage(), Cursor(self.name, cursor))

@@ -33,7 +33,7 @@ class _AckReaction:
 
     to: Address
     message_id: str
-    given: asyncio.Task[None]
+    task: asyncio.Task[None]
 
 
 class LiveReplies:
@@ -50,31 +50,35 @@ class LiveReplies:
         self._group: asyncio.TaskGroup = group
         self._clock, self._channel, self._config = clock, channel, config
         self._acks: OrderedDict[tuple[Address, str], _AckReaction] = OrderedDict()
-        self._asked: OrderedDict[str, list[tuple[Address, str]]] = OrderedDict()  # by run
+        self._acked_by_run: OrderedDict[str, list[tuple[Address, str]]] = OrderedDict()
 
     def start(
-        self, asked: Sequence[Inbound], run: str, look: "CurrentText", typing_interval_s: float
+        self,
+        messages: Sequence[Inbound],
+        run: str,
+        current_text: "CurrentText",
+        typing_interval_s: float,
     ) -> "LiveReply | None":
         """Start to show the run that answers these messages; None if nothing can be shown."""
-        to = asked[0].address
+        to = messages[0].address
         channel = self._channel(to.channel, to.account)
         if channel is None:
             return None
         from homarus.channels.live_reply import LiveReply, make_preview
         from homarus.config.channels import common_settings
 
-        self._remember(run, asked)
+        self._track_acks(run, messages)
         settings = common_settings(self._config(), to.channel, to.account)
-        sketch = make_preview(channel, to, run, settings)
+        preview = make_preview(channel, to, run, settings)
         typing = self._typing(channel, to, typing_interval_s)
-        if sketch is None and typing is None:
+        if preview is None and typing is None:
             return None
-        showing = LiveReply(
+        live_reply = LiveReply(
             channel, to, self._clock, settings,
-            look=look, sketch=sketch, typing=typing, end=self._end,
+            current_text=current_text, preview=preview, typing=typing, on_close=self._close,
         )  # fmt: skip
-        showing.task = self._spawn(f"showing {run}", showing.run)
-        return showing if showing.task else None
+        live_reply.task = self._spawn(f"showing {run}", live_reply.run)
+        return live_reply if live_reply.task else None
 
     def _typing(self, channel: Channel, to: Address, interval_s: float) -> "TypingIndicator | None":
         from homarus.channels.typing_indicator import TypingIndicator
@@ -94,22 +98,22 @@ class LiveReplies:
             return
         from homarus.channels.live_reply import best_effort
 
-        given = self._spawn(
+        reaction = self._spawn(
             "reaction",
             lambda: best_effort("reaction", lambda: channel.react(to, message_id, emoji)),
         )
-        if given:
-            self._acks[to, message_id] = _AckReaction(to, message_id, given)
+        if reaction:
+            self._acks[to, message_id] = _AckReaction(to, message_id, reaction)
             while len(self._acks) > MAX_ACKS:
                 self._acks.popitem(last=False)
 
     def on_delivered(self, key: str) -> None:
         """Remove the reactions to the messages that a delivered record answers."""
-        asked = self._asked.pop(key.rpartition(":")[0], ())
-        if not asked or not self._config().messages.remove_ack_after_reply:
+        messages = self._acked_by_run.pop(key.rpartition(":")[0], ())
+        if not messages or not self._config().messages.remove_ack_after_reply:
             return
-        for place in asked:
-            if ack := self._acks.pop(place, None):
+        for message_ref in messages:
+            if ack := self._acks.pop(message_ref, None):
                 self._remove_reaction(ack)
 
     def _remove_reaction(self, ack: _AckReaction) -> None:
@@ -118,39 +122,39 @@ class LiveReplies:
             return
         from homarus.channels.live_reply import best_effort
 
-        async def take_back() -> None:
-            await asyncio.wait([ack.given])
+        async def remove() -> None:
+            await asyncio.wait([ack.task])
             await best_effort("reaction", lambda: channel.react(ack.to, ack.message_id, ""))
 
-        self._spawn("reaction", take_back)
+        self._spawn("reaction", remove)
 
-    def _remember(self, run: str, asked: Sequence[Inbound]) -> None:
-        places = [(one.address, one.id) for one in asked]
-        if heard := [place for place in places if place in self._acks]:
-            self._asked[run] = heard
-            while len(self._asked) > MAX_ACKS:
-                self._asked.popitem(last=False)
+    def _track_acks(self, run: str, messages: Sequence[Inbound]) -> None:
+        refs = [(message.address, message.id) for message in messages]
+        if acked := [message_ref for message_ref in refs if message_ref in self._acks]:
+            self._acked_by_run[run] = acked
+            while len(self._acked_by_run) > MAX_ACKS:
+                self._acked_by_run.popitem(last=False)
 
-    def _end(self, showing: "LiveReply") -> None:
-        task = showing.task
+    def _close(self, live_reply: "LiveReply") -> None:
+        task = live_reply.task
         if task is None:
             return
 
         async def clear() -> None:
-            await showing.pause()  # the first send of a preview must not be lost
+            await live_reply.pause()  # the first send of a preview must not be lost
             task.cancel()
             await asyncio.wait([task])
-            await showing.remove_preview()
+            await live_reply.remove_preview()
 
-        showing.update(typing=False)
+        live_reply.update(typing=False)
         if self._spawn(f"end of {task.get_name()}", clear) is None:
             task.cancel()
 
     def _spawn(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None] | None:
         """Start a background task; None when the program is ending."""
-        aside: Coroutine[None, None, None] = run_contained(name, work, lambda _exc: None)
+        coroutine: Coroutine[None, None, None] = run_contained(name, work, lambda _exc: None)
         try:
-            return self._group.create_task(aside, name=name)
+            return self._group.create_task(coroutine, name=name)
         except RuntimeError:
-            aside.close()
+            coroutine.close()
             return None

@@ -33,7 +33,7 @@ REQUEST_TIMEOUT_S: Final = 5.0  # timeout of one request
 DRAFT_GAP_S: Final = 1.0  # minimum interval between two
 EDIT_GAP_S: Final = 1.2
 MAX_GAP_S: Final = 60.0
-LEAST_CHARS: Final = 30  # a message is not started with fewer characters
+MIN_CHARS: Final = 30  # a message is not started with fewer characters
 MAX_FAILURES: Final = 3
 UNFINISHED: Final = "(This answer was not finished.)"
 
@@ -44,7 +44,7 @@ class PreviewTarget(Protocol):
     """A target in a chat where an answer is shown while it grows."""
 
     gap_s: float
-    least_chars: int
+    min_chars: int
     message_id: str  # of the message that shows it; "" when there is none
 
     async def show(self, text: str) -> None:
@@ -63,7 +63,7 @@ class PreviewTarget(Protocol):
 class DraftPreview:
     """Show the part being written as a draft."""
 
-    gap_s, least_chars, message_id = DRAFT_GAP_S, 1, ""
+    gap_s, min_chars, message_id = DRAFT_GAP_S, 1, ""
 
     def __init__(self, channel: SupportsDrafts, to: Address, run: str) -> None:
         self._channel, self._to, self._run = channel, to, run
@@ -90,7 +90,7 @@ class MessagePreview:
     message that was left.
     """
 
-    gap_s, least_chars = EDIT_GAP_S, LEAST_CHARS
+    gap_s, min_chars = EDIT_GAP_S, MIN_CHARS
 
     def __init__(self, channel: EditableChannel, to: Address, run: str) -> None:
         self._channel, self._to, self._run = channel, to, run
@@ -127,7 +127,7 @@ def make_preview(
 
 
 class LiveReply:
-    """Show one run in its chat. `run` is its task; `end` is called when it closes."""
+    """Show one run in its chat. `run` is its task; `on_close` is called when it closes."""
 
     def __init__(
         self,
@@ -136,20 +136,20 @@ class LiveReply:
         clock: Clock,
         settings: "AccountSettings",
         *,
-        look: CurrentText,
-        sketch: PreviewTarget | None,
+        current_text: CurrentText,
+        preview: PreviewTarget | None,
         typing: TypingIndicator | None,
-        end: "Callable[[LiveReply], None]",
+        on_close: "Callable[[LiveReply], None]",
     ) -> None:
         self.task: asyncio.Task[None] | None = None
-        self._end = end
+        self._on_close = on_close
         self._channel, self._to, self._clock, self._settings = channel, to, clock, settings
-        self._look, self._sketch, self._typing = look, sketch, typing
+        self._current_text, self._preview, self._typing = current_text, preview, typing
         self._changed, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
-        self._held = self._over = False
+        self._is_paused = self._is_over = False
         self._shown = ""
-        self._gap_s = sketch.gap_s if sketch else 0.0
+        self._gap_s = preview.gap_s if preview else 0.0
         self._failures = 0
 
     def update(self, *, typing: bool | None) -> None:
@@ -165,104 +165,104 @@ class LiveReply:
 
         A request under way is awaited: it must not arrive after what is sent next.
         """
-        self._held = True
+        self._is_paused = True
         with suppress(TimeoutError):
             async with asyncio.timeout(REQUEST_TIMEOUT_S + 1):
                 await self._idle.wait()
-        return self._sketch.message_id if self._sketch else ""
+        return self._preview.message_id if self._preview else ""
 
     def resume(self, *, taken: bool) -> None:
         """Resume after the answer was enqueued; `taken`: it replaces the message."""
-        if self._sketch and (taken or not self._sketch.message_id):
-            self._sketch.start_next()
+        if self._preview and (taken or not self._preview.message_id):
+            self._preview.start_next()
             self._shown = ""
-        self._held = False
+        self._is_paused = False
         self._changed.set()
 
     def close(self) -> None:
         """Show nothing more: the run is over."""
-        self._end(self)
+        self._on_close(self)
 
     async def run(self) -> None:
         """Show the current text until cancelled."""
         async with asyncio.TaskGroup() as group:
             if self._typing:
                 group.create_task(self._typing.run())
-            if self._sketch:
-                group.create_task(self._draw(self._sketch))
+            if self._preview:
+                group.create_task(self._run_preview(self._preview))
 
     async def remove_preview(self) -> None:
         """Remove a preview that became no answer."""
-        channel, left = self._channel, self._sketch.message_id if self._sketch else ""
-        if self._typing and self._typing.given and isinstance(channel, SupportsTyping):
+        channel, message_id = self._channel, self._preview.message_id if self._preview else ""
+        if self._typing and self._typing.was_shown and isinstance(channel, SupportsTyping):
             await best_effort("typing sign", lambda: channel.show_typing(self._to, on=False))
-        if left and isinstance(channel, SupportsDelete):
-            await best_effort("delete", lambda: channel.delete(self._to, left))
-        elif left and isinstance(channel, SupportsEdit):
-            words = render_parts(UNFINISHED, channel.capabilities, self._settings)
-            await best_effort("edit", lambda: channel.edit(self._to, left, words[0]))
+        if message_id and isinstance(channel, SupportsDelete):
+            await best_effort("delete", lambda: channel.delete(self._to, message_id))
+        elif message_id and isinstance(channel, SupportsEdit):
+            parts = render_parts(UNFINISHED, channel.capabilities, self._settings)
+            await best_effort("edit", lambda: channel.edit(self._to, message_id, parts[0]))
 
-    async def _draw(self, sketch: PreviewTarget) -> None:
-        while not self._over:
+    async def _run_preview(self, preview: PreviewTarget) -> None:
+        while not self._is_over:
             await self._changed.wait()
             self._changed.clear()
-            text = "" if self._held else self._next(sketch)
+            text = "" if self._is_paused else self._next(preview)
             if not text:
                 continue
             self._idle.clear()
             try:
-                await self._put(sketch, text)
+                await self._show(preview, text)
             finally:
                 self._idle.set()
             await self._clock.sleep(self._gap_s)
 
-    def _next(self, sketch: PreviewTarget) -> str:
+    def _next(self, preview: PreviewTarget) -> str:
         """Return the text to show; "" when it is shown, or still too short."""
-        text = self._look()
+        text = self._current_text()
         if self._settings.stream_mode == "block":
             text = text[: max(text.rfind("\n\n"), 0)]
-        if not self._shown and len(text) < sketch.least_chars:
+        if not self._shown and len(text) < preview.min_chars:
             return ""
         parts = render_parts(text, self._channel.capabilities, self._settings)
-        shown = sketch.pick(parts) if parts else ""
+        shown = preview.pick(parts) if parts else ""
         return shown if shown != self._shown else ""
 
-    async def _put(self, sketch: PreviewTarget, text: str) -> None:
+    async def _show(self, preview: PreviewTarget, text: str) -> None:
         """Show a text; a rate-limited service is updated less often."""
         after_s = 0.0
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                await sketch.show(text)
+                await preview.show(text)
         except SendError as exc:
             log.debug("an answer could not be shown while it grows: %s", exc)
             if not exc.retryable:
-                self._over = True
-                # The message is gone, or is not ours to edit: nothing replaces it.
-                sketch.start_next()
+                self._is_over = True
+                # The message is gone, or not ours to change: nothing replaces it.
+                preview.start_next()
             after_s = exc.after_s or 0.0
         except (ChannelError, TimeoutError, OSError) as exc:
             log.debug("an answer could not be shown while it grows: %s", str(exc) or "too slow")
             self._failures += 1
-            self._over = self._failures >= MAX_FAILURES or self._should_give_up(sketch, exc)
+            self._is_over = self._failures >= MAX_FAILURES or self._should_give_up(preview, exc)
         else:
             self._shown, self._failures = text, 0
-            self._gap_s = max(sketch.gap_s, self._gap_s / 2)
+            self._gap_s = max(preview.gap_s, self._gap_s / 2)
             return
         self._gap_s = min(max(self._gap_s * 2, after_s), MAX_GAP_S)
         self._changed.set()
 
-    def _should_give_up(self, sketch: PreviewTarget, exc: Exception) -> bool:
+    def _should_give_up(self, preview: PreviewTarget, exc: Exception) -> bool:
         """Return whether to give up: a message that may exist is not started again."""
         if isinstance(exc, ChannelAuthError):
             return True
-        begins = isinstance(sketch, MessagePreview) and not sketch.message_id
-        return begins and not self._channel.capabilities.idempotent
+        is_first_send = isinstance(preview, MessagePreview) and not preview.message_id
+        return is_first_send and not self._channel.capabilities.idempotent
 
 
-async def best_effort(what: str, ask: Callable[[], Awaitable[None]]) -> None:
+async def best_effort(what: str, send: Callable[[], Awaitable[None]]) -> None:
     """Send a best-effort request: failures are only logged."""
     try:
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
-            await ask()
+            await send()
     except (ChannelError, TimeoutError, OSError) as exc:
         log.debug("%s: %s", what, str(exc) or "too slow")

@@ -73,9 +73,9 @@ class MediaDownloader:
             return _missing(media, "it could not be fetched"), b""
         return replace(media, path=str(path), mime=mime, size=len(content), problem=""), content
 
-    def _keep(self, content: bytes, told: str) -> tuple[Path, str]:
+    def _keep(self, content: bytes, claimed: str) -> tuple[Path, str]:
         """Return path and type of a file: by its bytes, else as its service says."""
-        mime = sniff_mime(content[:HEAD_BYTES]) or _harmless(told)
+        mime = sniff_mime(content[:HEAD_BYTES]) or _harmless(claimed)
         path = self._folder / f"{hashlib.sha256(content).hexdigest()[:32]}{extension_for(mime)}"
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._prune()
@@ -101,12 +101,12 @@ class MediaDownloader:
                     path.unlink()
 
 
-def _missing(media: Media, why: str) -> Media:
-    return replace(media, problem=why)
+def _missing(media: Media, problem: str) -> Media:
+    return replace(media, problem=problem)
 
 
-def _harmless(told: str) -> str:
+def _harmless(claimed: str) -> str:
     """Return the type that a service claims if the bytes do not show it; never an image."""
-    kind = told.partition(";")[0].strip().lower()
+    kind = claimed.partition(";")[0].strip().lower()
     is_plain = kind.isascii() and kind.isprintable() and len(kind) < 80
     return kind if is_plain and "/" in kind and not kind.startswith("image/") else ""

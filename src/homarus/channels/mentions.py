@@ -45,14 +45,14 @@ class MentionMatcher:
     """Compile patterns, each once."""
 
     def __init__(self) -> None:
-        self._read: dict[str, Search | None] = {}
+        self._compiled: dict[str, Search | None] = {}
 
     def patterns(
         self,
         config: Config,
         agent: str,
         settings: AccountSettings,
-        called: Callable[[], AgentNames],
+        names: Callable[[], AgentNames],
     ) -> tuple[Search, ...]:
         """Return an agent's patterns on an account. An empty list in the config is none."""
         listed = (
@@ -62,22 +62,22 @@ class MentionMatcher:
         )
         chosen = next((each for each in listed if each is not None), None)
         if chosen is None:
-            return patterns_for(called())
-        found = (self._search(source) for source in chosen[:MAX_PATTERNS])
+            return patterns_for(names())
+        found = (self._find_compiled(source) for source in chosen[:MAX_PATTERNS])
         return tuple(each for each in found if each)
 
-    def _search(self, source: str) -> Search | None:
-        if source not in self._read:
-            if len(self._read) >= 10 * MAX_PATTERNS:
-                self._read.clear()
-            self._read[source] = _read(source)
-        return self._read[source]
+    def _find_compiled(self, source: str) -> Search | None:
+        if source not in self._compiled:
+            if len(self._compiled) >= 10 * MAX_PATTERNS:
+                self._compiled.clear()
+            self._compiled[source] = _compile(source)
+        return self._compiled[source]
 
 
 def is_mentioned(text: str, patterns: Iterable[Search]) -> bool:
     """Return whether one of the patterns is in a text."""
     plain = normalize_text(text)
-    return any(is_in(plain) for is_in in patterns)
+    return any(search(plain) for search in patterns)
 
 
 def normalize_text(text: str) -> str:
@@ -86,15 +86,15 @@ def normalize_text(text: str) -> str:
     return " ".join(seen.lower().split())
 
 
-def patterns_for(called: AgentNames) -> tuple[Search, ...]:
+def patterns_for(names: AgentNames) -> tuple[Search, ...]:
     """Return patterns for a name as a word, perhaps with an `@`, and for an emoji."""
-    words = [word for word in normalize_text(called.name).split() if word]
+    words = [word for word in normalize_text(names.name).split() if word]
     found = list[str]()
     if words:
         first, last = words[0][0], words[-1][-1]
         spelled = r"\s+".join(map(re.escape, words))
         found.append(f"{_edge(first, '(?<!{})')}@?{spelled}{_edge(last, '(?!{})')}")
-    if emoji := normalize_text(called.emoji):
+    if emoji := normalize_text(names.emoji):
         found.append(re.escape(emoji))
     return tuple(map(_own, found))
 
@@ -115,7 +115,7 @@ def _own(source: str) -> Search:
     return lambda text: pattern.search(text[:MAX_TEXT_CHARS]) is not None
 
 
-def _read(source: str) -> Search | None:
+def _compile(source: str) -> Search | None:
     try:
         return compile_search("".join(ch for ch in source if not _is_unseen(ch)))
     except UserError as exc:

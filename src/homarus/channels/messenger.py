@@ -38,7 +38,7 @@ class ChannelMessenger:
 
     def __init__(
         self,
-        delivery: ChannelSupervisor,
+        supervisor: ChannelSupervisor,
         store: Store,
         clock: Clock,
         *,
@@ -46,11 +46,11 @@ class ChannelMessenger:
         hooks: Hooks,
         state: Path,
     ) -> None:
-        self._delivery, self._store, self._clock = delivery, store, clock
+        self._supervisor, self._store, self._clock = supervisor, store, clock
         self._config, self._hooks, self._state = config, hooks, state
 
     def accounts(self) -> tuple[tuple[str, str], ...]:
-        return tuple(line.key for line in self._delivery.accounts)
+        return tuple(running.key for running in self._supervisor.accounts)
 
     def resolve_address(
         self,
@@ -75,10 +75,10 @@ class ChannelMessenger:
         from homarus.channels.registry import find_traits
         from homarus.policy.access import EVERYONE, normalize_sender_id
 
-        where = {"lastChannel": to.channel, "lastTo": to.chat}
-        talked = await self._store.sessions(agent=agent, where=where)
+        last_route = {"lastChannel": to.channel, "lastTo": to.chat}
+        sessions = await self._store.sessions(agent=agent, where=last_route)
         # Two accounts may be on two networks: the same name is another person there.
-        if any(last_address(one.data).account == to.account for one in talked):
+        if any(last_address(one.data).account == to.account for one in sessions):
             return True
         settings = self._settings(to)
         if to.chat != EVERYONE and to.chat in settings.groups:
@@ -91,20 +91,22 @@ class ChannelMessenger:
     async def send(self, to: Address, text: str, extras: Extras, key: str) -> SendResult:
         from homarus.channels.outbound import build_outbox_records
 
-        channel, settings = self._open(to, "sendMessage")
+        channel, settings = self._find_account(to, "sendMessage")
         _check_files(channel, extras.media)
         text = await self._run_hooks(Outbound(to, text, key, extras))
-        at_ms, able = self._clock.now_ms(), channel.capabilities
-        parcels = build_outbox_records(key, text, to, able, settings, extras=extras, at_ms=at_ms)
-        if not parcels:
+        at_ms, capabilities = self._clock.now_ms(), channel.capabilities
+        records = build_outbox_records(
+            key, text, to, capabilities, settings, extras=extras, at_ms=at_ms
+        )
+        if not records:
             raise ToolError("there is nothing in the message", fix="give message or media")
-        async with self._store.journal.transaction() as unit:
-            unit.enqueue(*parcels)
-        self._delivery.wake_workers()
-        return await self._receipt([parcel.id for parcel in parcels])
+        async with self._store.journal.transaction() as transaction:
+            transaction.enqueue(*records)
+        self._supervisor.wake_workers()
+        return await self._receipt([record.id for record in records])
 
     async def react(self, to: Address, message_id: str, emoji: str) -> None:
-        channel, _ = self._open(to, "reactions")
+        channel, _ = self._find_account(to, "reactions")
         if not isinstance(channel, SupportsReactions):
             raise _unsupported(to, "has no reactions")
         async with _requesting(to):
@@ -113,20 +115,20 @@ class ChannelMessenger:
     async def edit(self, to: Address, message_id: str, text: str) -> None:
         from homarus.channels.outbound import render_parts
 
-        channel, settings = self._open(to, "editMessage")
+        channel, settings = self._find_account(to, "editMessage")
         if not isinstance(channel, SupportsEdit):
             raise _unsupported(to, "cannot change a message that was sent")
         key = f"{message_id}:edit"
         text = await self._run_hooks(Outbound(to, text, key, Extras(replaces=message_id)))
         parts = render_parts(text, channel.capabilities, settings, mode="length")
         if len(parts) != 1:
-            why = "is empty" if not parts else "is too long for one message"
-            raise ToolError(f"the new text {why}", fix="delete the message and send another")
+            problem = "is empty" if not parts else "is too long for one message"
+            raise ToolError(f"the new text {problem}", fix="delete the message and send another")
         async with _requesting(to):
             await channel.edit(to, message_id, parts[0])
 
     async def delete(self, to: Address, message_id: str) -> None:
-        channel, _ = self._open(to, "deleteMessage")
+        channel, _ = self._find_account(to, "deleteMessage")
         if not isinstance(channel, SupportsDelete):
             raise _unsupported(to, "cannot take a message back")
         async with _requesting(to):
@@ -139,15 +141,15 @@ class ChannelMessenger:
             raise ToolDeniedError(f"the message is not sent: {sent.reason}")
         return sent.text
 
-    def _open(self, to: Address, action: str) -> tuple[Channel, "AccountSettings"]:
+    def _find_account(self, to: Address, action: str) -> tuple[Channel, "AccountSettings"]:
         """Return the account that reaches a chat, if its settings allow the action."""
-        line = self._delivery.find_account(to.channel, to.account)
-        if line is None:
+        running = self._supervisor.find_account(to.channel, to.account)
+        if running is None:
             raise ToolError(f"{to.channel}:{to.account} is not at work")
         settings = self._settings(to)
         if settings.actions.get(action) is False:
             raise ToolDeniedError(f"channels.{to.channel}.actions.{action} is off")
-        return line.channel, settings
+        return running.channel, settings
 
     def _settings(self, to: Address) -> "AccountSettings":
         from homarus.config.channels import common_settings
@@ -158,10 +160,10 @@ class ChannelMessenger:
         """Return the state of the records, as far as it is known within the timeout."""
         until_s = self._clock.monotonic() + RECEIPT_TIMEOUT_S
         while True:
-            found = [await self._store.journal.outbox_record(parcel_id) for parcel_id in ids]
-            posted = _posted([parcel for parcel in found if parcel])
-            if posted.state != "queued" or self._clock.monotonic() >= until_s:
-                return posted
+            found = [await self._store.journal.outbox_record(record_id) for record_id in ids]
+            result = _worst_outcome([record for record in found if record])
+            if result.state != "queued" or self._clock.monotonic() >= until_s:
+                return result
             await self._clock.sleep(RECEIPT_POLL_S)
 
 
@@ -186,21 +188,31 @@ def resolve_address(
         channel, target = head.lower(), rest
     channel = channel or _channel_of(target, known, here)
     if channel not in known:
-        told = ", ".join(sorted(known)) or "none"
-        raise ToolError(f"there is no channel {one_line(channel, 40)!r}", fix=f"channels: {told}")
-    ours = [one for name, one in accounts if name == channel]
-    target, account = _account_of(target.removeprefix(f"{channel}:"), account.strip(), ours)
-    near = here if here and here.channel == channel and account in {"", here.account} else None
+        channels = ", ".join(sorted(known)) or "none"
+        raise ToolError(
+            f"there is no channel {one_line(channel, 40)!r}", fix=f"channels: {channels}"
+        )
+    own_accounts = [one for name, one in accounts if name == channel]
+    target, account = _account_of(target.removeprefix(f"{channel}:"), account.strip(), own_accounts)
+    current = here if here and here.channel == channel and account in {"", here.account} else None
     if not account:
-        account = near.account if near else "default" if "default" in ours else ours[0]
-    if account not in ours:
-        raise ToolError(f"{channel} has no account {one_line(account, 40)!r}", fix=_names(ours))
+        account = (
+            current.account
+            if current
+            else "default"
+            if "default" in own_accounts
+            else own_accounts[0]
+        )
+    if account not in own_accounts:
+        raise ToolError(
+            f"{channel} has no account {one_line(account, 40)!r}", fix=_account_list(own_accounts)
+        )
     if not target:
-        if near is None:
+        if current is None:
             raise ToolError("it is not said to whom", fix="give target")
-        return Address(channel, near.chat, account, thread or near.thread)
+        return Address(channel, current.chat, account, thread or current.thread)
     chat, inner = parse_target(channel, target)
-    same = near.thread if near and near.chat == chat else None
+    same = current.thread if current and current.chat == chat else None
     return Address(channel, chat, account, thread or inner or same)
 
 
@@ -218,26 +230,26 @@ def _channel_of(target: str, known: Collection[str], here: Address | None) -> st
         return here.channel
     if len(known) == 1:
         return next(iter(known))
-    told = ", ".join(sorted(known)) or "none"
-    raise ToolError("it is not said on which channel", fix=f"give channel, one of: {told}")
+    channels = ", ".join(sorted(known)) or "none"
+    raise ToolError("it is not said on which channel", fix=f"give channel, one of: {channels}")
 
 
-def _account_of(target: str, account: str, ours: Sequence[str]) -> tuple[str, str]:
+def _account_of(target: str, account: str, own_accounts: Sequence[str]) -> tuple[str, str]:
     """Split off an account in front of the target."""
     head, colon, rest = target.partition(":")
-    if colon and rest and head in ours and account in {"", head}:
+    if colon and rest and head in own_accounts and account in {"", head}:
         return rest, head
     return target, account
 
 
-def _names(accounts: Sequence[str]) -> str:
+def _account_list(accounts: Sequence[str]) -> str:
     return f"accounts: {', '.join(accounts)}"
 
 
-def _posted(parcels: Sequence[OutboxRecord]) -> SendResult:
+def _worst_outcome(records: Sequence[OutboxRecord]) -> SendResult:
     """Return the outcome of a message: that of its worst part."""
-    receipt = next((parcel.receipt for parcel in parcels if parcel.receipt), "")
-    states = {parcel.state: parcel.why for parcel in reversed(parcels)}
+    receipt = next((record.receipt for record in records if record.receipt), "")
+    states = {record.state: record.why for record in reversed(records)}
     if "dead" in states:
         return SendResult("failed", receipt, states["dead"])
     if "pending" in states or "sending" in states:
@@ -259,8 +271,8 @@ def _check_files(channel: Channel, media: Sequence[Media]) -> None:
             raise ToolError(f"{file.name} has {file.size} bytes; {channel.name} takes {max_bytes}")
 
 
-def _unsupported(to: Address, why: str) -> ToolError:
-    return ToolError(f"{to.channel} {why}")
+def _unsupported(to: Address, problem: str) -> ToolError:
+    return ToolError(f"{to.channel} {problem}")
 
 
 @asynccontextmanager

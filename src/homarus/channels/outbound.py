@@ -39,24 +39,24 @@ def build_outbox_records(
 
     The first record has `reply_to` and `replaces`, the last one the buttons.
     """
-    files, notes = _sort_out(extras.media, capabilities, settings)
-    words = "\n\n".join([text, *notes]) if text.strip() else "\n\n".join(notes)
-    bodies = _bodies(words, files, capabilities, settings, caption=not extras.replaces)
+    files, notes = _split_sendable(extras.media, capabilities, settings)
+    body = "\n\n".join([text, *notes]) if text.strip() else "\n\n".join(notes)
+    bodies = _bodies(body, files, capabilities, settings, caption=not extras.replaces)
     ids = (f"{run}:{number}" for number in range(first, first + len(bodies)))
     expires_ms = at_ms + TTL_MS
     return [
         OutboxRecord(
-            parcel_id, run, to, part, at_ms, expires_ms,
+            record_id, run, to, part, at_ms, expires_ms,
             extras=Extras(
-                reply_to=extras.reply_to if not at or settings.reply_to_mode == "all" else "",
-                replaces=extras.replaces if not at and file is None else "",
+                reply_to=extras.reply_to if not index or settings.reply_to_mode == "all" else "",
+                replaces=extras.replaces if not index and file is None else "",
                 media=(file,) if file else (),
                 as_voice=extras.as_voice and file is not None,
-                buttons=extras.buttons if at == len(bodies) - 1 else (),
+                buttons=extras.buttons if index == len(bodies) - 1 else (),
                 silent=extras.silent,
             ),
         )
-        for at, (parcel_id, (part, file)) in enumerate(zip(ids, bodies, strict=True))
+        for index, (record_id, (part, file)) in enumerate(zip(ids, bodies, strict=True))
     ]  # fmt: skip
 
 
@@ -80,18 +80,18 @@ def render_parts(
 ) -> list[str]:
     """Return a text in the dialect, split; `limit` is one below the account's own."""
     max_size = min(capabilities.text_limit, settings.text_chunk_limit or capabilities.text_limit)
-    found = parts(
+    rendered = parts(
         to_storable(text),
         capabilities,
         tables=settings.markdown.tables,
         limit=min(limit or max_size, max_size),
         mode=mode or settings.chunk_mode,
     )
-    return [part for part in found if part.strip()]
+    return [part for part in rendered if part.strip()]
 
 
 def _bodies(
-    words: str,
+    body: str,
     files: Sequence[Media],
     capabilities: Capabilities,
     settings: "AccountSettings",
@@ -100,15 +100,15 @@ def _bodies(
 ) -> list[tuple[str, Media | None]]:
     """Yield the messages to make: text, text with a file, or a file."""
     limit = capabilities.caption_limit
-    if files and caption and limit and words.strip():
-        over = render_parts(words, capabilities, settings, limit=limit, mode="length")
-        if len(over) == 1:
-            return [(over[0], files[0]), *(("", file) for file in files[1:])]
-    said = render_parts(words, capabilities, settings) if words.strip() else []
-    return [*((part, None) for part in said), *(("", file) for file in files)]
+    if files and caption and limit and body.strip():
+        caption_parts = render_parts(body, capabilities, settings, limit=limit, mode="length")
+        if len(caption_parts) == 1:
+            return [(caption_parts[0], files[0]), *(("", file) for file in files[1:])]
+    text_parts = render_parts(body, capabilities, settings) if body.strip() else []
+    return [*((part, None) for part in text_parts), *(("", file) for file in files)]
 
 
-def _sort_out(
+def _split_sendable(
     media: Sequence[Media], capabilities: Capabilities, settings: "AccountSettings"
 ) -> tuple[list[Media], list[str]]:
     """Return the files that can be sent, and a line of text for each that cannot."""

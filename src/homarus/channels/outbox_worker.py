@@ -67,7 +67,7 @@ class _ChatBackoff:
 
 
 class OutboxWorker:
-    """Send the pending records of one channel; `ended` is called with every new state."""
+    """Send the pending records of one channel; `on_state_change` is called with every new state."""
 
     def __init__(
         self,
@@ -75,15 +75,15 @@ class OutboxWorker:
         journal: Journal,
         clock: Clock,
         *,
-        ended: OnStateChange = lambda _parcel: None,
+        on_state_change: OnStateChange = lambda _record: None,
         backoff: Backoff = BACKOFF,
-        send_s: float = SEND_TIMEOUT_S,
-        file_s: float = FILE_EXTRA_S,
-        width: int = MAX_CHATS_AT_ONCE,
+        send_timeout_s: float = SEND_TIMEOUT_S,
+        file_extra_s: float = FILE_EXTRA_S,
+        max_chats: int = MAX_CHATS_AT_ONCE,
     ) -> None:
         self._channel, self._journal, self._clock = channel, journal, clock
-        self._ended, self._backoff, self._width = ended, backoff, width
-        self._send_s, self._file_s = send_s, file_s
+        self._on_state_change, self._backoff, self._max_chats = on_state_change, backoff, max_chats
+        self._send_timeout_s, self._file_extra_s = send_timeout_s, file_extra_s
         self._account_key = f"{channel.name}:{channel.account}"
         self._wake = asyncio.Event()
         self._stale = True  # there may be records that no poll has seen
@@ -103,7 +103,7 @@ class OutboxWorker:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send until cancelled. Raises ChannelAuthFailedError when the service refuses us.
+        """Send until cancelled. Raises ChannelAuthError when the service refuses us.
 
         Whatever ends this, sends under way get a grace period: interrupted, their outcome would be
         unknown.
@@ -164,41 +164,45 @@ class OutboxWorker:
         channel = self._channel
         records = await self._journal.outbox_records("pending", "sending", channel=channel.name)
         chats: dict[str, list[OutboxRecord]] = {}
-        for parcel in records:
-            if parcel.address.account == channel.account:
-                chats.setdefault(parcel.address.chat, []).append(parcel)
-        self._backoffs = {chat: rest for chat, rest in self._backoffs.items() if chat in chats}
+        for record in records:
+            if record.address.account == channel.account:
+                chats.setdefault(record.address.chat, []).append(record)
+        self._backoffs = {
+            chat: chat_backoff for chat, chat_backoff in self._backoffs.items() if chat in chats
+        }
         self.pending_count = sum(map(len, chats.values()))
         next_s = POLL_INTERVAL_S
-        for chat, parcels in chats.items():
+        for chat, chat_records in chats.items():
             if chat in self._active:
                 self._missed.add(chat)
-            elif (wait_s := self._wait_s(chat, parcels[0])) > 0:
+            elif (wait_s := self._wait_s(chat, chat_records[0])) > 0:
                 next_s = min(next_s, wait_s)
             else:
-                self._due.append((chat, parcels))
+                self._due.append((chat, chat_records))
         self._next_poll_at_s = self._clock.monotonic() + next_s
 
     def _wait_s(self, chat: str, first: OutboxRecord) -> float:
-        rest = self._backoffs.get(chat)
-        rest_s = rest.until_s - self._clock.monotonic() if rest else 0.0
+        chat_backoff = self._backoffs.get(chat)
+        backoff_s = chat_backoff.until_s - self._clock.monotonic() if chat_backoff else 0.0
         due_ms = min(first.not_before_ms, first.expires_ms)
-        return max(rest_s, (due_ms - self._clock.now_ms()) / 1000)
+        return max(backoff_s, (due_ms - self._clock.now_ms()) / 1000)
 
     def _start(self, group: asyncio.TaskGroup) -> None:
-        while self._due and len(self._active) < self._width:
-            chat, parcels = self._due.popleft()
+        while self._due and len(self._active) < self._max_chats:
+            chat, chat_records = self._due.popleft()
             name = f"delivery to {self._account_key}:{chat}"
-            self._active[chat] = group.create_task(self._run_chat(name, chat, parcels), name=name)
+            self._active[chat] = group.create_task(
+                self._run_chat(name, chat, chat_records), name=name
+            )
 
-    async def _run_chat(self, name: str, chat: str, parcels: Sequence[OutboxRecord]) -> None:
+    async def _run_chat(self, name: str, chat: str, chat_records: Sequence[OutboxRecord]) -> None:
         has_more = True
 
         async def send_all() -> None:
             nonlocal has_more
             async with self._journal.lease(f"outbox:{self._account_key}:{chat}") as lease:
-                for parcel in parcels:
-                    if self._stopping or not await self._send_record(parcel, lease):
+                for record in chat_records:
+                    if self._stopping or not await self._send_record(record, lease):
                         return
             self._backoffs.pop(chat, None)
             has_more = False
@@ -217,90 +221,92 @@ class OutboxWorker:
         until_s = self._clock.monotonic() + self._backoff.delay_s(failures)
         self._backoffs[chat] = _ChatBackoff(failures, until_s)
 
-    async def _send_record(self, parcel: OutboxRecord, lease: Lease) -> bool:
+    async def _send_record(self, record: OutboxRecord, lease: Lease) -> bool:
         """Send one record if it can be sent now; return whether the chat's next may follow."""
-        if end := self._unwritten.get(parcel.id):
-            return await self._record_outcome(parcel, lease, end, take=True)
-        if parcel.state == "sending":
+        if outcome := self._unwritten.get(record.id):
+            return await self._record_outcome(record, lease, outcome, needs_mark=True)
+        if record.state == "sending":
             try:
-                end = await self._resolve(parcel)
+                outcome = await self._resolve(record)
             except (ChannelError, TimeoutError, OSError) as exc:
                 self._refused = exc if isinstance(exc, ChannelAuthError) else self._refused
-                self._look_up_later(parcel, str(exc) or "it took too long")
+                self._look_up_later(record, str(exc) or "it took too long")
                 return False
-            if end:
-                return await self._record_outcome(parcel, lease, end, take=True)
+            if outcome:
+                return await self._record_outcome(record, lease, outcome, needs_mark=True)
         now_ms = self._clock.now_ms()
-        if now_ms >= parcel.expires_ms:
+        if now_ms >= record.expires_ms:
             return await self._record_outcome(
-                parcel, lease, _SendOutcome("dead", TOO_LATE), take=True
+                record, lease, _SendOutcome("dead", TOO_LATE), needs_mark=True
             )
-        if parcel.not_before_ms > now_ms:
+        if record.not_before_ms > now_ms:
             return False
-        return await self._send(parcel, lease)
+        return await self._send(record, lease)
 
-    async def _resolve(self, parcel: OutboxRecord) -> _SendOutcome | None:
+    async def _resolve(self, record: OutboxRecord) -> _SendOutcome | None:
         """Return the outcome of an earlier unconfirmed send, None when it must be retried."""
         channel = self._channel
-        if self._is_repeatable(parcel) and self._clock.now_ms() < parcel.expires_ms:
+        if self._is_repeatable(record) and self._clock.now_ms() < record.expires_ms:
             return None
         if isinstance(channel, SupportsLookup):
-            async with asyncio.timeout(self._send_s):
-                receipt = await channel.look_up(_outbound(parcel))
+            async with asyncio.timeout(self._send_timeout_s):
+                receipt = await channel.look_up(_outbound(record))
             return _SendOutcome("sent", receipt=receipt.message_id) if receipt else None
         return _SendOutcome("unknown", UNCONFIRMED)
 
-    async def _send(self, parcel: OutboxRecord, lease: Lease) -> bool:
-        async with self._journal.transaction() as unit:
-            unit.send_started(parcel.id, lease)
+    async def _send(self, record: OutboxRecord, lease: Lease) -> bool:
+        async with self._journal.transaction() as transaction:
+            transaction.send_started(record.id, lease)
         fault_point("deliver.started")
         try:
-            async with asyncio.timeout(self._send_s + self._file_s * bool(parcel.extras.media)):
-                receipt = await self._channel.send(_outbound(parcel))
+            async with asyncio.timeout(
+                self._send_timeout_s + self._file_extra_s * bool(record.extras.media)
+            ):
+                receipt = await self._channel.send(_outbound(record))
         except ChannelAuthError as exc:
             self._refused = exc
-            return await self._record_outcome(parcel, lease, _SendOutcome("pending", str(exc)))
+            return await self._record_outcome(record, lease, _SendOutcome("pending", str(exc)))
         except SendError as exc:
-            if parcel.extras.replaces and not exc.retryable:
+            if record.extras.replaces and not exc.retryable:
                 # The message to replace is gone: it is sent as a new message, and an earlier
                 # attempt may have done so.
-                extras = replace(parcel.extras, replaces="")
-                return await self._send_record(replace(parcel, extras=extras), lease)
-            again = self._retry_later(parcel, str(exc), exc.after_s)
+                extras = replace(record.extras, replaces="")
+                return await self._send_record(replace(record, extras=extras), lease)
+            retry = self._retry_later(record, str(exc), exc.after_s)
             return await self._record_outcome(
-                parcel, lease, again if exc.retryable else _SendOutcome("dead", str(exc))
+                record, lease, retry if exc.retryable else _SendOutcome("dead", str(exc))
             )
         except (ChannelError, TimeoutError, OSError) as exc:
-            return await self._mark_unknown(parcel, lease, str(exc) or "it took too long")
+            return await self._mark_unknown(record, lease, str(exc) or "it took too long")
         fault_point("deliver.answered")
-        await self._record_outcome(parcel, lease, _SendOutcome("sent", receipt=receipt.message_id))
+        await self._record_outcome(record, lease, _SendOutcome("sent", receipt=receipt.message_id))
         fault_point("deliver.ended")
         return True
 
-    def _is_repeatable(self, parcel: OutboxRecord) -> bool:
+    def _is_repeatable(self, record: OutboxRecord) -> bool:
         """Return whether sending twice has the effect of once; an edit has."""
-        return self._channel.capabilities.idempotent or bool(parcel.extras.replaces)
+        return self._channel.capabilities.idempotent or bool(record.extras.replaces)
 
-    async def _mark_unknown(self, parcel: OutboxRecord, lease: Lease, why: str) -> bool:
+    async def _mark_unknown(self, record: OutboxRecord, lease: Lease, why: str) -> bool:
         """Record that the message may have arrived."""
-        if self._is_repeatable(parcel):
-            return await self._record_outcome(parcel, lease, self._retry_later(parcel, why))
+        if self._is_repeatable(record):
+            return await self._record_outcome(record, lease, self._retry_later(record, why))
         if isinstance(self._channel, SupportsLookup):
-            self._look_up_later(parcel, why)  # a message still on its way is not found yet
+            self._look_up_later(record, why)  # a message still on its way is not found yet
             return False
-        return await self._record_outcome(parcel, lease, _SendOutcome("unknown", why))
+        return await self._record_outcome(record, lease, _SendOutcome("unknown", why))
 
-    def _look_up_later(self, parcel: OutboxRecord, why: str) -> None:
-        log.warning("%s may have arrived, asking later: %s", self._describe(parcel), why)
-        self._back_off(parcel.address.chat)
+    def _look_up_later(self, record: OutboxRecord, why: str) -> None:
+        log.warning("%s may have arrived, asking later: %s", self._describe(record), why)
+        self._back_off(record.address.chat)
 
     def _retry_later(
-        self, parcel: OutboxRecord, why: str, after_s: float | None = None
+        self, record: OutboxRecord, why: str, after_s: float | None = None
     ) -> _SendOutcome:
-        rules, failures = self._channel.capabilities.retry, parcel.attempts + 1
-        if failures < rules.attempts:  # journaled: a crash resets no backoff
-            policy = Backoff(rules.min_delay_s, max_s=rules.max_delay_s, jitter=rules.jitter)
-            delay_s = policy.delay_s(failures)
+        retry, failures = self._channel.capabilities.retry, record.attempts + 1
+        if failures < retry.attempts:  # journaled: a crash resets no backoff
+            backoff = Backoff(retry.min_delay_s, max_s=retry.max_delay_s, jitter=retry.jitter)
+            delay_s = backoff.delay_s(failures)
         else:
             delay_s = self._backoff.delay_s(failures)
         if after_s is not None:
@@ -310,38 +316,43 @@ class OutboxWorker:
         )
 
     async def _record_outcome(
-        self, parcel: OutboxRecord, lease: Lease, end: _SendOutcome, *, take: bool = False
+        self, record: OutboxRecord, lease: Lease, outcome: _SendOutcome, *, needs_mark: bool = False
     ) -> bool:
-        """Write the outcome to the journal; `take` if the record is not marked by this lease."""
-        self._unwritten[parcel.id] = end
-        async with self._journal.transaction() as unit:
-            if take:
-                unit.send_started(parcel.id, lease)
-            unit.send_ended(
-                parcel.id,
+        """Write the outcome to the journal.
+
+        `needs_mark`: the record is not marked as being sent under this lease.
+        """
+        self._unwritten[record.id] = outcome
+        async with self._journal.transaction() as transaction:
+            if needs_mark:
+                transaction.send_started(record.id, lease)
+            transaction.send_ended(
+                record.id,
                 lease,
-                end.state,
-                receipt=end.receipt,
-                why=end.why,
-                not_before_ms=end.not_before_ms,
+                outcome.state,
+                receipt=outcome.receipt,
+                why=outcome.why,
+                not_before_ms=outcome.not_before_ms,
             )
-        del self._unwritten[parcel.id]
-        if end.state != "pending":
+        del self._unwritten[record.id]
+        if outcome.state != "pending":
             self.pending_count = max(0, self.pending_count - 1)
-        self._ended(replace(parcel, state=end.state, receipt=end.receipt, why=end.why))
-        label, why = self._describe(parcel), end.why
-        match end.state:
+        self._on_state_change(
+            replace(record, state=outcome.state, receipt=outcome.receipt, why=outcome.why)
+        )
+        label, why = self._describe(record), outcome.why
+        match outcome.state:
             case "dead":
                 log.error("%s was given up: %s", label, why)
             case "unknown":
                 log.error("%s may have arrived, it is not sent again: %s", label, why)
             case "pending":
                 log.warning("%s did not go out, again later: %s", label, why)
-        return end.state != "pending"
+        return outcome.state != "pending"
 
-    def _describe(self, parcel: OutboxRecord) -> str:
-        return f"parcel {parcel.id} to {self._account_key}:{parcel.address.chat}"
+    def _describe(self, record: OutboxRecord) -> str:
+        return f"parcel {record.id} to {self._account_key}:{record.address.chat}"
 
 
-def _outbound(parcel: OutboxRecord) -> Outbound:
-    return Outbound(parcel.address, parcel.text, parcel.id, parcel.extras)
+def _outbound(record: OutboxRecord) -> Outbound:
+    return Outbound(record.address, record.text, record.id, record.extras)

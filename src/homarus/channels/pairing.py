@@ -74,7 +74,7 @@ class PairingStore:
     def __init__(self, state: Path, clock: Clock, *, wait_s: float = 5.0) -> None:
         self._folder, self._clock, self._wait_s = state / "credentials", clock, wait_s
         self._files: dict[str, PairingFile] = {}
-        self._troubles: set[str] = set()
+        self._logged_problems: set[str] = set()
 
     def channels(self) -> tuple[str, ...]:
         """Return the channels that have requests."""
@@ -84,7 +84,7 @@ class PairingStore:
 
     def pending(self, channel: str, account: str | None = None) -> tuple[PairingRequest, ...]:
         """Return the pending requests, oldest first; of all accounts unless one is named."""
-        found = (self._read(channel, one) for one in self._rows(channel))
+        found = (self._read(channel, one) for one in self._records(channel))
         return tuple(one for one in found if one and account in {None, one.account})
 
     def get_or_create(self, inbound: Inbound) -> PairingRequest | None:
@@ -94,28 +94,28 @@ class PairingStore:
             inbound.address.account,
             inbound.sender,
         )
-        known = self._find(channel, account, sender)
-        if known and self._clock.now_ms() - known.seen_ms < _SEEN_EVERY_MS:
-            return known
-        if not known and len(self.pending(channel, account)) >= MAX_PENDING:
+        existing = self._find(channel, account, sender)
+        if existing and self._clock.now_ms() - existing.seen_ms < _SEEN_EVERY_MS:
+            return existing
+        if not existing and len(self.pending(channel, account)) >= MAX_PENDING:
             return None
         with self._lock(channel):
             requests = [*self.pending(channel)]
-            known = self._find(channel, account, sender)
-            if known is None and sum(one.account == account for one in requests) >= MAX_PENDING:
+            existing = self._find(channel, account, sender)
+            if existing is None and sum(one.account == account for one in requests) >= MAX_PENDING:
                 return None
-            asked = self._asked(inbound, known)
-            others = [one for one in requests if (one.account, one.id) != (account, asked.id)]
-            self._write(channel, [*others, asked])
-        return asked
+            updated = self._make_request(inbound, existing)
+            others = [one for one in requests if (one.account, one.id) != (account, updated.id)]
+            self._write(channel, [*others, updated])
+        return updated
 
     def approve(self, channel: str, code: str, account: str | None = None) -> PairingRequest:
         """Approve a sender by code. Raises UserError for an unknown code."""
         with self._lock(channel):
-            found = self._coded(channel, code, account)
+            found = self._find_by_code(channel, code, account)
             file = self._allow_file(channel, found.account)
             tree = dict(file.read())
-            listed = [each for each in _texts(tree.get("allowFrom")) if each != found.id]
+            listed = [entry for entry in _texts(tree.get("allowFrom")) if entry != found.id]
             file.write({**tree, "version": 1, "allowFrom": [*listed, found.id]})
             self._drop(found)
         return found
@@ -123,7 +123,7 @@ class PairingStore:
     def reject(self, channel: str, code: str, account: str | None = None) -> PairingRequest:
         """Reject a request; its sender may ask again."""
         with self._lock(channel):
-            found = self._coded(channel, code, account)
+            found = self._find_by_code(channel, code, account)
             self._drop(found)
         return found
 
@@ -136,10 +136,10 @@ class PairingStore:
         for file in files:
             try:
                 found += _texts(file.read().get("allowFrom"))
-                self._troubles.discard(file.path.name)
+                self._logged_problems.discard(file.path.name)
             except StoreError as exc:
-                self._complain(file.path.name, exc)
-        return tuple(each for each in found if each != EVERYONE)
+                self._log_problem(file.path.name, exc)
+        return tuple(entry for entry in found if entry != EVERYONE)
 
     # Files
 
@@ -156,53 +156,62 @@ class PairingStore:
             return self._file(f"{channel}-allowFrom.json")
         return self._file(f"{channel}-{account}-allowFrom.json")
 
-    def _rows(self, channel: str) -> Iterator[Mapping[str, Json]]:
+    def _records(self, channel: str) -> Iterator[Mapping[str, Json]]:
         _check(channel)
-        rows = self._file(f"{channel}-pairing.json").read().get("requests")
-        yield from (row for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
+        records = self._file(f"{channel}-pairing.json").read().get("requests")
+        yield from (
+            (record for record in records if isinstance(record, dict))
+            if isinstance(records, list)
+            else ()
+        )
 
     def _write(self, channel: str, requests: list[PairingRequest]) -> None:
         file = self._file(f"{channel}-pairing.json")
-        rows = [_row(one) for one in sorted(requests, key=lambda one: one.created_ms)]
-        file.write({**file.read(), "version": 1, "requests": rows})
+        records = [_encode_request(one) for one in sorted(requests, key=lambda one: one.created_ms)]
+        file.write({**file.read(), "version": 1, "requests": records})
 
     def _drop(self, request: PairingRequest) -> None:
         remaining = [one for one in self.pending(request.channel) if one.code != request.code]
         self._write(request.channel, remaining)
 
-    def _complain(self, name: str, exc: StoreError) -> None:
-        if name not in self._troubles:
-            self._troubles.add(name)
+    def _log_problem(self, name: str, exc: StoreError) -> None:
+        if name not in self._logged_problems:
+            self._logged_problems.add(name)
             log.error("nobody is let in by %s: %s", name, exc)
 
     # Requests
 
-    def _read(self, channel: str, row: Mapping[str, Json]) -> PairingRequest | None:
+    def _read(self, channel: str, record: Mapping[str, Json]) -> PairingRequest | None:
         """Decode a request, None if it is invalid or expired."""
-        who, code = row.get("id"), row.get("code")
-        created_ms = _ms(row.get("createdAt"))
-        if not isinstance(who, str) or not isinstance(code, str) or not code or created_ms is None:
+        sender_id, code = record.get("id"), record.get("code")
+        created_ms = _ms(record.get("createdAt"))
+        if (
+            not isinstance(sender_id, str)
+            or not isinstance(code, str)
+            or not code
+            or created_ms is None
+        ):
             return None
         if not 0 <= self._clock.now_ms() - created_ms < TTL_MS:
             return None
-        meta = row.get("meta")
+        meta = record.get("meta")
         saved_meta = meta if isinstance(meta, dict) else {}
         account = saved_meta.get("accountId")
         return PairingRequest(
             channel,
             account if isinstance(account, str) and account else DEFAULT_ACCOUNT,
-            who,
+            sender_id,
             code,
             created_ms,
-            _ms(row.get("lastSeenAt")) or created_ms,
+            _ms(record.get("lastSeenAt")) or created_ms,
             saved_meta,
         )
 
     def _find(self, channel: str, account: str, sender: str) -> PairingRequest | None:
-        who = normalize_sender_id(channel, sender, find_traits)
-        return next((one for one in self.pending(channel, account) if one.id == who), None)
+        sender_id = normalize_sender_id(channel, sender, find_traits)
+        return next((one for one in self.pending(channel, account) if one.id == sender_id), None)
 
-    def _asked(self, inbound: Inbound, known: PairingRequest | None) -> PairingRequest:
+    def _make_request(self, inbound: Inbound, existing: PairingRequest | None) -> PairingRequest:
         address, now_ms = inbound.address, self._clock.now_ms()
         details = {
             "name": one_line(inbound.metadata.name, _MAX_NAME_CHARS),
@@ -211,21 +220,23 @@ class PairingStore:
             "chatId": address.chat if address.chat != inbound.sender else "",
         }
         meta: dict[str, Json] = {key: value for key, value in details.items() if value}
-        if known:
-            return replace(known, seen_ms=now_ms, meta={**known.meta, **meta})
-        taken = {one.code for one in self.pending(address.channel)}
-        code = next(code for code in iter(_make_code, "") if code not in taken)
-        who = normalize_sender_id(address.channel, inbound.sender, find_traits)
-        return PairingRequest(address.channel, address.account, who, code, now_ms, now_ms, meta)
+        if existing:
+            return replace(existing, seen_ms=now_ms, meta={**existing.meta, **meta})
+        used_codes = {one.code for one in self.pending(address.channel)}
+        code = next(code for code in iter(_make_code, "") if code not in used_codes)
+        sender_id = normalize_sender_id(address.channel, inbound.sender, find_traits)
+        return PairingRequest(
+            address.channel, address.account, sender_id, code, now_ms, now_ms, meta
+        )
 
-    def _coded(self, channel: str, code: str, account: str | None) -> PairingRequest:
-        typed = re.sub(r"[\s-]", "", code).upper().encode("utf-8", "replace")
+    def _find_by_code(self, channel: str, code: str, account: str | None) -> PairingRequest:
+        entered = re.sub(r"[\s-]", "", code).upper().encode("utf-8", "replace")
         for one in self.pending(channel, account):
-            if hmac.compare_digest(one.code.upper().encode("utf-8", "replace"), typed):
+            if hmac.compare_digest(one.code.upper().encode("utf-8", "replace"), entered):
                 return one
-        of = f" of account {account}" if account else ""
+        scope = f" of account {account}" if account else ""
         raise UserError(
-            f"nobody on {channel}{of} waits with the code {one_line(code, 20)!r}: it is wrong,"
+            f"nobody on {channel}{scope} waits with the code {one_line(code, 20)!r}: it is wrong,"
             f" used, or older than {TTL_MS // 60_000} minutes",
             fix=f"homarus pairing list {channel} shows who waits; to get a new code, write again",
         )
@@ -241,7 +252,7 @@ def _make_code() -> str:
     return "".join(secrets.choice(ALPHABET) for _ in range(CODE_CHARS))
 
 
-def _row(request: PairingRequest) -> dict[str, Json]:
+def _encode_request(request: PairingRequest) -> dict[str, Json]:
     return {
         "id": request.id,
         "code": request.code,
@@ -266,4 +277,4 @@ def _ms(text: Json) -> int | None:
 
 def _texts(value: Json) -> list[str]:
     listed = value if isinstance(value, list) else []
-    return [str(each) for each in listed if isinstance(each, str | int)]
+    return [str(entry) for entry in listed if isinstance(entry, str | int)]

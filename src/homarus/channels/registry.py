@@ -27,7 +27,7 @@ class ChannelModule(Protocol):
 
     Settings: "type[ChannelSettings]"
 
-    def create(self, place: "ChannelContext", settings: Any) -> "Channel":
+    def create(self, context: "ChannelContext", settings: Any) -> "Channel":
         """Return an account, not connected. Raises MissingExtraError without its library."""
         ...
 

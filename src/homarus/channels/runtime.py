@@ -1,7 +1,7 @@
 """Compose everything between the chat services and the sessions.
 
 Inbound: adapter → inbound pipeline → admission (routing, access control, media) → journal →
-`submit`. Outbound: outbox records → outbox worker → adapter. Next to them, live replies: typing
+`put`. Outbound: outbox records → outbox worker → adapter. Next to them, live replies: typing
 indicator, drafts, reactions. Admission is imported with the first message, so that a program
 without channels does not load it.
 """
@@ -55,18 +55,18 @@ class ChannelRuntime:
         given: Sequence[Channel] = (),
         commands: Callable[[], tuple[tuple[str, str], ...]] = tuple,
     ) -> None:
-        self._told, self._is_command = sent, is_command
-        self._door: tuple[AccessControl, AdmissionPipeline] | None = None
-        self._open_door = partial(self._make_admission, config, state, clock, called, record)
+        self._on_sent, self._is_command = sent, is_command
+        self._admission: tuple[AccessControl, AdmissionPipeline] | None = None
+        self._open_admission = partial(self._make_admission, config, state, clock, called, record)
         self.delivery = ChannelSupervisor(journal, (), clock, config=config, sent=self._sent)
         self.live = LiveReplies(group, clock, channel=self._channel, config=config)
-        self._intake = InboundPipeline(
-            journal, clock, admit=self._admit, put=put, posted=self.delivery.wake_workers
+        self._pipeline = InboundPipeline(
+            journal, clock, admit=self._admit, submit=put, on_enqueued=self.delivery.wake_workers
         )
         self.switchboard = ChannelController(
             config,
             self.delivery,
-            self._intake,
+            self._pipeline,
             clock,
             state=state,
             env=env,
@@ -75,8 +75,8 @@ class ChannelRuntime:
         )
 
     async def _admit(self, channel: Channel, inbound: Inbound) -> AdmittedMessage | RejectedMessage:
-        self._door = self._door or self._open_door()
-        return await self._door[1].admit(channel, inbound)
+        self._admission = self._admission or self._open_admission()
+        return await self._admission[1].admit(channel, inbound)
 
     def _make_admission(
         self,
@@ -91,23 +91,23 @@ class ChannelRuntime:
         from homarus.channels.media import MediaDownloader
         from homarus.channels.mentions import AgentNames
 
-        gate = AccessControl(
+        access = AccessControl(
             config,
             state,
             clock,
-            entry=lambda key: porter.entries.get(key, {}),
-            called=lambda agent: AgentNames(*called(agent)),
+            find_entry=lambda key: admission.entries.get(key, {}),
+            find_names=lambda agent: AgentNames(*called(agent)),
             is_command=self._is_command,
         )
-        porter = AdmissionPipeline(
+        admission = AdmissionPipeline(
             config,
-            gate,
+            access,
             MediaDownloader(state, clock.now_ms),
-            record=record,
-            pack=self.delivery.build_reply,
-            welcome=self.live.add_ack_reaction,
+            find_record=record,
+            build_reply=self.delivery.build_reply,
+            add_ack=self.live.add_ack_reaction,
         )
-        return gate, porter
+        return access, admission
 
     def _channel(self, channel: str, account: str) -> Channel | None:
         return self.switchboard.find_channel(channel, account)
@@ -115,7 +115,7 @@ class ChannelRuntime:
     def _sent(self, message: Outbound, error: str) -> None:
         """Handle a record that was delivered or is dead."""
         if not error:
-            if self._door:
-                self._door[0].on_reply_sent(message.address)
+            if self._admission:
+                self._admission[0].on_reply_sent(message.address)
             self.live.on_delivered(message.key)
-        self._told(message, error)
+        self._on_sent(message, error)

@@ -1,7 +1,7 @@
 """Send HTTP requests to a chat service; shared by adapters.
 
 One ServiceClient per account. Failures become an error class that says what is known: a request
-that was never sent is SendFailedError and may be retried, one without a response is ChannelError.
+that was never sent is SendError and may be retried, one without a response is ChannelError.
 Responses of any status are the adapter's to interpret. Nothing is retried, no redirect is followed,
 and no URL or body is logged, as some contain a token.
 """
@@ -22,8 +22,8 @@ from homarus.core.message import Json, Media
 if TYPE_CHECKING:
     from homarus.net.http_client import HttpClient, HttpResponse
 
-CONNECT_S = 10.0
-ANSWER_S = 30.0
+CONNECT_TIMEOUT_S = 10.0
+RESPONSE_TIMEOUT_S = 30.0
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
 _NOT_SENT = frozenset({"unreachable", "unsendable"})
 
@@ -64,14 +64,14 @@ class ServiceClient:
         self._peer: HttpClient | None = None
 
     async def get(
-        self, path: str, *, answer_s: float = ANSWER_S, **query: str | int
+        self, path: str, *, timeout_s: float = RESPONSE_TIMEOUT_S, **query: str | int
     ) -> ServiceResponse:
         """Send a GET request; the values of the query are quoted."""
         target = f"{path}?{urlencode(query)}" if query else path
-        return await self.request("GET", target, answer_s=answer_s)
+        return await self.request("GET", target, timeout_s=timeout_s)
 
     async def send_json(
-        self, method: str, path: str, data: Json, *, answer_s: float = ANSWER_S
+        self, method: str, path: str, data: Json, *, timeout_s: float = RESPONSE_TIMEOUT_S
     ) -> ServiceResponse:
         """Send a request with a JSON body."""
         body = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
@@ -80,7 +80,7 @@ class ServiceClient:
             path,
             body.encode("utf-8", "replace"),
             {"Content-Type": "application/json"},
-            answer_s=answer_s,
+            timeout_s=timeout_s,
         )
 
     async def send_form(
@@ -89,13 +89,13 @@ class ServiceClient:
         fields: Mapping[str, str],
         files: Mapping[str, UploadFile],
         *,
-        answer_s: float = ANSWER_S,
+        timeout_s: float = RESPONSE_TIMEOUT_S,
     ) -> ServiceResponse:
         """Send a multipart form with files."""
         mark = uuid4().hex
         body = _form(mark, fields, files)
         kind = {"Content-Type": f"multipart/form-data; boundary={mark}"}
-        return await self.request("POST", path, body, kind, answer_s=answer_s)
+        return await self.request("POST", path, body, kind, timeout_s=timeout_s)
 
     async def request(
         self,
@@ -104,18 +104,18 @@ class ServiceClient:
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
         *,
-        answer_s: float = ANSWER_S,
+        timeout_s: float = RESPONSE_TIMEOUT_S,
     ) -> ServiceResponse:
-        """Send one request and read the complete response within `answer_s`."""
-        async with self._asked(method, path, body, headers, answer_s) as reply:
-            told = await self._read(reply, MAX_ANSWER_BYTES)
-            return ServiceResponse(reply.status, reply.headers, told, _json(told))
+        """Send one request and read the complete response within `timeout_s`."""
+        async with self._asked(method, path, body, headers, timeout_s) as reply:
+            message = await self._read(reply, MAX_ANSWER_BYTES)
+            return ServiceResponse(reply.status, reply.headers, message, _json(message))
 
     async def download(
-        self, path: str, max_bytes: int, *, answer_s: float = 4 * ANSWER_S
+        self, path: str, max_bytes: int, *, timeout_s: float = 4 * RESPONSE_TIMEOUT_S
     ) -> ServiceResponse:
         """Return a file. Raises MediaTooLargeError as early as possible, without reading on."""
-        async with self._asked("GET", path, b"", None, answer_s) as reply:
+        async with self._asked("GET", path, b"", None, timeout_s) as reply:
             announced = reply.headers.get("content-length", "")
             if reply.status >= 300:  # an error response instead of the file
                 max_bytes = MAX_ANSWER_BYTES
@@ -139,7 +139,7 @@ class ServiceClient:
         path: str,
         body: bytes,
         headers: Mapping[str, str] | None,
-        answer_s: float,
+        timeout_s: float,
     ) -> "AsyncIterator[HttpResponse]":
         from homarus.net.connection import ExchangeError
 
@@ -148,7 +148,7 @@ class ServiceClient:
         target = self._address.path.rstrip("/") + path
         try:
             async with (
-                asyncio.timeout(answer_s),
+                asyncio.timeout(timeout_s),
                 self._reached().request(method, target, sent, body) as reply,
             ):
                 yield reply
@@ -158,7 +158,7 @@ class ServiceClient:
                 raise SendError(f"{self._name} cannot be reached: {exc}", retryable=again) from exc
             raise ChannelError(f"{self._name} did not answer: {exc}") from exc
         except TimeoutError as exc:
-            raise ChannelError(f"{self._name} did not answer within {answer_s:.0f} s") from exc
+            raise ChannelError(f"{self._name} did not answer within {timeout_s:.0f} s") from exc
 
     async def _read(self, reply: "HttpResponse", max_bytes: int) -> bytes:
         pieces, size = list[bytes](), 0
@@ -176,7 +176,9 @@ class ServiceClient:
 
             proxy = self._proxy or proxy_for(self._address)
             # Timeouts are per request: a long poll is silent for long.
-            self._peer = HttpClient(self._address, connect_s=CONNECT_S, idle_s=600.0, proxy=proxy)
+            self._peer = HttpClient(
+                self._address, connect_s=CONNECT_TIMEOUT_S, idle_s=600.0, proxy=proxy
+            )
         return self._peer
 
 
@@ -191,7 +193,7 @@ def _address(name: str, url: str) -> SplitResult:
 async def load_upload(media: Media, max_bytes: int) -> UploadFile:
     """Return a local file for upload.
 
-    Raises SendFailedError when it cannot be read or is too large.
+    Raises SendError when it cannot be read or is too large.
     """
     path = Path(media.path)
     name = media.name or path.name

@@ -37,7 +37,7 @@ def unknown_delivery_notice(unknown: Sequence[OutboxRecord], *, at_ms: int) -> l
     Its id is the same for the same replies, and the journal drops an id that it has: however often
     it is posted, the chat reads it once.
     """
-    recent = [parcel for parcel in unknown if at_ms - parcel.at_ms < NOTICE_MS]
+    recent = [record for record in unknown if at_ms - record.at_ms < NOTICE_MS]
     if not recent:
         return []
     last = recent[-1]
@@ -54,7 +54,7 @@ class RunningAccount:
     """One supervised account; `problem` says why it is stopped, or what failed last."""
 
     channel: Channel
-    courier: "OutboxWorker"
+    worker: "OutboxWorker"
     problem: str = ""
     is_connected: bool = False  # the service accepted the login, and no failure since
     since_ms: int = 0
@@ -89,60 +89,61 @@ class ChannelSupervisor:
     ) -> None:
         self._config, self._sent = config, sent
         self._journal, self._clock, self._restart = journal, clock, restart
-        self._lines: dict[tuple[str, str], RunningAccount] = {}
-        self._able: dict[tuple[str, str], Capabilities] = {}  # of removed accounts
+        self._accounts: dict[tuple[str, str], RunningAccount] = {}
+        self._last_capabilities: dict[tuple[str, str], Capabilities] = {}  # of removed accounts
         self._unknown: dict[str, OutboxRecord] = {}
-        self._live: tuple[asyncio.TaskGroup, InboundPipeline] | None = None  # while it runs
+        self._active: tuple[asyncio.TaskGroup, InboundPipeline] | None = None  # while it runs
         for channel in channels:
             self.add_account(channel)
 
     @property
     def accounts(self) -> tuple[RunningAccount, ...]:
         """Return every account and its state."""
-        return tuple(self._lines.values())
+        return tuple(self._accounts.values())
 
     def find_account(self, channel: str, account: str) -> RunningAccount | None:
         """Return one account, None if it is not running."""
-        return self._lines.get((channel, account))
+        return self._accounts.get((channel, account))
 
-    async def run(self, intake: InboundPipeline) -> None:
+    async def run(self, pipeline: InboundPipeline) -> None:
         """Receive and send until cancelled; due records are still sent, in a grace period."""
-        for parcel in await self._journal.outbox_records("unknown"):
-            self._track_unknown(parcel)
-        async with intake.running(), asyncio.TaskGroup() as group:
-            self._live = group, intake
-            for line in self._lines.values():
-                self._start(line)
+        for record in await self._journal.outbox_records("unknown"):
+            self._track_unknown(record)
+        async with pipeline.running(), asyncio.TaskGroup() as group:
+            self._active = group, pipeline
+            for running in self._accounts.values():
+                self._start(running)
             try:
                 await asyncio.Event().wait()
             finally:
-                self._live = None
-                intake.close()
+                self._active = None
+                pipeline.close()
 
     def add_account(self, channel: Channel) -> None:
         """Add an account, and start it if the supervisor is running."""
         from homarus.channels.outbox_worker import OutboxWorker  # not imported without channels
 
-        line = RunningAccount(
-            channel, OutboxWorker(channel, self._journal, self._clock, ended=self._track_unknown)
+        running = RunningAccount(
+            channel,
+            OutboxWorker(channel, self._journal, self._clock, on_state_change=self._track_unknown),
         )
-        if self._lines.setdefault(line.key, line) is not line:
-            raise UserError(f"two channels are called {line.name}", fix="rename one of them")
-        self._start(line)
+        if self._accounts.setdefault(running.key, running) is not running:
+            raise UserError(f"two channels are called {running.name}", fix="rename one of them")
+        self._start(running)
 
     async def remove_account(self, channel: str, account: str) -> None:
         """Stop one account; its pending records stay in the journal."""
-        line = self._lines.pop((channel, account), None)
-        if line:
-            self._able[line.key] = line.channel.capabilities
-        if line and line.task:
-            line.task.cancel()
-            await asyncio.wait([line.task])
+        running = self._accounts.pop((channel, account), None)
+        if running:
+            self._last_capabilities[running.key] = running.channel.capabilities
+        if running and running.task:
+            running.task.cancel()
+            await asyncio.wait([running.task])
 
     def wake_workers(self) -> None:
         """Wake the workers: records were enqueued, or are to be retried."""
-        for line in self._lines.values():
-            line.courier.wake()
+        for running in self._accounts.values():
+            running.worker.wake()
 
     def build_reply(
         self, inbound: Inbound, run: str, text: str, first: int = 0, extras: Extras = NO_EXTRAS
@@ -178,46 +179,46 @@ class ChannelSupervisor:
         """Return what the target can take, None if no channel sends to it."""
         if to.channel in NO_OUTBOX_CHANNELS:
             return None
-        line = self.find_account(to.channel, to.account)
-        if line is None:
-            return self._able.get((to.channel, to.account), Capabilities())
-        return line.channel.capabilities
+        running = self.find_account(to.channel, to.account)
+        if running is None:
+            return self._last_capabilities.get((to.channel, to.account), Capabilities())
+        return running.channel.capabilities
 
-    def _track_unknown(self, parcel: OutboxRecord) -> None:
+    def _track_unknown(self, record: OutboxRecord) -> None:
         """Track the records with unknown delivery, without their text."""
-        line = self.find_account(parcel.address.channel, parcel.address.account)
-        if line and parcel.state == "sent":
-            line.last_out_ms = self._clock.now_ms()
-        if parcel.state in {"sent", "dead"}:
-            self._sent(Outbound(parcel.address, parcel.text, parcel.id), parcel.why)
-        if parcel.state == "unknown":
-            self._unknown[parcel.id] = replace(parcel, text="")
+        running = self.find_account(record.address.channel, record.address.account)
+        if running and record.state == "sent":
+            running.last_out_ms = self._clock.now_ms()
+        if record.state in {"sent", "dead"}:
+            self._sent(Outbound(record.address, record.text, record.id), record.why)
+        if record.state == "unknown":
+            self._unknown[record.id] = replace(record, text="")
         else:
-            self._unknown.pop(parcel.id, None)
+            self._unknown.pop(record.id, None)
 
-    def _start(self, line: RunningAccount) -> None:
-        if self._live:
-            group, intake = self._live
-            work = self._supervise(line, intake)
-            line.task = group.create_task(work, name=f"channel {line.name}")
+    def _start(self, running: RunningAccount) -> None:
+        if self._active:
+            group, pipeline = self._active
+            work = self._supervise(running, pipeline)
+            running.task = group.create_task(work, name=f"channel {running.name}")
 
-    async def _supervise(self, line: RunningAccount, intake: InboundPipeline) -> None:
-        channel, receive = line.channel, intake.handler_for(line.channel, line.connect)
+    async def _supervise(self, running: RunningAccount, pipeline: InboundPipeline) -> None:
+        channel, receive = running.channel, pipeline.handler_for(running.channel, running.connect)
         clock, backoff, fatal = self._clock, self._restart, (ChannelAuthError,)
 
         async def run() -> None:
-            line.is_connected, line.since_ms = False, clock.now_ms()
+            running.is_connected, running.since_ms = False, clock.now_ms()
             await channel.run(receive)
 
         def failed(exc: Exception) -> None:
-            line.is_connected, line.problem = False, str(exc) or type(exc).__name__
-            line.restarts += 1
+            running.is_connected, running.problem = False, str(exc) or type(exc).__name__
+            running.restarts += 1
 
         try:
             async with task_group() as group:
                 group.create_task(
                     supervise(
-                        f"channel {line.name}",
+                        f"channel {running.name}",
                         run,
                         clock=clock,
                         backoff=backoff,
@@ -228,19 +229,19 @@ class ChannelSupervisor:
                 # Not a task of the group: when it is cancelled, it sends due records while the
                 # channel is still connected.
                 await supervise(
-                    f"delivery of {line.name}",
-                    line.courier.run,
+                    f"delivery of {running.name}",
+                    running.worker.run,
                     clock=clock,
                     backoff=backoff,
                     fatal=fatal,
                 )
         except* ChannelAuthError as errors:
-            line.problem = str(errors.exceptions[0])
+            running.problem = str(errors.exceptions[0])
             log.error(  # noqa: TRY400 - the error says it all
-                "channel %s stopped: %s", line.name, line.problem
+                "channel %s stopped: %s", running.name, running.problem
             )
         finally:
-            line.is_connected = False
+            running.is_connected = False
 
 
 def _is_same_chat(one: Address, other: Address) -> bool:

@@ -20,7 +20,9 @@ TTL_S: Final = 120.0
 class TypingIndicator:
     """Keep the indicator of one chat alive. The owner of the answer runs `run` as a task."""
 
-    soon_s: ClassVar[float] = 0.3  # a faster answer needs no indicator: it would only flicker
+    initial_delay_s: ClassVar[float] = (
+        0.3  # a faster answer needs no indicator: it would only flicker
+    )
 
     def __init__(
         self,
@@ -33,34 +35,34 @@ class TypingIndicator:
         self._show, self._clock = show, clock
         self._interval_s, self._ttl_s = interval_s, ttl_s
         self._wanted = asyncio.Event()
-        self.given = False  # it was shown, or may have been
+        self.was_shown = False  # it was shown, or may have been
         self._until_s = 0.0
-        self._over = False
+        self._is_over = False
 
     def refresh(self) -> None:
         """Show the indicator, or extend it: the run made progress."""
-        if not self._over:
+        if not self._is_over:
             self._until_s = self._clock.monotonic() + self._ttl_s
             self._wanted.set()
 
     def stop(self) -> None:
         """Hide the indicator for good: the answer was sent."""
-        self._over = True
+        self._is_over = True
         self._wanted.clear()
 
     async def run(self) -> None:
         """Show the indicator while it is wanted, until cancelled or refused by the service."""
-        await self._clock.sleep(self.soon_s)
+        await self._clock.sleep(self.initial_delay_s)
         while True:
             await self._wanted.wait()
-            if not await self._give():
+            if not await self._send():
                 return
             await self._clock.sleep(self._interval_s)
             if self._clock.monotonic() >= self._until_s:
                 self._wanted.clear()
 
-    async def _give(self) -> bool:
-        self.given = True
+    async def _send(self) -> bool:
+        self.was_shown = True
         try:
             async with asyncio.timeout(self._interval_s):
                 await self._show()

@@ -28,7 +28,7 @@ def command(
     model: str | None,
     thinking: str | None,
     timeout_s: float | None,
-    reach: GatewayOptions,
+    gateway: GatewayOptions,
     *,
     local: bool,
     as_json: bool,
@@ -37,8 +37,8 @@ def command(
     text = sys.stdin.read() if message == "-" else message
     if not text.strip():
         raise click.UsageError("--message is empty")
-    wishes = RunOptions(model=model, thinking=thinking, timeout_s=timeout_s)
-    answer = asyncio.run(_ask(text, session_key, agent_id, wishes, reach, local=local))
+    options = RunOptions(model=model, thinking=thinking, timeout_s=timeout_s)
+    answer = asyncio.run(_ask(text, session_key, agent_id, options, gateway, local=local))
     if answer.aborted:
         raise click.Abort
     click.echo(json.dumps(answer.payload, ensure_ascii=False) if as_json else answer.text)
@@ -48,11 +48,11 @@ async def _ask(
     text: str,
     key: str | None,
     agent: str | None,
-    wishes: RunOptions,
-    reach: GatewayOptions,
+    options: RunOptions,
+    gateway: GatewayOptions,
     *,
     local: bool,
 ) -> ChatAnswer:
-    desk = open_session_client(reach, key=key, agent=agent, local=local, warn=warn)
-    async with desk as conversation:
-        return await conversation.run(text, wishes)
+    session = open_session_client(gateway, key=key, agent=agent, local=local, warn=warn)
+    async with session as conversation:
+        return await conversation.run(text, options)

@@ -64,7 +64,7 @@ def list_(*, bindings: bool = False, as_json: bool = False) -> None:
 def _row(paths: Paths, loaded: LoadedConfig, agent: str, *, bindings: bool) -> dict[str, Json]:
     settings = resolve_agent_settings(loaded.config, paths, agent)
     identity = find_identity(settings)
-    known: dict[str, Json] = {
+    by_agent: dict[str, Json] = {
         "id": agent,
         "name": settings.name if settings.name != agent else None,
         "identityName": identity.name,
@@ -76,8 +76,8 @@ def _row(paths: Paths, loaded: LoadedConfig, agent: str, *, bindings: bool) -> d
         "isDefault": settings.is_default,
     }
     if bindings:
-        known["bindingDetails"] = _bound(loaded, agent)
-    return {key: value for key, value in known.items() if value not in (None, "")}
+        by_agent["bindingDetails"] = _bound(loaded, agent)
+    return {key: value for key, value in by_agent.items() if value not in (None, "")}
 
 
 def _bound(loaded: LoadedConfig, agent: str) -> list[str]:
@@ -85,10 +85,10 @@ def _bound(loaded: LoadedConfig, agent: str) -> list[str]:
 
 
 def _print_row(row: Mapping[str, Json]) -> None:
-    face = " ".join(str(row[k]) for k in ("identityEmoji", "identityName") if k in row)
+    identity = " ".join(str(row[k]) for k in ("identityEmoji", "identityName") if k in row)
     named = (
-        f"  {escape_invisible(face)}"
-        if face
+        f"  {escape_invisible(identity)}"
+        if identity
         else f"  {escape_invisible(str(row['name']))}"
         if "name" in row
         else ""
@@ -187,8 +187,8 @@ def delete(
 
 async def _delete(paths: Paths, loaded: LoadedConfig, agent: str) -> dict[str, Json]:
     if is_gateway_running(GatewayOptions()):
-        async with open_gateway(GatewayOptions()) as link:
-            report = await link.call("agents.delete", {"agentId": agent})
+        async with open_gateway(GatewayOptions()) as client:
+            report = await client.call("agents.delete", {"agentId": agent})
         return report if isinstance(report, dict) else {}
     from homarus.core.clock import SystemClock
     from homarus.sessions.session import SessionRepository
@@ -238,8 +238,8 @@ def set_identity(
     """Give an agent a name and a face, in the configuration."""
     paths, loaded = load_own_config()
     agent = _resolve_agent_id(paths, loaded, agent_id, workspace)
-    given = {"name": name, "theme": theme, "emoji": emoji, "avatar": avatar}
-    values = {key: one_line(value, 500) for key, value in given.items() if value}
+    fields = {"name": name, "theme": theme, "emoji": emoji, "avatar": avatar}
+    values = {key: one_line(value, 500) for key, value in fields.items() if value}
     if from_identity or identity_file:
         folder = resolve_agent_settings(loaded.config, paths, agent).workspace
         values = {
@@ -284,8 +284,8 @@ def _resolve_agent_id(
         if resolve_agent_settings(loaded.config, paths, agent).workspace.resolve() == folder
     ]
     if len(found) != 1:
-        who = "several agents live" if found else "no agent lives"
-        raise UserError(f"{who} in {folder}", fix="name one with --agent")
+        count_text = "several agents live" if found else "no agent lives"
+        raise UserError(f"{count_text} in {folder}", fix="name one with --agent")
     return found[0]
 
 

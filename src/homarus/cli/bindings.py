@@ -39,7 +39,7 @@ def load_own_config() -> tuple[Paths, LoadedConfig]:
 
 
 def known_agent(config: Config, agent_id: str) -> str:
-    """Return an agent's id; UnknownName suggests the nearest."""
+    """Return an agent's id; UnknownNameError suggests the nearest."""
     known, agent = agent_ids(config), normalize_agent_id(agent_id)
     if agent not in known:
         raise UnknownNameError("agent", agent_id, closest_names(agent, known) or known[:3])
@@ -61,8 +61,8 @@ def check_channel(config: Config, channel: str) -> None:
 
 def _match_options(command: Callable[..., T]) -> Callable[..., T]:
     """Add the options that describe what a binding matches."""
-    made = command
-    for flag, name, metavar, told, many in (
+    wrapped = command
+    for flag, name, metavar, help_text, is_multiple in (
         ("--role", "roles", "ID", "Only from people who have it.", True),
         ("--team", "team", "ID", "Only in this team.", False),
         ("--guild", "guild", "ID", "Only in this guild.", False),
@@ -70,21 +70,26 @@ def _match_options(command: Callable[..., T]) -> Callable[..., T]:
         ("--bind", "named", "CHANNEL[:ACCOUNT]", "The channel; * is any account.", True),
         ("--agent", "agent", "ID", "Whose; without it, the usual agent's.", False),
     ):
-        made = click.option(
-            flag, name, metavar=metavar, help=told, multiple=many, default=None if many else ""
-        )(made)
-    return made
+        wrapped = click.option(
+            flag,
+            name,
+            metavar=metavar,
+            help=help_text,
+            multiple=is_multiple,
+            default=None if is_multiple else "",
+        )(wrapped)
+    return wrapped
 
 
 @click.command("bind")
 @_match_options
 @as_json_option
-def bind_command(agent: str, named: Sequence[str], *, as_json: bool, **which: Any) -> None:
+def bind_command(agent: str, named: Sequence[str], *, as_json: bool, **options: Any) -> None:
     """Have an agent answer a channel, an account of it, or one chat."""
     _, loaded = load_own_config()
     config = loaded.config
     owner = known_agent(config, agent) if agent else default_agent_id(config)
-    matches = _matches(config, named, which)
+    matches = _matches(config, named, options)
     found = run_with_config(
         GatewayOptions(),
         lambda settings: settings.change(
@@ -101,51 +106,51 @@ def bind_command(agent: str, named: Sequence[str], *, as_json: bool, **which: An
 @click.option("--all", "everything", is_flag=True, help="All that is bound to the agent.")
 @as_json_option
 def unbind_command(
-    agent: str, named: Sequence[str], *, everything: bool, as_json: bool, **which: Any
+    agent: str, named: Sequence[str], *, everything: bool, as_json: bool, **options: Any
 ) -> None:
     """Take away what an agent answers."""
     _, loaded = load_own_config()
     config = loaded.config
     owner = known_agent(config, agent) if agent else default_agent_id(config)
-    if everything and (named or any(which.values())):
+    if everything and (named or any(options.values())):
         raise UserError("--all and a binding are two things", fix="name one of them")
-    matches = None if everything else _matches(config, named, which, known=False)
-    gone: tuple[str, ...] = ()
+    matches = None if everything else _matches(config, named, options, known=False)
+    removed: tuple[str, ...] = ()
 
     def edit(tree: dict[str, Json]) -> Json:
-        nonlocal gone
-        changed, gone = remove_bindings(tree, owner, matches, find_traits)
+        nonlocal removed
+        changed, removed = remove_bindings(tree, owner, matches, find_traits)
         return changed
 
     found = run_with_config(GatewayOptions(), lambda settings: settings.change(edit))
-    _print_result(owner, "no longer answers", gone, found, as_json=as_json)
+    _print_result(owner, "no longer answers", removed, found, as_json=as_json)
 
 
 def _matches(
-    config: Config, named: Sequence[str], which: dict[str, Any], *, known: bool = True
+    config: Config, named: Sequence[str], options: dict[str, Any], *, known: bool = True
 ) -> list[Match]:
     if not named:
         raise UserError("no channel is named", fix="add --bind CHANNEL or --bind CHANNEL:ACCOUNT")
-    matches = [parse_match(text, **which) for text in named]
+    matches = [parse_match(text, **options) for text in named]
     for match in matches if known else ():
         check_channel(config, match["channel"])
     return matches
 
 
 def _print_result(
-    agent: str, verb: str, words: Sequence[str], found: ConfigChangeResult, *, as_json: bool
+    agent: str, verb: str, descriptions: Sequence[str], found: ConfigChangeResult, *, as_json: bool
 ) -> None:
     if as_json:
-        report = {"ok": True, "agentId": agent, "bindings": list(words)}
+        report = {"ok": True, "agentId": agent, "bindings": list(descriptions)}
         report |= {"gateway": found.effect} if found.effect else {}
         click.echo(json.dumps(report, ensure_ascii=False))
         return
-    if not words:
+    if not descriptions:
         click.echo(f"Nothing is bound to {agent}.")
         return
     file = shorten(Path(found.file), Paths.find(os.environ).home)
     effect = f"; {found.effect}" if found.effect else ""
-    click.echo(f"{agent} {verb} {'; '.join(words)} ({file}{effect}).")
+    click.echo(f"{agent} {verb} {'; '.join(descriptions)} ({file}{effect}).")
 
 
 @click.command("bindings")

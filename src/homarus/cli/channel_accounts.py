@@ -62,10 +62,17 @@ account_option = click.option(
 @click.option("--nick", metavar="NICK", help="The nick to go by.")
 @click.option("--homeserver", metavar="URL", help="The homeserver.")
 @click.option("--user-id", metavar="ID", help="Who we are there, as @name:server.")
-@click.option("--set", "said", metavar="KEY=VALUE", multiple=True, help="Any setting; repeatable.")
+@click.option(
+    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Any setting; repeatable."
+)
 @as_json_option
 def add(
-    channel: str, account: str | None, said: tuple[str, ...], *, as_json: bool, **options: Any
+    channel: str,
+    account: str | None,
+    assignments: tuple[str, ...],
+    *,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Add an account of a chat service to the configuration, or change one.
 
@@ -74,13 +81,13 @@ def add(
     from homarus.channels.registry import load_channel
     from homarus.config.account_edits import add_account
 
-    kind = load_channel(channel)
+    module = load_channel(channel)
     name = _account(account)
-    values = _values(channel, kind, options, said)
+    values = _values(channel, module, options, assignments)
 
     def edit(tree: Any) -> Any:
         new = add_account(tree, channel, name, values)
-        _check(kind, new, channel, name)
+        _check(module, new, channel, name)
         return new
 
     changed = run_with_config(GatewayOptions(), lambda settings: settings.change(edit))
@@ -96,12 +103,12 @@ def add(
 
 
 def _values(
-    channel: str, kind: "ChannelModule", options: Mapping[str, Any], said: Sequence[str]
+    channel: str, module: "ChannelModule", options: Mapping[str, Any], assignments: Sequence[str]
 ) -> dict[KeyPath, Json]:
     """Return the settings of the options, by key."""
     from homarus.config.channels import keys_of
 
-    known = kind.Settings.keys()
+    known = module.Settings.keys()
     found: dict[KeyPath, Json] = {}
     for option, keys in _OPTIONS.items():
         value = options.get(option)
@@ -110,10 +117,10 @@ def _values(
         key = next((key for key in keys if key in known), "")
         if not key:
             flag = f"--{option.replace('_', '-')}"
-            own = ", ".join(keys_of(kind.Settings))
+            own = ", ".join(keys_of(module.Settings))
             raise UserError(f"{channel} has no {flag}", fix=f"it has {own}")
         found[key,] = _secret(option) if value == "-" and option in _SECRETS else value
-    for text in said:
+    for text in assignments:
         key, equals, value = text.partition("=")
         if not equals:
             raise UserError(f"{one_line(text, 40)!r} is not KEY=VALUE")
@@ -123,10 +130,10 @@ def _values(
 
 def _secret(option: str) -> str:
     if sys.stdin.isatty():
-        asked: str = click.prompt(option.replace("_", " ").capitalize(), hide_input=True)
-        return asked
-    if given := sys.stdin.readline().strip():
-        return given
+        entered: str = click.prompt(option.replace("_", " ").capitalize(), hide_input=True)
+        return entered
+    if line := sys.stdin.readline().strip():
+        return line
     raise UserError(f"no {option.replace('_', ' ')} came by standard input", fix="send one line")
 
 
@@ -137,7 +144,7 @@ def _value(text: str) -> Json:
         return text
 
 
-def _check(kind: "ChannelModule", tree: Mapping[str, Any], channel: str, account: str) -> None:
+def _check(module: "ChannelModule", tree: Mapping[str, Any], channel: str, account: str) -> None:
     """Refuse an account that its channel could not be built with, as far as that is known here."""
     from homarus.config.account_edits import has_unset_variables
     from homarus.config.channels import merged_section, read_account
@@ -148,12 +155,12 @@ def _check(kind: "ChannelModule", tree: Mapping[str, Any], channel: str, account
     paths = with_gateway_config(Paths.find(os.environ))
     env, _ = resolve_env(paths, os.environ, tree)
     channels = substitute(tree["channels"], env)
-    settings = read_account(channels, channel, account, kind.Settings)
+    settings = read_account(channels, channel, account, module.Settings)
     if not has_unset_variables(merged_section(channels, channel, account)):
         from homarus.channels.base import ChannelContext
         from homarus.core.clock import SystemClock
 
-        kind.create(
+        module.create(
             ChannelContext(channel, account, SystemClock(), env=env, state=paths.state), settings
         )
 
@@ -166,16 +173,19 @@ def _policy(channel: str, account: str) -> str:
 
 
 def _next_steps(channel: str, policy: str, *, is_served: bool) -> list[str]:
-    begin = [] if is_served else ["Next: homarus gateway run"]
+    first_step = [] if is_served else ["Next: homarus gateway run"]
     match policy:
         case "pairing":
-            how = "Write to it there: it answers with a code. Then"
-            return [*begin, f"{how} `homarus pairing approve {channel} CODE` lets you in."]
+            pairing_step = "Write to it there: it answers with a code. Then"
+            return [
+                *first_step,
+                f"{pairing_step} `homarus pairing approve {channel} CODE` lets you in.",
+            ]
         case "allowlist":
-            return [*begin, "Those in allowFrom are heard, nobody else."]
+            return [*first_step, "Those in allowFrom are heard, nobody else."]
         case "open":
-            return [*begin, "Everybody who can write to it is heard."]
-    return [*begin, "Direct messages to it are not heard (dmPolicy is disabled)."]
+            return [*first_step, "Everybody who can write to it is heard."]
+    return [*first_step, "Direct messages to it are not heard (dmPolicy is disabled)."]
 
 
 @click.command()
@@ -238,17 +248,17 @@ def logout(channel: str, account: str | None, *, as_json: bool) -> None:
 
 
 async def _logout(channel: str, account: str) -> None:
-    async with open_gateway(GatewayOptions()) as link:
-        await link.call("channels.logout", {"channel": channel, "accountId": account})
+    async with open_gateway(GatewayOptions()) as client:
+        await client.call("channels.logout", {"channel": channel, "accountId": account})
 
 
-def _account(given: str | None) -> str:
+def _account(account: str | None) -> str:
     """Return an account's normalised id; raises for one that cannot be an id."""
-    if given is None:
+    if account is None:
         return DEFAULT_ACCOUNT
-    name = normalize_account_id(given)
-    if name == DEFAULT_ACCOUNT and given.strip().lower() != DEFAULT_ACCOUNT:
-        raise UserError(f"{one_line(given, 40)!r} cannot be an account's id", fix="use letters")
+    name = normalize_account_id(account)
+    if name == DEFAULT_ACCOUNT and account.strip().lower() != DEFAULT_ACCOUNT:
+        raise UserError(f"{one_line(account, 40)!r} cannot be an account's id", fix="use letters")
     return name
 
 

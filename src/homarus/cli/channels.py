@@ -110,16 +110,10 @@ def _problem(config: "Config", channel: str, account: str) -> str:
 )
 @as_json_option
 @gateway_options
-def status(
-    timeout_ms: int,
-    reach: GatewayOptions,
-    *,
-    probe: bool,
-    as_json: bool,
-) -> None:
+def status(timeout_ms: int, gateway: GatewayOptions, *, probe: bool, as_json: bool) -> None:
     """Say how every account is, as a running gateway sees it."""
-    if is_gateway_running(reach):
-        found = asyncio.run(_fetch_status(reach, probe=probe, timeout_ms=timeout_ms))
+    if is_gateway_running(gateway):
+        found = asyncio.run(_fetch_status(gateway, probe=probe, timeout_ms=timeout_ms))
         if as_json:
             click.echo(json.dumps({"gateway": True, **found}, ensure_ascii=False))
         else:
@@ -133,13 +127,17 @@ def status(
     for row in rows:
         state = str(row["problem"] or ("configured" if row["enabled"] else "off"))
         click.echo(f"{_name(row['channel'], row['account'])} {escape_invisible(state)}")
-    told = "homarus gateway run" if rows else "homarus channels add NAME, then homarus gateway run"
-    click.echo(f"Next: {told}")
+    next_step = (
+        "homarus gateway run" if rows else "homarus channels add NAME, then homarus gateway run"
+    )
+    click.echo(f"Next: {next_step}")
 
 
-async def _fetch_status(reach: GatewayOptions, *, probe: bool, timeout_ms: int) -> dict[str, Json]:
-    async with open_gateway(reach) as link:
-        found = await link.call(
+async def _fetch_status(
+    gateway: GatewayOptions, *, probe: bool, timeout_ms: int
+) -> dict[str, Json]:
+    async with open_gateway(gateway) as client:
+        found = await client.call(
             "channels.status",
             {"probe": probe, "timeoutMs": timeout_ms},
             timeout_s=timeout_ms / 1000 + 20,
@@ -188,8 +186,8 @@ def capabilities(channel: str | None, account: str | None, *, as_json: bool) -> 
     ]
     if channel and not rows:
         load_channel(channel)
-        what, which = (f"{channel}:{named}", f" --account {named}") if named else (channel, "")
-        raise UserError(f"{what} is not configured", fix=f"homarus channels add {channel}{which}")
+        name, option = (f"{channel}:{named}", f" --account {named}") if named else (channel, "")
+        raise UserError(f"{name} is not configured", fix=f"homarus channels add {channel}{option}")
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False))
         return
@@ -211,20 +209,20 @@ def _capabilities(config: "Config", channel: str, account: str) -> dict[str, Jso
 
     row: dict[str, Json] = {"channel": channel, "account": account, "problem": ""}
     try:
-        made = _make(config, channel, account)
+        adapter = _make(config, channel, account)
     except HomarusError as exc:
         return {**row, "problem": str(exc)}
-    able = made.capabilities
+    capabilities = adapter.capabilities
     return {
         **row,
-        "textLimit": able.text_limit,
-        "unit": able.unit,
-        "dialect": able.dialect,
-        "byLine": able.by_line,
-        "idempotent": able.idempotent,
-        "captionLimit": able.caption_limit,
-        "mediaMaxBytes": able.media_max_bytes,
-        "abilities": list(supported_features(made)),
+        "textLimit": capabilities.text_limit,
+        "unit": capabilities.unit,
+        "dialect": capabilities.dialect,
+        "byLine": capabilities.by_line,
+        "idempotent": capabilities.idempotent,
+        "captionLimit": capabilities.caption_limit,
+        "mediaMaxBytes": capabilities.media_max_bytes,
+        "abilities": list(supported_features(adapter)),
     }
 
 
@@ -237,10 +235,10 @@ def _make(config: "Config", channel: str, account: str) -> "Channel":
 
     paths = with_gateway_config(Paths.find(os.environ))
     env, _ = resolve_env(paths, os.environ, read_raw(paths))
-    kind = load_channel(channel)
-    settings = account_settings(config, channel, account, kind.Settings)
-    place = ChannelContext(channel, account, SystemClock(), env=env, state=paths.state)
-    return kind.create(place, settings)
+    module = load_channel(channel)
+    settings = account_settings(config, channel, account, module.Settings)
+    context = ChannelContext(channel, account, SystemClock(), env=env, state=paths.state)
+    return module.create(context, settings)
 
 
 @command.command()
@@ -248,14 +246,14 @@ def _make(config: "Config", channel: str, account: str) -> "Channel":
 @click.option("--lines", type=click.IntRange(1, _MAX_LOG_LINES), default=200, help="How many.")
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as they are written.")
 @gateway_options
-def logs(channel: str, lines: int, reach: GatewayOptions, *, as_json: bool) -> None:
+def logs(channel: str, lines: int, gateway: GatewayOptions, *, as_json: bool) -> None:
     """Show what the log says about channels."""
     from homarus.cli.logs import follow_log, show_line
 
     found: list[str] = []
-    asyncio.run(follow_log(reach, _MAX_LOG_LINES, None, found.append))
-    about = [line for line in found if _is_about(line, channel)]
-    for line in about[-lines:]:
+    asyncio.run(follow_log(gateway, _MAX_LOG_LINES, None, found.append))
+    matching = [line for line in found if _is_about(line, channel)]
+    for line in matching[-lines:]:
         click.echo(line) if as_json else show_line(line)
 
 

@@ -27,41 +27,41 @@ def command(
     agent_id: str | None,
     session_key: str | None,
     model: str | None,
-    reach: GatewayOptions,
+    gateway: GatewayOptions,
     *,
     local: bool,
 ) -> None:
     """Talk with an agent in this terminal."""
-    asyncio.run(_chat(agent_id, session_key, model, reach, local=local))
+    asyncio.run(_chat(agent_id, session_key, model, gateway, local=local))
 
 
 async def _chat(
     agent_id: str | None,
     session_key: str | None,
     model: str | None,
-    reach: GatewayOptions,
+    gateway: GatewayOptions,
     *,
     local: bool,
 ) -> None:
     view = TerminalView(sys.stdout, colour=colour_wanted(sys.stdout))
     lines = LineReader()
 
-    async def ask(question: ApprovalRequest) -> bool:
+    async def request_approval(question: ApprovalRequest) -> bool:
         view.notice(f"{question.title}\n{escape_invisible(question.detail)}")
         answer = await lines.read("Allow? [y/N] ")
         return (answer or "").strip().lower() in {"y", "yes"}
 
     opened = open_session_client(
-        reach,
+        gateway,
         key=session_key,
         agent=agent_id,
         local=local,
-        ask=ask if lines.interactive else deny_approval,
+        request_approval=request_approval if lines.interactive else deny_approval,
         show=view.show,
         warn=view.notice,
     )
-    async with opened as desk:
-        chat = TerminalChat(desk, view, lines)
+    async with opened as session:
+        chat = TerminalChat(session, view, lines)
         if model:
             await chat.model(model)
         await chat.run()
@@ -70,12 +70,12 @@ async def _chat(
 class TerminalChat:
     """One session at the terminal."""
 
-    def __init__(self, desk: SessionClient, view: TerminalView, lines: LineReader) -> None:
-        self._desk, self._view, self._lines = desk, view, lines
+    def __init__(self, session: SessionClient, view: TerminalView, lines: LineReader) -> None:
+        self._session, self._view, self._lines = session, view, lines
 
     async def run(self) -> None:
         """Read a line, answer it, and repeat until the input ends."""
-        status = await self._desk.status()
+        status = await self._session.status()
         self._view.notice(f"{status.model} ({status.reason}) · /help for commands")
         if status.note:
             self._view.notice(status.note)
@@ -94,7 +94,7 @@ class TerminalChat:
 
     async def _send(self, line: str) -> None:
         """Send a line: a message for the agent, or a command."""
-        answer = await self._desk.send(line)
+        answer = await self._session.send(line)
         if answer.aborted:
             self._view.notice("stopped.")
         elif not answer.text.strip():
@@ -106,7 +106,7 @@ class TerminalChat:
 
     async def model(self, ref: str) -> None:
         """Set the model of this session."""
-        await self._desk.set_model(ref)
+        await self._session.set_model(ref)
 
     def _failed(self, error: HomarusError) -> None:
         self._view.error(f"⚠ {error.message}")
@@ -114,5 +114,5 @@ class TerminalChat:
             self._view.notice(f"→ {error.fix}")
 
     def _interrupt(self) -> None:
-        if not self._desk.abort():
+        if not self._session.abort():
             self._view.notice("Nothing is running; /quit or Ctrl-D leaves.")

@@ -41,11 +41,11 @@ def command() -> None:
 @as_json_option
 @local_option
 @gateway_options
-def get(path: str | None, reach: GatewayOptions, *, as_json: bool, local: bool) -> None:
+def get(path: str | None, gateway: GatewayOptions, *, as_json: bool, local: bool) -> None:
     """Print a setting as it is written, or all of them; in sections, secrets are hidden."""
     steps = parse_path(path) if path else ()
     try:
-        value = get_path(_read(reach, local=local), steps)
+        value = get_path(_read(gateway, local=local), steps)
     except LookupError:
         raise _missing_key_error(steps) from None
     if isinstance(value, dict | list):
@@ -62,11 +62,11 @@ def get(path: str | None, reach: GatewayOptions, *, as_json: bool, local: bool) 
 @click.option("--json", "as_json", is_flag=True, help="VALUE must be JSON5; print one JSON object.")
 @local_option
 @gateway_options
-def set_(path: str, value: str, reach: GatewayOptions, *, as_json: bool, local: bool) -> None:
+def set_(path: str, value: str, gateway: GatewayOptions, *, as_json: bool, local: bool) -> None:
     """Set PATH to VALUE: JSON5 when it can be read so, else the text itself."""
     steps = parse_path(path)
     parsed = _value(value, strict=as_json)
-    changed = _change(reach, lambda tree: set_path(tree, steps, parsed), local=local)
+    changed = _change(gateway, lambda tree: set_path(tree, steps, parsed), local=local)
     _print(changed, f"{format_path(steps)} is set", as_json=as_json)
 
 
@@ -75,7 +75,7 @@ def set_(path: str, value: str, reach: GatewayOptions, *, as_json: bool, local: 
 @as_json_option
 @local_option
 @gateway_options
-def unset(path: str, reach: GatewayOptions, *, as_json: bool, local: bool) -> None:
+def unset(path: str, gateway: GatewayOptions, *, as_json: bool, local: bool) -> None:
     """Remove PATH."""
     steps = parse_path(path)
 
@@ -85,7 +85,7 @@ def unset(path: str, reach: GatewayOptions, *, as_json: bool, local: bool) -> No
         except LookupError:
             raise _missing_key_error(steps) from None
 
-    changed = _change(reach, remove, local=local)
+    changed = _change(gateway, remove, local=local)
     _print(changed, f"{format_path(steps)} is removed", as_json=as_json)
 
 
@@ -94,11 +94,11 @@ def unset(path: str, reach: GatewayOptions, *, as_json: bool, local: bool) -> No
 @local_option
 @gateway_options
 @click.pass_context
-def validate(ctx: click.Context, reach: GatewayOptions, *, as_json: bool, local: bool) -> None:
+def validate(ctx: click.Context, gateway: GatewayOptions, *, as_json: bool, local: bool) -> None:
     """Check the configuration and say everything that is wrong with it."""
     from homarus.cli.config_client import run_with_config
 
-    found = run_with_config(reach, lambda settings: settings.validate(), local=local)
+    found = run_with_config(gateway, lambda settings: settings.validate(), local=local)
     if as_json:
         click.echo(json.dumps(_verdict_json(found), ensure_ascii=False))
     else:
@@ -108,10 +108,10 @@ def validate(ctx: click.Context, reach: GatewayOptions, *, as_json: bool, local:
 
 def _verdict_json(found: "ConfigValidation") -> dict[str, "Json"]:
     names = {"file": "file", "line": "line", "path": "key", "message": "message", "fix": "fix"}
-    told: dict[str, Any] = {"ok": not found.issues, "path": found.file, "exists": found.exists}
-    told["issues"] = [{names[k]: v for k, v in issue.items()} for issue in found.issues]
-    told["warnings"] = list(found.warnings)
-    return {**told, "gateway": found.in_use} if found.in_use else told
+    result: dict[str, Any] = {"ok": not found.issues, "path": found.file, "exists": found.exists}
+    result["issues"] = [{names[k]: v for k, v in issue.items()} for issue in found.issues]
+    result["warnings"] = list(found.warnings)
+    return {**result, "gateway": found.in_use} if found.in_use else result
 
 
 def _print_verdict(found: "ConfigValidation") -> None:
@@ -138,12 +138,12 @@ def schema() -> None:
     click.echo(json.dumps(config_json_schema(), indent=2))
 
 
-def _read(reach: GatewayOptions, *, local: bool) -> Value:
+def _read(gateway: GatewayOptions, *, local: bool) -> Value:
     """Return the settings in use; a remote gateway is queried for its own."""
-    if reach.url and not local:
+    if gateway.url and not local:
         from homarus.cli.config_client import run_with_config
 
-        return run_with_config(reach, lambda settings: settings.read(), local=local)
+        return run_with_config(gateway, lambda settings: settings.read(), local=local)
     paths = Paths.find(os.environ)
     return read_raw(
         with_gateway_config(paths) if is_gateway_running(GatewayOptions()) and not local else paths
@@ -151,11 +151,11 @@ def _read(reach: GatewayOptions, *, local: bool) -> Value:
 
 
 def _change(
-    reach: GatewayOptions, edit: Callable[[Any], Any], *, local: bool
+    gateway: GatewayOptions, edit: Callable[[Any], Any], *, local: bool
 ) -> "ConfigChangeResult":
     from homarus.cli.config_client import run_with_config
 
-    return run_with_config(reach, lambda settings: settings.change(edit), local=local)
+    return run_with_config(gateway, lambda settings: settings.change(edit), local=local)
 
 
 def _print(found: "ConfigChangeResult", done: str, *, as_json: bool) -> None:
@@ -165,9 +165,11 @@ def _print(found: "ConfigChangeResult", done: str, *, as_json: bool) -> None:
         click.echo(json.dumps({**report, "gateway": found.effect} if found.effect else report))
         return
     file = _short(found.file)
-    lost = "" if found.kept_layout else "; its comments were lost, they are in the backup"
+    layout_note = "" if found.kept_layout else "; its comments were lost, they are in the backup"
     effect = f"; {found.effect}" if found.effect else ""
-    click.echo(f"{done} in {file}{lost}{effect}" if found.changed else f"{file} says so already")
+    click.echo(
+        f"{done} in {file}{layout_note}{effect}" if found.changed else f"{file} says so already"
+    )
     for group in found.unbuilt:
         click.echo(f"warning: {group} is not built yet and has no effect", err=True)
 

@@ -84,31 +84,31 @@ class ConfigClient(Protocol):
     async def validate(self) -> ConfigValidation: ...
 
     async def change(self, edit: Edit) -> ConfigChangeResult:
-        """Apply a change to the file's own tree; ConfigError or InvalidRequest refuses it."""
+        """Apply a change to the file's own tree; ConfigError or InvalidRequestError refuses it."""
         ...
 
 
 @asynccontextmanager
 async def open_config_client(
-    reach: GatewayOptions, *, local: bool = False
+    gateway: GatewayOptions, *, local: bool = False
 ) -> AsyncIterator[ConfigClient]:
     """Open the configuration of the options; `local` means the file, whoever uses it."""
-    if reach.url and not local:
-        async with open_gateway(reach) as link:
-            yield RemoteConfigClient(link)
-    elif local or not is_gateway_running(reach):
+    if gateway.url and not local:
+        async with open_gateway(gateway) as client:
+            yield RemoteConfigClient(client)
+    elif local or not is_gateway_running(gateway):
         yield FileConfigClient(Paths.find(os.environ))
     else:
-        yield LocalGatewayConfigClient(with_gateway_config(Paths.find(os.environ)), reach)
+        yield LocalGatewayConfigClient(with_gateway_config(Paths.find(os.environ)), gateway)
 
 
 def run_with_config(
-    reach: GatewayOptions, do: Callable[[ConfigClient], Awaitable[T]], *, local: bool = False
+    gateway: GatewayOptions, do: Callable[[ConfigClient], Awaitable[T]], *, local: bool = False
 ) -> T:
     """Run a function with the configuration of the options."""
 
     async def main() -> T:
-        async with open_config_client(reach, local=local) as settings:
+        async with open_config_client(gateway, local=local) as settings:
             return await do(settings)
 
     return asyncio.run(main())
@@ -156,70 +156,70 @@ class FileConfigClient:
 class LocalGatewayConfigClient(FileConfigClient):
     """The file that a gateway on this machine uses."""
 
-    def __init__(self, paths: Paths, reach: GatewayOptions) -> None:
+    def __init__(self, paths: Paths, gateway: GatewayOptions) -> None:
         super().__init__(paths)
-        self._reach = reach
+        self._gateway = gateway
 
     async def validate(self) -> ConfigValidation:
-        async with open_gateway(self._reach) as link:
-            return await _validate(link)
+        async with open_gateway(self._gateway) as client:
+            return await _validate(client)
 
     async def change(self, edit: Edit) -> ConfigChangeResult:
-        async with open_gateway(self._reach) as link:
+        async with open_gateway(self._gateway) as client:
             for _ in range(_ATTEMPTS):
                 text = read_text(self._paths.config)
                 own = to_plain(parse_json5("{}" if text is None else text, str(self._paths.config)))
                 new = edit(own)
                 if _is_guarded(own, new):
-                    return await self._write_and_wait(link, edit)
+                    return await self._write_and_wait(client, edit)
                 base = None if text is None else hash_text(text)
-                if changed := await _apply(link, new, base):
+                if changed := await _apply(client, new, base):
                     return changed
         raise _changed_meanwhile_error(str(self._paths.config))
 
-    async def _write_and_wait(self, link: "GatewayClient", edit: Edit) -> ConfigChangeResult:
+    async def _write_and_wait(self, client: "GatewayClient", edit: Edit) -> ConfigChangeResult:
         """Write the file, and wait for the gateway's result."""
         written = self._write(edit)
         action = ""
         if written.changed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_NOTICE_S):
-                    action = await _applied_change(link)
+                    action = await _applied_change(client)
         return replace(_changed(written), effect=_EFFECTS[action] if written.changed else "")
 
 
 class RemoteConfigClient:
     """The configuration of a remote gateway, without its secrets."""
 
-    def __init__(self, link: "GatewayClient") -> None:
-        self._link = link
+    def __init__(self, client: "GatewayClient") -> None:
+        self._client = client
 
     async def read(self) -> Json:
-        return (await _fetch_config(self._link))["resolved"]
+        return (await _fetch_config(self._client))["resolved"]
 
     async def config(self) -> "Config":
         from homarus.config.check import check_config
 
-        found = check_config((await _fetch_config(self._link))["config"]).config
+        found = check_config((await _fetch_config(self._client))["config"]).config
         if found is None:
             raise UserError("the gateway's config is wrong", fix="homarus config validate --url …")
         return found
 
     async def validate(self) -> ConfigValidation:
-        return await _validate(self._link)
+        return await _validate(self._client)
 
     async def change(self, edit: Edit) -> ConfigChangeResult:
         for _ in range(_ATTEMPTS):
-            payload = await _fetch_config(self._link)
+            payload = await _fetch_config(self._client)
             base = payload.get("hash") if payload.get("exists") else None
-            if changed := await _apply(self._link, edit(payload["parsed"]), base):
+            if changed := await _apply(self._client, edit(payload["parsed"]), base):
                 return changed
         raise _changed_meanwhile_error(str(payload["path"]))
 
 
-async def _fetch_config(link: "GatewayClient") -> dict[str, Json]:
+async def _fetch_config(client: "GatewayClient") -> dict[str, Json]:
     """Return a gateway's config; raises when the gateway cannot load it."""
-    found = await link.call("config.get")
+    found = await client.call("config.get")
     payload = found if isinstance(found, dict) else {}
     if "hash" not in payload and payload.get("exists"):
         messages = [str(issue.get("message")) for issue in payload.get("issues") or ()]
@@ -227,10 +227,10 @@ async def _fetch_config(link: "GatewayClient") -> dict[str, Json]:
     return payload
 
 
-async def _validate(link: "GatewayClient") -> ConfigValidation:
-    found = await link.call("config.get")
+async def _validate(client: "GatewayClient") -> ConfigValidation:
+    found = await client.call("config.get")
     payload = found if isinstance(found, dict) else {}
-    status = await link.call("status")
+    status = await client.call("status")
     problem = status.get("configProblem") if isinstance(status, dict) else None
     in_use = "the gateway goes on with the last good one" if problem else "the gateway uses it"
     return ConfigValidation(
@@ -243,14 +243,14 @@ async def _validate(link: "GatewayClient") -> ConfigValidation:
 
 
 async def _apply(
-    link: "GatewayClient", tree: Json, base_hash: str | None
+    client: "GatewayClient", tree: Json, base_hash: str | None
 ) -> ConfigChangeResult | None:
     """Have the gateway apply it; None when the file was changed meanwhile."""
     params: dict[str, Json] = {"raw": serialize(tree)}
     if base_hash is not None:
         params["baseHash"] = base_hash
     try:
-        answer = await link.call("config.apply", params)
+        answer = await client.call("config.apply", params)
     except InvalidRequestError as exc:
         if exc.message.startswith(_STALE):
             return None
@@ -271,9 +271,9 @@ async def _apply(
     )
 
 
-async def _applied_change(link: "GatewayClient") -> str:
+async def _applied_change(client: "GatewayClient") -> str:
     """Return what the gateway says of a file that it found changed."""
-    async for name, payload in link.events():
+    async for name, payload in client.events():
         if name == "config.reloaded" and isinstance(payload, dict):
             return str(payload.get("action"))
         if name == "config.rejected":

@@ -27,15 +27,15 @@ def dead_letters(ctx: click.Context) -> None:
 @click.option("--channel", metavar="NAME", help="Of one channel.")
 @as_json_option
 @gateway_options
-def list_(reach: GatewayOptions, channel: str | None = None, *, as_json: bool = False) -> None:
+def list_(gateway: GatewayOptions, channel: str | None = None, *, as_json: bool = False) -> None:
     """List them: `dead` was refused or too late, `unknown` may have arrived."""
-    rows = [row for row in _records(reach) if channel in {None, row["channel"]}]
+    rows = [row for row in _records(gateway) if channel in {None, row["channel"]}]
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False))
         return
     for row in rows:
-        where = f"{row['channel']}:{row['accountId']}, {escape_invisible(str(row['chat']))}"
-        click.echo(f"{age(int(row['ageMs'])):>5}  {row['state']:<8}  {where}")
+        chat = f"{row['channel']}:{row['accountId']}, {escape_invisible(str(row['chat']))}"
+        click.echo(f"{age(int(row['ageMs'])):>5}  {row['state']:<8}  {chat}")
         click.echo(f"       {row['preview']}")
         click.echo(f"       {escape_invisible(str(row['id']))}: {row['why']}")
     if not rows:
@@ -49,13 +49,13 @@ def list_(reach: GatewayOptions, channel: str | None = None, *, as_json: bool = 
 @gateway_options
 def retry(
     id: str | None,  # noqa: A002 - the word for it
-    reach: GatewayOptions,
+    gateway: GatewayOptions,
     *,
     every: bool,
     as_json: bool,
 ) -> None:
     """Send one again, or all. What is `unknown` may then arrive twice."""
-    _change("retry", id, reach, every=every, as_json=as_json)
+    _change("retry", id, gateway, every=every, as_json=as_json)
 
 
 @dead_letters.command()
@@ -65,37 +65,37 @@ def retry(
 @gateway_options
 def discard(
     id: str | None,  # noqa: A002 - the word for it
-    reach: GatewayOptions,
+    gateway: GatewayOptions,
     *,
     every: bool,
     as_json: bool,
 ) -> None:
     """Give one up for good, or all."""
-    _change("discard", id, reach, every=every, as_json=as_json)
+    _change("discard", id, gateway, every=every, as_json=as_json)
 
 
 def _change(
-    verb: str, named: str | None, reach: GatewayOptions, *, every: bool, as_json: bool
+    verb: str, named: str | None, gateway: GatewayOptions, *, every: bool, as_json: bool
 ) -> None:
     if bool(named) == every:
         raise UserError("say which one, or --all", fix="homarus channels dead-letters lists them")
-    parcels = _records(reach)
-    meant = (
+    parcels = _records(gateway)
+    selected = (
         [resolve_backlog_id({"parcels": parcels}, named)]
         if named
         else [str(p["id"]) for p in parcels]
     )
-    done = [asyncio.run(change(reach, verb, each)) for each in meant]
+    done = [asyncio.run(change(gateway, verb, each)) for each in selected]
     if as_json:
-        click.echo(json.dumps({"ok": True, "ids": meant}, ensure_ascii=False))
+        click.echo(json.dumps({"ok": True, "ids": selected}, ensure_ascii=False))
         return
-    when = "" if all(each["now"] for each in done) else " when the gateway next starts"
-    for each in meant:
-        result = f"is sent again{when}" if verb == "retry" else "is given up"
+    when_text = "" if all(each["now"] for each in done) else " when the gateway next starts"
+    for each in selected:
+        result = f"is sent again{when_text}" if verb == "retry" else "is given up"
         click.echo(f"{escape_invisible(each)} {result}.")
-    if not meant:
+    if not selected:
         click.echo("There are none.")
 
 
-def _records(reach: GatewayOptions) -> list[Mapping[str, Json]]:
-    return list(asyncio.run(list_waiting(reach, stuck=True))["parcels"])
+def _records(gateway: GatewayOptions) -> list[Mapping[str, Json]]:
+    return list(asyncio.run(list_waiting(gateway, stuck=True))["parcels"])

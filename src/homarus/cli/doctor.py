@@ -145,7 +145,7 @@ def _workspace(agent: str, workspace: Path, shown: str) -> DoctorFinding:
 
 
 def _model(paths: Paths, config: Config, env: Mapping[str, str]) -> DoctorFinding:
-    async def look() -> DefaultModel:
+    async def choose() -> DefaultModel:
         models = ModelRouter(config, env, paths, SystemClock())
         try:
             choice = await models.default_model()
@@ -157,7 +157,7 @@ def _model(paths: Paths, config: Config, env: Mapping[str, str]) -> DoctorFindin
             await models.close()
 
     try:
-        choice = asyncio.run(look())
+        choice = asyncio.run(choose())
     except HomarusError as exc:
         return DoctorFinding("model", "bad", exc.message, exc.fix)
     return DoctorFinding("model", "ok", f"{choice.ref}: {choice.why}")

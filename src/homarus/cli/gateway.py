@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from homarus.cli.gateway_service import ServiceBackend
     from homarus.gateway.client import RunningGateway
 
-_STOP_S = 15.0
-_RESTART_S = 20.0
+_STOP_TIMEOUT_S = 15.0
+_RESTART_TIMEOUT_S = 20.0
 _timeout_option = click.option(
     "--timeout", "timeout_ms", type=click.IntRange(min=1), default=10_000, help="Milliseconds."
 )
@@ -73,10 +73,10 @@ def install(port: int | None, *, force: bool, as_json: bool) -> None:
     """Have the machine keep the gateway running: a user unit of systemd, or an agent of launchd."""
     from homarus.cli import gateway_service
 
-    keeper, notes = gateway_service.install(port, force=force)
-    _control_service(keeper, "is installed and started", as_json=as_json)
-    for note in notes:
-        warn(note)
+    service, warnings = gateway_service.install(port, force=force)
+    _control_service(service, "is installed and started", as_json=as_json)
+    for warning in warnings:
+        warn(warning)
 
 
 @command.command("uninstall")
@@ -85,12 +85,12 @@ def uninstall(*, as_json: bool) -> None:
     """Stop the gateway, and have the machine no longer keep it running."""
     from homarus.cli import gateway_service
 
-    keeper = gateway_service.uninstall()
-    if keeper is None:
+    service = gateway_service.uninstall()
+    if service is None:
         text = "The gateway is not installed here."
         click.echo(json.dumps({"ok": True, "installed": False}) if as_json else text)
         return
-    _control_service(keeper, "is stopped and removed", as_json=as_json)
+    _control_service(service, "is stopped and removed", as_json=as_json)
 
 
 @command.command("start")
@@ -99,17 +99,17 @@ def start(*, as_json: bool) -> None:
     """Start the gateway that was installed."""
     from homarus.cli import gateway_service
 
-    keeper = gateway_service.require_service()
-    keeper.start()
-    _control_service(keeper, "is started", as_json=as_json)
+    service = gateway_service.require_service()
+    service.start()
+    _control_service(service, "is started", as_json=as_json)
 
 
-def _control_service(keeper: "ServiceBackend", done: str, *, as_json: bool) -> None:
+def _control_service(service: "ServiceBackend", done: str, *, as_json: bool) -> None:
     if as_json:
-        report = {"ok": True, "name": keeper.name, "file": str(keeper.file)}
+        report = {"ok": True, "name": service.name, "file": str(service.file)}
         click.echo(json.dumps(report, ensure_ascii=False))
     else:
-        click.echo(f"{keeper.name} {done} ({shorten(keeper.file, Paths.find(os.environ).home)}).")
+        click.echo(f"{service.name} {done} ({shorten(service.file, Paths.find(os.environ).home)}).")
 
 
 @command.command("status")
@@ -124,33 +124,33 @@ def status(*, as_json: bool) -> None:
             "url": running.url,
             **asyncio.run(_fetch_status(GatewayOptions())),
         }
-    kept_by = ""
-    if keeper := _find_service():
-        state = keeper.state()
-        kept_by = f"{keeper.name}, {state or 'which cannot be asked'}"
-        found["service"] = {"name": keeper.name, "file": str(keeper.file), "state": state}
+    service_text = ""
+    if service := _find_service():
+        state = service.state()
+        service_text = f"{service.name}, {state or 'which cannot be asked'}"
+        found["service"] = {"name": service.name, "file": str(service.file), "state": state}
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False))
     elif running is None:
         paths = Paths.find(os.environ)
         click.echo(f"No gateway serves {shorten(paths.state, paths.home)}.")
-        if kept_by:
-            click.echo(f"It is kept by {kept_by}.")
-        click.echo(f"  → homarus gateway {'start' if kept_by else 'run'} starts one")
+        if service_text:
+            click.echo(f"It is kept by {service_text}.")
+        click.echo(f"  → homarus gateway {'start' if service_text else 'run'} starts one")
     else:
-        found |= {"service": kept_by} if kept_by else {}
+        found |= {"service": service_text} if service_text else {}
         for name, value in found.items():
             click.echo(f"{name:<12} {value}")
     if running is None:
         raise click.exceptions.Exit(1)
 
 
-async def _fetch_status(reach: GatewayOptions) -> dict[str, Json]:
+async def _fetch_status(gateway: GatewayOptions) -> dict[str, Json]:
     """Return what a gateway sends to a client that only connects."""
     started = time.monotonic()
-    async with open_gateway(reach, mode="probe") as link:
-        server, snapshot = link.hello.get("server"), link.hello.get("snapshot")
-        status = await link.call("status")
+    async with open_gateway(gateway, mode="probe") as client:
+        server, snapshot = client.hello.get("server"), client.hello.get("snapshot")
+        status = await client.call("status")
     found: dict[str, Json] = {"latencyMs": round((time.monotonic() - started) * 1000)}
     if isinstance(server, dict) and isinstance(snapshot, dict):
         found |= {
@@ -166,9 +166,9 @@ async def _fetch_status(reach: GatewayOptions) -> dict[str, Json]:
 @command.command("probe")
 @gateway_options
 @as_json_option
-def probe(reach: GatewayOptions, *, as_json: bool) -> None:
+def probe(gateway: GatewayOptions, *, as_json: bool) -> None:
     """Connect, and say how that went."""
-    found = asyncio.run(_fetch_status(reach))
+    found = asyncio.run(_fetch_status(gateway))
     if as_json:
         click.echo(json.dumps({"ok": True, **found}, ensure_ascii=False))
     else:
@@ -179,11 +179,11 @@ def probe(reach: GatewayOptions, *, as_json: bool) -> None:
 @gateway_options
 @_timeout_option
 @as_json_option
-def health(reach: GatewayOptions, timeout_ms: int, *, as_json: bool) -> None:
+def health(gateway: GatewayOptions, timeout_ms: int, *, as_json: bool) -> None:
     """Ask a running gateway how it is."""
     from homarus.cli.health import print_health
 
-    print_health(reach, timeout_ms, as_json=as_json)
+    print_health(gateway, timeout_ms, as_json=as_json)
 
 
 @command.command("call")
@@ -196,7 +196,7 @@ def health(reach: GatewayOptions, timeout_ms: int, *, as_json: bool) -> None:
 def call(
     method: str,
     params: str,
-    reach: GatewayOptions,
+    gateway: GatewayOptions,
     timeout_ms: int,
     *,
     expect_final: bool,
@@ -204,56 +204,57 @@ def call(
 ) -> None:
     """Ask a running gateway for anything: METHOD with params."""
     try:
-        given = json.loads(params)
+        parsed = json.loads(params)
     except ValueError as exc:
         raise UserError(f"--params is not JSON: {exc}") from None
-    if not isinstance(given, dict):
+    if not isinstance(parsed, dict):
         raise UserError(
             "--params is not a JSON object", fix="for example --params '{\"limit\": 5}'"
         )
 
-    async def ask() -> Json:
-        async with open_gateway(reach) as link:
+    async def call_method() -> Json:
+        async with open_gateway(gateway) as client:
             timeout_s = timeout_ms / 1000
-            return await link.call(method, given, final=expect_final, timeout_s=timeout_s)
+            return await client.call(method, parsed, final=expect_final, timeout_s=timeout_s)
 
-    answer = asyncio.run(ask())
+    answer = asyncio.run(call_method())
     click.echo(json.dumps(answer, ensure_ascii=False, indent=None if as_json else 2))
 
 
 @command.command("stop")
 def stop() -> None:
     """Stop the gateway that serves this state directory; live answers are finished first."""
-    keeper = _find_service()
-    if keeper and keeper.state() not in {"", "inactive", "failed"}:
-        keeper.stop()
-        click.echo(f"Stopped {keeper.name}.")
+    service = _find_service()
+    if service and service.state() not in {"", "inactive", "failed"}:
+        service.stop()
+        click.echo(f"Stopped {service.name}.")
         if _find() is None:
             return
     running = _require_running()
     os.kill(running.pid, signal.SIGTERM)
-    _wait_until(lambda: _find() is None, _STOP_S, f"process {running.pid} has not stopped")
+    _wait_until(lambda: _find() is None, _STOP_TIMEOUT_S, f"process {running.pid} has not stopped")
     click.echo(f"Stopped process {running.pid}.")
-    if keeper and not keeper.state():
+    if service and not service.state():
         warn(
-            f"{keeper.name} could not be asked: if it keeps the gateway running, it starts it anew."
+            f"{service.name} could not be asked: "
+            "if it keeps the gateway running, it starts it anew."
         )
 
 
 @command.command("restart")
 def restart() -> None:
     """Restart the gateway that serves this state directory, with the config as it is now."""
-    keeper = _find_service()
-    if keeper and _find() is None:
-        keeper.check()
-        keeper.start()
-        click.echo(f"Started {keeper.name}.")
+    service = _find_service()
+    if service and _find() is None:
+        service.check()
+        service.start()
+        click.echo(f"Started {service.name}.")
         return
     running = _require_running()
     before = _started_ms()
     os.kill(running.pid, signal.SIGUSR1)
     text = f"process {running.pid} has not restarted"
-    _wait_until(lambda: _find() is not None and _started_ms() != before, _RESTART_S, text)
+    _wait_until(lambda: _find() is not None and _started_ms() != before, _RESTART_TIMEOUT_S, text)
     click.echo(f"Restarted process {running.pid}.")
 
 
@@ -284,9 +285,11 @@ def _started_ms() -> Json:
     return JsonFile(Paths.find(os.environ).gateway_file).read().get("startedAtMs")
 
 
-def _wait_until(done: Callable[[], bool], within_s: float, told: str) -> None:
-    deadline = time.monotonic() + within_s
+def _wait_until(done: Callable[[], bool], timeout_s: float, problem: str) -> None:
+    deadline = time.monotonic() + timeout_s
     while not done():
         if time.monotonic() > deadline:
-            raise UnavailableError(f"{told} within {within_s:g} s", fix="homarus logs may say why")
+            raise UnavailableError(
+                f"{problem} within {timeout_s:g} s", fix="homarus logs may say why"
+            )
         time.sleep(0.05)

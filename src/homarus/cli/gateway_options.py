@@ -33,27 +33,27 @@ class GatewayOptions:
 
 
 def gateway_options(command: Callable[..., T]) -> Callable[..., T]:
-    """Add `--url`, `--token` and `--password`; the command gets them as `reach`."""
+    """Add `--url`, `--token` and `--password`; the command gets them as `gateway`."""
 
     @wraps(command)
-    def reaching(
+    def with_options(
         *args: Any, url: str | None, token: str | None, password: str | None, **named: Any
     ) -> T:
-        return command(*args, reach=GatewayOptions(url, token, password), **named)
+        return command(*args, gateway=GatewayOptions(url, token, password), **named)
 
-    made: Callable[..., T] = reaching
-    for name, told in (
+    wrapped: Callable[..., T] = with_options
+    for name, help_text in (
         ("--password", "Its password."),
         ("--token", "Its token."),
         ("--url", "The gateway, ws://HOST:PORT; then only --token or --password let you in."),
     ):
-        made = click.option(name, metavar=name[2:].upper(), help=told)(made)
-    return made
+        wrapped = click.option(name, metavar=name[2:].upper(), help=help_text)(wrapped)
+    return wrapped
 
 
-def is_gateway_running(reach: GatewayOptions, env: Mapping[str, str] | None = None) -> bool:
+def is_gateway_running(gateway: GatewayOptions, env: Mapping[str, str] | None = None) -> bool:
     """Return whether a gateway can be used: a named one, or one on our own state directory."""
-    if reach.url:
+    if gateway.url:
         return True
     paths = Paths.find(env or os.environ)
     if not (paths.state / "gateway.json").exists():  # the imports below are slow
@@ -73,7 +73,7 @@ def with_gateway_config(paths: Paths) -> Paths:
 
 @asynccontextmanager
 async def open_gateway(
-    reach: GatewayOptions, *, mode: str = "cli"
+    gateway: GatewayOptions, *, mode: str = "cli"
 ) -> AsyncIterator["GatewayClient"]:
     """Connect to the named gateway, else to the one of our own state directory."""
     from homarus.core.clock import SystemClock
@@ -81,31 +81,32 @@ async def open_gateway(
     from homarus.gateway.identity import DeviceIdentity
 
     paths = Paths.find(os.environ)
-    if reach.url:
-        _check(reach.url)
-        url, secret = reach.url, GatewaySecret(reach.token or "", reach.password or "")
+    if gateway.url:
+        _check(gateway.url)
+        url, secret = gateway.url, GatewaySecret(gateway.token or "", gateway.password or "")
     else:
-        url, secret = _own(paths, reach)
+        url, secret = _own(paths, gateway)
     device = DeviceIdentity.load_or_create(
         paths.state / "identity" / "device.json", SystemClock().now_ms()
     )
     client_id = "openclaw-probe" if mode == "probe" else "cli"
-    async with connect_gateway(url, ClientProfile(secret, device, client_id, mode)) as link:
-        yield link
+    async with connect_gateway(url, ClientProfile(secret, device, client_id, mode)) as client:
+        yield client
 
 
-def _own(paths: Paths, reach: GatewayOptions) -> tuple[str, "GatewaySecret"]:
+def _own(paths: Paths, gateway: GatewayOptions) -> tuple[str, "GatewaySecret"]:
     from homarus.gateway.auth import resolve_auth
     from homarus.gateway.client import GatewaySecret, find_running_gateway
     from homarus.gateway.listen_address import resolve_port
 
     config, env = _config(with_gateway_config(paths))
-    known: dict[str, str] = {}
-    if not (reach.token or reach.password):
+    configured_secret: dict[str, str] = {}
+    if not (gateway.token or gateway.password):
         auth = resolve_auth(config.gateway, env)
-        known = {auth.mode: auth.secret}
+        configured_secret = {auth.mode: auth.secret}
     secret = GatewaySecret(
-        reach.token or known.get("token", ""), reach.password or known.get("password", "")
+        gateway.token or configured_secret.get("token", ""),
+        gateway.password or configured_secret.get("password", ""),
     )
     running = find_running_gateway(paths)
     port = resolve_port(config.gateway, env)

@@ -89,15 +89,15 @@ class Systemd:
         """Return its state: active, inactive, failed …; "" when it is unknown."""
         if not shutil.which("systemctl"):
             return ""
-        return _word(_run(["systemctl", "--user", "is-active", self.name]))
+        return _first_word(_run(["systemctl", "--user", "is-active", self.name]))
 
     def notes(self) -> tuple[str, ...]:
         """Return what the user should know after an install."""
         if not shutil.which("loginctl"):
             return ()
         found = _run(["loginctl", "show-user", str(os.getuid()), "-p", "Linger", "--value"])
-        stays = found.returncode or _word(found) == "yes"
-        return () if stays else ("It ends when you log out; `loginctl enable-linger` keeps it.",)
+        lingers = found.returncode or _first_word(found) == "yes"
+        return () if lingers else ("It ends when you log out; `loginctl enable-linger` keeps it.",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,5 +289,5 @@ def _run(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
         ) from None
 
 
-def _word(done: "subprocess.CompletedProcess[str]") -> str:
+def _first_word(done: "subprocess.CompletedProcess[str]") -> str:
     return one_line(done.stdout.strip(), 40)

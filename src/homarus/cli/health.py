@@ -20,14 +20,14 @@ from homarus.core.message import Json
     "--timeout", "timeout_ms", type=click.IntRange(min=1), default=10_000, help="Milliseconds."
 )
 @as_json_option
-def command(reach: GatewayOptions, timeout_ms: int, *, as_json: bool) -> None:
+def command(gateway: GatewayOptions, timeout_ms: int, *, as_json: bool) -> None:
     """Ask a running gateway how it is."""
-    print_health(reach, timeout_ms, as_json=as_json)
+    print_health(gateway, timeout_ms, as_json=as_json)
 
 
-def print_health(reach: GatewayOptions, timeout_ms: int, *, as_json: bool) -> None:
+def print_health(gateway: GatewayOptions, timeout_ms: int, *, as_json: bool) -> None:
     """Fetch and print the health."""
-    found = asyncio.run(_fetch(reach, timeout_ms / 1000))
+    found = asyncio.run(_fetch(gateway, timeout_ms / 1000))
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False))
         return
@@ -39,7 +39,7 @@ def print_health(reach: GatewayOptions, timeout_ms: int, *, as_json: bool) -> No
     click.echo(f"{state}: {count} conversations, agents {', '.join(map(str, names))}")
 
 
-async def _fetch(reach: GatewayOptions, timeout_s: float) -> dict[str, Json]:
-    async with open_gateway(reach) as link:
-        found = await link.call("health", timeout_s=timeout_s)
+async def _fetch(gateway: GatewayOptions, timeout_s: float) -> dict[str, Json]:
+    async with open_gateway(gateway) as client:
+        found = await client.call("health", timeout_s=timeout_s)
     return found if isinstance(found, dict) else {}

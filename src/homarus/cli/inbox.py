@@ -28,13 +28,13 @@ from homarus.store.sqlite import open_store
 @as_json_option
 @gateway_options
 @click.pass_context
-def command(ctx: click.Context, reach: GatewayOptions, *, stuck: bool, as_json: bool) -> None:
+def command(ctx: click.Context, gateway: GatewayOptions, *, stuck: bool, as_json: bool) -> None:
     """List messages that have no answer yet, and replies that may not have arrived."""
     if ctx.invoked_subcommand:
-        if reach != GatewayOptions():  # otherwise it would be done locally
+        if gateway != GatewayOptions():  # otherwise it would be done locally
             raise click.UsageError(f"--url and what lets you in go after {ctx.invoked_subcommand}")
         return
-    found = asyncio.run(list_waiting(reach, stuck=stuck))
+    found = asyncio.run(list_waiting(gateway, stuck=stuck))
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False))
         return
@@ -46,21 +46,21 @@ def command(ctx: click.Context, reach: GatewayOptions, *, stuck: bool, as_json: 
         _show(row, f"reply to {row['channel']}", row["chat"])
 
 
-def _show(row: Mapping[str, Json], where: str, who: str) -> None:
-    why = f": {row['why']}" if row["why"] else ""
-    chat = f"{escape_invisible(where)} ({escape_invisible(who)})"
-    click.echo(f"{age(int(row['ageMs'])):>5}  {row['state']:<8}  {chat}")
+def _show(row: Mapping[str, Json], chat: str, sender: str) -> None:
+    reason = f": {row['why']}" if row["why"] else ""
+    chat, sender = escape_invisible(chat), escape_invisible(sender)
+    click.echo(f"{age(int(row['ageMs'])):>5}  {row['state']:<8}  {chat} ({sender})")
     click.echo(f"       {row['preview']}")
-    click.echo(f"       {escape_invisible(str(row['id']))}{why}")
+    click.echo(f"       {escape_invisible(str(row['id']))}{reason}")
 
 
 @command.command()
 @click.argument("id")
 @as_json_option
 @gateway_options
-def retry(id: str, reach: GatewayOptions, *, as_json: bool) -> None:  # noqa: A002 - the word for it
+def retry(id: str, gateway: GatewayOptions, *, as_json: bool) -> None:  # noqa: A002 - the word for it
     """Try a parked message, or a lost reply, once more. ID may be the start of one."""
-    done = asyncio.run(change(reach, "retry", id))
+    done = asyncio.run(change(gateway, "retry", id))
     if as_json:
         click.echo(json.dumps(done, ensure_ascii=False))
     else:
@@ -72,32 +72,32 @@ def retry(id: str, reach: GatewayOptions, *, as_json: bool) -> None:  # noqa: A0
 @click.argument("id")
 @as_json_option
 @gateway_options
-def discard(id: str, reach: GatewayOptions, *, as_json: bool) -> None:  # noqa: A002 - the word for it
+def discard(id: str, gateway: GatewayOptions, *, as_json: bool) -> None:  # noqa: A002 - the word for it
     """Give up a parked message, or a lost reply, for good. ID may be the start of one."""
-    done = asyncio.run(change(reach, "discard", id))
+    done = asyncio.run(change(gateway, "discard", id))
     if as_json:
         click.echo(json.dumps(done, ensure_ascii=False))
     else:
         click.echo(f"{escape_invisible(done['id'])} is given up.")
 
 
-async def list_waiting(reach: GatewayOptions, *, stuck: bool) -> dict[str, Json]:
+async def list_waiting(gateway: GatewayOptions, *, stuck: bool) -> dict[str, Json]:
     """Return the pending records of the journal, from a running gateway or the file."""
-    if is_gateway_running(reach):
-        async with open_gateway(reach) as link:
-            found = await link.call("inbox.list", {"stuck": stuck})
+    if is_gateway_running(gateway):
+        async with open_gateway(gateway) as client:
+            found = await client.call("inbox.list", {"stuck": stuck})
         return found if isinstance(found, dict) else {"messages": [], "parcels": []}
     async with open_store(Paths.find(os.environ).state, read_only=True) as store:
         return await list_backlog(store.journal, SystemClock().now_ms(), stuck=stuck)
 
 
-async def change(reach: GatewayOptions, verb: str, named: str) -> dict[str, Json]:
+async def change(gateway: GatewayOptions, verb: str, named: str) -> dict[str, Json]:
     """Retry or discard the record with an id, or the start of one."""
-    if is_gateway_running(reach):
-        async with open_gateway(reach) as link:
-            listed = await link.call("inbox.list", {"stuck": True})
+    if is_gateway_running(gateway):
+        async with open_gateway(gateway) as client:
+            listed = await client.call("inbox.list", {"stuck": True})
             item_id = resolve_backlog_id(listed if isinstance(listed, dict) else {}, named)
-            await link.call(f"inbox.{verb}", {"id": item_id})
+            await client.call(f"inbox.{verb}", {"id": item_id})
         return {"ok": True, "id": item_id, "now": True}
     async with open_store(Paths.find(os.environ).state) as store:
         journal, now_ms = store.journal, SystemClock().now_ms()

@@ -38,21 +38,21 @@ _MAX_BYTES = 1_000_000
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as they are written.")
 @gateway_options
 def command(
-    limit: int, interval_ms: int, reach: GatewayOptions, *, follow: bool, as_json: bool
+    limit: int, interval_ms: int, gateway: GatewayOptions, *, follow: bool, as_json: bool
 ) -> None:
     """Show the log of the program."""
     show = click.echo if as_json else show_line
-    asyncio.run(follow_log(reach, limit, interval_ms / 1000 if follow else None, show))
+    asyncio.run(follow_log(gateway, limit, interval_ms / 1000 if follow else None, show))
 
 
 async def follow_log(
-    reach: GatewayOptions, limit: int, interval_s: float | None, show: Callable[[str], None]
+    gateway: GatewayOptions, limit: int, interval_s: float | None, show: Callable[[str], None]
 ) -> None:
     """Print the log and, with an interval, follow it; the gateway may restart meanwhile."""
     tail = _LogTail(limit, show)
     while True:
         try:
-            await tail.look(reach, interval_s)
+            await tail.poll(gateway, interval_s)
         except UnavailableError:
             if interval_s is None or tail.cursor is None:  # the gateway was never reachable
                 raise
@@ -68,12 +68,12 @@ class _LogTail:
         self._limit, self._show = limit, show
         self.cursor: int | None = None
 
-    async def look(self, reach: GatewayOptions, interval_s: float | None) -> None:
-        if not is_gateway_running(reach):
+    async def poll(self, gateway: GatewayOptions, interval_s: float | None) -> None:
+        if not is_gateway_running(gateway):
             await self._repeat(self._from_file, interval_s)
             return
-        async with open_gateway(reach) as link:
-            await self._repeat(lambda: self._from_gateway(link), interval_s)
+        async with open_gateway(gateway) as client:
+            await self._repeat(lambda: self._from_gateway(client), interval_s)
 
     async def _repeat(self, read: Read, interval_s: float | None) -> None:
         while True:
@@ -84,9 +84,9 @@ class _LogTail:
                 return
             await asyncio.sleep(interval_s)
 
-    async def _from_gateway(self, link: "GatewayClient") -> tuple[Sequence[str], int]:
-        place = {} if self.cursor is None else {"cursor": self.cursor}
-        answer = await link.call("logs.tail", {"limit": self._limit, **place})
+    async def _from_gateway(self, client: "GatewayClient") -> tuple[Sequence[str], int]:
+        params = {} if self.cursor is None else {"cursor": self.cursor}
+        answer = await client.call("logs.tail", {"limit": self._limit, **params})
         found = answer if isinstance(answer, dict) else {}
         return [str(line) for line in found.get("lines", ())], int(found.get("cursor", 0))
 
@@ -110,9 +110,9 @@ def read_tail(file: Path, cursor: int | None, limit: int) -> tuple[Sequence[str]
             data = opened.read(_MAX_BYTES)
     except FileNotFoundError:
         return (), 0
-    whole, _, _ = data.rpartition(b"\n")
-    lines = whole.decode("utf-8", "replace").split("\n") if whole else []
-    return (lines if cursor is not None else lines[-limit:]), start + len(whole) + bool(whole)
+    complete, _, _ = data.rpartition(b"\n")
+    lines = complete.decode("utf-8", "replace").split("\n") if complete else []
+    return (lines if cursor is not None else lines[-limit:]), start + len(complete) + bool(complete)
 
 
 def show_line(line: str) -> None:

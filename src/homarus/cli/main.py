@@ -27,10 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "List messages that have no answer yet, and replies that may not have arrived.",
     ),
     "logs": ("logs", "Show the log of the program."),
-    "memory": (
-        "memory",
-        "Search, read and write what an agent remembers; say how its index is.",
-    ),
+    "memory": ("memory", "Search, read and write what an agent remembers; say how its index is."),
     "models": ("models", "List, choose and fetch models; alone, say which one answers."),
     "pairing": ("pairing", "Let people in who wrote to a chat channel for the first time."),
     "prompt": ("prompt", "Show the system prompt of a conversation, or what it is made of."),

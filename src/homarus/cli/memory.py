@@ -24,7 +24,7 @@ from homarus.cli.memory_output import (
     MemoryReport,
     ProgressBar,
     describe_comparison,
-    looked_json,
+    memory_report_json,
     print_rows,
     show_nothing,
     show_report,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from homarus.memory.spec import MemorySpec
 
 T = TypeVar("T")
-_PATIENCE_S = 30.0  # of waiting for the sync before a search
+_SYNC_TIMEOUT_S = 30.0  # of waiting for the sync before a search
 _MAX_TEXT_BYTES = 1 << 20
 
 
@@ -60,11 +60,11 @@ def command() -> None:
     """Search, read and write what an agent remembers; say how its index is."""
 
 
-def _ask_options(command: Callable[..., T]) -> Callable[..., T]:
+def _search_options(command: Callable[..., T]) -> Callable[..., T]:
     """Add the options of a search; the config has the defaults."""
 
     @wraps(command)
-    def asking(
+    def with_options(
         *args: Any,
         mode: Literal["lines", "passages"],
         max_results: int | None,
@@ -72,53 +72,57 @@ def _ask_options(command: Callable[..., T]) -> Callable[..., T]:
         max_chars: int | None,
         **named: Any,
     ) -> T:
-        def ask(place: "MemorySpec") -> "SearchOptions":
+        def make_options(spec: "MemorySpec") -> "SearchOptions":
             from homarus.memory.base import SearchOptions
 
             return SearchOptions(
                 mode=mode,
-                max_results=max_results or place.max_results,
+                max_results=max_results or spec.max_results,
                 max_injected_chars=max_chars,
-                min_score=place.search.query.min_score if min_score is None else min_score,
+                min_score=spec.search.query.min_score if min_score is None else min_score,
             )
 
-        return command(*args, ask=ask, **named)
+        return command(*args, make_options=make_options, **named)
 
-    made: Callable[..., T] = asking
-    for name, kind, told in (
+    wrapped: Callable[..., T] = with_options
+    for name, kind, text in (
         ("--max-chars", click.IntRange(min=1), "Results of so many characters in all."),
         ("--min-score", click.FloatRange(0, 1), "Only results at least that good."),
         ("--max-results", click.IntRange(1, 1000), "At most so many."),
     ):
-        made = click.option(name, type=kind, help=told)(made)
+        wrapped = click.option(name, type=kind, help=text)(wrapped)
     return click.option(
         "--mode",
         type=click.Choice(["lines", "passages"]),
         default="lines",
         help="Single lines with their neighbours (usual), or whole passages.",
-    )(made)
+    )(wrapped)
 
 
 @command.command("search")
 @click.argument("query")
-@_ask_options
+@_search_options
 @memory_target_options
 @as_json_option
 def search_command(
-    query: str, ask: "Callable[[MemorySpec], SearchOptions]", which: MemoryTarget, *, as_json: bool
+    query: str,
+    make_options: "Callable[[MemorySpec], SearchOptions]",
+    target: MemoryTarget,
+    *,
+    as_json: bool,
 ) -> None:
     """Find what answers a question, with the lines it stands in."""
     if not query.strip():
         raise UserError("there is nothing to look for", fix='homarus memory search "WORDS"')
-    place = resolve_memory(which)
+    spec = resolve_memory(target)
 
-    async def look(memory: "AgentMemory", bar: "Progress") -> "SearchResponse":
+    async def search(memory: "AgentMemory", bar: "Progress") -> "SearchResponse":
         with suppress(TimeoutError):  # the search then uses the index as it is, and says so
-            async with asyncio.timeout(_PATIENCE_S):
-                await _bring(memory, bar)
-        return await memory.search(query, ask(place))
+            async with asyncio.timeout(_SYNC_TIMEOUT_S):
+                await _sync(memory, bar)
+        return await memory.search(query, make_options(spec))
 
-    answer = _work(place, look)
+    answer = _work(spec, search)
     if as_json:
         from homarus.memory.serialize import answer_json
 
@@ -133,25 +137,25 @@ def search_command(
 @click.option("--force", is_flag=True, help="Read every file again.")
 @memory_target_options
 @as_json_option
-def index_command(which: MemoryTarget, *, force: bool, as_json: bool) -> None:
+def index_command(target: MemoryTarget, *, force: bool, as_json: bool) -> None:
     """Bring the index to what the files say."""
-    place = resolve_memory(which)
-    began_s = time.monotonic()
+    spec = resolve_memory(target)
+    started_s = time.monotonic()
 
-    async def bring(memory: "AgentMemory", bar: "Progress") -> "tuple[SyncReport, MemoryStatus]":
+    async def sync(memory: "AgentMemory", bar: "Progress") -> "tuple[SyncReport, MemoryStatus]":
         report = await memory.sync(force=force, progress=bar)
         return report, await memory.status()
 
-    report, status = _work(place, bring)
-    took_s = time.monotonic() - began_s
+    report, status = _work(spec, sync)
+    elapsed_s = time.monotonic() - started_s
     if as_json:
         from homarus.memory.serialize import report_json, status_json
 
-        took = {"tookMs": round(took_s * 1000)}
-        _print_json({**report_json(report), **took, "status": status_json(status)})
+        elapsed = {"tookMs": round(elapsed_s * 1000)}
+        _print_json({**report_json(report), **elapsed, "status": status_json(status)})
         return
     warn_notes([status.why], status.fallback)
-    click.echo("\n".join(show_report(report, took_s, describe_comparison(status))))
+    click.echo("\n".join(show_report(report, elapsed_s, describe_comparison(status))))
 
 
 @command.command("status")
@@ -159,64 +163,64 @@ def index_command(which: MemoryTarget, *, force: bool, as_json: bool) -> None:
 @click.option("--index", "first", is_flag=True, help="Bring the index up to date first.")
 @memory_target_options
 @as_json_option
-def status_command(which: MemoryTarget, *, deep: bool, first: bool, as_json: bool) -> None:
+def status_command(target: MemoryTarget, *, deep: bool, first: bool, as_json: bool) -> None:
     """Say what is indexed, by what, and what is left out and why."""
-    found = [_look_at(place, deep=deep, first=first) for place in resolve_memories(which)]
+    found = [_inspect(spec, deep=deep, first=first) for spec in resolve_memories(target)]
     if as_json:
-        _print_json({"agents": [looked_json(one) for one in found]})
+        _print_json({"agents": [memory_report_json(one) for one in found]})
         return
-    for number, looked in enumerate(found):
+    for number, report in enumerate(found):
         if number:
             click.echo("")
-        print_rows(show_status(looked))
-        for line in show_skipped(looked.skipped):
+        print_rows(show_status(report))
+        for line in show_skipped(report.skipped):
             click.echo(line)
 
 
-def _look_at(place: "MemorySpec", *, deep: bool, first: bool) -> MemoryReport:
+def _inspect(spec: "MemorySpec", *, deep: bool, first: bool) -> MemoryReport:
     from homarus.memory.note_files import SkippedFile, find_notes
 
-    if not place.workspace.is_dir():
-        return MemoryReport(place, problem="there is no workspace; homarus setup makes it")
-    index = stat_index(place.database)
+    if not spec.workspace.is_dir():
+        return MemoryReport(spec, problem="there is no workspace; homarus setup makes it")
+    index = stat_index(spec.database)
     size = index.size_bytes if index else None
-    found = find_notes(place.workspace, place.extra())
+    found = find_notes(spec.workspace, spec.extra())
     skipped = tuple(one for one in found if isinstance(one, SkippedFile))
 
-    async def look(memory: "AgentMemory", bar: "Progress") -> MemoryReport:
+    async def inspect(memory: "AgentMemory", bar: "Progress") -> MemoryReport:
         if not first:
-            return MemoryReport(place, await memory.status(), size, skipped)
+            return MemoryReport(spec, await memory.status(), size, skipped)
         report = await memory.sync(progress=bar)
         status = replace(await memory.status(), notes=())  # skipped files are named below
-        return MemoryReport(place, status, size, report.skipped)
+        return MemoryReport(spec, status, size, report.skipped)
 
     try:
-        looked = _work(place, look)
+        report = _work(spec, inspect)
     except HomarusError as exc:  # the status of the other agents is shown all the same
-        return MemoryReport(place, problem=str(exc))
-    return replace(looked, trial=_try_embedder(place)) if deep else looked
+        return MemoryReport(spec, problem=str(exc))
+    return replace(report, probe=_try_embedder(spec)) if deep else report
 
 
-def _try_embedder(place: "MemorySpec") -> EmbedderProbe:
+def _try_embedder(spec: "MemorySpec") -> EmbedderProbe:
     """Embed one short text with the selected embedder."""
     from homarus.memory.embed.selection import select_embedder
 
-    chosen = select_embedder(place, tell=lambda _text: None)
-    tried = tuple((one.provider, one.outcome) for one in chosen.tried)
+    chosen = select_embedder(spec, tell=lambda _text: None)
+    attempts = tuple((one.provider, one.outcome) for one in chosen.tried)
     embedder = chosen.embedder
     if embedder is None:
-        return EmbedderProbe(chosen.fallback is None, f"nothing to try: {chosen.why}", tried)
-    began_s = time.monotonic()
+        return EmbedderProbe(chosen.fallback is None, f"nothing to try: {chosen.why}", attempts)
+    started_s = time.monotonic()
     try:
         vector = embedder.embed_question("Is anybody there?")
         model = embedder.model
     except HomarusError as exc:
-        return EmbedderProbe(ok=False, told=str(exc), tried=tried)
+        return EmbedderProbe(ok=False, summary=str(exc), attempts=attempts)
     finally:
         embedder.close()
-    took_ms = round((time.monotonic() - began_s) * 1000)
-    told = f"{model.provider} {model.name} gave {len(vector)} numbers after {took_ms} ms"
-    return EmbedderProbe(ok=True, told=told, tried=tried)
+    took_ms = round((time.monotonic() - started_s) * 1000)
+    text = f"{model.provider} {model.name} gave {len(vector)} numbers after {took_ms} ms"
+    return EmbedderProbe(ok=True, summary=text, attempts=attempts)
 
 
 @command.command("get")
@@ -226,11 +230,11 @@ def _try_embedder(place: "MemorySpec") -> EmbedderProbe:
 @memory_target_options
 @as_json_option
 def get_command(
-    path: str, from_line: int | None, lines: int | None, which: MemoryTarget, *, as_json: bool
+    path: str, from_line: int | None, lines: int | None, target: MemoryTarget, *, as_json: bool
 ) -> None:
     """Print a note, or some lines of it."""
-    place = resolve_memory(which)
-    found = _work(place, lambda memory, _bar: memory.get(path, from_line=from_line, lines=lines))
+    spec = resolve_memory(target)
+    found = _work(spec, lambda memory, _bar: memory.get(path, from_line=from_line, lines=lines))
     if as_json:
         from homarus.memory.serialize import excerpt_json
 
@@ -244,11 +248,11 @@ def get_command(
 @click.option("--to", metavar="PATH", help="This note instead of today's: MEMORY.md, memory/….md.")
 @memory_target_options
 @as_json_option
-def write_command(text: str, to: str | None, which: MemoryTarget, *, as_json: bool) -> None:
+def write_command(text: str, to: str | None, target: MemoryTarget, *, as_json: bool) -> None:
     """Add TEXT to today's note; - reads it from standard input."""
-    words = _text_of(text)
-    place = resolve_memory(which, make=True)
-    written = _work(place, lambda memory, _bar: memory.write(words, to=to))
+    content = _text_of(text)
+    spec = resolve_memory(target, make=True)
+    written = _work(spec, lambda memory, _bar: memory.write(content, to=to))
     if as_json:
         from homarus.memory.serialize import written_json
 
@@ -269,30 +273,32 @@ def _text_of(text: str) -> str:
 
 
 @command.command("bench-stdio")
-@_ask_options
+@_search_options
 @memory_target_options
-def bench_command(ask: "Callable[[MemorySpec], SearchOptions]", which: MemoryTarget) -> None:
+def bench_command(
+    make_options: "Callable[[MemorySpec], SearchOptions]", target: MemoryTarget
+) -> None:
     """Answer questions that are JSON lines, {"id", "query", "k"}, as `search` does."""
     from homarus.cli.memory_stdio import serve
 
-    place = resolve_memory(which)
+    spec = resolve_memory(target)
 
     async def answer(memory: "AgentMemory", bar: "Progress") -> None:
-        await _bring(memory, bar)
+        await _sync(memory, bar)
         status = await memory.status()
         warn_notes([describe_comparison(status), status.why], status.fallback)
-        await serve(memory, ask(place), sys.stdin.buffer, sys.stdout)
+        await serve(memory, make_options(spec), sys.stdin.buffer, sys.stdout)
 
-    _work(place, answer)
+    _work(spec, answer)
 
 
-async def _bring(memory: "AgentMemory", bar: "Progress") -> None:
+async def _sync(memory: "AgentMemory", bar: "Progress") -> None:
     """Sync however long it takes: there is no search timeout on the command line."""
     if memory.place.search.sync.on_search:
         await memory.sync(progress=bar)
 
 
-def _work(place: "MemorySpec", do: Callable[["AgentMemory", ProgressBar], Awaitable[T]]) -> T:
+def _work(spec: "MemorySpec", do: Callable[["AgentMemory", ProgressBar], Awaitable[T]]) -> T:
     """Run work with an open memory. Ctrl-C ends it soon, and leaves the index as it was."""
     log = logging.getLogger("homarus")
     if not log.handlers:
@@ -301,7 +307,7 @@ def _work(place: "MemorySpec", do: Callable[["AgentMemory", ProgressBar], Awaita
 
     async def main() -> T:
         try:
-            async with open_memory(place) as memory:
+            async with open_memory(spec) as memory:
                 return await do(memory, bar)
         finally:
             bar.clear()
@@ -309,5 +315,5 @@ def _work(place: "MemorySpec", do: Callable[["AgentMemory", ProgressBar], Awaita
     return asyncio.run(main())
 
 
-def _print_json(told: "Json") -> None:
-    click.echo(json.dumps(told, ensure_ascii=False))
+def _print_json(value: "Json") -> None:
+    click.echo(json.dumps(value, ensure_ascii=False))

@@ -38,11 +38,11 @@ def index_files(paths: Paths) -> Iterator[IndexFile]:
 def stat_index(file: Path) -> IndexFile | None:
     """Return an index with its companion files, which may be created or removed meanwhile."""
     parts = [_stat(file.with_name(f"{file.name}{end}")) for end in ("", "-wal", "-vectors")]
-    held = [one for one in parts if one]
+    stats = [one for one in parts if one]
     if not parts[0]:
         return None
-    written_ms = max(one.st_mtime_ns for one in held) // 1_000_000
-    return IndexFile(file.stem, sum(one.st_size for one in held), written_ms)
+    written_ms = max(one.st_mtime_ns for one in stats) // 1_000_000
+    return IndexFile(file.stem, sum(one.st_size for one in stats), written_ms)
 
 
 def _stat(file: Path) -> os.stat_result | None:

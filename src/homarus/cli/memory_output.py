@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from homarus.memory.spec import MemorySpec
 
 _NAMED = 10  # skipped files; the rest are counted
-_PATIENCE_S = 0.3  # work that ends sooner needs no bar
+_DRAW_DELAY_S = 0.3  # work that ends sooner needs no bar
 _REDRAW_S = 0.1
 _WIDTH = 24
 
@@ -117,66 +117,66 @@ def _counted(count: int, noun: str) -> str:
 class MemoryReport:
     """What `status` found out about one memory; without a status, `problem` says why."""
 
-    place: "MemorySpec"
+    spec: "MemorySpec"
     status: "MemoryStatus | None" = None
     size_bytes: int | None = None  # of the index, before it was opened
     skipped: "tuple[SkippedFile, ...]" = ()
-    trial: "EmbedderProbe | None" = None
+    probe: "EmbedderProbe | None" = None
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedderProbe:
-    """The result of embedding a text; `tried` are the providers skipped before."""
+    """The result of embedding a text; `attempts` are the providers skipped before."""
 
     ok: bool
-    told: str
-    tried: tuple[tuple[str, str], ...] = ()
+    summary: str
+    attempts: tuple[tuple[str, str], ...] = ()
 
 
-def show_status(looked: MemoryReport) -> Iterator[tuple[str, str]]:
+def show_status(report: MemoryReport) -> Iterator[tuple[str, str]]:
     """Return the rows of the status table."""
-    place, status, size = looked.place, looked.status, looked.size_bytes
-    yield "agent", place.agent
-    yield "workspace", shorten(place.workspace, place.home)
+    spec, status, size = report.spec, report.status, report.size_bytes
+    yield "agent", spec.agent
+    yield "workspace", shorten(spec.workspace, spec.home)
     if status is None:
-        yield "problem", escape_invisible(looked.problem)
+        yield "problem", escape_invisible(report.problem)
         return
-    told = f" ({size / 1_000_000:.1f} MB)" if size is not None else " (new)"
-    yield "index", shorten(place.database, place.home) + told
+    summary = f" ({size / 1_000_000:.1f} MB)" if size is not None else " (new)"
+    yield "index", shorten(spec.database, spec.home) + summary
     yield "backend", status.backend
     yield "compares", describe_comparison(status)
     yield "because", escape_invisible(status.why)
     yield "sources", ", ".join(status.sources)
-    held = f"{_counted(status.files, 'file')}, {_counted(status.lines, 'line')}"
-    held = f"{held}, {_counted(status.chunks, 'passage')}"
-    yield "holds", f"{held}, {_counted(status.vectors, 'vector')}"
+    contents = f"{_counted(status.files, 'file')}, {_counted(status.lines, 'line')}"
+    contents = f"{contents}, {_counted(status.chunks, 'passage')}"
+    yield "holds", f"{contents}, {_counted(status.vectors, 'vector')}"
     yield "state", _state(status)
     yield "fallback", show_fallback(status.fallback)
     yield "problem", escape_invisible(status.problem)
     for note in status.notes:
         yield "note", escape_invisible(note)
-    if looked.trial:
-        yield from ((f"not {name}", escape_invisible(why)) for name, why in looked.trial.tried)
-        yield "trial", escape_invisible(looked.trial.told)
+    if report.probe:
+        yield from ((f"not {name}", escape_invisible(why)) for name, why in report.probe.attempts)
+        yield "trial", escape_invisible(report.probe.summary)
 
 
-def looked_json(looked: MemoryReport) -> dict[str, Json]:
+def memory_report_json(report: MemoryReport) -> dict[str, Json]:
     """Encode the status for programs."""
     from homarus.memory.serialize import skipped_json, status_json
 
-    place, status = looked.place, looked.status
-    told: dict[str, Json] = status_json(status) if status else {"problem": looked.problem}
-    if trial := looked.trial:
-        tried = [{"provider": name, "why": why} for name, why in trial.tried]
-        told["embedding"] = {"ok": trial.ok, "told": trial.told, "tried": tried}
+    spec, status = report.spec, report.status
+    summary: dict[str, Json] = status_json(status) if status else {"problem": report.problem}
+    if probe := report.probe:
+        attempts = [{"provider": name, "why": why} for name, why in probe.attempts]
+        summary["embedding"] = {"ok": probe.ok, "told": probe.summary, "tried": attempts}
     return {
-        "agentId": place.agent,
-        "workspaceDir": str(place.workspace),
-        "dbPath": str(place.database),
-        **told,
-        "dbBytes": looked.size_bytes,
-        "skipped": [skipped_json(one) for one in looked.skipped],
+        "agentId": spec.agent,
+        "workspaceDir": str(spec.workspace),
+        "dbPath": str(spec.database),
+        **summary,
+        "dbBytes": report.size_bytes,
+        "skipped": [skipped_json(one) for one in report.skipped],
     }
 
 
@@ -184,8 +184,8 @@ def _state(status: "MemoryStatus") -> str:
     if not status.files:
         how = "nothing is indexed yet: homarus memory index"
         return how if status.dirty else "there are no notes yet"
-    told = "files changed since it was made" if status.dirty else "up to date"
-    return f"{told}; words of it were looked for, and found" if status.tested else told
+    summary = "files changed since it was made" if status.dirty else "up to date"
+    return f"{summary}; words of it were looked for, and found" if status.tested else summary
 
 
 def print_rows(rows: Iterable[tuple[str, str]]) -> None:
@@ -204,16 +204,16 @@ class ProgressBar:
 
     def __init__(self, *, live: bool | None = None) -> None:
         self._live = sys.stderr.isatty() if live is None else live
-        self._next_s = time.monotonic() + _PATIENCE_S
+        self._next_s = time.monotonic() + _DRAW_DELAY_S
         self._shown = 0
 
-    def __call__(self, done: int, whole: int, what: str) -> None:
+    def __call__(self, done: int, total: int, what: str) -> None:
         now_s = time.monotonic()
-        if not self._live or not whole or now_s < self._next_s:
+        if not self._live or not total or now_s < self._next_s:
             return
         self._next_s = now_s + _REDRAW_S
-        full = _WIDTH * min(done, whole) // whole
-        line = f"[{'#' * full:.<{_WIDTH}}] {done:,} of {whole:,}  {one_line(what, 40)}"
+        full = _WIDTH * min(done, total) // total
+        line = f"[{'#' * full:.<{_WIDTH}}] {done:,} of {total:,}  {one_line(what, 40)}"
         click.echo(f"\r{line:<{self._shown}}", err=True, nl=False)
         self._shown = len(line)
 

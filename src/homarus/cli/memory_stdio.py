@@ -25,14 +25,14 @@ _MAX_RESULTS = 1000
 
 
 async def serve(
-    memory: "AgentMemory", ask: "SearchOptions", source: BinaryIO, sink: TextIO
+    memory: "AgentMemory", options: "SearchOptions", source: BinaryIO, sink: TextIO
 ) -> None:
     """Answer until the input ends. Each response is written before the next line is read."""
     for line in _lines(source):
         if line is not None and not line.strip():
             continue
-        told = await _answer(memory, ask, line)
-        sink.write(json.dumps(told, ensure_ascii=False) + "\n")
+        response = await _answer(memory, options, line)
+        sink.write(json.dumps(response, ensure_ascii=False) + "\n")
         sink.flush()
 
 
@@ -48,35 +48,39 @@ def _lines(source: BinaryIO) -> Iterator[bytes | None]:
 
 
 async def _answer(
-    memory: "AgentMemory", ask: "SearchOptions", line: bytes | None
+    memory: "AgentMemory", options: "SearchOptions", line: bytes | None
 ) -> dict[str, Json]:
-    known: Json = None
+    request_id: Json = None
     try:
-        asked = _read(line)
-        known = asked.get("id")
-        query, k = _checked(asked, ask.max_results)
+        request = _read(line)
+        request_id = request.get("id")
+        query, k = _checked(request, options.max_results)
         began_s = time.perf_counter()
-        answer = await memory.search(query, replace(ask, max_results=k))
+        answer = await memory.search(query, replace(options, max_results=k))
     except HomarusError as exc:
-        return {"id": known, "error": exc.message}
+        return {"id": request_id, "error": exc.message}
     took_ms = round((time.perf_counter() - began_s) * 1000, 3)
-    return {"id": known, "results": [result_json(one) for one in answer.results], "ms": took_ms}
+    return {
+        "id": request_id,
+        "results": [result_json(one) for one in answer.results],
+        "ms": took_ms,
+    }
 
 
 def _read(line: bytes | None) -> dict[str, Json]:
     if line is None:
         raise UserError(f"a line is longer than {MAX_LINE_BYTES} bytes")
     try:
-        asked = json.loads(line)
+        request = json.loads(line)
     except (ValueError, RecursionError):
         raise UserError("a line is not JSON") from None
-    if not isinstance(asked, dict):
+    if not isinstance(request, dict):
         raise UserError("a line is not a JSON object")
-    return asked
+    return request
 
 
-def _checked(asked: dict[str, Json], usual: int) -> tuple[str, int]:
-    query, k = asked.get("query"), asked.get("k", usual)
+def _checked(request: dict[str, Json], default_results: int) -> tuple[str, int]:
+    query, k = request.get("query"), request.get("k", default_results)
     if not isinstance(query, str) or not query.strip():
         raise UserError("query must be words")
     if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= _MAX_RESULTS:

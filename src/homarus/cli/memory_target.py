@@ -35,80 +35,82 @@ class MemoryTarget:
 
 
 def memory_target_options(command: Callable[..., T]) -> Callable[..., T]:
-    """Add `--agent`, `--workspace` and `--state`; the command gets them as `which`."""
+    """Add `--agent`, `--workspace` and `--state`; the command gets them as `target`."""
 
     @wraps(command)
-    def choosing(
+    def with_options(
         *args: Any, agent: str | None, workspace: str | None, state: str | None, **named: Any
     ) -> T:
-        return command(*args, which=MemoryTarget(agent, workspace, state), **named)
+        return command(*args, target=MemoryTarget(agent, workspace, state), **named)
 
-    made: Callable[..., T] = choosing
-    for name, shown, told in (
+    wrapped: Callable[..., T] = with_options
+    for name, value, help_text in (
         ("--state", "DIR", "Keep the index there; its config, if it has one, holds."),
         ("--workspace", "DIR", "The notes of this folder instead of the agent's own."),
         ("--agent", "ID", "This agent's memory."),
     ):
-        made = click.option(name, metavar=shown, help=told)(made)
-    return made
+        wrapped = click.option(name, metavar=value, help=help_text)(wrapped)
+    return wrapped
 
 
-def resolve_memory(which: MemoryTarget, *, make: bool = False) -> "MemorySpec":
+def resolve_memory(target: MemoryTarget, *, make: bool = False) -> "MemorySpec":
     """Return the memory of the options; `make` creates a missing workspace."""
-    (place,) = _places(which, every=False)
+    (spec,) = _resolve_specs(target, every=False)
     if make:
         with suppress(OSError):  # what is there instead is reported below
-            place.workspace.mkdir(parents=True, exist_ok=True)
-    if not place.workspace.is_dir():
-        shown = shorten(place.workspace, place.home)
+            spec.workspace.mkdir(parents=True, exist_ok=True)
+    if not spec.workspace.is_dir():
+        shown = shorten(spec.workspace, spec.home)
         raise UserError(
             f"no workspace at {shown}", fix="homarus setup makes it, or name one: --workspace"
         )
-    return place
+    return spec
 
 
-def resolve_memories(which: MemoryTarget) -> "list[MemorySpec]":
+def resolve_memories(target: MemoryTarget) -> "list[MemorySpec]":
     """Return the memories of every agent, or of the given one. Workspaces may be missing."""
-    return _places(which, every=which.agent is None and which.workspace is None)
+    return _resolve_specs(target, every=target.agent is None and target.workspace is None)
 
 
-def without_timeout(place: "MemorySpec") -> "MemorySpec":
+def without_timeout(spec: "MemorySpec") -> "MemorySpec":
     """Return the spec without the search timeout, which is meant for sessions."""
-    limits = place.settings.qmd.limits.model_copy(update={"timeout_ms": 0})
-    qmd = place.settings.qmd.model_copy(update={"limits": limits})
-    return replace(place, settings=place.settings.model_copy(update={"qmd": qmd}))
+    limits = spec.settings.qmd.limits.model_copy(update={"timeout_ms": 0})
+    qmd = spec.settings.qmd.model_copy(update={"limits": limits})
+    return replace(spec, settings=spec.settings.model_copy(update={"qmd": qmd}))
 
 
 @asynccontextmanager
-async def open_memory(place: "MemorySpec") -> "AsyncIterator[AgentMemory]":
+async def open_memory(spec: "MemorySpec") -> "AsyncIterator[AgentMemory]":
     """Open a memory for the duration of a block."""
     from homarus.memory.agent_memory import AgentMemory
 
-    memory = AgentMemory(without_timeout(place))
+    memory = AgentMemory(without_timeout(spec))
     try:
         yield memory
     finally:
         await memory.close()
 
 
-def _places(which: MemoryTarget, *, every: bool) -> "list[MemorySpec]":
+def _resolve_specs(target: MemoryTarget, *, every: bool) -> "list[MemorySpec]":
     """Resolve the specs by the config. Unset variables are allowed: notes need no secrets."""
     from homarus.config.agent_settings import agent_ids, default_agent_id
     from homarus.config.config_files import read_text
     from homarus.config.load import examine_config
     from homarus.memory.spec import resolve_memory_spec
 
-    paths = _paths(which)
+    paths = _paths(target)
     found = examine_config(paths, os.environ, read_text(paths.config), need_variables=False)
     if found.errors or found.config is None:
         raise found.errors[0]
-    named = agent_ids(found.config) if every else [which.agent or default_agent_id(found.config)]
-    own = [resolve_memory_spec(found.config, paths, found.env, agent) for agent in named]
-    return own if which.workspace is None else [_elsewhere(which, own[0], which.workspace)]
+    named = agent_ids(found.config) if every else [target.agent or default_agent_id(found.config)]
+    specs = [resolve_memory_spec(found.config, paths, found.env, agent) for agent in named]
+    return (
+        specs if target.workspace is None else [_for_workspace(target, specs[0], target.workspace)]
+    )
 
 
-def _paths(which: MemoryTarget) -> Paths:
-    if which.state is None:
+def _paths(target: MemoryTarget) -> Paths:
+    if target.state is None:
         paths = Paths.find(os.environ)
         if not paths.gateway_file.exists():  # the rest is slow to import
             return paths
@@ -116,40 +118,40 @@ def _paths(which: MemoryTarget) -> Paths:
 
         return with_gateway_config(paths)
     env = {name: text for name, text in os.environ.items() if name != "OPENCLAW_CONFIG_PATH"}
-    if not which.state.strip():
+    if not target.state.strip():
         raise UserError("--state names no folder", fix="write --state DIR")
-    paths = Paths.find({**env, "OPENCLAW_STATE_DIR": which.state})
+    paths = Paths.find({**env, "OPENCLAW_STATE_DIR": target.state})
     _check_state(paths)
     return paths
 
 
 def _check_state(paths: Paths) -> None:
     """Check that the state directory can be written. Raises UserError."""
-    there = next(path for path in (paths.state, *paths.state.parents) if path.exists())
-    shown, fix = shorten(there, paths.home), "choose another folder with --state"
-    if not there.is_dir():
+    existing = next(path for path in (paths.state, *paths.state.parents) if path.exists())
+    shown, fix = shorten(existing, paths.home), "choose another folder with --state"
+    if not existing.is_dir():
         raise UserError(f"{shown} is not a folder", fix=fix)
-    if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+    if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
         raise UserError(f"{shown} cannot be written to", fix=fix)
 
 
-def _elsewhere(which: MemoryTarget, place: "MemorySpec", workspace: str) -> "MemorySpec":
+def _for_workspace(target: MemoryTarget, spec: "MemorySpec", workspace: str) -> "MemorySpec":
     """Return the spec of a given folder, with an index of its own next to the agent's.
 
     The agent's other sources (transcripts, extra paths, another backend) are not in it; a state
     that was given as well belongs to it alone.
     """
-    given = expand(workspace, place.home)
-    if not workspace.strip() or not given.is_dir():
-        told = f"no workspace at {shorten(given, place.home)}"
-        raise UserError(told, fix="name a folder that is there")
-    if which.state is not None or given.resolve() == place.workspace.resolve():
-        return replace(place, workspace=given)
-    known_by = hashlib.sha256(os.fsencode(given.resolve())).hexdigest()[:8]
+    folder = expand(workspace, spec.home)
+    if not workspace.strip() or not folder.is_dir():
+        help_text = f"no workspace at {shorten(folder, spec.home)}"
+        raise UserError(help_text, fix="name a folder that is there")
+    if target.state is not None or folder.resolve() == spec.workspace.resolve():
+        return replace(spec, workspace=folder)
+    digest = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:8]
     return replace(
-        place,
-        workspace=given,
-        database=place.database.with_name(f"{place.agent}@{known_by}.sqlite"),
-        search=place.search.model_copy(update={"sources": ("memory",), "extra_paths": ()}),
-        settings=place.settings.model_copy(update={"backend": "builtin"}),
+        spec,
+        workspace=folder,
+        database=spec.database.with_name(f"{spec.agent}@{digest}.sqlite"),
+        search=spec.search.model_copy(update={"sources": ("memory",), "extra_paths": ()}),
+        settings=spec.settings.model_copy(update={"backend": "builtin"}),
     )

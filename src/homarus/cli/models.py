@@ -59,10 +59,10 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
 @as_json_option
 @local_option
 @gateway_options
-def status(*, as_json: bool, reach: GatewayOptions, local: bool = False) -> None:
+def status(*, as_json: bool, gateway: GatewayOptions, local: bool = False) -> None:
     """Say which model answers, why, and what was looked at."""
     paths = Paths.find(os.environ)
-    report = asyncio.run(_status(reach, local=local))
+    report = asyncio.run(_status(gateway, local=local))
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
         return
@@ -88,9 +88,9 @@ def status(*, as_json: bool, reach: GatewayOptions, local: bool = False) -> None
 @as_json_option
 @local_option
 @gateway_options
-def list_(reach: GatewayOptions, *, everything: bool, as_json: bool, local: bool) -> None:
+def list_(gateway: GatewayOptions, *, everything: bool, as_json: bool, local: bool) -> None:
     """List the models that can be used here."""
-    rows = asyncio.run(_rows(reach, local=local))
+    rows = asyncio.run(_rows(gateway, local=local))
     rows = [row for row in rows if everything or row["available"]]
     if as_json:
         click.echo(json.dumps({"count": len(rows), "models": rows}, ensure_ascii=False))
@@ -111,9 +111,9 @@ def list_(reach: GatewayOptions, *, everything: bool, as_json: bool, local: bool
 @as_json_option
 @local_option
 @gateway_options
-def set_(model: str, reach: GatewayOptions, *, as_json: bool, local: bool) -> None:
+def set_(model: str, gateway: GatewayOptions, *, as_json: bool, local: bool) -> None:
     """Answer with MODEL (provider/model, or an alias) from now on."""
-    ref, found, problem = asyncio.run(_choose(reach, model, local=local))
+    ref, found, problem = asyncio.run(_choose(gateway, model, local=local))
     if as_json:
         report = {"ok": True, "model": ref, "changed": bool(found.changed), "problem": problem}
         report |= {"gateway": found.effect} if found.effect else {}
@@ -144,10 +144,10 @@ def pull(name: str, *, if_needed: bool) -> None:
     """Fetch the weights of NAME: `demo` (it answers), or `minilm` (memory finds by meaning)."""
     from homarus.providers import weights
 
-    known = {weights.DEMO.name: _pull_demo, "minilm": _pull_minilm}
-    if name not in known:
-        raise UnknownNameError("model to fetch", name, tuple(known))
-    known[name](Paths.find(os.environ), if_needed)
+    pulls = {weights.DEMO.name: _pull_demo, "minilm": _pull_minilm}
+    if name not in pulls:
+        raise UnknownNameError("model to fetch", name, tuple(pulls))
+    pulls[name](Paths.find(os.environ), if_needed)
 
 
 def _pull_demo(paths: Paths, if_needed: bool) -> None:
@@ -196,21 +196,21 @@ async def _refresh(provider: str) -> int:
         return await models.refresh(provider)
 
 
-async def _status(reach: GatewayOptions, *, local: bool) -> Any:
+async def _status(gateway: GatewayOptions, *, local: bool) -> Any:
     """Return the status of the model, from the gateway with its own keys or from this process."""
-    if not local and is_gateway_running(reach):
-        async with open_gateway(reach) as link:
-            return await link.call("models.status")
+    if not local and is_gateway_running(gateway):
+        async with open_gateway(gateway) as client:
+            return await client.call("models.status")
     from homarus.providers.model_report import report_status
 
     paths = Paths.find(os.environ)
     return await report_status(load_config(paths, os.environ), paths)
 
 
-async def _rows(reach: GatewayOptions, *, local: bool) -> list[Any]:
-    if not local and is_gateway_running(reach):
-        async with open_gateway(reach) as link:
-            answer = await link.call("models.list", {"details": True}, timeout_s=_LIST_S)
+async def _rows(gateway: GatewayOptions, *, local: bool) -> list[Any]:
+    if not local and is_gateway_running(gateway):
+        async with open_gateway(gateway) as client:
+            answer = await client.call("models.list", {"details": True}, timeout_s=_LIST_S)
         return list(answer["models"]) if isinstance(answer, dict) else []
     from homarus.providers.model_report import report_models
 
@@ -219,26 +219,26 @@ async def _rows(reach: GatewayOptions, *, local: bool) -> list[Any]:
 
 
 async def _choose(
-    reach: GatewayOptions, model: str, *, local: bool
+    gateway: GatewayOptions, model: str, *, local: bool
 ) -> tuple[str, "ConfigChangeResult", Any]:
     """Set the default model; returns its name, the change, and what it still lacks."""
     from homarus.cli.config_client import open_config_client
     from homarus.providers.resolution import check_reachable, resolve_model
 
-    async with open_config_client(reach, local=local) as settings:
+    async with open_config_client(gateway, local=local) as settings:
         config = await settings.config()
         ref = resolve_model(config, model, default_provider="")
         check_reachable(config, ref)
         changed = await settings.change(lambda tree: _with_primary(tree, str(ref)))
-    return str(ref), changed, await _problem(reach, str(ref), local=local)
+    return str(ref), changed, await _problem(gateway, str(ref), local=local)
 
 
-async def _problem(reach: GatewayOptions, ref: str, *, local: bool) -> Any:
+async def _problem(gateway: GatewayOptions, ref: str, *, local: bool) -> Any:
     """Return what prevents a model from answering; a gateway's report is preferred."""
-    if not local and is_gateway_running(reach):
+    if not local and is_gateway_running(gateway):
         with suppress(HomarusError):  # it may be restarting: unknown yet
-            async with open_gateway(reach) as link:
-                answer = await link.call("models.status")
+            async with open_gateway(gateway) as client:
+                answer = await client.call("models.status")
             return (
                 answer["problem"] if isinstance(answer, dict) and answer["model"] == ref else None
             )
@@ -253,18 +253,18 @@ def _with_primary(tree: Any, ref: str) -> Any:
     """Return the settings with another model, added to an allowlist that lacks it."""
     from homarus.config.tree_edit import get_path, set_path
 
-    def said(*path: str) -> Any:
+    def get_value(*path: str) -> Any:
         try:
             return get_path(tree, path)
         except LookupError:
             return None
 
-    place = ("agents", "defaults", "model")
-    if isinstance(said(*place), str):
-        tree = set_path(tree, place, {"primary": ref})
+    path = ("agents", "defaults", "model")
+    if isinstance(get_value(*path), str):
+        tree = set_path(tree, path, {"primary": ref})
     else:
-        tree = set_path(tree, (*place, "primary"), ref)
-    allowed = said("agents", "defaults", "models")
+        tree = set_path(tree, (*path, "primary"), ref)
+    allowed = get_value("agents", "defaults", "models")
     if isinstance(allowed, dict) and allowed and ref not in allowed:
         tree = set_path(tree, ("agents", "defaults", "models", ref), {})
     return tree
@@ -273,19 +273,19 @@ def _with_primary(tree: Any, ref: str) -> Any:
 def _progress(what: str) -> Callable[[int, int], None]:
     """Print the progress of a download: continuously on a terminal, elsewhere once."""
     live = sys.stderr.isatty()
-    begun = False
+    has_line = False
 
-    def tell(done: int, total: int) -> None:
-        nonlocal begun
+    def show_progress(done: int, total: int) -> None:
+        nonlocal has_line
         size = f"{round(total / 1_000_000)} MB"
         if live:
             end = "\n" if done >= total else ""
             click.echo(f"\r{what}: {done // 1_000_000} of {size}{end}", err=True, nl=False)
-        elif not begun:
+        elif not has_line:
             click.echo(f"{what} ({size}) …", err=True)
-        begun = True
+        has_line = True
 
-    return tell
+    return show_progress
 
 
 def _describe_key(key: dict[str, str] | None) -> str:

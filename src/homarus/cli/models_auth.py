@@ -35,7 +35,7 @@ _LIFETIME = re.compile(r"\s*([0-9]{1,6})\s*([smhdw])\s*")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PROFILE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}")
 
-of_agent = click.option("--agent", metavar="ID", help="The agent whose credentials are meant.")
+agent_option = click.option("--agent", metavar="ID", help="The agent whose credentials are meant.")
 of_provider = click.option("--provider", required=True, metavar="NAME", help="Whose credentials.")
 named = click.option("--profile-id", metavar="ID", help="The name to keep it under.")
 
@@ -73,7 +73,7 @@ class _AuthTarget:
             click.echo(f"Note: {text}", err=True)
         self.file.update(change)
 
-    def note_stranger(self, provider: str) -> None:
+    def warn_if_unknown(self, provider: str) -> None:
         """Accept an unknown provider: it may be configured later."""
         from homarus.providers.resolution import provider_names
 
@@ -96,7 +96,7 @@ def auth() -> None:
 @click.option("--key-stdin", is_flag=True, help="Read the key from standard input.")
 @click.option("--key-env", metavar="NAME", help="Keep ${NAME} instead of the key itself.")
 @click.option("--key-file", metavar="PATH", help="Keep the path of a file that holds the key.")
-@of_agent
+@agent_option
 def add(
     provider: str | None,
     profile_id: str | None,
@@ -109,7 +109,7 @@ def add(
     """Add an API key for PROVIDER; it is asked for, and not shown."""
     if sum(map(bool, (key_stdin, key_env, key_file))) > 1:
         raise UserError("a key comes from one place", fix="give one of the --key-… options")
-    place = _AuthTarget(agent)
+    target = _AuthTarget(agent)
     if not provider:
         provider = _prompt("Provider")
     name = _provider(provider)
@@ -121,27 +121,27 @@ def add(
         fields["keyFrom"] = {"source": "file", "path": key_file}
     else:
         fields["key"] = _secret("Key", from_stdin=key_stdin)
-    place.note_stranger(name)
-    place.save(id_, fields)
+    target.warn_if_unknown(name)
+    target.save(id_, fields)
 
 
 @auth.command("paste-token")
 @click.argument("provider")
 @named
 @click.option("--expires-in", metavar="TIME", help="When it runs out: 12h, 30d, 52w.")
-@of_agent
+@agent_option
 def paste_token(
     provider: str, profile_id: str | None, expires_in: str | None, agent: str | None
 ) -> None:
     """Keep a token for PROVIDER that another program gave you; it is asked for, and not shown."""
-    place = _AuthTarget(agent)
+    target = _AuthTarget(agent)
     name = _provider(provider)
     id_ = _id(profile_id or f"{name}:manual", name)
     expires_ms = SystemClock().now_ms() + _lifetime_ms(expires_in) if expires_in else None
     token = _secret("Token", from_stdin=not _is_terminal())
-    place.note_stranger(name)
+    target.warn_if_unknown(name)
     fields = {"type": "token", "provider": name, "token": token, "tokenFrom": None}
-    place.save(id_, {**fields, "expires": expires_ms})
+    target.save(id_, {**fields, "expires": expires_ms})
 
 
 @auth.command()
@@ -158,7 +158,7 @@ def paste_token(
 @click.option("--redirect-url", metavar="URL", help="Where on this machine the browser returns to.")
 @click.option("--scope", "scopes", multiple=True, help="What to ask for; may be repeated.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=300.0, help="Seconds.")
-@of_agent
+@agent_option
 def login(
     provider: str,
     profile_id: str | None,
@@ -173,11 +173,11 @@ def login(
     """Log in to PROVIDER with OAuth, in a browser or with a code."""
     from homarus.providers.oauth import log_in_by_browser, log_in_by_device
 
-    place = _AuthTarget(agent)
+    target = _AuthTarget(agent)
     name = _provider(provider)
     if profile_id:
         _id(profile_id, name)
-    client = _client(place.loaded, name, addresses)
+    client = _client(target.loaded, name, addresses)
     if device:
         tokens = asyncio.run(log_in_by_device(client, SystemClock(), _show_code))
     else:
@@ -185,15 +185,15 @@ def login(
             log_in_by_browser(
                 client,
                 SystemClock(),
-                _make_presenter(opens=not (no_browser or paste)),
-                partial(_pasted_line, alone=paste),
+                _make_presenter(opens_browser=not (no_browser or paste)),
+                partial(_pasted_line, only_pasted=paste),
                 listen=not paste,
                 timeout_s=timeout_s,
             )
         )
     id_ = profile_id or _id(f"{name}:{tokens.email or 'default'}", name)
-    place.note_stranger(name)
-    place.save(id_, _login_fields(client, tokens))
+    target.warn_if_unknown(name)
+    target.save(id_, _login_fields(client, tokens))
 
 
 @auth.group()
@@ -203,15 +203,15 @@ def order() -> None:
 
 @order.command("get")
 @of_provider
-@of_agent
+@agent_option
 @as_json_option
 def order_get(provider: str, agent: str | None, *, as_json: bool) -> None:
     """Show the order somebody set, or that nobody did."""
-    place = _AuthTarget(agent)
+    target = _AuthTarget(agent)
     name = _provider(provider)
-    ids = place.credentials.order(name)
+    ids = target.credentials.order(name)
     if as_json:
-        report = {"agentId": place.agent, "provider": name, "order": ids}
+        report = {"agentId": target.agent, "provider": name, "order": ids}
         click.echo(json.dumps(report, ensure_ascii=False))
     else:
         click.echo("\n".join(map(one_line, ids)) if ids is not None else "No order is set.")
@@ -219,50 +219,50 @@ def order_get(provider: str, agent: str | None, *, as_json: bool) -> None:
 
 @order.command("set")
 @of_provider
-@of_agent
+@agent_option
 @click.argument("profile_ids", nargs=-1, required=True)
 def order_set(provider: str, agent: str | None, profile_ids: tuple[str, ...]) -> None:
     """Try PROFILE_IDS, in this order, and no others."""
     from homarus.providers.profiles import put_order
 
-    place = _AuthTarget(agent)
+    target = _AuthTarget(agent)
     name = _provider(provider)
-    known = [entry.profile.id for entry in place.credentials.entries(name)]
+    known = [entry.profile.id for entry in target.credentials.entries(name)]
     for id_ in profile_ids:
         if id_ not in known:
             raise UnknownNameError(
                 f"auth profile of {name}", id_, closest_names(id_, known) or tuple(known[:3])
             )
-    place.change(lambda raw: put_order(raw, name, profile_ids))
+    target.change(lambda raw: put_order(raw, name, profile_ids))
     click.echo(f"{name}: {', '.join(profile_ids)}")
 
 
 @order.command("clear")
 @of_provider
-@of_agent
+@agent_option
 def order_clear(provider: str, agent: str | None) -> None:
     """Forget the order that was set."""
     from homarus.providers.profiles import put_order
 
-    place = _AuthTarget(agent)
+    target = _AuthTarget(agent)
     name = _provider(provider)
-    place.change(lambda raw: put_order(raw, name, None))
-    left = place.credentials.order(name)
-    text = f"still {', '.join(left)}: set elsewhere" if left else "no order is set"
+    target.change(lambda raw: put_order(raw, name, None))
+    remaining = target.credentials.order(name)
+    text = f"still {', '.join(remaining)}: set elsewhere" if remaining else "no order is set"
     click.echo(f"{name}: {text}.")
 
 
 @auth.command()
-@of_agent
+@agent_option
 @as_json_option
 def status(agent: str | None, *, as_json: bool) -> None:
     """List the credentials there are and how they fare."""
-    place = _AuthTarget(agent)
-    entries = place.credentials.entries()
-    rows = [_row(place, entry) for entry in entries]
-    warnings = place.credentials.warnings
+    target = _AuthTarget(agent)
+    entries = target.credentials.entries()
+    rows = [_row(target, entry) for entry in entries]
+    warnings = target.credentials.warnings
     if as_json:
-        report = {"agentId": place.agent, "profiles": rows, "warnings": warnings}
+        report = {"agentId": target.agent, "profiles": rows, "warnings": warnings}
         click.echo(json.dumps(report, ensure_ascii=False))
         return
     for text in warnings:
@@ -275,22 +275,22 @@ def status(agent: str | None, *, as_json: bool) -> None:
             click.echo(f"    {text}")
 
 
-def _row(place: _AuthTarget, entry: "CredentialEntry") -> dict[str, Any]:
+def _row(target: _AuthTarget, entry: "CredentialEntry") -> dict[str, Any]:
     profile, usage = entry.profile, entry.usage
-    resting = {
+    cooldown = {
         model: until_ms
         for model in entry.of_models
-        if (until_ms := place.credentials.cooldown_until_ms(entry, model))
+        if (until_ms := target.credentials.cooldown_until_ms(entry, model))
     }
     return {
         "profileId": one_line(profile.id, 200),
         "provider": profile.provider,
         "type": profile.kind,
         "shown": entry.source.masked,
-        "source": shorten(entry.file.path, place.paths.home) if entry.file else entry.place,
+        "source": shorten(entry.file.path, target.paths.home) if entry.file else entry.place,
         "expires": profile.expires_ms or None,
-        "restsUntil": place.credentials.cooldown_until_ms(entry) or None,
-        "restsUntilByModel": resting,
+        "restsUntil": target.credentials.cooldown_until_ms(entry) or None,
+        "restsUntilByModel": cooldown,
         "disabledReason": one_line(usage.disabled_reason) or None,
         "errorCount": usage.error_count,
         "lastUsed": usage.last_used_ms or None,
@@ -357,29 +357,29 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _prompt(what: str) -> str:
+def _prompt(label: str) -> str:
     if not _is_terminal():
-        raise UserError(f"the {what.lower()} is missing", fix="homarus models auth add PROVIDER")
-    return str(click.prompt(what))
+        raise UserError(f"the {label.lower()} is missing", fix="homarus models auth add PROVIDER")
+    return str(click.prompt(label))
 
 
-def _secret(what: str, *, from_stdin: bool) -> str:
+def _secret(label: str, *, from_stdin: bool) -> str:
     """Read a secret, typed without echo or piped in."""
     if from_stdin:
         text = sys.stdin.readline(MAX_SECRET_CHARS + 1)
     elif _is_terminal():
-        text = click.prompt(what, hide_input=True, err=True)
+        text = click.prompt(label, hide_input=True, err=True)
     else:
         fix = "pipe it in and give --key-stdin, or run this in a terminal"
-        raise UserError(f"there is nobody to type the {what.lower()}", fix=fix)
+        raise UserError(f"there is nobody to type the {label.lower()}", fix=fix)
     secret = str(text).strip()
-    fits = secret.isascii() and secret.isprintable() and " " not in secret
-    if not secret or not fits or len(secret) > MAX_SECRET_CHARS:
-        raise UserError(f"that is not a {what.lower()}", fix="copy it whole, and nothing else")
+    is_valid = secret.isascii() and secret.isprintable() and " " not in secret
+    if not secret or not is_valid or len(secret) > MAX_SECRET_CHARS:
+        raise UserError(f"that is not a {label.lower()}", fix="copy it whole, and nothing else")
     return secret
 
 
-def _client(loaded: LoadedConfig, provider: str, given: Mapping[str, Any]) -> "OAuthClient":
+def _client(loaded: LoadedConfig, provider: str, options: Mapping[str, Any]) -> "OAuthClient":
     """Return the OAuth client: from the command line, else from the configuration."""
     from homarus.config.schema import OAuthClientConfig
     from homarus.providers.oauth import OAuthClient
@@ -389,21 +389,21 @@ def _client(loaded: LoadedConfig, provider: str, given: Mapping[str, Any]) -> "O
         (c for n, c in clients if normalize_provider_id(n) == provider), OAuthClientConfig()
     )
 
-    def said(name: str) -> str:
-        return given[name] or getattr(known, name) or ""
+    def get_value(name: str) -> str:
+        return options[name] or getattr(known, name) or ""
 
-    if not said("client_id"):
+    if not get_value("client_id"):
         fix = f"give --client-id and the addresses, or set auth.clients.{provider}"
         raise UserError(f"how to log in to {provider} is not known", fix=fix)
     return OAuthClient(
         provider,
-        client_id=said("client_id"),
-        token_url=said("token_url"),
-        authorize_url=said("authorize_url"),
-        device_url=said("device_url"),
-        redirect_url=said("redirect_url"),
-        scopes=given["scopes"] or known.scopes,
-        client_secret=_value_of(loaded, given["client_secret_env"]) or known.client_secret or "",
+        client_id=get_value("client_id"),
+        token_url=get_value("token_url"),
+        authorize_url=get_value("authorize_url"),
+        device_url=get_value("device_url"),
+        redirect_url=get_value("redirect_url"),
+        scopes=options["scopes"] or known.scopes,
+        client_secret=_value_of(loaded, options["client_secret_env"]) or known.client_secret or "",
     )
 
 
@@ -428,11 +428,11 @@ def _login_fields(client: "OAuthClient", tokens: "OAuthTokens") -> dict[str, Any
     }
 
 
-def _make_presenter(*, opens: bool) -> Callable[[str], None]:
+def _make_presenter(*, opens_browser: bool) -> Callable[[str], None]:
     def show(url: str) -> None:
         click.echo(f"Open this address and grant the login:\n\n{url}\n", err=True)
         click.echo("If the browser ends at a page that does not load, paste its address.", err=True)
-        if opens and (sys.platform == "darwin" or _has_display()):
+        if opens_browser and (sys.platform == "darwin" or _has_display()):
             webbrowser.open(url)
 
     return show
@@ -448,7 +448,7 @@ def _show_code(code: "DeviceCode") -> None:
         click.echo(f"Or open {code.whole_url}", err=True)
 
 
-async def _pasted_line(*, alone: bool) -> str:
+async def _pasted_line(*, only_pasted: bool) -> str:
     """Read a line of standard input; its end is an error only when nothing else is awaited."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
@@ -477,7 +477,7 @@ async def _pasted_line(*, alone: bool) -> str:
             loop.remove_reader(descriptor)
     if text.strip():
         return text
-    if alone:
+    if only_pasted:
         raise UserError("nothing was pasted", fix="paste the address that the browser ends at")
-    never: asyncio.Future[str] = loop.create_future()
-    return await never
+    pending: asyncio.Future[str] = loop.create_future()
+    return await pending

@@ -48,12 +48,12 @@ def list_(channel: str | None, account: str | None, *, as_json: bool) -> None:
         click.echo("Nobody waits.")
     for one in rows:
         named = f"{one_line(one.id)} ({one_line(one.name)})" if one.name else one_line(one.id)
-        left = max(0, one.created_ms + TTL_MS - now_ms) // 60_000
+        minutes_left = max(0, one.created_ms + TTL_MS - now_ms) // 60_000
         of = "" if one.account == "default" else f" to {one.account}"
         click.echo(f"{one.code}  {one.channel}{of}  {named}")
         waited = age(now_ms - one.created_ms)
         since = "new" if waited == "now" else f"{waited} old"
-        click.echo(f"          {since}, good for {left} min more")
+        click.echo(f"          {since}, good for {minutes_left} min more")
 
 
 @command.command()
@@ -131,5 +131,5 @@ async def _send(request: PairingRequest) -> None:
         "message": _NOTE,
         "idempotencyKey": f"paired-{secrets.token_hex(8)}",
     }
-    async with open_gateway(GatewayOptions()) as link:
-        await link.call("send", params)
+    async with open_gateway(GatewayOptions()) as client:
+        await client.call("send", params)

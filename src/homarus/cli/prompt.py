@@ -25,17 +25,12 @@ from homarus.core.message import Json
 @as_json_option
 @gateway_options
 def command(
-    agent: str | None,
-    key: str | None,
-    reach: GatewayOptions,
-    *,
-    report: bool,
-    as_json: bool,
+    agent: str | None, key: str | None, gateway: GatewayOptions, *, report: bool, as_json: bool
 ) -> None:
     """Show the system prompt of a conversation, or what it is made of."""
     params = {"agentId": agent, "sessionKey": key, "text": not report}
     params = {name: value for name, value in params.items() if value is not None}
-    told = asyncio.run(_get(reach, params))
+    told = asyncio.run(_get(gateway, params))
     if as_json:
         click.echo(json.dumps(told, ensure_ascii=False))
         return
@@ -46,10 +41,10 @@ def command(
         click.echo(told.get("text", ""))
 
 
-async def _get(reach: GatewayOptions, asked: dict[str, Json]) -> dict[str, Json]:
-    if is_gateway_running(reach):
-        async with open_gateway(reach) as link:
-            report = await link.call("prompt.get", asked)
+async def _get(gateway: GatewayOptions, asked: dict[str, Json]) -> dict[str, Json]:
+    if is_gateway_running(gateway):
+        async with open_gateway(gateway) as client:
+            report = await client.call("prompt.get", asked)
         return report if isinstance(report, dict) else {}
     from homarus.gateway.methods.prompt import show_prompt
     from homarus.process import open_app

@@ -22,7 +22,7 @@ def command() -> None:
 
 
 @command.command("explain")
-@click.option("--from", "whole", metavar="CHANNEL:KIND:ID", help="The chat, in one word.")
+@click.option("--from", "target", metavar="CHANNEL:KIND:ID", help="The chat, in one word.")
 @click.option("--channel", metavar="NAME", help="The channel.")
 @click.option("--account", metavar="ID", default="", help="Which account of it.")
 @click.option("--peer", metavar="KIND:ID", help="The chat: direct, group or channel, and its id.")
@@ -32,7 +32,7 @@ def command() -> None:
 @click.option("--role", "roles", metavar="ID", multiple=True, help="A role of the sender.")
 @as_json_option
 def explain_command(
-    whole: str | None,
+    target: str | None,
     channel: str | None,
     account: str,
     peer: str | None,
@@ -45,9 +45,9 @@ def explain_command(
 ) -> None:
     """Say who would answer a message, and what became of every binding."""
     _, loaded = load_own_config()
-    if whole and (channel or peer):
+    if target and (channel or peer):
         raise UserError("--from already names the channel and the chat", fix=_FORM)
-    query = _parse_chat(whole) if whole else _query_from_options(channel, peer)
+    query = _parse_chat(target) if target else _query_from_options(channel, peer)
     check_channel(loaded.config, query.channel)
     query = replace(
         query,
@@ -85,14 +85,14 @@ def _query_from_options(channel: str | None, peer: str | None) -> RouteQuery:
 
 def _parse_chat(text: str) -> RouteQuery:
     """Parse `telegram:group:-100`, with `:topic:7` or `:thread:7` for a thread."""
-    channel, _, rest = text.strip().partition(":")
-    if not channel or not rest:
+    channel, _, peer = text.strip().partition(":")
+    if not channel or not peer:
         raise UserError(f"{one_line(text)!r} names no chat", fix=_FORM)
     for mark in (":topic:", ":thread:"):
-        chat, found, thread = rest.rpartition(mark)
+        chat, found, thread = peer.rpartition(mark)
         if found:
             return _chat(channel.lower(), chat, thread)
-    return _chat(channel.lower(), rest)
+    return _chat(channel.lower(), peer)
 
 
 def _chat(channel: str, text: str, thread: str = "") -> RouteQuery:

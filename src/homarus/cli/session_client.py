@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from homarus.gateway.client import GatewayClient
 
 ShowEvent = Callable[[Event], None]
-_PATIENCE_S = 7 * 86_400.0  # runs have their own deadline
-_SHOW_S = 1.0
+_RUN_TIMEOUT_S = 7 * 86_400.0  # runs have their own deadline
+_DISPLAY_TIMEOUT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer:
-    """The outcome of a message; `wire` is the result of the `agent` method."""
+    """The outcome of a message; `payload` is the result of the `agent` method."""
 
     text: str
     aborted: bool = False
@@ -65,7 +65,7 @@ class ChatAnswer:
 class SessionClient(Protocol):
     """One session, in this process or behind a gateway."""
 
-    async def run(self, text: str, wishes: RunOptions = RunOptions()) -> ChatAnswer:  # noqa: B008 - frozen
+    async def run(self, text: str, options: RunOptions = RunOptions()) -> ChatAnswer:  # noqa: B008 - frozen
         """Run the agent on a message and wait; raises the error of a failed run."""
         ...
 
@@ -84,32 +84,32 @@ class SessionClient(Protocol):
 
 @asynccontextmanager
 async def open_session_client(
-    reach: GatewayOptions,
+    gateway: GatewayOptions,
     *,
     key: str | None = None,
     agent: str | None = None,
     local: bool = False,
-    ask: AskApproval = deny_approval,
+    request_approval: AskApproval = deny_approval,
     show: ShowEvent = lambda _event: None,
     warn: Callable[[str], None] = lambda _text: None,
 ) -> AsyncIterator[SessionClient]:
     """Open a session; `local` does not use a gateway, even when one runs."""
-    if local or not is_gateway_running(reach):
-        async with open_app(os.environ, ask=ask, warn=warn) as app:
-            desk = LocalSessionClient(
+    if local or not is_gateway_running(gateway):
+        async with open_app(os.environ, ask=request_approval, warn=warn) as app:
+            session = LocalSessionClient(
                 app.control, app.models, app.clock, app.control.resolve_key(key, agent)
             )
             with app.bus.subscribe(size=100_000) as events:
                 async with task_group() as group:
-                    group.create_task(desk.show(events, show))
-                    yield desk
+                    group.create_task(session.show(events, show))
+                    yield session
                     events.close()
         return
-    async with open_gateway(reach) as link, task_group() as group:
-        remote = GatewaySessionClient(link, group, await _key_at(link, key, agent))
-        showing = group.create_task(remote.show(show))
+    async with open_gateway(gateway) as client, task_group() as group:
+        remote = GatewaySessionClient(client, group, await _resolve_key(client, key, agent))
+        display = group.create_task(remote.show(show))
         yield remote
-        showing.cancel()
+        display.cancel()
 
 
 class LocalSessionClient:
@@ -120,20 +120,20 @@ class LocalSessionClient:
     ) -> None:
         self._control, self._models, self._clock, self._key = control, models, clock, key
 
-    async def run(self, text: str, wishes: RunOptions = RunOptions()) -> ChatAnswer:  # noqa: B008 - frozen
-        return await self._ask(text, wishes, "")
+    async def run(self, text: str, options: RunOptions = RunOptions()) -> ChatAnswer:  # noqa: B008 - frozen
+        return await self._call(text, options, "")
 
     async def send(self, text: str) -> ChatAnswer:
-        return await self._ask(text, RunOptions(), "owner")
+        return await self._call(text, RunOptions(), "owner")
 
-    async def _ask(self, text: str, wishes: RunOptions, authority: Authority) -> ChatAnswer:
+    async def _call(self, text: str, options: RunOptions, authority: Authority) -> ChatAnswer:
         inbound = Inbound(
             uuid4().hex,
             Address(channel="cli", chat="local"),
             "owner",
             text,
             at_ms=self._clock.now_ms(),
-            options=wishes,
+            options=options,
             authority=authority,
         )
         outcome = await self._control.ask(self._key, inbound)
@@ -161,65 +161,65 @@ class LocalSessionClient:
 class GatewaySessionClient:
     """A session behind a gateway, on this machine or another."""
 
-    def __init__(self, link: "GatewayClient", group: asyncio.TaskGroup, key: str) -> None:
-        self._link, self._key = link, key
+    def __init__(self, client: "GatewayClient", group: asyncio.TaskGroup, key: str) -> None:
+        self._client, self._key = client, key
         self._group: asyncio.TaskGroup = group
         self._view: ShowEvent = lambda _event: None
         self._run_id = ""  # of the last message
-        self._asking = False
-        self._began = False  # an event of its run was shown
-        self._shown = asyncio.Event()  # its last event was shown
-        self._saying: asyncio.Future[ChatAnswer] | None = None
+        self._is_waiting = False
+        self._has_events = False  # an event of its run was shown
+        self._run_shown = asyncio.Event()  # its last event was shown
+        self._pending_answer: asyncio.Future[ChatAnswer] | None = None
 
-    async def run(self, text: str, wishes: RunOptions = RunOptions()) -> ChatAnswer:  # noqa: B008 - frozen
+    async def run(self, text: str, options: RunOptions = RunOptions()) -> ChatAnswer:  # noqa: B008 - frozen
         self._run_id = str(uuid4())
-        self._shown.clear()
+        self._run_shown.clear()
         params: dict[str, Json] = {
             "message": text,
             "sessionKey": self._key,
             "idempotencyKey": self._run_id,
-            **({"model": wishes.model} if wishes.model else {}),
-            **({"thinking": wishes.thinking} if wishes.thinking else {}),
-            **({"timeout": ceil(wishes.timeout_s)} if wishes.timeout_s else {}),  # integer
+            **({"model": options.model} if options.model else {}),
+            **({"thinking": options.thinking} if options.thinking else {}),
+            **({"timeout": ceil(options.timeout_s)} if options.timeout_s else {}),  # integer
         }
-        self._asking = True
+        self._is_waiting = True
         try:
-            found = await self._link.call("agent", params, final=True, timeout_s=_PATIENCE_S)
+            found = await self._client.call("agent", params, final=True, timeout_s=_RUN_TIMEOUT_S)
         finally:
-            self._asking = False
+            self._is_waiting = False
             with suppress(TimeoutError):
-                async with asyncio.timeout(_SHOW_S):
-                    await self._shown.wait()
-        wire = found if isinstance(found, dict) else {}
-        result = wire.get("result") or {}
+                async with asyncio.timeout(_DISPLAY_TIMEOUT_S):
+                    await self._run_shown.wait()
+        response = found if isinstance(found, dict) else {}
+        result = response.get("result") or {}
         payloads = result.get("payloads") or ()
-        said = "\n".join(str(payload.get("text") or "") for payload in payloads)
-        return ChatAnswer(said, bool((result.get("meta") or {}).get("aborted")), wire)
+        text = "\n".join(str(payload.get("text") or "") for payload in payloads)
+        return ChatAnswer(text, bool((result.get("meta") or {}).get("aborted")), response)
 
     async def send(self, text: str) -> ChatAnswer:
-        self._run_id, self._began = str(uuid4()), False
-        said: asyncio.Future[ChatAnswer] = asyncio.get_running_loop().create_future()
-        self._saying = said
+        self._run_id, self._has_events = str(uuid4()), False
+        answer: asyncio.Future[ChatAnswer] = asyncio.get_running_loop().create_future()
+        self._pending_answer = answer
         params = {"sessionKey": self._key, "message": text, "idempotencyKey": self._run_id}
-        self._asking = True
+        self._is_waiting = True
         try:
-            status = await self._link.call("chat.send", params)
+            status = await self._client.call("chat.send", params)
             if isinstance(status, dict) and "aborted" in status:  # a stop request gets no run
-                said.set_result(
+                answer.set_result(
                     ChatAnswer("Stopped." if status["aborted"] else "Nothing is running.")
                 )
-                self._show_reply((await said).text)
-            return await said
+                self._show_reply((await answer).text)
+            return await answer
         finally:
-            self._asking, self._saying = False, None
+            self._is_waiting, self._pending_answer = False, None
 
     async def status(self) -> SessionStatus:
-        listed = await self._ask("sessions.list", {"search": self._key})
+        listed = await self._call("sessions.list", {"search": self._key})
         rows = [row for row in listed["sessions"] if row["key"] == self._key]
         row = {**listed["defaults"], **(rows[0] if rows else {})}
-        history = await self._ask("chat.history", {"sessionKey": self._key, "limit": 1000})
+        history = await self._call("chat.history", {"sessionKey": self._key, "limit": 1000})
         agent = self._key.split(":")[1] if self._key.startswith("agent:") else "main"
-        files = await self._ask("agents.files.list", {"agentId": agent})
+        files = await self._call("agents.files.list", {"agentId": agent})
         return SessionStatus(
             key=self._key,
             agent=agent,
@@ -234,10 +234,10 @@ class GatewaySessionClient:
         )
 
     async def set_model(self, ref: str) -> None:
-        await self._ask("sessions.patch", {"key": self._key, "model": ref})
+        await self._call("sessions.patch", {"key": self._key, "model": ref})
 
     def abort(self) -> bool:
-        if not self._asking:
+        if not self._is_waiting:
             return False
         params = {"sessionKey": self._key, "runId": self._run_id}
         self._group.create_task(self._stop(params))
@@ -246,59 +246,61 @@ class GatewaySessionClient:
     async def show(self, show: ShowEvent) -> None:
         """Show the events of the run that is waited for."""
         self._view = show
-        async for name, payload in self._link.events():
+        async for name, payload in self._client.events():
             if name == "chat" and isinstance(payload, dict):
                 self._on_chat(payload)
             if name != "agent" or not isinstance(payload, dict):
                 continue
-            if payload.get("runId") == self._run_id and (fact := decode_event(payload)):
-                self._began = True
+            if payload.get("runId") == self._run_id and (event_data := decode_event(payload)):
+                self._has_events = True
                 seq, ts_ms = int(payload.get("seq") or 0), int(payload.get("ts") or 0)
-                show(Event(self._run_id, self._key, seq, ts_ms, fact))
-                if isinstance(fact, RunEnded):
-                    self._shown.set()
-        if self._saying and not self._saying.done():
-            self._saying.set_exception(UnavailableError("the gateway closed the connection"))
+                show(Event(self._run_id, self._key, seq, ts_ms, event_data))
+                if isinstance(event_data, RunEnded):
+                    self._run_shown.set()
+        if self._pending_answer and not self._pending_answer.done():
+            self._pending_answer.set_exception(
+                UnavailableError("the gateway closed the connection")
+            )
 
     def _on_chat(self, payload: Mapping[str, Json]) -> None:
         """Handle a `chat` event: show a command's reply, and record the end of the message."""
-        run_id, said = str(payload.get("runId")), self._saying
+        run_id, answer = str(payload.get("runId")), self._pending_answer
         text, state = _result_text(payload.get("message")), payload.get("state")
         if run_id == f"{self._run_id}:status" and state == "final":
             self._show_reply(text)
-        if run_id != self._run_id or said is None or said.done() or state == "delta":
+        if run_id != self._run_id or answer is None or answer.done() or state == "delta":
             return
         if state == "error":
-            said.set_exception(UserError(str(payload.get("errorMessage") or "it failed")))
+            answer.set_exception(UserError(str(payload.get("errorMessage") or "it failed")))
             return
-        if not self._began and text:
+        if not self._has_events and text:
             self._show_reply(text)
-        said.set_result(ChatAnswer(text, aborted=state == "aborted"))
+        answer.set_result(ChatAnswer(text, aborted=state == "aborted"))
 
     def _show_reply(self, text: str) -> None:
         self._view(Event(self._run_id, self._key, 1, 0, CommandAnswered(text)))
 
     async def _stop(self, params: Mapping[str, Json]) -> None:
         with suppress(HomarusError):  # the run's own result reports what happened
-            await self._link.call("chat.abort", params)
+            await self._client.call("chat.abort", params)
 
-    async def _ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
-        found = await self._link.call(method, params)
-        return found if isinstance(found, dict) else {}
+    async def _call(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
+        response = await self._client.call(method, params)
+        return response if isinstance(response, dict) else {}
 
 
-async def _key_at(link: "GatewayClient", key: str | None, agent: str | None) -> str:
+async def _resolve_key(client: "GatewayClient", key: str | None, agent: str | None) -> str:
     """Return the session key as the gateway stores it."""
     if key is None and agent is None:
-        snapshot = link.hello.get("snapshot")
+        snapshot = client.hello.get("snapshot")
         defaults = snapshot.get("sessionDefaults") if isinstance(snapshot, dict) else None
         if isinstance(defaults, dict) and defaults.get("mainSessionKey"):
             return str(defaults["mainSessionKey"])
     name = key or "main"
     if agent and not name.startswith("agent:"):
         name = f"agent:{agent}:{name}"
-    shown = await link.call("chat.history", {"sessionKey": name, "limit": 1})
-    return str(shown["sessionKey"]) if isinstance(shown, dict) else name
+    history = await client.call("chat.history", {"sessionKey": name, "limit": 1})
+    return str(history["sessionKey"]) if isinstance(history, dict) else name
 
 
 def decode_event(payload: Mapping[str, Json]) -> EventData | None:

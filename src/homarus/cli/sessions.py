@@ -29,11 +29,11 @@ _SHOWN = ("inputTokens", "outputTokens", "totalTokens", "modelProvider", "model"
 @as_json_option
 @gateway_options
 def command(
-    agent: str | None, minutes: int | None, reach: GatewayOptions, *, as_json: bool
+    agent: str | None, minutes: int | None, gateway: GatewayOptions, *, as_json: bool
 ) -> None:
     """List conversations."""
     now_ms = time.time_ns() // 1_000_000
-    rows = asyncio.run(_rows(reach, agent, minutes, now_ms))
+    rows = asyncio.run(_rows(gateway, agent, minutes, now_ms))
     if as_json:
         click.echo(json.dumps({"count": len(rows), "sessions": rows}, ensure_ascii=False))
         return
@@ -46,15 +46,15 @@ def command(
 
 
 async def _rows(
-    reach: GatewayOptions, agent: str | None, minutes: int | None, now_ms: int
+    gateway: GatewayOptions, agent: str | None, minutes: int | None, now_ms: int
 ) -> list[dict[str, Json]]:
-    if not is_gateway_running(reach):
+    if not is_gateway_running(gateway):
         since_ms = now_ms - minutes * 60_000 if minutes else 0
         records = await read_records(Paths.find(os.environ), agent, since_ms)
         return [_row_of_record(record, now_ms) for record in records]
     params = {"agentId": agent, "activeMinutes": minutes, "limit": 10_000}
-    async with open_gateway(reach) as link:
-        answer = await link.call(
+    async with open_gateway(gateway) as client:
+        answer = await client.call(
             "sessions.list", {k: v for k, v in params.items() if v is not None}
         )
     listed = answer.get("sessions", ()) if isinstance(answer, dict) else ()

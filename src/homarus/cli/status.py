@@ -24,11 +24,13 @@ from homarus.core.text import escape_invisible
 @click.command("status")
 @as_json_option
 @gateway_options
-def command(reach: GatewayOptions, *, as_json: bool) -> None:
+def command(gateway: GatewayOptions, *, as_json: bool) -> None:
     """Say what runs and which conversations there are."""
     paths = Paths.find(os.environ)
-    status = asyncio.run(_from_gateway(reach) if is_gateway_running(reach) else _from_files(paths))
-    indexes = [] if reach.url else list(index_files(paths))
+    status = asyncio.run(
+        _from_gateway(gateway) if is_gateway_running(gateway) else _from_files(paths)
+    )
+    indexes = [] if gateway.url else list(index_files(paths))
     if as_json:
         memory = [
             {"agentId": one.agent, "bytes": one.size_bytes, "writtenAtMs": one.written_ms}
@@ -36,12 +38,12 @@ def command(reach: GatewayOptions, *, as_json: bool) -> None:
         ]
         click.echo(json.dumps({**status, "memory": memory}, ensure_ascii=False))
         return
-    gateway, sessions = status["gateway"], status["sessions"]
+    running, sessions = status["gateway"], status["sessions"]
     state = shorten(paths.state, paths.home)
-    where = f"version {gateway['version']}" if gateway["running"] else f"not running on {state}"
+    where = f"version {running['version']}" if running["running"] else f"not running on {state}"
     click.echo(f"gateway   {where}")
-    if gateway.get("configProblem"):
-        click.echo(f"config    changed, wrong, not in use: {gateway['configProblem']}")
+    if running.get("configProblem"):
+        click.echo(f"config    changed, wrong, not in use: {running['configProblem']}")
     for line in status.get("channelSummary", ()):
         click.echo(f"channel   {escape_invisible(str(line))}")
     now_ms = time.time_ns() // 1_000_000
@@ -52,15 +54,15 @@ def command(reach: GatewayOptions, *, as_json: bool) -> None:
         click.echo(f"  {age(now_ms - int(row['updatedAt'])):>5}  {row['key']}")
 
 
-async def _from_gateway(reach: GatewayOptions) -> dict[str, Json]:
-    async with open_gateway(reach) as link:
-        told = await link.call("status")
-        server = link.hello.get("server")
-    status = told if isinstance(told, dict) else {}
+async def _from_gateway(gateway: GatewayOptions) -> dict[str, Json]:
+    async with open_gateway(gateway) as client:
+        found = await client.call("status")
+        server = client.hello.get("server")
+    status = found if isinstance(found, dict) else {}
     version = server.get("version") if isinstance(server, dict) else None
     problem = status.get("configProblem", "")
-    gateway = {"running": True, "version": version, "configProblem": problem}
-    return {**status, "gateway": gateway}
+    running = {"running": True, "version": version, "configProblem": problem}
+    return {**status, "gateway": running}
 
 
 async def _from_files(paths: Paths) -> dict[str, Json]:

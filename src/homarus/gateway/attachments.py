@@ -14,7 +14,7 @@ MAX_IMAGES = 20
 
 
 def read_images(attachments: Sequence[Json]) -> tuple[Image, ...]:
-    """Decode the images; raises InvalidRequest for other types and large files."""
+    """Decode the images; raises InvalidRequestError for other types and large files."""
     if len(attachments) > MAX_IMAGES:
         raise InvalidRequestError(
             f"{len(attachments)} attachments: at most {MAX_IMAGES} can be sent"

@@ -100,19 +100,22 @@ def auth_error(reason: AuthFailureReason, retry_after_ms: int = 0) -> InvalidReq
 
 
 def check_bearer(
-    door: RequestInfo, entrance: OriginPolicy, auth: SharedSecretAuth, limiter: AuthRateLimiter
+    request: RequestInfo,
+    origin_policy: OriginPolicy,
+    auth: SharedSecretAuth,
+    limiter: AuthRateLimiter,
 ) -> None:
     """Check the bearer token of an HTTP request; raises RequestBlockedError (401, 429).
 
     `Authorization: Bearer …` carries the token or the password.
     """
-    source = ClientSource.from_request(door, entrance, "shared-secret")
+    source = ClientSource.from_request(request, origin_policy, "shared-secret")
     wait_ms = limiter.retry_after_ms(source)
     if wait_ms:
         raise RequestBlockedError(429, _MESSAGES["rate_limited"], after_s=-(-wait_ms // 1000))
-    scheme, _, given = door.authorization.partition(" ")
+    scheme, _, given = request.authorization.partition(" ")
     given = given.strip() if scheme.lower() == "bearer" else ""
-    reason = auth.check_secret(given, given, is_local=entrance.is_local(door))
+    reason = auth.check_secret(given, given, is_local=origin_policy.is_local(request))
     if reason is None:
         limiter.reset(source)
         return

@@ -30,14 +30,14 @@ class ClientSource:
     @classmethod
     def from_request(
         cls,
-        door: RequestInfo,
-        entrance: OriginPolicy,
+        request: RequestInfo,
+        origin_policy: OriginPolicy,
         kind: Literal["shared-secret", "device-token", "hook-token"],
     ) -> "ClientSource":
-        ip = entrance.client_ip(door)
+        ip = origin_policy.client_ip(request)
         # Behind an unknown proxy every client has the proxy's address: not exempt.
-        is_local = is_loopback(ip) and not door.is_forwarded
-        return cls(_block(ip), kind, door.is_browser, is_local)
+        is_local = is_loopback(ip) and not request.is_forwarded
+        return cls(_block(ip), kind, request.is_browser, is_local)
 
 
 @dataclass(slots=True)

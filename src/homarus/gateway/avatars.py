@@ -19,10 +19,10 @@ def avatar_url(agent: str, identity: AgentIdentity) -> str:
     return identity.avatar if identity.avatar.lower().startswith(("http", "data:")) else ""
 
 
-def find_avatar(host: GatewayServices, agent: str) -> AvatarImage | None:
+def find_avatar(services: GatewayServices, agent: str) -> AvatarImage | None:
     """Return an agent's avatar; None when the agent is unknown or has none."""
-    config = host.loaded.config
+    config = services.loaded.config
     if agent not in agent_ids(config):
         return None
-    settings = resolve_agent_settings(config, host.paths, agent)
+    settings = resolve_agent_settings(config, services.paths, agent)
     return read_picture(settings.workspace, find_identity(settings).avatar)

@@ -19,44 +19,45 @@ from homarus.gateway.services import GatewayServices
 if TYPE_CHECKING:
     from homarus.channels.controller import AccountStatus
 
-Key: TypeAlias = tuple[str, str]  # channel and account
+AccountKey: TypeAlias = tuple[str, str]  # channel and account
 
 
-def by_channel(lines: "Sequence[AccountStatus]") -> "dict[str, list[AccountStatus]]":
+def by_channel(statuses: "Sequence[AccountStatus]") -> "dict[str, list[AccountStatus]]":
     """Return the accounts of each channel, in the config's order."""
-    found: dict[str, list[AccountStatus]] = {}
-    for line in lines:
-        found.setdefault(line.channel, []).append(line)
-    return found
+    results: dict[str, list[AccountStatus]] = {}
+    for status in statuses:
+        results.setdefault(status.channel, []).append(status)
+    return results
 
 
-def default_account(lines: "Sequence[AccountStatus]") -> str:
+def default_account(statuses: "Sequence[AccountStatus]") -> str:
     """Return the account that is used when none is named."""
-    names = [line.account for line in lines]
+    names = [status.account for status in statuses]
     return DEFAULT_ACCOUNT if DEFAULT_ACCOUNT in names else names[0]
 
 
 def encode_channels_status(
-    host: GatewayServices, probes: Mapping[Key, Json], at_ms: int
+    services: GatewayServices, probes: Mapping[AccountKey, Json], at_ms: int
 ) -> dict[str, Json]:
     """Return every configured channel and its accounts, as `channels.status` sends them."""
-    channels = by_channel(host.channels.status())
+    channels = by_channel(services.channels.status())
     labels = {name: _label(name) for name in channels}
     accounts = {
-        name: [_account(host.loaded.config, line, probes, at_ms) for line in lines]
-        for name, lines in channels.items()
+        name: [_account(services.loaded.config, status, probes, at_ms) for status in statuses]
+        for name, statuses in channels.items()
     }
-    defaults = {name: default_account(lines) for name, lines in channels.items()}
+    defaults = {name: default_account(statuses) for name, statuses in channels.items()}
     return {
         "channelOrder": list(channels),
         "channelLabels": labels,
         "channelDetailLabels": dict(labels),
         "channelSystemImages": {},
         "channelMeta": [
-            {"id": name, "label": told, "detailLabel": told} for name, told in labels.items()
+            {"id": name, "label": outcome, "detailLabel": outcome}
+            for name, outcome in labels.items()
         ],
         "channels": {
-            name: next(summary(row) for row in rows if row["accountId"] == defaults[name])
+            name: next(summary(entry) for entry in rows if entry["accountId"] == defaults[name])
             for name, rows in accounts.items()
         },
         "channelAccounts": accounts,
@@ -70,20 +71,23 @@ def summary(account: Mapping[str, Json]) -> dict[str, Json]:
     return {key: account[key] for key in fields if key in account}
 
 
-def summary_lines(lines: "Sequence[AccountStatus]") -> list[str]:
+def summary_lines(statuses: "Sequence[AccountStatus]") -> list[str]:
     """Return a line of text for each account."""
     return [
-        f"{_label(line.channel)} {line.account}: {describe_account_state(line)}" for line in lines
+        f"{_label(status.channel)} {status.account}: {describe_account_state(status)}"
+        for status in statuses
     ]
 
 
-def describe_account_state(line: "AccountStatus") -> str:
+def describe_account_state(status: "AccountStatus") -> str:
     """Return an account's state in a few words."""
-    if not line.enabled:
+    if not status.enabled:
         return "off"
-    if line.problem:
-        return f"{'failing' if line.running else 'stopped'}: {one_line(redact(line.problem), 160)}"
-    return "connected" if line.connected else "running" if line.running else "stopped"
+    if status.problem:
+        return (
+            f"{'failing' if status.running else 'stopped'}: {one_line(redact(status.problem), 160)}"
+        )
+    return "connected" if status.connected else "running" if status.running else "stopped"
 
 
 def _label(channel: str) -> str:
@@ -93,63 +97,63 @@ def _label(channel: str) -> str:
 
 
 def _account(
-    config: Config, line: "AccountStatus", probes: Mapping[Key, Json], at_ms: int
+    config: Config, status: "AccountStatus", probes: Mapping[AccountKey, Json], at_ms: int
 ) -> dict[str, Json]:
-    row: dict[str, Json] = {
-        "accountId": line.account,
-        "enabled": line.enabled,
-        "configured": line.configured,
-        "running": line.running,
-        "connected": line.connected,
-        "reconnectAttempts": line.restarts,
-        "waiting": line.waiting,
+    entry: dict[str, Json] = {
+        "accountId": status.account,
+        "enabled": status.enabled,
+        "configured": status.configured,
+        "running": status.running,
+        "connected": status.connected,
+        "reconnectAttempts": status.restarts,
+        "waiting": status.waiting,
     }
     fields = {
-        "name": line.name,
-        "lastStartAt": line.since_ms,
-        "lastInboundAt": line.last_in_ms,
-        "lastOutboundAt": line.last_out_ms,
-        "lastError": redact(line.problem),
+        "name": status.name,
+        "lastStartAt": status.since_ms,
+        "lastInboundAt": status.last_in_ms,
+        "lastOutboundAt": status.last_out_ms,
+        "lastError": redact(status.problem),
     }
-    row |= {
+    entry |= {
         key: value for key, value in fields.items() if value
     }  # null is neither a text nor a time
-    if line.configured and line.channel in config.channels:
+    if status.configured and status.channel in config.channels:
         from homarus.config.channels import common_settings
 
-        settings = common_settings(config, line.channel, line.account)
-        row |= {"dmPolicy": settings.dm_policy, "allowFrom": list(settings.allow_from)}
-    if found := probes.get((line.channel, line.account)):
-        row |= {"probe": found, "lastProbeAt": at_ms}
-    return row
+        settings = common_settings(config, status.channel, status.account)
+        entry |= {"dmPolicy": settings.dm_policy, "allowFrom": list(settings.allow_from)}
+    if results := probes.get((status.channel, status.account)):
+        entry |= {"probe": results, "lastProbeAt": at_ms}
+    return entry
 
 
-async def probe_all(host: GatewayServices, timeout_s: float) -> dict[Key, Json]:
+async def probe_all(services: GatewayServices, timeout_s: float) -> dict[AccountKey, Json]:
     """Check the login of every account that supports it, concurrently."""
-    found: dict[Key, Json] = {}
+    results: dict[AccountKey, Json] = {}
 
-    async def ask(key: Key) -> None:
-        began_s = host.clock.monotonic()
-        told: dict[str, Json] = {"ok": False, "error": "the channel has a bug: it is in the log"}
+    async def probe_one(key: AccountKey) -> None:
+        started_s = services.clock.monotonic()
+        outcome: dict[str, Json] = {"ok": False, "error": "the channel has a bug: it is in the log"}
 
         async def probe() -> None:
             try:
                 async with asyncio.timeout(timeout_s):
-                    who = await host.channels.probe(*key)
+                    identity = await services.channels.probe(*key)
             except HomarusError as exc:
-                told["error"] = redact(str(exc))
+                outcome["error"] = redact(str(exc))
             except TimeoutError:
-                told["error"] = f"no answer within {timeout_s:g} s"
+                outcome["error"] = f"no answer within {timeout_s:g} s"
             else:
-                told.clear()
-                told.update({"ok": True, "identity": who})
+                outcome.clear()
+                outcome.update({"ok": True, "identity": identity})
 
-        await run_contained(f"probe run_contained {':'.join(key)}", probe, lambda _exc: None)
-        elapsed_ms = round((host.clock.monotonic() - began_s) * 1000)
-        found[key] = {**told, "elapsedMs": elapsed_ms}
+        await run_contained(f"probe of {':'.join(key)}", probe, lambda _exc: None)
+        elapsed_ms = round((services.clock.monotonic() - started_s) * 1000)
+        results[key] = {**outcome, "elapsedMs": elapsed_ms}
 
     async with task_group() as group:
-        for line in host.channels.status():
-            if line.enabled and line.configured:
-                group.create_task(ask((line.channel, line.account)))
-    return found
+        for status in services.channels.status():
+            if status.enabled and status.configured:
+                group.create_task(probe_one((status.channel, status.account)))
+    return results

@@ -1,7 +1,8 @@
-"""A client's end: connect to a gateway, ask, hear events. For our own commands and for tests.
+"""Connect to a gateway, call methods and receive events. For our own commands and for tests.
 
-async with open_link("ws://127.0.0.1:18789", Secret(token="…"), identity) as link:
-    print(await link.call("health"))
+profile = ClientProfile(GatewaySecret(token="…"), identity)
+async with connect_gateway("ws://127.0.0.1:18789", profile) as client:
+    print(await client.call("health"))
 """
 
 import asyncio
@@ -70,10 +71,10 @@ class RunningGateway:
 def find_running_gateway(paths: Paths) -> RunningGateway | None:
     """Return the gateway of this state directory; None when none runs, or another program."""
     pid = lock_holder_pid(paths.state)
-    post = JsonFile(paths.gateway_file).read() if pid else {}
-    if not pid or post.get("pid") != pid or not isinstance(post.get("url"), str):
+    published = JsonFile(paths.gateway_file).read() if pid else {}
+    if not pid or published.get("pid") != pid or not isinstance(published.get("url"), str):
         return None
-    return RunningGateway(pid, str(post["url"]), str(post.get("config") or ""))
+    return RunningGateway(pid, str(published["url"]), str(published.get("config") or ""))
 
 
 class GatewayClient:
@@ -83,9 +84,9 @@ class GatewayClient:
         self._socket, self._url = socket, url
         self._pending: dict[str, Callable[[Mapping[str, Json]], None]] = {}
         self._events: asyncio.Queue[Mapping[str, Json] | None] = asyncio.Queue(_MAX_EVENTS)
-        self._last = 0
+        self._last_id = 0
         self.hello: Mapping[str, Json] = {}
-        self.closed_why = ""
+        self.close_reason = ""
 
     async def call(
         self,
@@ -98,27 +99,27 @@ class GatewayClient:
         """Send a request and return its payload; `final` skips a response that only accepts."""
         done: asyncio.Future[Mapping[str, Json]] = asyncio.get_running_loop().create_future()
 
-        def hear(frame: Mapping[str, Json]) -> None:
+        def on_response(frame: Mapping[str, Json]) -> None:
             if not (final and _only_accepts(frame)) and not done.done():
                 done.set_result(frame)
 
-        self._last += 1
-        request_id = str(self._last)
-        self._pending[request_id] = hear
+        self._last_id += 1
+        request_id = str(self._last_id)
+        self._pending[request_id] = on_response
         try:
             frame = {"type": "req", "id": request_id, "method": method}
             await self._send(frame if params is None else {**frame, "params": dict(params)})
             async with asyncio.timeout(timeout_s):
-                answer = await done
+                response = await done
         except TimeoutError:
             raise UnavailableError(
                 f"the gateway did not answer {method} in {timeout_s:g} s"
             ) from None
         finally:
             del self._pending[request_id]
-        if not answer.get("ok"):
-            raise _error(answer.get("error"))
-        return answer.get("payload")
+        if not response.get("ok"):
+            raise _error(response.get("error"))
+        return response.get("payload")
 
     async def events(self) -> AsyncIterator[tuple[str, Json]]:
         """Yield the gateway's events, name and payload, until the connection ends."""
@@ -141,22 +142,26 @@ class GatewayClient:
             async for text in self._socket:
                 frame = json.loads(text)
                 if frame.get("type") == "res":
-                    if hear := self._pending.get(str(frame.get("id"))):
-                        hear(frame)
+                    if on_response := self._pending.get(str(frame.get("id"))):
+                        on_response(frame)
                 elif not self._events.full():
                     self._events.put_nowait(frame)
-        self.closed_why = self._socket.close_reason or ""
-        gone = {"ok": False, "error": {"code": "UNAVAILABLE", "message": self._closed().message}}
-        for hear in list(self._pending.values()):
-            hear(gone)
+        self.close_reason = self._socket.close_reason or ""
+        closed_frame = {
+            "ok": False,
+            "error": {"code": "UNAVAILABLE", "message": self._closed().message},
+        }
+        for on_response in list(self._pending.values()):
+            on_response(closed_frame)
         if self._events.full():
             self._events.get_nowait()
         self._events.put_nowait(None)
 
     def _closed(self) -> UnavailableError:
-        why = f": {self.closed_why}" if self.closed_why else ""
+        reason = f": {self.close_reason}" if self.close_reason else ""
         return UnavailableError(
-            f"the gateway at {self._url} closed the connection{why}", fix="homarus gateway status"
+            f"the gateway at {self._url} closed the connection{reason}",
+            fix="homarus gateway status",
         )
 
 
@@ -178,11 +183,7 @@ class ClientProfile:
         params: dict[str, Json] = {
             "minProtocol": PROTOCOL,
             "maxProtocol": PROTOCOL,
-            "client": {
-                **client,
-                "version": __version__,
-                "platform": platform.system().lower(),
-            },
+            "client": {**client, "version": __version__, "platform": platform.system().lower()},
             "caps": list(self.caps),
             "role": "operator",
             "scopes": list(self.scopes),
@@ -202,7 +203,7 @@ class ClientProfile:
 
 
 @asynccontextmanager
-async def connect_gateway(url: str, guest: ClientProfile) -> AsyncIterator[GatewayClient]:
+async def connect_gateway(url: str, profile: ClientProfile) -> AsyncIterator[GatewayClient]:
     """Connect and authenticate; the connection is closed when the block ends."""
     from websockets.asyncio.client import connect
     from websockets.exceptions import WebSocketException
@@ -224,15 +225,15 @@ async def connect_gateway(url: str, guest: ClientProfile) -> AsyncIterator[Gatew
     except (OSError, ValueError, LookupError, TypeError, WebSocketException) as exc:
         raise _unreachable(url, exc) from exc
     async with socket, task_group() as group:
-        link = GatewayClient(socket, url)
-        hearing = group.create_task(link._read_loop())  # noqa: SLF001 - the link's own ear
+        client = GatewayClient(socket, url)
+        reader = group.create_task(client._read_loop())  # noqa: SLF001 - its own reader
         try:
-            params = guest.connect_params(nonce, at_ms)
-            hello = await link.call("connect", params, timeout_s=HANDSHAKE_S)
-            link.hello = hello if isinstance(hello, dict) else {}
-            yield link
+            params = profile.connect_params(nonce, at_ms)
+            hello = await client.call("connect", params, timeout_s=HANDSHAKE_S)
+            client.hello = hello if isinstance(hello, dict) else {}
+            yield client
         finally:
-            hearing.cancel()
+            reader.cancel()
 
 
 def _only_accepts(frame: Mapping[str, Json]) -> bool:
@@ -240,17 +241,17 @@ def _only_accepts(frame: Mapping[str, Json]) -> bool:
     return isinstance(payload, dict) and payload.get("status") == "accepted"
 
 
-def _error(shown: Json) -> HomarusError:
-    if not isinstance(shown, dict):
+def _error(error: Json) -> HomarusError:
+    if not isinstance(error, dict):
         return UnavailableError("the gateway refused without a reason")
-    kind = _ERRORS.get(str(shown.get("code")), UnavailableError)
-    details = shown.get("details")
-    return kind(str(shown.get("message")), details=details if isinstance(details, dict) else None)
+    kind = _ERRORS.get(str(error.get("code")), UnavailableError)
+    details = error.get("details")
+    return kind(str(error.get("message")), details=details if isinstance(details, dict) else None)
 
 
 def _unreachable(url: str, exc: Exception) -> UnavailableError:
-    why = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+    reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
     return UnavailableError(
-        f"no gateway answers at {url}: {why or type(exc).__name__}",
+        f"no gateway answers at {url}: {reason or type(exc).__name__}",
         fix="homarus gateway run starts one; homarus gateway status looks for one",
     )

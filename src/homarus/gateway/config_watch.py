@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 Stamp: TypeAlias = tuple[int, int, int] | None
 Rule: TypeAlias = Literal["none", "hot", "restart"]
-LOOK_S = 0.5
-_GONE = "put it back, or restart the gateway to go on without one"
+POLL_INTERVAL_S = 0.5
+_DELETED_FIX = "put it back, or restart the gateway to go on without one"
 
 # The first prefix that matches. `none`: the next run reads it; `hot`: a running part is
 # notified; any other path needs a restart.
@@ -92,8 +92,8 @@ def plan_change(before: LoadedConfig, after: LoadedConfig) -> ConfigChange:
 class ConfigWatcher:
     """Watches the config files and reports each change.
 
-    `take` may raise a ConfigError, which refuses the change. `able` raises one for a config that
-    the gateway could not start with.
+    `apply` may raise a ConfigError, which rejects the change. `check_startable` raises one for a
+    config that the gateway could not start with.
     """
 
     def __init__(
@@ -103,12 +103,17 @@ class ConfigWatcher:
         loaded: LoadedConfig,
         clock: Clock,
         *,
-        take: Callable[[ConfigChange], Awaitable[None]],
-        refuse: Callable[[ConfigError], None],
-        able: Callable[[LoadedConfig], None] = lambda _loaded: None,
+        apply: Callable[[ConfigChange], Awaitable[None]],
+        reject: Callable[[ConfigError], None],
+        check_startable: Callable[[LoadedConfig], None] = lambda _loaded: None,
     ) -> None:
         self._paths, self._env, self._clock = paths, env, clock
-        self._loaded, self._take, self._refuse, self._check_startable = loaded, take, refuse, able
+        self._loaded, self._apply, self._reject, self._check_startable = (
+            loaded,
+            apply,
+            reject,
+            check_startable,
+        )
         self._lock = asyncio.Lock()  # changes are applied one at a time
         self._latest: ConfigChange | ConfigError | None = None
         self._files = self._sources()
@@ -117,7 +122,7 @@ class ConfigWatcher:
     async def run(self) -> None:
         """Poll until cancelled."""
         while True:
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(POLL_INTERVAL_S)
             if self._stamps() != self._seen:
                 async with self._lock:
                     await self._settle()
@@ -153,12 +158,14 @@ class ConfigWatcher:
             self._files = self._sources()
             self._seen = self._stamps()
             if self._loaded.exists and not loaded.exists:  # a deleted file would remove the token
-                raise ConfigError("the file is gone", file=str(self._paths.config), fix=_GONE)
+                raise ConfigError(
+                    "the file is gone", file=str(self._paths.config), fix=_DELETED_FIX
+                )
             change = plan_change(self._loaded, loaded)
-            await self._take(change)
+            await self._apply(change)
         except ConfigError as exc:
             self._latest = exc
-            self._refuse(exc)
+            self._reject(exc)
             raise
         self._latest = change
         if change.action != "ignore":  # otherwise the old one stays in use, and is compared with

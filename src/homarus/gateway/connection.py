@@ -44,8 +44,8 @@ POLICY, TOO_OLD, RESTART, NO_BINARY = 1008, 1002, 1012, 1003
 _NODE_METHODS = frozenset({"node.invoke.result", "node.event", "skills.bins"})
 _STARTS_RUNS = frozenset({"agent", "chat.send", "wake", "send"})
 
-Received: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Sent: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+AsgiReceive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+AsgiSend: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class SocketTransport(Protocol):
@@ -59,7 +59,7 @@ class SocketTransport(Protocol):
         """Accept messages up to this size from now on."""
         ...
 
-    def hang_up(self, code: int, reason: str) -> None:
+    def close_now(self, code: int, reason: str) -> None:
         """Close now and discard what is buffered."""
         ...
 
@@ -70,9 +70,9 @@ class Connection:
     def __init__(
         self,
         gateway: "Gateway",
-        wire: SocketTransport,
-        receive: Received,
-        send: Sent,
+        transport: SocketTransport,
+        receive: AsgiReceive,
+        send: AsgiSend,
         scope: Mapping[str, Any] | None = None,
     ) -> None:
         self.id = str(uuid4())
@@ -80,7 +80,7 @@ class Connection:
         self.scope: Mapping[str, Any] = scope or {}
         self.caller: Caller | None = None
         self.token_issued_ms = 0
-        self._gateway, self._wire = gateway, wire
+        self._gateway, self._transport = gateway, transport
         self._receive, self._send = receive, send
         self._out: deque[str] = deque()
         self._close_frame: tuple[int, str] | None = None  # the close frame to send when all is sent
@@ -142,7 +142,7 @@ class Connection:
         self._out.clear()
         self.buffered_bytes = 0
         self._wakeup.set()
-        self._wire.hang_up(code, reason)
+        self._transport.close_now(code, reason)
 
     def _enqueue(self, text: str) -> None:
         if not self._closing:
@@ -154,9 +154,9 @@ class Connection:
         try:
             while True:
                 while frames_out := self._batch():
-                    await self._wire.write(frames_out)
-                    taken = sum(map(len, frames_out))
-                    self.buffered_bytes = max(0, self.buffered_bytes - taken)
+                    await self._transport.write(frames_out)
+                    written_bytes = sum(map(len, frames_out))
+                    self.buffered_bytes = max(0, self.buffered_bytes - written_bytes)
                 if self._close_frame:
                     code, reason = self._close_frame
                     await self._send({"type": "websocket.close", "code": code, "reason": reason})
@@ -216,7 +216,7 @@ class Connection:
             request_id = request.id
             if request.method != "connect":
                 raise InvalidRequestError("invalid handshake: first request must be connect")
-            accepted, hello = self._gateway.greet(request.params, self)
+            accepted, hello = self._gateway.authenticate(request.params, self)
         except HomarusError as exc:
             refusal = as_protocol_error(exc)
             if request_id == "invalid":
@@ -226,16 +226,16 @@ class Connection:
             log.info("connection %s refused: %s", self.id, refusal.message)
             return False
         self.caller, self.token_issued_ms = accepted.caller, accepted.token_issued_ms
-        self._wire.allow(MAX_FRAME_BYTES)
+        self._transport.allow(MAX_FRAME_BYTES)
         self.send_response(frames.response_frame(request_id, hello))
-        self._gateway.joined(self, accepted.caller)
+        self._gateway.register_client(self, accepted.caller)
         return True
 
     def _disconnect(self) -> None:
         self._closing = True
         self._wakeup.set()
         if self.caller is not None:
-            self._gateway.left(self, self.caller)
+            self._gateway.unregister_client(self, self.caller)
 
     async def _read_loop(self, group: asyncio.TaskGroup) -> None:
         while (frame := await self._next()) is not None:
@@ -265,11 +265,11 @@ class Connection:
 
     def _is_token_valid(self) -> bool:
         """Return whether the device's token is still valid; another process may have revoked it."""
-        who = self.caller
-        if who is None or not who.device_id:
-            return who is not None
-        return self._gateway.gate.devices.is_token_current(
-            who.device_id, who.role, self.token_issued_ms
+        caller = self.caller
+        if caller is None or not caller.device_id:
+            return caller is not None
+        return self._gateway.authenticator.devices.is_token_current(
+            caller.device_id, caller.role, self.token_issued_ms
         )
 
     async def _serve_one(self, request: RequestFrame) -> None:
@@ -277,7 +277,7 @@ class Connection:
         assert self.caller is not None  # noqa: S101 - requests are read after the handshake
         self._gateway.counts.requests += 1
         call = MethodCall(
-            self._gateway.host, self._gateway, self.caller, request.id, self._accept(request)
+            self._gateway.services, self._gateway, self.caller, request.id, self._accept(request)
         )
         try:
             method = self._find(request.method, self.caller)

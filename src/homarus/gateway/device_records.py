@@ -33,7 +33,7 @@ class DevicePairingRequest:
 
     def fields(self) -> dict[str, Json]:
         """Return the fields as stored; empty ones are left out."""
-        told: dict[str, Json] = {
+        fields: dict[str, Json] = {
             "deviceId": self.device_id,
             "publicKey": self.public_key,
             "displayName": self.display_name,
@@ -42,7 +42,7 @@ class DevicePairingRequest:
             "clientMode": self.client_mode,
             "remoteIp": self.remote_ip,
         }
-        return {name: value for name, value in told.items() if value} | {
+        return {name: value for name, value in fields.items() if value} | {
             "role": self.role,
             "roles": [self.role],
             "scopes": list(self.scopes),
@@ -116,15 +116,15 @@ def is_pending(entry: Json, now_ms: int) -> bool:
 
 
 def merge_request(
-    entry: Mapping[str, Json], ask: Mapping[str, Json], now_ms: int
+    entry: Mapping[str, Json], request: Mapping[str, Json], now_ms: int
 ) -> dict[str, Json]:
     """Return a paired device's entry after one more of its requests was approved."""
-    before = read_device(str(ask["deviceId"]), entry)
-    roles = sorted({*(before.roles if before else ()), str(ask["role"])})
-    scopes = dict.fromkeys((*(before.scopes if before else ()), *texts(ask.get("scopes"))))
+    before = read_device(str(request["deviceId"]), entry)
+    roles = sorted({*(before.roles if before else ()), str(request["role"])})
+    scopes = dict.fromkeys((*(before.scopes if before else ()), *texts(request.get("scopes"))))
     merged_entry = {
         name: value
-        for name, value in ask.items()
+        for name, value in request.items()
         if name not in {"requestId", "silent", "isRepair", "ts"}
     }
     now = {**entry, **merged_entry, "roles": roles, "scopes": list(scopes)}

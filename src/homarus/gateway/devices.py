@@ -35,16 +35,18 @@ _USED_STEP_MS = 60_000
 class DeviceRegistry:
     """The paired devices and the pending pairing requests.
 
-    `tell` is called with the name and payload of an event, `drop` with a device, a role and the id
-    of a connection to keep; the gateway sets both.
+    `on_event` is called with the name and payload of an event, `on_token_voided` with a device, a
+    role and the id of a connection to leave open; the gateway sets both.
     """
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._paired = JsonFile(folder / "paired.json")
         self._pending = JsonFile(folder / "pending.json")
         self._clock = clock
-        self.tell: Callable[[str, Json], None] = lambda _event, _payload: None
-        self.drop: Callable[[str, str, str], None] = lambda _device, _role, _spare: None
+        self.on_event: Callable[[str, Json], None] = lambda _event, _payload: None
+        self.on_token_voided: Callable[[str, str, str], None] = (
+            lambda _device, _role, _except_conn_id: None
+        )
 
     def get(self, device_id: str) -> Device | None:
         """Return a paired device, or None."""
@@ -61,28 +63,30 @@ class DeviceRegistry:
             "paired": sorted(shown, key=_approved_at, reverse=True),
         }
 
-    def pair(self, ask: DevicePairingRequest) -> Device:
+    def pair(self, request: DevicePairingRequest) -> Device:
         """Approve a new device of this machine without a person."""
         now_ms = self._clock.now_ms()
-        return self._store(merge_request({}, ask.fields(), now_ms), ask.role, ask.scopes, now_ms)
+        return self._store(
+            merge_request({}, request.fields(), now_ms), request.role, request.scopes, now_ms
+        )
 
-    def request(self, ask: DevicePairingRequest) -> str:
+    def request(self, request: DevicePairingRequest) -> str:
         """Store a pairing request and return its id; an equal pending request keeps its id."""
         now_ms, pending = self._clock.now_ms(), self._pending_entries()
-        fields = ask.fields()
+        fields = request.fields()
         for request_id, entry in list(pending.items()):
-            if entry.get("deviceId") != ask.device_id or entry.get("role") != ask.role:
+            if entry.get("deviceId") != request.device_id or entry.get("role") != request.role:
                 continue
             # A different request gets a new id: what is approved is what was shown.
             if all(entry.get(name) == value for name, value in fields.items()):
                 return request_id
             del pending[request_id]
         request_id = str(uuid4())
-        is_repair = self.get(ask.device_id) is not None
+        is_repair = self.get(request.device_id) is not None
         entry = {"requestId": request_id, **fields, "isRepair": is_repair, "ts": now_ms}
         newest = sorted(pending.items(), key=lambda item: item[1]["ts"])[-(MAX_PENDING - 1) :]
         self._pending.write({**dict(newest), request_id: entry})
-        self.tell("device.pair.requested", entry)
+        self.on_event("device.pair.requested", entry)
         return request_id
 
     def approve(self, request_id: str, by: Collection[str]) -> Device:
@@ -95,10 +99,10 @@ class DeviceRegistry:
         now_ms, device_id = self._clock.now_ms(), entry["deviceId"]
         before = self._paired.read().get(device_id)
         now = merge_request(before if isinstance(before, dict) else {}, entry, now_ms)
-        kept = read_device(device_id, now)
-        token = kept.token(entry["role"]) if kept else None
-        widened = tuple({*(token.scopes if token else ()), *scopes})
-        device = self._store(now, entry["role"], widened, now_ms)
+        known = read_device(device_id, now)
+        token = known.token(entry["role"]) if known else None
+        token_scopes = tuple({*(token.scopes if token else ()), *scopes})
+        device = self._store(now, entry["role"], token_scopes, now_ms)
         self._resolve(entry, "approved")
         return device
 
@@ -112,8 +116,8 @@ class DeviceRegistry:
         """Return the device's token for a role, issuing one that covers these approved scopes."""
         token = device.token(role)
         if token is None or missing(scopes, token.scopes):
-            wider = tuple({*(token.scopes if token else ()), *scopes})
-            device = self._store(device.raw, role, wider, self._clock.now_ms())
+            token_scopes = tuple({*(token.scopes if token else ()), *scopes})
+            device = self._store(device.raw, role, token_scopes, self._clock.now_ms())
             token = device.tokens[role]
         return token
 
@@ -140,10 +144,10 @@ class DeviceRegistry:
         role: str,
         scopes: Collection[str] | None,
         by: Collection[str],
-        spare: str = "",
+        except_conn_id: str = "",
     ) -> DeviceToken:
         """Issue a new token for these or the previous scopes; the old one is void."""
-        device = self._known(device_id, role)
+        device = self._get_device(device_id, role)
         before = device.tokens.get(role)
         requested = tuple(scopes) if scopes is not None else before.scopes if before else ()
         beyond = missing(requested, device.scopes) or missing(requested, by)
@@ -152,21 +156,21 @@ class DeviceRegistry:
         now_ms = self._clock.now_ms()
         entry = with_token(device.raw, role, requested, now_ms, new_secret=True)
         rotated = self._save(device_id, entry)
-        self.drop(device_id, role, spare)
+        self.on_token_voided(device_id, role, except_conn_id)
         return rotated.tokens[role]
 
     def revoke(self, device_id: str, role: str) -> int:
         """Void a device's token for a role and return when; the device must be approved again."""
-        device = self._known(device_id, role)
+        device = self._get_device(device_id, role)
         now_ms = self._clock.now_ms()
         entry = device.raw if role in device.tokens else with_token(device.raw, role, (), now_ms)
         tokens = dict(entry["tokens"])
         tokens[role] = {**tokens[role], "revokedAtMs": now_ms}
         self._save(device_id, {**entry, "tokens": tokens})
-        self.drop(device_id, role, "")
+        self.on_token_voided(device_id, role, "")
         return now_ms
 
-    def _known(self, device_id: str, role: str) -> Device:
+    def _get_device(self, device_id: str, role: str) -> Device:
         device = self.get(device_id)
         if device is None or role not in device.roles:
             raise InvalidRequestError("unknown deviceId/role")
@@ -187,10 +191,10 @@ class DeviceRegistry:
         }
 
     def _resolve(self, entry: dict[str, Json], decision: str) -> None:
-        left = {n: e for n, e in self._pending_entries().items() if n != entry["requestId"]}
-        self._pending.write(left)
+        remaining = {n: e for n, e in self._pending_entries().items() if n != entry["requestId"]}
+        self._pending.write(remaining)
         payload = {"requestId": entry["requestId"], "deviceId": entry["deviceId"]}
-        self.tell(
+        self.on_event(
             "device.pair.resolved", {**payload, "decision": decision, "ts": self._clock.now_ms()}
         )
 

@@ -63,17 +63,17 @@ class LiveRun:
     run_id: str
     session_key: str
     text: str = ""  # of the message being streamed
-    said: str = ""  # the last complete message
+    last_message: str = ""  # the last complete message
     seq: int = 0  # of the last event sent
-    heard: int = 0  # the bus's number of the last event processed
+    last_seq: int = 0  # the bus's number of the last event processed
     started_ms: int = 0
-    waiting: list[Event] = field(default_factory=list)  # pieces of text that are not sent yet
+    buffered: list[Event] = field(default_factory=list)  # pieces of text that are not sent yet
     payloads: EventEncoder = field(default_factory=EventEncoder)
     text_at_s: float = float("-inf")  # when text was last sent, in `agent` and in `chat`
     delta_at_s: float = float("-inf")
     delta_text: str = ""
-    told_text: str = ""  # in the last delta that was sent
-    alarm: bool = False  # a flush is scheduled
+    sent_text: str = ""  # in the last delta that was sent
+    is_flush_scheduled: bool = False  # a flush is scheduled
     verbose: bool | None = None
 
 
@@ -92,23 +92,23 @@ class EventBroadcaster:
         self._runs: dict[str, LiveRun] = {}
         self._joined: dict[str, set[str]] = {}
 
-    async def follow(self, news: Subscription) -> None:
+    async def follow(self, subscription: Subscription) -> None:
         """Send the events of the bus until it is closed."""
         unsent: dict[str, LiveRun] = {}
-        async for event in news:
+        async for event in subscription:
             if isinstance(event.data, CommandAnswered):
                 self._answer(event, event.data)
                 continue
             run = self._runs.get(event.run_id) or self._start(event)
             if isinstance(event.data, TextAdded):
-                run.waiting.append(event)
+                run.buffered.append(event)
                 unsent[run.run_id] = run
             else:
                 unsent.pop(run.run_id, None)
                 await self._process(run, event)
-            if unsent and not news.pending:
-                for each in unsent.values():
-                    self._send_text(each)
+            if unsent and not subscription.pending:
+                for unsent_run in unsent.values():
+                    self._send_text(unsent_run)
                 unsent.clear()
 
     def subscribe_tools(self, run_id: str, conn_id: str) -> None:
@@ -128,8 +128,8 @@ class EventBroadcaster:
 
     def leave(self, conn_id: str) -> None:
         """Forget a connection that ended."""
-        for who in self._joined.values():
-            who.discard(conn_id)
+        for connections in self._joined.values():
+            connections.discard(conn_id)
 
     def live(self, session_key: str | None = None) -> Sequence[LiveRun]:
         """Return the active runs, of one session or of all."""
@@ -142,8 +142,8 @@ class EventBroadcaster:
 
     async def _process(self, run: LiveRun, event: Event) -> None:
         """Process an event other than text, after sending the text before it."""
-        self._send_text(run, now=True)
-        self._check_order(run, event, event.seq - run.heard <= 1)
+        self._send_text(run, immediately=True)
+        self._check_order(run, event, event.seq - run.last_seq <= 1)
         payload = run.payloads.encode(event)
         if payload and payload["stream"] == "tool":
             await self._send_tool_event(run, self._numbered(run, payload))
@@ -151,7 +151,7 @@ class EventBroadcaster:
             self._sender.broadcast("agent", self._numbered(run, payload))
         match event.data:
             case MessageSaved(message) if message.role == "assistant":
-                run.said = message.text or run.said
+                run.last_message = message.text or run.last_message
             case AttemptFailed():
                 run.text = run.delta_text = ""
             case RunStarted():
@@ -161,26 +161,26 @@ class EventBroadcaster:
             case _:
                 pass
 
-    def _send_text(self, run: LiveRun, *, now: bool = False) -> None:
+    def _send_text(self, run: LiveRun, *, immediately: bool = False) -> None:
         """Send the buffered pieces as one event, and the text so far when it is due."""
         at_s = self._clock.monotonic()
-        if run.waiting and (now or at_s >= run.text_at_s + _interval_s(run.text)):
-            last = run.waiting[-1]
-            self._check_order(run, last, last.seq - run.heard == len(run.waiting))
-            delta = "".join([e.data.delta for e in run.waiting if isinstance(e.data, TextAdded)])
+        if run.buffered and (immediately or at_s >= run.text_at_s + _interval_s(run.text)):
+            last = run.buffered[-1]
+            self._check_order(run, last, last.seq - run.last_seq == len(run.buffered))
+            delta = "".join([e.data.delta for e in run.buffered if isinstance(e.data, TextAdded)])
             payload = run.payloads.encode(replace(last, data=TextAdded(delta)))
-            run.waiting.clear()
+            run.buffered.clear()
             if payload and isinstance(data := payload["data"], dict):
                 run.text, run.text_at_s = str(data["text"]), at_s
                 self._sender.broadcast("agent", self._numbered(run, payload), drop_if_slow=True)
         if run.text != run.delta_text and at_s >= run.delta_at_s + DELTA_S:
             self._send_delta(run)
-        if (run.waiting or run.text != run.delta_text) and not run.alarm:
-            run.alarm = True
+        if (run.buffered or run.text != run.delta_text) and not run.is_flush_scheduled:
+            run.is_flush_scheduled = True
             self._later(DELTA_S, lambda: self._schedule_flush(run))
 
     def _schedule_flush(self, run: LiveRun) -> None:
-        run.alarm = False
+        run.is_flush_scheduled = False
         if run.run_id in self._runs:
             self._send_text(run)
 
@@ -188,10 +188,10 @@ class EventBroadcaster:
         run.delta_at_s = self._clock.monotonic()
         run.delta_text = run.text
         if not _may_be_silent(run.text):
-            goes_on = run.text.startswith(run.told_text)
-            piece = run.text[len(run.told_text) :] if goes_on else run.text
-            newest = _newest(piece, replaces=not goes_on)
-            run.told_text = run.text
+            continues = run.text.startswith(run.sent_text)
+            piece = run.text[len(run.sent_text) :] if continues else run.text
+            newest = _newest(piece, replaces=not continues)
+            run.sent_text = run.text
             self._sender.broadcast("chat", self._delta(run), drop_if_slow=True, newest=newest)
 
     def _delta(self, run: LiveRun) -> dict[str, Json]:
@@ -199,20 +199,20 @@ class EventBroadcaster:
 
     def _catch_up(self, run: LiveRun, conn_id: str) -> None:
         if run.text and not _may_be_silent(run.text):
-            newest = _newest(run.told_text, replaces=True)  # the next piece continues from there
+            newest = _newest(run.sent_text, replaces=True)  # the next piece continues from there
             self._sender.send(conn_id, "chat", self._delta(run), newest=newest)
 
     async def _send_tool_event(self, run: LiveRun, payload: dict[str, Json]) -> None:
-        watching = self._joined.get(run.run_id)
-        if not watching:
+        subscribers = self._joined.get(run.run_id)
+        if not subscribers:
             return
         if run.verbose is None:
             run.verbose = await self._verbose(run.session_key)
         data = payload["data"]
         if not run.verbose and isinstance(data, dict):
-            shown = {name: value for name, value in data.items() if name not in _ONLY_VERBOSE}
-            payload = {**payload, "data": shown}
-        for conn_id in tuple(watching):
+            visible = {name: value for name, value in data.items() if name not in _ONLY_VERBOSE}
+            payload = {**payload, "data": visible}
+        for conn_id in tuple(subscribers):
             self._sender.send(conn_id, "agent", payload)
 
     def _end(self, run: LiveRun, ended: RunEnded, at_ms: int) -> None:
@@ -220,14 +220,14 @@ class EventBroadcaster:
         self._joined.pop(run.run_id, None)
         self._sender.broadcast("chat", _end_event(run, ended, at_ms))
 
-    def _answer(self, event: Event, fact: CommandAnswered) -> None:
+    def _answer(self, event: Event, answer: CommandAnswered) -> None:
         """Send the output of a command, which has no run."""
         self._joined.pop(event.run_id, None)
         payload = _chat(LiveRun(event.run_id, event.session_key, seq=1), "final")
-        if fact.error:
-            payload |= {"state": "error", "errorMessage": fact.error}
-        elif fact.text:
-            message = Message("assistant", (Text(fact.text),), event.ts_ms)
+        if answer.error:
+            payload |= {"state": "error", "errorMessage": answer.error}
+        elif answer.text:
+            message = Message("assistant", (Text(answer.text),), event.ts_ms)
             payload |= {"message": encode_message(message)}
         self._sender.broadcast("chat", payload)
 
@@ -235,16 +235,12 @@ class EventBroadcaster:
         run.seq += 1
         return {**payload, "seq": run.seq}
 
-    def _check_order(self, run: LiveRun, event: Event, whole: bool) -> None:  # noqa: FBT001 - the finding
+    def _check_order(self, run: LiveRun, event: Event, is_contiguous: bool) -> None:  # noqa: FBT001 - the finding
         """Report a gap in the bus's numbers: this subscriber was too slow and lost events."""
-        expected, run.heard = run.heard + 1, event.seq
-        if whole:
+        expected, run.last_seq = run.last_seq + 1, event.seq
+        if is_contiguous:
             return
-        data: dict[str, Json] = {
-            "reason": "seq gap",
-            "expected": expected,
-            "received": event.seq,
-        }
+        data: dict[str, Json] = {"reason": "seq gap", "expected": expected, "received": event.seq}
         payload: dict[str, Json] = {
             "runId": run.run_id,
             "stream": "error",
@@ -261,8 +257,8 @@ def _chat(run: LiveRun, state: str) -> dict[str, Json]:
 
 def _newest(delta: str, *, replaces: bool) -> dict[str, Json]:
     """Return the newest protocol's fields for a piece of text; `replace` restarts the text."""
-    told: dict[str, Json] = {"deltaText": delta}
-    return {**told, "replace": True} if replaces else told
+    fields: dict[str, Json] = {"deltaText": delta}
+    return {**fields, "replace": True} if replaces else fields
 
 
 def _message(text: str, at_ms: int) -> dict[str, Json]:
@@ -273,7 +269,7 @@ def _end_event(run: LiveRun, ended: RunEnded, at_ms: int) -> dict[str, Json]:
     """Return the one chat event that ends a run."""
     if ended.error:
         return {**_chat(run, "error"), "errorMessage": ended.error}
-    text = run.said or run.text
+    text = run.last_message or run.text
     body: dict[str, Json] = {}
     if text and not parse_reply(text).silent:
         body = {"message": _message(text, at_ms)}

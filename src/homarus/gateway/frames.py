@@ -1,7 +1,7 @@
 """Frames: requests, responses and events, one JSON object each. Strict on the way in.
 
-`parse_request` alone reads bytes from outside; whatever is wrong with them is an InvalidRequest,
-and no input makes it fail in any other way.
+`parse_request` alone reads bytes from outside: it raises InvalidRequestError for invalid ones, and
+no input makes it fail in any other way.
 """
 
 import json
@@ -44,7 +44,7 @@ _REQUEST: TypeAdapter[RequestFrame] = TypeAdapter(RequestFrame)
 
 
 def parse_request(text: str | bytes) -> RequestFrame:
-    """Parse a request frame from outside; raises InvalidRequest."""
+    """Parse a request frame from outside; raises InvalidRequestError."""
     try:
         request = _REQUEST.validate_json(text)
     except ValidationError as exc:

@@ -58,7 +58,7 @@ class AuthenticatedClient:
 class ConnectionAuthenticator:
     """Authenticates connections: origin policy, shared secret, rate limit and devices."""
 
-    entrance: OriginPolicy
+    origin_policy: OriginPolicy
     auth: SharedSecretAuth
     limiter: AuthRateLimiter
     devices: DeviceRegistry
@@ -79,20 +79,20 @@ class ConnectionAuthenticator:
             clock,
         )
 
-    def check_request(self, door: RequestInfo) -> None:
+    def check_request(self, request: RequestInfo) -> None:
         """Check the origin of every request or upgrade; raises RequestBlockedError."""
-        self.entrance.check(door)
+        self.origin_policy.check(request)
 
-    def check_bearer(self, door: RequestInfo) -> None:
+    def check_bearer(self, request: RequestInfo) -> None:
         """Check the bearer token of a protected HTTP request; raises RequestBlockedError."""
-        check_bearer(door, self.entrance, self.auth, self.limiter)
+        check_bearer(request, self.origin_policy, self.auth, self.limiter)
 
     def authenticate(
-        self, raw: Json, door: RequestInfo, nonce: str, conn_id: str
+        self, raw: Json, request: RequestInfo, nonce: str, conn_id: str
     ) -> AuthenticatedClient:
-        """Run the handshake; raises InvalidRequest or NotPaired with a close code."""
+        """Run the handshake; raises InvalidRequestError or NotPairedError with a close code."""
         params = parse_connect_params(raw)
-        return _Handshake(self, params, parse_role(params), door, nonce, conn_id).run()
+        return _Handshake(self, params, parse_role(params), request, nonce, conn_id).run()
 
 
 def parse_role(params: ConnectParams) -> DeviceRole:
@@ -107,10 +107,10 @@ def parse_role(params: ConnectParams) -> DeviceRole:
 class _Handshake:
     """The handshake of one client, once its role is known."""
 
-    gate: ConnectionAuthenticator
+    authenticator: ConnectionAuthenticator
     params: ConnectParams
     role: DeviceRole
-    door: RequestInfo
+    request: RequestInfo
     nonce: str
     conn_id: str
 
@@ -125,55 +125,61 @@ class _Handshake:
         paired = self._pair(key, token)
         # A node receives requests and sends none: it has no scopes.
         scopes = tuple(self.params.scopes) if self.role == "operator" else ()
-        own = self.gate.devices.ensure_token(paired, self.role, scopes)
+        issued = self.authenticator.devices.ensure_token(paired, self.role, scopes)
         allowed = granted(scopes, paired.scopes)
         return AuthenticatedClient(
             caller=self._caller(key.device_id, allowed),
             method="device-token" if token else self._mode,
             params=self.params,
             auth={
-                "deviceToken": own.secret,
+                "deviceToken": issued.secret,
                 "role": self.role,
-                "scopes": list(own.scopes),
-                "issuedAtMs": own.issued_ms,
+                "scopes": list(issued.scopes),
+                "issuedAtMs": issued.issued_ms,
             },
-            token_issued_ms=own.issued_ms,
+            token_issued_ms=issued.issued_ms,
         )
 
     @property
     def _mode(self) -> AuthMode:
-        return self.gate.auth.mode
+        return self.authenticator.auth.mode
 
     @property
     def _is_local(self) -> bool:
-        return self.gate.entrance.is_local(self.door)
+        return self.authenticator.origin_policy.is_local(self.request)
 
     def _check_origin(self) -> None:
         is_page = self.params.client.id in _PAGES or self.params.client.mode == "webchat"
-        if is_page and self.door.origin is None:
+        if is_page and self.request.origin is None:
             raise connect_error("origin missing: this client is a page, and pages have one")
         try:
-            self.gate.entrance.check(self.door)
+            self.authenticator.origin_policy.check(self.request)
         except RequestBlockedError as exc:
-            raise connect_error(f"origin not connect_error: {exc.message}") from None
+            raise connect_error(f"origin not allowed: {exc.message}") from None
 
     def _check_secret(self) -> tuple[AuthFailureReason | None, int]:
         """Return why the shared secret is refused, and how long the client must wait."""
-        source = ClientSource.from_request(self.door, self.gate.entrance, "shared-secret")
-        wait_ms = self.gate.limiter.retry_after_ms(source)
+        source = ClientSource.from_request(
+            self.request, self.authenticator.origin_policy, "shared-secret"
+        )
+        wait_ms = self.authenticator.limiter.retry_after_ms(source)
         if wait_ms and self._mode != "none":
             return "rate_limited", wait_ms
         auth = self.params.auth
-        reason = self.gate.auth.check_secret(auth.token, auth.password, is_local=self._is_local)
+        reason = self.authenticator.auth.check_secret(
+            auth.token, auth.password, is_local=self._is_local
+        )
         if reason is None and self._mode != "none":
-            self.gate.limiter.reset(source)
+            self.authenticator.limiter.reset(source)
         return reason, 0
 
     def _record_failure(self, reason: AuthFailureReason, wait_ms: int) -> InvalidRequestError:
         """Count a wrong secret and return the error; a missing secret does not count."""
         if reason in {"token_mismatch", "password_mismatch"}:
-            self.gate.limiter.record_failure(
-                ClientSource.from_request(self.door, self.gate.entrance, "shared-secret")
+            self.authenticator.limiter.record_failure(
+                ClientSource.from_request(
+                    self.request, self.authenticator.origin_policy, "shared-secret"
+                )
             )
         return auth_error(reason, wait_ms)
 
@@ -192,7 +198,7 @@ class _Handshake:
             raise connect_error("device public key invalid")
         if key.device_id != device.id:
             raise connect_error("device identity mismatch")
-        if abs(self.gate.clock.now_ms() - device.signed_at) > MAX_SKEW_MS:
+        if abs(self.authenticator.clock.now_ms() - device.signed_at) > MAX_SKEW_MS:
             raise connect_error("device signature expired")
         if device.nonce is None and not self._is_local:
             raise connect_error("device nonce required")
@@ -216,28 +222,30 @@ class _Handshake:
         self, key: PublicKey, reason: AuthFailureReason, wait_ms: int
     ) -> DeviceToken:
         """Check the device token that replaces the shared secret."""
-        given = self.params.auth.device_token or self.params.auth.token
-        if not given:
+        secret = self.params.auth.device_token or self.params.auth.token
+        if not secret:
             raise self._record_failure(reason, wait_ms)
-        source = ClientSource.from_request(self.door, self.gate.entrance, "device-token")
-        locked_ms = self.gate.limiter.retry_after_ms(source)
+        source = ClientSource.from_request(
+            self.request, self.authenticator.origin_policy, "device-token"
+        )
+        locked_ms = self.authenticator.limiter.retry_after_ms(source)
         if locked_ms:
             raise auth_error("rate_limited", max(wait_ms, locked_ms))
-        token = self.gate.devices.find_token(key.device_id, self.role, given)
+        token = self.authenticator.devices.find_token(key.device_id, self.role, secret)
         if token is None:
-            self.gate.limiter.record_failure(source)
-            known = self.gate.devices.get(key.device_id) is not None
-            shown: AuthFailureReason = (
-                reason if reason == "rate_limited" or not known else _DEVICE_REASON
+            self.authenticator.limiter.record_failure(source)
+            is_known = self.authenticator.devices.get(key.device_id) is not None
+            failure: AuthFailureReason = (
+                reason if reason == "rate_limited" or not is_known else _DEVICE_REASON
             )
             self._record_failure(reason, wait_ms)
-            raise auth_error(shown, wait_ms)
-        self.gate.limiter.reset(source)
+            raise auth_error(failure, wait_ms)
+        self.authenticator.limiter.reset(source)
         return token
 
     def _pair(self, key: PublicKey, token: DeviceToken | None) -> Device:
         client = self.params.client
-        ask = DevicePairingRequest(
+        request = DevicePairingRequest(
             device_id=key.device_id,
             public_key=key.text,
             role=self.role,
@@ -246,20 +254,20 @@ class _Handshake:
             client_mode=client.mode,
             platform=client.platform,
             display_name=client.display_name or "",
-            remote_ip="" if self._is_local else self.gate.entrance.client_ip(self.door),
+            remote_ip=""
+            if self._is_local
+            else self.authenticator.origin_policy.client_ip(self.request),
         )
-        found = self.gate.devices.get(key.device_id)
-        if found is None and self._is_local:
-            return self.gate.devices.pair(ask)
-        beyond_token = token is not None and missing(ask.scopes, token.scopes)
-        if found is None or found.lacks(self.role, ask.scopes) or beyond_token:
-            request_id = self.gate.devices.request(ask)
+        known_device = self.authenticator.devices.get(key.device_id)
+        if known_device is None and self._is_local:
+            return self.authenticator.devices.pair(request)
+        beyond_token = token is not None and missing(request.scopes, token.scopes)
+        if known_device is None or known_device.lacks(self.role, request.scopes) or beyond_token:
+            request_id = self.authenticator.devices.request(request)
             raise NotPairedError(
-                "pairing required",
-                details={"requestId": request_id},
-                close_code=POLICY_VIOLATION,
+                "pairing required", details={"requestId": request_id}, close_code=POLICY_VIOLATION
             )
-        return found
+        return known_device
 
     def _caller(self, device_id: str, scopes: frozenset[str]) -> Caller:
         client = self.params.client
@@ -276,6 +284,6 @@ class _Handshake:
             scopes=scopes,
             caps=frozenset(self.params.caps),
             protocol=min(self.params.max_protocol, NEWEST_PROTOCOL),
-            ip=self.gate.entrance.client_ip(self.door),
+            ip=self.authenticator.origin_policy.client_ip(self.request),
             is_local=self._is_local,
         )

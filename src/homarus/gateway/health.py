@@ -11,44 +11,46 @@ FRESH_MS = 60_000
 _RECENT = 5
 
 
-async def collect_health(host: GatewayServices, pulse: LoopMonitor) -> dict[str, Json]:
+async def collect_health(services: GatewayServices, monitor: LoopMonitor) -> dict[str, Json]:
     """Return counts and the newest sessions, without reading transcripts or calling services.
 
     It is not `ok` while, and for a minute after, the event loop was blocked.
     """
-    started = host.clock.monotonic()
-    config = host.loaded.config
+    started = services.clock.monotonic()
+    config = services.loaded.config
     default = default_agent_id(config)
-    rows = [await _agent(host, agent, is_default=agent == default) for agent in agent_ids(config)]
+    rows = [
+        await _agent(services, agent, is_default=agent == default) for agent in agent_ids(config)
+    ]
     own = next(row for row in rows if row["isDefault"])
     return {
-        "ok": not pulse.is_stalled,
-        "ts": host.clock.now_ms(),
-        "durationMs": round((host.clock.monotonic() - started) * 1000),
-        **_channels(host),
+        "ok": not monitor.is_stalled,
+        "ts": services.clock.now_ms(),
+        "durationMs": round((services.clock.monotonic() - started) * 1000),
+        **_channels(services),
         "heartbeatSeconds": 0,
         "defaultAgentId": default,
         "agents": rows,
         "sessions": own["sessions"],
-        "loop": loop_lag(pulse),
+        "loop": loop_lag(monitor),
     }
 
 
-def _channels(host: GatewayServices) -> dict[str, Json]:
+def _channels(services: GatewayServices) -> dict[str, Json]:
     """Return every channel and its accounts, as of the last probe."""
-    status = encode_channels_status(host, {}, host.clock.now_ms())
+    status = encode_channels_status(services, {}, services.clock.now_ms())
     for name, row in status["channels"].items():
         accounts = {each["accountId"]: each for each in status["channelAccounts"][name]}
         status["channels"][name] = {**row, "accounts": accounts}
     return {key: status[key] for key in ("channels", "channelOrder", "channelLabels")}
 
 
-def loop_lag(pulse: LoopMonitor) -> dict[str, Json]:
+def loop_lag(monitor: LoopMonitor) -> dict[str, Json]:
     """Return the lag of the event loop in the last minutes, and how often it was blocked."""
     return {
-        "lagP99Ms": round(pulse.p99_lag_ms, 1),
-        "lagMaxMs": round(pulse.max_lag_ms, 1),
-        "stalls": pulse.stalls,
+        "lagP99Ms": round(monitor.p99_lag_ms, 1),
+        "lagMaxMs": round(monitor.max_lag_ms, 1),
+        "stalls": monitor.stalls,
     }
 
 
@@ -57,16 +59,16 @@ def heartbeat_status() -> dict[str, Json]:
     return {"enabled": False, "every": "disabled", "everyMs": None}
 
 
-async def _agent(host: GatewayServices, agent: str, *, is_default: bool) -> dict[str, Json]:
-    now_ms = host.clock.now_ms()
-    records = await host.store.sessions(agent=agent, limit=_RECENT)
+async def _agent(services: GatewayServices, agent: str, *, is_default: bool) -> dict[str, Json]:
+    now_ms = services.clock.now_ms()
+    records = await services.store.sessions(agent=agent, limit=_RECENT)
     return {
         "agentId": agent,
         "isDefault": is_default,
         "heartbeat": {**heartbeat_status(), "prompt": "", "target": "last", "ackMaxChars": 30},
         "sessions": {
-            "path": index_path(host, agent),
-            "count": await host.store.count_sessions(agent=agent),
+            "path": index_path(services, agent),
+            "count": await services.store.count_sessions(agent=agent),
             "recent": [
                 {"key": r.key, "updatedAt": r.updated_ms, "age": now_ms - r.updated_ms}
                 for r in records

@@ -22,7 +22,7 @@ EVENTS = (
 def hello(gateway: "Gateway", accepted: "AuthenticatedClient") -> dict[str, Json]:
     """Return the payload of the response to `connect`."""
     methods = sorted(name for name, method in gateway.methods.items() if method.advertised)
-    told: dict[str, Json] = {
+    payload: dict[str, Json] = {
         "type": "hello-ok",
         "protocol": accepted.caller.protocol,
         "server": {
@@ -39,39 +39,44 @@ def hello(gateway: "Gateway", accepted: "AuthenticatedClient") -> dict[str, Json
         },
     }
     if accepted.auth:
-        told["auth"] = dict(accepted.auth)
+        payload["auth"] = dict(accepted.auth)
     if accepted.caller.protocol >= NEWEST_PROTOCOL:
-        _add_newest(told, gateway, accepted)
-    return told
+        _add_newest(payload, gateway, accepted)
+    return payload
 
 
-def _add_newest(told: dict[str, Json], gateway: "Gateway", accepted: "AuthenticatedClient") -> None:
+def _add_newest(
+    payload: dict[str, Json], gateway: "Gateway", accepted: "AuthenticatedClient"
+) -> None:
     """Add what a client of the newest protocol receives."""
     caller = accepted.caller
-    told.setdefault("auth", {"role": caller.role, "scopes": sorted(caller.scopes)})
-    told["policy"]["attachments"] = {"maxBytes": MAX_BYTES, "maxImageBytes": MAX_BYTES}
+    payload.setdefault("auth", {"role": caller.role, "scopes": sorted(caller.scopes)})
+    payload["policy"]["attachments"] = {"maxBytes": MAX_BYTES, "maxImageBytes": MAX_BYTES}
     if caller.may("read"):
-        told["snapshot"]["appliedConfigHash"] = gateway.host.loaded.hash
+        payload["snapshot"]["appliedConfigHash"] = gateway.services.loaded.hash
 
 
 def _snapshot(gateway: "Gateway", accepted: "AuthenticatedClient") -> dict[str, Json]:
     """Return the snapshot; fields that need the read scope are left out for other clients."""
-    caller, host = accepted.caller, gateway.host
-    reads = caller.may("read")
-    agent = default_agent_id(host.loaded.config)
+    caller, services = accepted.caller, gateway.services
+    can_read = caller.may("read")
+    agent = default_agent_id(services.loaded.config)
     snapshot: dict[str, Json] = {
-        "presence": gateway.presence.entries() if reads else [],
-        "health": dict(gateway.health) if reads else {},
+        "presence": gateway.presence.entries() if can_read else [],
+        "health": dict(gateway.health) if can_read else {},
         "stateVersion": dict(gateway.state_version),
         "uptimeMs": gateway.uptime_ms,
         "sessionDefaults": {
             "defaultAgentId": agent,
             "mainKey": "main",
-            "mainSessionKey": host.control.resolve_key(agent=agent),
+            "mainSessionKey": services.control.resolve_key(agent=agent),
             "scope": "per-sender",
         },
-        "authMode": gateway.gate.auth.mode,
+        "authMode": gateway.authenticator.auth.mode,
     }
     if caller.may("admin"):
-        snapshot |= {"configPath": str(host.paths.config), "stateDir": str(host.paths.state)}
+        snapshot |= {
+            "configPath": str(services.paths.config),
+            "stateDir": str(services.paths.state),
+        }
     return snapshot

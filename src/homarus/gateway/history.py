@@ -37,8 +37,8 @@ async def newest_path(store: Store, session_id: str, messages: int) -> list[Tran
         entries = await store.entries(session_id, limit=count, newest=True)
         path = EntryTree(entries, leaf).path()
         found = sum(entry.type == "message" for entry in path)
-        whole = len(entries) < count or count >= _MAX_READ
-        if leaf is None or whole or (found >= messages and path):
+        is_complete = len(entries) < count or count >= _MAX_READ
+        if leaf is None or is_complete or (found >= messages and path):
             return path
         count *= 4
 
@@ -66,8 +66,8 @@ def show_history(path: Sequence[TranscriptEntry], limit: int) -> list[Json]:
 def show_entry(entry: TranscriptEntry) -> dict[str, Json] | None:
     """Return one entry for a client; None when it is no message."""
     if entry.type == "compaction":
-        said = {"role": "system", "content": [{"type": "text", "text": "Compaction"}]}
-        return {**said, "timestamp": entry.at_ms, "__openclaw": {"kind": "compaction"}}
+        marker = {"role": "system", "content": [{"type": "text", "text": "Compaction"}]}
+        return {**marker, "timestamp": entry.at_ms, "__openclaw": {"kind": "compaction"}}
     message = entry.data.get("message") if entry.type == "message" else None
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         return None

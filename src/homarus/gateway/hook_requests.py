@@ -44,10 +44,10 @@ def parse_wake(payload: Mapping[str, Json]) -> WakeRequest:
 
 
 def hook_session_key(
-    rules: HookKeyRules, source: Literal["request", "mapping"], asked: str | None = None
+    rules: HookKeyRules, source: Literal["request", "mapping"], requested: str | None = None
 ) -> str:
     """Return a hook's session key: the requested one if allowed, else the default or a new one."""
-    key = (asked or "").strip()
+    key = (requested or "").strip()
     if not key:
         return rules.default or f"hook:{uuid4()}"
     if source == "request" and not rules.allow_request:
@@ -64,11 +64,11 @@ def hook_session_key(
 
 
 def is_agent_allowed(
-    allowed: Collection[str] | None, asked: str | None, known: Collection[str], default: str
+    allowed: Collection[str] | None, requested: str | None, known: Collection[str], default: str
 ) -> bool:
     """Return whether a hook may run this agent; an unknown one means the default agent."""
-    if not (asked or "").strip() or allowed is None or "*" in allowed:
+    if not (requested or "").strip() or allowed is None or "*" in allowed:
         return True
-    agent = normalize_agent_id(asked)
+    agent = normalize_agent_id(requested)
     target = agent if agent in known else normalize_agent_id(default)
     return target in {normalize_agent_id(name) for name in allowed}

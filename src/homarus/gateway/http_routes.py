@@ -69,13 +69,13 @@ class HttpRoutes:
         await send({"type": "websocket.http.response.body", "body": response.body})
 
     async def _health(self, _request: Request) -> Response:
-        ready, blocked = self._gateway.ready.is_set(), self._gateway.pulse.is_stalled
+        ready, blocked = self._gateway.ready.is_set(), self._gateway.monitor.is_stalled
         state = "starting" if not ready else "blocked" if blocked else "live"
         ok = ready and not blocked
         return JSONResponse({"ok": ok, "status": state}, 200 if ok else 503, _HEADERS)
 
     async def _metrics(self, request: Request) -> Response:
-        self._gateway.gate.check_bearer(RequestInfo.from_scope(request.scope))
+        self._gateway.authenticator.check_bearer(RequestInfo.from_scope(request.scope))
         kind = "text/plain; version=0.0.4"
         return PlainTextResponse(metrics_text(self._gateway), headers=_HEADERS, media_type=kind)
 
@@ -90,15 +90,15 @@ class HttpRoutes:
         name = str(request.path_params["agent"])
         picture = None
         if self._gateway.ready.is_set():
-            picture = await asyncio.to_thread(find_avatar, self._gateway.host, name)
+            picture = await asyncio.to_thread(find_avatar, self._gateway.services, name)
         if picture is None:
-            self._gateway.gate.check_bearer(RequestInfo.from_scope(request.scope))
+            self._gateway.authenticator.check_bearer(RequestInfo.from_scope(request.scope))
             return PlainTextResponse("Not Found", 404, _HEADERS)
         return Response(picture.data, headers=_HEADERS, media_type=picture.mime)
 
     async def _not_found(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer any other path: protected, whatever its spelling, and then 404."""
-        self._gateway.gate.check_bearer(RequestInfo.from_scope(scope))
+        self._gateway.authenticator.check_bearer(RequestInfo.from_scope(scope))
         await PlainTextResponse("Not Found", 404, _HEADERS)(scope, receive, send)
 
 
@@ -121,10 +121,10 @@ def metrics_text(gateway: Gateway) -> str:
             "loop_lag_p99_seconds",
             "gauge",
             "How late the loop runs.",
-            gateway.pulse.p99_lag_ms / 1000,
+            gateway.monitor.p99_lag_ms / 1000,
         ),
-        ("loop_lag_max_seconds", "gauge", "How late at most.", gateway.pulse.max_lag_ms / 1000),
-        ("loop_stalls_total", "counter", "Times the loop was blocked.", gateway.pulse.stalls),
+        ("loop_lag_max_seconds", "gauge", "How late at most.", gateway.monitor.max_lag_ms / 1000),
+        ("loop_stalls_total", "counter", "Times the loop was blocked.", gateway.monitor.stalls),
         ("memory_bytes", "gauge", "Resident memory.", memory_bytes()),
         ("connections_total", "counter", "Clients that came in.", counts.connections),
         ("refused_total", "counter", "Requests turned away at the door.", counts.refused),
@@ -133,6 +133,6 @@ def metrics_text(gateway: Gateway) -> str:
         ("events_dropped_total", "counter", "Events a client was too slow for.", counts.dropped),
     )
     return "".join(
-        f"# HELP homarus_{name} {told}\n# TYPE homarus_{name} {kind}\nhomarus_{name} {value:g}\n"
-        for name, kind, told, value in figures
+        f"# HELP homarus_{name} {text}\n# TYPE homarus_{name} {kind}\nhomarus_{name} {value:g}\n"
+        for name, kind, text, value in figures
     )

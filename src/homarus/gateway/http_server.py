@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from homarus.gateway.webhooks import WebhookEndpoint
 
 _WIRE = "homarus.wire"
-MAX_STRANGERS = 2_000
-MAX_SPILT_BYTES = 8 << 20  # of a body whose request was answered before it came
+MAX_UNAUTHENTICATED = 2_000
+MAX_DISCARDED_BYTES = 8 << 20  # of a body whose request was answered before it came
 _LINGER_S = 2.0  # for an aborted client to receive the close reason
 
 
 class HttpProtocol(H11Protocol):
     """uvicorn's HTTP protocol with a timeout for incomplete requests."""
 
-    patience_s: ClassVar[float] = HANDSHAKE_S
-    max_waiting: ClassVar[int] = MAX_STRANGERS  # for the rest of a request, an open file
+    timeout_s: ClassVar[float] = HANDSHAKE_S
+    max_waiting: ClassVar[int] = MAX_UNAUTHENTICATED  # for the rest of a request, an open file
     _waiting: ClassVar[WeakSet["HttpProtocol"]] = WeakSet()
     _timeout: asyncio.TimerHandle | None = None
-    _spilt = 0
+    _discarded_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
         super().connection_made(transport)
@@ -59,13 +59,15 @@ class HttpProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._has_unread_body():
-            self._spilt += len(data)
-            if self._spilt > MAX_SPILT_BYTES:
+            self._discarded_bytes += len(data)
+            if self._discarded_bytes > MAX_DISCARDED_BYTES:
                 self.transport.abort()
                 return
         super().data_received(data)
-        whole = self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}
-        if whole or self.transport.get_protocol() is not self:  # otherwise it became a WebSocket
+        is_complete = self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}
+        if (
+            is_complete or self.transport.get_protocol() is not self
+        ):  # otherwise it became a WebSocket
             self._cancel_timeout()
         elif self._timeout is None:
             self._start_timeout()
@@ -96,7 +98,7 @@ class HttpProtocol(H11Protocol):
 
     def _start_timeout(self) -> None:
         self._waiting.add(self)
-        self._timeout = self.loop.call_later(self.patience_s, self.transport.abort)
+        self._timeout = self.loop.call_later(self.timeout_s, self.transport.abort)
 
     def _cancel_timeout(self) -> None:
         self._waiting.discard(self)
@@ -126,7 +128,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.conn.send_text(text.encode())
         self.transport.write(b"".join(self.conn.data_to_send()))
 
-    def hang_up(self, code: int, reason: str) -> None:
+    def close_now(self, code: int, reason: str) -> None:
         """Close now. `send` would wait for a client that may never read."""
         if self.transport.is_closing():
             return
@@ -160,14 +162,14 @@ class GatewayAsgiApp:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         try:
-            door = RequestInfo.from_scope(scope)
+            request = RequestInfo.from_scope(scope)
             if listener := self._listener(scope):
-                self._gateway.gate.entrance.check_shape(door)
-                await self._webhooks.handle(listener, door, scope, receive, send)
+                self._gateway.authenticator.origin_policy.check_shape(request)
+                await self._webhooks.handle(listener, request, scope, receive, send)
                 return
-            self._gateway.gate.check_request(door)
+            self._gateway.authenticator.check_request(request)
             if scope["type"] == "websocket":
-                if self._gateway.unauthenticated >= MAX_STRANGERS:
+                if self._gateway.unauthenticated >= MAX_UNAUTHENTICATED:
                     raise RequestBlockedError(
                         503, "too many connections that say nothing", after_s=5
                     )
@@ -187,11 +189,11 @@ class GatewayAsgiApp:
         if scope["type"] != "http" or scope["method"] != "POST":
             return None
         try:
-            switchboard = self._gateway.host.channels
+            channels = self._gateway.services.channels
         except UnavailableError as exc:
             raise RequestBlockedError(503, exc.message, after_s=2) from None
         path: bytes = scope.get("raw_path") or scope["path"].encode()
-        return switchboard.find_webhook(path.decode("latin-1"))
+        return channels.find_webhook(path.decode("latin-1"))
 
 
 def open_sockets(listen: ListenAddress) -> list[socket.socket]:

@@ -75,10 +75,10 @@ def restore_command(paths: Paths, env: Mapping[str, str]) -> str:
 
 def _with_alternatives(exc: ConfigError, paths: Paths, env: Mapping[str, str]) -> ConfigError:
     back = restore_command(paths, env)
-    ways = (
+    fixes = (
         exc.fix,
         f"{back} brings the last one back" if back else "",
         "homarus doctor tells more",
     )
-    fix = "; ".join(way for way in ways if way)
+    fix = "; ".join(each for each in fixes if each)
     return ConfigError(exc.reason, file=exc.file, line=exc.line, key=exc.key, fix=fix)

@@ -1,11 +1,11 @@
-"""Methods: a typed async function becomes something a client may ask for.
+"""Define gateway methods: a typed async function that clients may call.
 
     class ResetParams(Params):
         key: str
         reason: Literal["new", "reset"] = "reset"
 
     @method("sessions.reset", scope="admin", params=ResetParams)
-    async def reset(call: Call, params: ResetParams) -> Json:
+    async def reset(call: MethodCall, params: ResetParams) -> Json:
         '''Start a session afresh.'''
 
 A method is found by being in a module of `gateway/methods`; nothing is registered by hand.
@@ -81,11 +81,11 @@ class Caller:
 class MethodCall:
     """One request being answered.
 
-    `host` are the services behind the gateway, `gateway` the other connections. `accept` sends a
-    first response when the final one will take long.
+    `services` are the services behind the gateway, `gateway` the other connections. `accept`
+    sends a first response when the final one will take long.
     """
 
-    host: "GatewayServices"
+    services: "GatewayServices"
     gateway: "Gateway"
     caller: Caller
     request_id: str

@@ -131,52 +131,52 @@ class OriginPolicy:
             proxies=tuple(_proxy(text) for text in proxies),
         )
 
-    def check(self, door: RequestInfo) -> None:
+    def check(self, request: RequestInfo) -> None:
         """Check the host and origin of a request; raises RequestBlockedError."""
-        self.check_shape(door)
-        place = parse_host(door.host, self.scheme)
-        if place is None or not self._is_own_host(place, door):
+        self.check_shape(request)
+        host_port = parse_host(request.host, self.scheme)
+        if host_port is None or not self._is_own_host(host_port, request):
             raise RequestBlockedError(
                 403,
                 "the Host header does not name this gateway",
                 fix="use its address, or add the name to gateway.controlUi.allowedOrigins",
             )
-        if door.origin is not None and not self._is_allowed_origin(door.origin, place):
+        if request.origin is not None and not self._is_allowed_origin(request.origin, host_port):
             raise RequestBlockedError(
                 403,
                 "pages of this origin may not call the gateway",
                 fix="open the gateway's own page, or add it to gateway.controlUi.allowedOrigins",
             )
 
-    def check_shape(self, door: RequestInfo) -> None:
+    def check_shape(self, request: RequestInfo) -> None:
         """Check what every request must fulfil, whatever its host; raises RequestBlockedError."""
-        if door.is_malformed:
+        if request.is_malformed:
             raise RequestBlockedError(400, "a header stands twice, or the body has two lengths")
-        if door.target_bytes > _MAX_TARGET_BYTES:
+        if request.target_bytes > _MAX_TARGET_BYTES:
             raise RequestBlockedError(414, "the address is too long")
-        if door.has_secret_in_query:
+        if request.has_secret_in_query:
             raise RequestBlockedError(
                 400,
                 "a secret in the query of a URL is not accepted",
                 fix="URLs are logged and remembered: send it in the Authorization header",
             )
 
-    def _is_own_host(self, place: HostPort, door: RequestInfo) -> bool:
-        if any(place == (host, port) for _, host, port in self.origins):
+    def _is_own_host(self, host_port: HostPort, request: RequestInfo) -> bool:
+        if any(host_port == (host, port) for _, host, port in self.origins):
             return True
-        host, port = place
-        return port == self.port and (is_local_name(host) or _same_address(host, door.own))
+        host, port = host_port
+        return port == self.port and (is_local_name(host) or _same_address(host, request.own))
 
-    def _is_allowed_origin(self, origin: str, place: HostPort) -> bool:
+    def _is_allowed_origin(self, origin: str, host_port: HostPort) -> bool:
         found = parse_origin(origin)
-        return found is not None and (found == (self.scheme, *place) or found in self.origins)
+        return found is not None and (found == (self.scheme, *host_port) or found in self.origins)
 
-    def client_ip(self, door: RequestInfo) -> str:
+    def client_ip(self, request: RequestInfo) -> str:
         """Return the client's address; forwarded addresses count only from trusted proxies."""
-        if not self._is_proxy(door.peer):
-            return plain_ip(door.peer)
-        last = plain_ip(door.peer)
-        for hop in reversed(door.forwarded_for[-_MAX_HOPS:]):
+        if not self._is_proxy(request.peer):
+            return plain_ip(request.peer)
+        last = plain_ip(request.peer)
+        for hop in reversed(request.forwarded_for[-_MAX_HOPS:]):
             ip = _hop_ip(hop)
             if not ip:  # hops beyond it cannot be verified
                 return last
@@ -185,14 +185,14 @@ class OriginPolicy:
                 return ip
         return last
 
-    def is_local(self, door: RequestInfo) -> bool:
+    def is_local(self, request: RequestInfo) -> bool:
         """Return whether a program on this machine calls directly, not through a proxy."""
-        place = parse_host(door.host, self.scheme)
+        host_port = parse_host(request.host, self.scheme)
         return (
-            not door.is_forwarded
-            and is_loopback(door.peer)
-            and place is not None
-            and is_local_name(place[0])
+            not request.is_forwarded
+            and is_loopback(request.peer)
+            and host_port is not None
+            and is_local_name(host_port[0])
         )
 
     def _is_proxy(self, ip: str) -> bool:
@@ -221,8 +221,8 @@ def parse_origin(text: str) -> tuple[str, str, int] | None:
     found = _ORIGIN.fullmatch(text.lower())
     if not found or found[1] not in _PORTS:
         return None
-    place = parse_host(found[2], found[1])
-    return (found[1], *place) if place else None
+    host_port = parse_host(found[2], found[1])
+    return (found[1], *host_port) if host_port else None
 
 
 def is_local_name(host: str) -> bool:

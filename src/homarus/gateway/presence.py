@@ -69,13 +69,13 @@ class PresenceList:
     def _expire(self) -> None:
         """Drop the oldest disconnected entries; connected ones stay whatever their age."""
         limit_ms = self._clock.now_ms() - TTL_MS
-        over = len(self._entries) - (MAX_ENTRIES - 1)  # one entry is the gateway's own
+        excess = len(self._entries) - (MAX_ENTRIES - 1)  # one entry is the gateway's own
         for who, entry in list(self._entries.items()):
             ts = entry["ts"]
             old = isinstance(ts, int) and ts < limit_ms and who not in self._connected
-            if old or over > 0:
+            if old or excess > 0:
                 del self._entries[who]
-                over -= 1
+                excess -= 1
 
 
 def is_listed(caller: Caller) -> bool:

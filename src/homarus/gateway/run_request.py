@@ -32,7 +32,7 @@ def client_channel(caller: Caller) -> str:
 
 def hook_context(call: MethodCall, session_key: str, run_id: str = "") -> HookContext:
     """Return what hooks are told of a client's request about a session."""
-    agent = call.host.agent(agent_id_of(session_key))
+    agent = call.services.agent(agent_id_of(session_key))
     return HookContext(
         agent.id, session_key, run_id, str(agent.workspace), client_channel(call.caller)
     )
@@ -52,7 +52,7 @@ class RunRequest:
     run_id: str = field(default_factory=lambda: str(uuid4()))
     channel: str = ""
     authority: Authority = ""  # "": the text is not searched for commands
-    wishes: RunOptions = field(default_factory=RunOptions)
+    options: RunOptions = field(default_factory=RunOptions)
     is_program: bool = False
 
 
@@ -60,13 +60,13 @@ def resolve_run_session(
     call: MethodCall, name: str | None, agent: str | None = None
 ) -> tuple[str, Agent]:
     """Return the key of the session that a client names, and its agent."""
-    key = call.host.control.resolve_key(name, agent)
+    key = call.services.control.resolve_key(name, agent)
     SessionAccess(agent=agent or "").check(key)
-    return key, call.host.agent(agent_id_of(key))
+    return key, call.services.agent(agent_id_of(key))
 
 
 def parse_run_options(thinking: str | None, timeout_s: float | None) -> RunOptions:
-    """Return a client's run options; raises InvalidRequest for an unknown thinking level."""
+    """Return a client's run options; raises InvalidRequestError for an unknown thinking level."""
     if thinking is not None and think_level(thinking) is None:
         known = ", ".join((*think_levels("", ""), "xhigh"))
         raise InvalidRequestError(f"unknown thinking level {thinking[:40]!r} (use {known})")
@@ -75,9 +75,9 @@ def parse_run_options(thinking: str | None, timeout_s: float | None) -> RunOptio
 
 
 async def check_policy(call: MethodCall, session_key: str) -> None:
-    """Raise InvalidRequest when the send policy denies the session."""
-    record = await call.host.store.session(session_key)
-    rules = call.host.loaded.config.session.send_policy
+    """Raise InvalidRequestError when the send policy denies the session."""
+    record = await call.services.store.session(session_key)
+    rules = call.services.loaded.config.session.send_policy
     if send_policy(rules, session_key, record.data if record else None) == "deny":
         raise InvalidRequestError("send blocked by session policy")
 
@@ -92,7 +92,7 @@ async def start_run(
     When this returns, the message is in the journal. Raises DuplicateMessageError for one that
     was there before.
     """
-    control, runs, key = call.host.control, call.gateway.runs, request.session_key
+    control, runs, key = call.services.control, call.gateway.runs, request.session_key
     if runs.count >= MAX_PENDING or len(runs.for_session(key)) >= MAX_PENDING_PER_SESSION:
         raise UnavailableError("too many messages wait for an answer; wait for some of them")
     channel = request.channel or client_channel(call.caller)
@@ -102,8 +102,8 @@ async def start_run(
         sender=call.caller.device_id or call.caller.client_id,
         text=request.text,
         images=request.images,
-        at_ms=call.host.clock.now_ms(),
-        options=request.wishes,
+        at_ms=call.services.clock.now_ms(),
+        options=request.options,
         run_id=request.run_id,
         authority=request.authority,
     )

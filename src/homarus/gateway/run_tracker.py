@@ -79,7 +79,7 @@ class RunTracker:
 
     @contextmanager
     def claim(self, run_id: str, session_key: str) -> Iterator[None]:
-        """Reserve a run id while its run is prepared; a second claim raises InvalidRequest."""
+        """Reserve a run id while its run is prepared; a second claim raises InvalidRequestError."""
         if run_id in self._claims:
             raise InvalidRequestError(f"run {run_id} is being started")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -21,11 +21,11 @@ def implied(scopes: Collection[str]) -> frozenset[str]:
     return known | {READ} if WRITE in known else known
 
 
-def missing(asked: Collection[str], approved: Collection[str]) -> tuple[str, ...]:
+def missing(requested: Collection[str], approved: Collection[str]) -> tuple[str, ...]:
     """Return the requested scopes that are not approved; unknown words are ignored."""
-    return tuple(sorted(frozenset(SCOPES).intersection(asked) - implied(approved)))
+    return tuple(sorted(frozenset(SCOPES).intersection(requested) - implied(approved)))
 
 
-def granted(asked: Collection[str], approved: Collection[str]) -> frozenset[str]:
+def granted(requested: Collection[str], approved: Collection[str]) -> frozenset[str]:
     """Return the scopes that a requesting client is granted."""
-    return implied(approved).intersection(asked)
+    return implied(approved).intersection(requested)

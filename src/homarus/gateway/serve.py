@@ -69,17 +69,17 @@ class ShutdownSignal:
     @contextmanager
     def on_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        meant: Mapping[int, tuple[ExitMode, str]] = {
+        signals: Mapping[int, tuple[ExitMode, str]] = {
             signal.SIGTERM: ("stop", "gateway stopping"),
             signal.SIGINT: ("stop", "gateway stopping"),
             signal.SIGUSR1: ("restart", "gateway restarting"),
         }
-        for number, (ending, reason) in meant.items():
+        for number, (ending, reason) in signals.items():
             loop.add_signal_handler(number, self.request, ending, reason)
         try:
             yield
         finally:
-            for number in meant:
+            for number in signals:
                 loop.remove_signal_handler(number)
 
 
@@ -92,144 +92,153 @@ class ServeOptions:
     env: Mapping[str, str]
     clock: Clock
     methods: Mapping[str, Method]
-    unbuilt: Mapping[str, str]
+    unimplemented: Mapping[str, str]
     port: int | None = None
     bind: str | None = None
     problem: ConfigError | None = None  # why `loaded` is the last good config, not the file's
 
 
 async def serve(
-    plan: ServeOptions,
+    options: ServeOptions,
     open_program: Callable[[], AbstractAsyncContextManager[GatewayServices]],
     ready: Callable[[str], None],
 ) -> ExitMode:
     """Serve until a shutdown is requested; `ready` gets the address once requests are answered."""
-    settings = plan.loaded.config.gateway
-    auth, listen = _prepare(plan)
-    sockets = _open(listen, plan.paths)
+    settings = options.loaded.config.gateway
+    auth, listen = _prepare(options)
+    sockets = _open(listen, options.paths)
     port: int = sockets[0].getsockname()[1]
-    gate = ConnectionAuthenticator.from_config(settings, auth, port, plan.paths.state, plan.clock)
-    gateway = Gateway(gate=gate, methods=plan.methods, unbuilt=plan.unbuilt, clock=plan.clock)
+    authenticator = ConnectionAuthenticator.from_config(
+        settings, auth, port, options.paths.state, options.clock
+    )
+    gateway = Gateway(
+        authenticator=authenticator,
+        methods=options.methods,
+        unimplemented=options.unimplemented,
+        clock=options.clock,
+    )
     metrics = settings.http.endpoints.metrics.enabled
     site = GatewayAsgiApp(gateway, page=settings.control_ui.enabled, metrics=metrics)
     listener = HttpServer(site, sockets)
     _allow_many_files()
     await listener.start()
-    bell = ShutdownSignal()
+    shutdown = ShutdownSignal()
     try:
-        with bell.on_signals(), suppress(_AllClientsGone):
-            async with open_program() as program:
+        with shutdown.on_signals(), suppress(_AllClientsGone):
+            async with open_program() as services:
                 url = _url(listen, port)
                 await _serve_clients(
-                    plan, gateway, listener, program, bell=bell, url=url, ready=ready
+                    options, gateway, listener, services, shutdown=shutdown, url=url, ready=ready
                 )
                 raise _AllClientsGone  # an active run is cancelled, not waited for
     finally:
         await listener.stop()
-    return bell.ending
+    return shutdown.ending
 
 
-def _prepare(plan: ServeOptions) -> tuple[SharedSecretAuth, ListenAddress]:
+def _prepare(options: ServeOptions) -> tuple[SharedSecretAuth, ListenAddress]:
     """Return the access rules and address of the config; raises ConfigError."""
-    settings, env = plan.loaded.config.gateway, plan.loaded.env
+    settings, env = options.loaded.config.gateway, options.loaded.env
     auth = resolve_auth(settings, env)
-    listen = resolve_listen_address(settings, env, auth, port=plan.port, bind=plan.bind)
-    ConnectionAuthenticator.from_config(settings, auth, listen.port, plan.paths.state, plan.clock)
+    listen = resolve_listen_address(settings, env, auth, port=options.port, bind=options.bind)
+    ConnectionAuthenticator.from_config(
+        settings, auth, listen.port, options.paths.state, options.clock
+    )
     return auth, listen
 
 
 async def _serve_clients(
-    plan: ServeOptions,
+    options: ServeOptions,
     gateway: Gateway,
     listener: HttpServer,
-    program: GatewayServices,
+    services: GatewayServices,
     *,
-    bell: ShutdownSignal,
+    shutdown: ShutdownSignal,
     url: str,
     ready: Callable[[str], None],
 ) -> None:
     """Serve from the start of the services until every client is gone."""
-    watch = ConfigWatcher(
-        plan.paths, plan.env, plan.loaded, plan.clock,
-        take=lambda change: _apply_config(plan, gateway, program, bell, change),
-        refuse=lambda problem: _reject(gateway, problem),
-        able=lambda loaded: _check(plan, loaded),
+    watcher = ConfigWatcher(
+        options.paths, options.env, options.loaded, options.clock,
+        apply=lambda change: _apply_config(options, gateway, services, shutdown, change),
+        reject=lambda problem: _reject(gateway, problem),
+        check_startable=lambda loaded: _check(options, loaded),
     )  # fmt: skip
-    gateway.watch = watch
-    program.set_restart(lambda: bell.request("restart", "a person asked for a restart"))
-    if plan.problem:
-        _reject(gateway, plan.problem)
+    gateway.config_watcher = watcher
+    services.set_restart(lambda: shutdown.request("restart", "a person asked for a restart"))
+    if options.problem:
+        _reject(gateway, options.problem)
     async with task_group() as group:
-        watching = supervise("config watch", watch.run, clock=plan.clock, backoff=Backoff())
-        running = [group.create_task(gateway.run(program)), group.create_task(watching)]
-        port = gateway.gate.entrance.port
-        with _published_address(plan.paths, gateway, url):
+        watching = supervise("config watch", watcher.run, clock=options.clock, backoff=Backoff())
+        running = [group.create_task(gateway.run(services)), group.create_task(watching)]
+        port = gateway.authenticator.origin_policy.port
+        with _published_address(options.paths, gateway, url):
             await gateway.ready.wait()
             gc.collect()  # drop the garbage of the start
             gc.freeze()  # what is alive now stays: the collector need not scan it again
             gc.enable()
             ready(url)
             log.info("the gateway is ready on port %d", port)
-            await program.hooks.gateway_start(port)
-            await program.hooks.gateway_startup()
-            await program.run_boot()
-            running.append(group.create_task(program.preload()))
-            if plan.problem is None:
-                await asyncio.to_thread(save_last_good, plan.paths.state, plan.loaded)
-            await bell.wait()
-            log.info("%s", bell.reason)
-            await program.hooks.gateway_stop(bell.reason)
+            await services.hooks.gateway_start(port)
+            await services.hooks.gateway_startup()
+            await services.run_boot()
+            running.append(group.create_task(services.preload()))
+            if options.problem is None:
+                await asyncio.to_thread(save_last_good, options.paths.state, options.loaded)
+            await shutdown.wait()
+            log.info("%s", shutdown.reason)
+            await services.hooks.gateway_stop(shutdown.reason)
             listener.stop_accepting()
-            await _shut_down(gateway, bell)
+            await _shut_down(gateway, shutdown)
             await listener.stop()
         for task in running:
             task.cancel()
 
 
-async def _shut_down(gateway: Gateway, bell: ShutdownSignal) -> None:
+async def _shut_down(gateway: Gateway, shutdown: ShutdownSignal) -> None:
     """Stop in order, or at once when a second signal comes."""
-    restart_ms = _RESTART_MS if bell.ending == "restart" else None
+    restart_ms = _RESTART_MS if shutdown.ending == "restart" else None
     async with asyncio.TaskGroup() as group:
-        stopping = group.create_task(gateway.stop(bell.reason, restart_ms=restart_ms))
-        hurry = group.create_task(bell.is_urgent.wait())
-        await asyncio.wait([stopping, hurry], return_when=asyncio.FIRST_COMPLETED)
+        stopping = group.create_task(gateway.stop(shutdown.reason, restart_ms=restart_ms))
+        urgent = group.create_task(shutdown.is_urgent.wait())
+        await asyncio.wait([stopping, urgent], return_when=asyncio.FIRST_COMPLETED)
         if not stopping.done():
             log.warning("told twice to stop: not waiting for live runs")
             gateway.close_all()
             stopping.cancel()
-        hurry.cancel()
+        urgent.cancel()
 
 
 async def _apply_config(
-    plan: ServeOptions,
+    options: ServeOptions,
     gateway: Gateway,
-    program: GatewayServices,
-    bell: ShutdownSignal,
+    services: GatewayServices,
+    shutdown: ShutdownSignal,
     change: ConfigChange,
 ) -> None:
     """Apply a new config that is readable; one the gateway could not start with is refused."""
     if change.action == "restart":
-        _check(plan, change.loaded)
+        _check(options, change.loaded)
     gateway.config_problem = ""
     if change.action == "ignore":
         return
     shown = ", ".join(change.paths)
-    told: dict[str, Json] = {"changed": list(change.paths), "action": change.action}
-    gateway.broadcast("config.reloaded", told)
+    payload: dict[str, Json] = {"changed": list(change.paths), "action": change.action}
+    gateway.broadcast("config.reloaded", payload)
     if change.action == "restart":
         log.warning("the config changed (%s): restarting", shown)
-        bell.request("restart", "config changed")
+        shutdown.request("restart", "config changed")
         return
     if change.ignored:
         log.warning("changed without effect until a restart: %s", ", ".join(change.ignored))
-    await program.reload(change.loaded)
-    await asyncio.to_thread(save_last_good, plan.paths.state, change.loaded)
+    await services.reload(change.loaded)
+    await asyncio.to_thread(save_last_good, options.paths.state, change.loaded)
     log.info("the config changed and is in use: %s", shown)
 
 
-def _check(plan: ServeOptions, loaded: LoadedConfig) -> None:
+def _check(options: ServeOptions, loaded: LoadedConfig) -> None:
     """Raise a ConfigError if the gateway could not start with this config."""
-    _prepare(replace(plan, loaded=loaded))
+    _prepare(replace(options, loaded=loaded))
 
 
 def _reject(gateway: Gateway, problem: ConfigError) -> None:
@@ -252,24 +261,24 @@ def _open(listen: ListenAddress, paths: Paths) -> list[socket.socket]:
 
 def _url(listen: ListenAddress, port: int) -> str:
     """Return the URL for programs of this machine."""
-    every = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - told from it, not listened on
-    host = every.get(listen.host, listen.host)
+    loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - told from it, not listened on
+    host = loopback.get(listen.host, listen.host)
     return f"ws://[{host}]:{port}" if ":" in host else f"ws://{host}:{port}"
 
 
 @contextmanager
 def _published_address(paths: Paths, gateway: Gateway, url: str) -> Iterator[None]:
     """Publish the gateway's address in a file for commands of this machine."""
-    post: dict[str, Json] = {
+    address_file: dict[str, Json] = {
         "pid": os.getpid(),
-        "port": gateway.gate.entrance.port,
+        "port": gateway.authenticator.origin_policy.port,
         "url": url,
         "version": __version__,
         "startedAtMs": gateway.started_ms,
         "config": str(paths.config),
     }
     file = JsonFile(paths.gateway_file)
-    file.write(post)
+    file.write(address_file)
     try:
         yield
     finally:

@@ -1,6 +1,6 @@
 """The gateway: every connection, the events for all of them, and their shared state.
 
-It exists as soon as the port is open; the services behind it (`host`) start a little later. A
+It exists as soon as the port is open; the services behind it start a little later. A
 client that connects in between is challenged at once and greeted when they are ready.
 """
 
@@ -68,15 +68,15 @@ class Gateway:
     def __init__(
         self,
         *,
-        gate: ConnectionAuthenticator,
+        authenticator: ConnectionAuthenticator,
         methods: Mapping[str, Method],
-        unbuilt: Mapping[str, str],
+        unimplemented: Mapping[str, str],
         clock: Clock | None = None,
     ) -> None:
         self.clock = clock or SystemClock()
-        self.gate, self.methods, self.unbuilt = gate, methods, unbuilt
-        gate.devices.tell = self.broadcast
-        gate.devices.drop = self._drop_device
+        self.authenticator, self.methods, self.unimplemented = authenticator, methods, unimplemented
+        authenticator.devices.on_event = self.broadcast
+        authenticator.devices.on_token_voided = self._drop_device
         self.ready = asyncio.Event()
         self.stopping = False
         self.counts = GatewayCounters()
@@ -89,21 +89,21 @@ class Gateway:
         self.runs, self.answers = RunTracker(self.clock), IdempotencyCache(self.clock)
         self.usage = UsageCache()
         self.health: Mapping[str, Json] = {}
-        self.pulse = LoopMonitor()
+        self.monitor = LoopMonitor()
         self.config_problem = ""  # why the file on disk is not the config in use
-        self.watch: ConfigWatcher | None = None  # of the config
+        self.config_watcher: ConfigWatcher | None = None  # of the config
         self._connections: dict[str, Connection] = {}
         self._seq = 0
         self._health_version = 1
-        self._host: GatewayServices | None = None
+        self._services: GatewayServices | None = None
         self._group: asyncio.TaskGroup | None = None
 
     @property
-    def host(self) -> GatewayServices:
-        """Return the services; raises Unavailable until they have started."""
-        if self._host is None:
+    def services(self) -> GatewayServices:
+        """Return the services; raises UnavailableError until they have started."""
+        if self._services is None:
             raise UnavailableError("the gateway is starting", retry_after_ms=500)
-        return self._host
+        return self._services
 
     @property
     def uptime_ms(self) -> int:
@@ -118,47 +118,47 @@ class Gateway:
     def state_version(self) -> dict[str, int]:
         return {"presence": self.presence.version, "health": self._health_version}
 
-    async def run(self, host: GatewayServices) -> None:
+    async def run(self, services: GatewayServices) -> None:
         """Serve with these services until cancelled."""
-        with host.bus.subscribe(BUS_SIZE) as news:
+        with services.bus.subscribe(BUS_SIZE) as subscription:
             async with task_group() as group:
                 self._group = group
-                await self._recover(host)  # before a new message could be taken for an old one
-                self._host = host
+                await self._recover(services)  # before a new message could be taken for an old one
+                self._services = services
                 self.ready.set()
                 try:
                     group.create_task(self._supervise("tick", self._tick))
-                    group.create_task(self.pulse.run(), name="pulse")
-                    group.create_task(self._supervise("maintenance", host.run_maintenance))
-                    await self._supervise("events", lambda: self.events.follow(news))
+                    group.create_task(self.monitor.run(), name="pulse")
+                    group.create_task(self._supervise("maintenance", services.run_maintenance))
+                    await self._supervise("events", lambda: self.events.follow(subscription))
                 finally:
-                    self._host = self._group = None
+                    self._services = self._group = None
 
-    async def _recover(self, host: GatewayServices) -> None:
+    async def _recover(self, services: GatewayServices) -> None:
         """Resume what an earlier process left; a client that asks again finds its run active."""
-        for row, outcome in await host.recover():
+        for row, outcome in await services.recover():
             self.runs.track(row.id, row.session, outcome, lambda _outcome: None)
 
     async def _supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Restart a task that every client depends on after an exception, which is logged."""
         await supervise(name, run, clock=self.clock, backoff=_BACKOFF)
 
-    def greet(
+    def authenticate(
         self, params: Json, connection: Connection
     ) -> tuple[AuthenticatedClient, dict[str, Json]]:
         """Authenticate a client and return its hello; raises when it is refused."""
         if self.stopping:
             raise UnavailableError("the gateway is shutting down", retry_after_ms=2_000)
-        door = RequestInfo.from_scope(connection.scope)
-        accepted = self.gate.authenticate(params, door, connection.nonce, connection.id)
+        request = RequestInfo.from_scope(connection.scope)
+        accepted = self.authenticator.authenticate(params, request, connection.nonce, connection.id)
         return accepted, hello(self, accepted)
 
     def method(self, name: str) -> Method:
         """Return the method of this name."""
-        if found := self.methods.get(name):
-            return found
-        if why := self.unbuilt.get(name):
-            raise UnavailableError(f"{name}: {why}")
+        if known := self.methods.get(name):
+            return known
+        if reason := self.unimplemented.get(name):
+            raise UnavailableError(f"{name}: {reason}")
         raise InvalidRequestError(f"unknown method: {name}")
 
     def broadcast(
@@ -180,13 +180,15 @@ class Gateway:
         if not receivers:
             return
         text = frames.event_frame(event, payload, self._seq, version)
-        more = ""
+        newest_text = ""
         self.counts.events += len(receivers)
         for connection in receivers:
             wants_more = newest is not None and connection.is_newest
-            if wants_more and not more:
-                more = frames.event_frame(event, {**payload, **(newest or {})}, self._seq, version)
-            connection.send_event(more if wants_more else text, drop_if_slow=drop_if_slow)
+            if wants_more and not newest_text:
+                newest_text = frames.event_frame(
+                    event, {**payload, **(newest or {})}, self._seq, version
+                )
+            connection.send_event(newest_text if wants_more else text, drop_if_slow=drop_if_slow)
 
     def send(
         self, conn_id: str, event: str, payload: Json, *, newest: Mapping[str, Json] | None = None
@@ -212,10 +214,10 @@ class Gateway:
     def catch_up(self, session_key: str, caller: Caller) -> None:
         """Send the caller, after its response, the text so far of the session's active runs."""
         tools = "tool-events" in caller.caps
-        tell = partial(self.events.catch_up, session_key, caller.conn_id, tools=tools)
-        asyncio.get_running_loop().call_soon(tell)
+        send_text = partial(self.events.catch_up, session_key, caller.conn_id, tools=tools)
+        asyncio.get_running_loop().call_soon(send_text)
 
-    def note_health(self, health: Mapping[str, Json]) -> None:
+    def update_health(self, health: Mapping[str, Json]) -> None:
         """Save and broadcast a new health summary."""
         self.health = health
         self._health_version += 1
@@ -225,7 +227,7 @@ class Gateway:
         """Broadcast a change of the presence list."""
         self.broadcast("presence", {"presence": self.presence.entries()}, drop_if_slow=True)
 
-    def joined(self, connection: Connection, caller: Caller) -> None:
+    def register_client(self, connection: Connection, caller: Caller) -> None:
         """Register an authenticated client."""
         self._connections[connection.id] = connection
         self.counts.connections += 1
@@ -237,36 +239,36 @@ class Gateway:
             self.broadcast_presence()
         self.start("health", self._refresh_health)
 
-    def left(self, connection: Connection, caller: Caller) -> None:
+    def unregister_client(self, connection: Connection, caller: Caller) -> None:
         """Remove a client that disconnected."""
         self._connections.pop(connection.id, None)
         self.events.leave(connection.id)
         if self.presence.leave(caller) and not self.stopping:
             self.broadcast_presence()
 
-    def disconnect(self, which: Callable[[Caller], bool], reason: str) -> int:
+    def disconnect(self, matches: Callable[[Caller], bool], reason: str) -> int:
         """Close the connections of these clients at once and return their number."""
-        found = [c for c in self._connections.values() if c.caller and which(c.caller)]
-        for connection in found:
+        known = [c for c in self._connections.values() if c.caller and matches(c.caller)]
+        for connection in known:
             connection.abort(POLICY, reason)
-        return len(found)
+        return len(known)
 
-    def _drop_device(self, device_id: str, role: str, spare: str) -> None:
+    def _drop_device(self, device_id: str, role: str, except_conn_id: str) -> None:
         """Disconnect the clients of a voided device token, except one connection."""
 
-        def meant(caller: Caller) -> bool:
+        def is_affected(caller: Caller) -> bool:
             same = caller.device_id == device_id and caller.role == role
-            return same and caller.conn_id != spare
+            return same and caller.conn_id != except_conn_id
 
-        self.disconnect(meant, "device token revoked")
+        self.disconnect(is_affected, "device token revoked")
 
     async def stop(self, reason: str, *, restart_ms: int | None = None) -> None:
         """Announce the shutdown, let active runs end, close every connection."""
         self.stopping = True
         expected: dict[str, Json] = {} if restart_ms is None else {"restartExpectedMs": restart_ms}
         self.broadcast("shutdown", {"reason": reason, **expected})
-        if self._host is not None:
-            await self._wait_for_runs(self._host)
+        if self._services is not None:
+            await self._wait_for_runs(self._services)
         self.close_all()
 
     def close_all(self) -> None:
@@ -274,23 +276,23 @@ class Gateway:
         for connection in self.connections:
             connection.close(RESTART, "service restart")
 
-    async def _wait_for_runs(self, host: GatewayServices) -> None:
+    async def _wait_for_runs(self, services: GatewayServices) -> None:
         """Wait for active runs, and until their last event is on its way to the clients.
 
         A run that takes longer is not stopped, which would be its outcome: the end of the process
         interrupts it, and the next start resumes it.
         """
         deadline_s = self.clock.monotonic() + DRAIN_S
-        if self._has_active_runs(host):
+        if self._has_active_runs(services):
             fault_point("drain.begun")
-        while self._has_active_runs(host) and self.clock.monotonic() < deadline_s:
+        while self._has_active_runs(services) and self.clock.monotonic() < deadline_s:
             await self.clock.sleep(0.05)
-        for run_id in host.control.active_runs():
+        for run_id in services.control.active_runs():
             message = "run %s did not end within %.0f s: the next start goes on with it"
             log.warning(message, run_id, DRAIN_S)
 
-    def _has_active_runs(self, host: GatewayServices) -> bool:
-        return bool(host.control.active_runs() or self.events.live())
+    def _has_active_runs(self, services: GatewayServices) -> bool:
+        return bool(services.control.active_runs() or self.events.live())
 
     async def _tick(self) -> None:
         while True:
@@ -302,7 +304,7 @@ class Gateway:
     async def _refresh_health(self) -> None:
         """Collect the health summary again when it is old."""
         if self.clock.now_ms() - int(self.health.get("ts", 0)) >= FRESH_MS:
-            self.note_health(await collect_health(self.host, self.pulse))
+            self.update_health(await collect_health(self.services, self.monitor))
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
         async def wait() -> None:
@@ -313,7 +315,7 @@ class Gateway:
             self._group.create_task(wait())
 
     async def _is_verbose(self, session_key: str) -> bool:
-        record = await self.host.store.session(session_key)
+        record = await self.services.store.session(session_key)
         return record is not None and record.data.get("verboseLevel") == "full"
 
 

@@ -15,7 +15,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import one_line
 
 # Copied from the shell; no name that may hold a secret is among them.
-KEPT: Final = (
+COPIED_VARIABLES: Final = (
     "PATH", "LANG", "LC_ALL", "TZ", "XDG_CACHE_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR",
     "OPENCLAW_OAUTH_DIR", "OPENCLAW_GATEWAY_PORT",
 )  # fmt: skip
@@ -56,7 +56,7 @@ def make_service(
     python: str, paths: Paths, env: Mapping[str, str], port: int | None = None
 ) -> ServiceDefinition:
     """Return the service for these paths, as this environment would run it."""
-    copied = {name: env[name] for name in KEPT if env.get(name, "").strip()}
+    copied = {name: env[name] for name in COPIED_VARIABLES if env.get(name, "").strip()}
     folders = [folder for folder in copied.pop("PATH", "").split(":") if folder.startswith("/")]
     if folders:
         copied["PATH"] = ":".join(dict.fromkeys(folders))
@@ -73,17 +73,17 @@ def make_service(
 
 def systemd_unit(program: ServiceDefinition) -> str:
     """Return the text of the systemd user unit."""
-    which = f" ({program.profile})" if program.profile else ""
+    suffix = f" ({program.profile})" if program.profile else ""
     return "\n".join(
         (
             "# Written by `homarus gateway install`, which also replaces it.",
             "[Unit]",
-            f"Description=Homarus gateway{which}",
+            f"Description=Homarus gateway{suffix}",
             "",
             "[Service]",
             "Type=exec",
             f"ExecStart={' '.join(_command(program.argv))}",
-            *(f"Environment={_word(f'{k}={v}')}" for k, v in sorted(program.environment.items())),
+            *(f"Environment={_quote(f'{k}={v}')}" for k, v in sorted(program.environment.items())),
             "Restart=always",
             f"RestartSec={_RESTART_S}",
             f"RestartPreventExitStatus={_FORBIDDEN}",
@@ -121,11 +121,11 @@ def _command(argv: tuple[str, ...]) -> Iterator[str]:
     program, *rest = argv
     if any(ch in "\\\"'$\n\t" for ch in program):
         program, *rest = (*_SH, program, *rest)
-    yield _word(program)
-    yield from (_word(word).replace("$", "$$") for word in rest)
+    yield _quote(program)
+    yield from (_quote(word).replace("$", "$$") for word in rest)
 
 
-def _word(text: str) -> str:
+def _quote(text: str) -> str:
     """Quote one word for systemd, with escapes and without specifiers."""
     for plain, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("%", "%%")):
         text = text.replace(plain, written)

@@ -52,7 +52,7 @@ class MemoryAccess(Protocol):
     """The memory of every agent."""
 
     def get(self, agent: str) -> "AgentMemory":
-        """Return an agent's memory, loaded at the first call; raises UnknownName."""
+        """Return an agent's memory, loaded at the first call; raises UnknownNameError."""
         ...
 
 

@@ -19,7 +19,7 @@ class SessionAccess:
     peer: str = ""
 
     def check(self, key: str) -> None:
-        """Raise InvalidRequest for a stored session key outside of the bounds."""
+        """Raise InvalidRequestError for a stored session key outside of the bounds."""
         parsed = parse_agent_key(key)
         owner = parsed.agent if parsed else ""
         if self.agent and owner != self.agent and key not in LITERAL_KEYS:

@@ -15,13 +15,13 @@ from homarus.sessions.session_settings import check_thinking, to_stored_value
 async def set_label(call: MethodCall, session_key: str, text: str) -> None:
     """Set a session's label; raises when another session has it."""
     label = await check_label(call, session_key, text)
-    await (await call.host.control.load(session_key)).set_label(label)
+    await (await call.services.control.load(session_key)).set_label(label)
 
 
 async def check_label(call: MethodCall, session_key: str, text: str) -> str:
     """Return the label, if no other session has it."""
     label = parse_session_label(text)
-    found = await call.host.store.sessions(where={"label": label}, limit=2)
+    found = await call.services.store.sessions(where={"label": label}, limit=2)
     if any(record.key != session_key for record in found):
         raise InvalidRequestError(f"label already in use: {one_line(label)}")
     return label
@@ -65,8 +65,8 @@ async def _model(call: MethodCall, session: Session, value: str | None) -> dict[
     cleared: dict[str, Json] = {"providerOverride": None, "modelOverride": None}
     if value is None:
         return cleared
-    model = call.host.models.check(value)
-    defaults = await resolve_session_defaults(call.host, session.record.agent)
+    model = call.services.models.check(value)
+    defaults = await resolve_session_defaults(call.services, session.record.agent)
     if (defaults.provider, defaults.model) == (model.provider, model.id):
         return cleared
     return {"providerOverride": model.provider, "modelOverride": model.id}
@@ -79,6 +79,6 @@ async def _model_after(call: MethodCall, session: Session, fields: Mapping[str, 
         named = fields["modelOverride"]
         chosen = f"{fields['providerOverride']}/{named}" if named else None
     if chosen is None:
-        defaults = await resolve_session_defaults(call.host, session.record.agent)
+        defaults = await resolve_session_defaults(call.services, session.record.agent)
         chosen = f"{defaults.provider}/{defaults.model}"
     return chosen

@@ -35,21 +35,23 @@ class SessionDefaults:
 
 
 async def resolve_session_defaults(
-    host: GatewayServices, agent: str | None = None
+    services: GatewayServices, agent: str | None = None
 ) -> SessionDefaults:
     """Return an agent's model, as configured or as available on this machine."""
-    config = host.loaded.config
+    config = services.loaded.config
     try:
-        named = resolve_agent_settings(config, host.paths, agent or default_agent_id(config)).model
-        model = host.models.check(named or (await host.models.default_model()).ref)
+        named = resolve_agent_settings(
+            config, services.paths, agent or default_agent_id(config)
+        ).model
+        model = services.models.check(named or (await services.models.default_model()).ref)
     except UserError:  # the config names an unknown model: lists are shown all the same
         return SessionDefaults(None, None, None)
     return SessionDefaults(model.provider, model.id, model.window, model.reasoning)
 
 
-def index_path(host: GatewayServices, agent: str) -> str:
+def index_path(services: GatewayServices, agent: str) -> str:
     """Return the file that lists an agent's sessions."""
-    return str(host.paths.sessions_dir(agent) / INDEX)
+    return str(services.paths.sessions_dir(agent) / INDEX)
 
 
 def row_kind(record: SessionRecord) -> str:

@@ -1,8 +1,8 @@
 """Webhooks: requests of chat services, on the gateway's own port.
 
-A path belongs to the account that listens there (channels/base.Listens), and that account's own
-secret authenticates a request: the gateway's token is not needed, and the Host may be the name of a
-proxy. The secret is checked before a byte of the body is read; a body has a maximum size and a
+A path belongs to one account (channels/base.SupportsWebhook), and that account's own secret
+authenticates a request: the gateway's token is not needed, and the Host may be the name of a proxy.
+The secret is checked before a byte of the body is read; a body has a maximum size and a
 deadline, and counts only when it is complete. What cannot be stored is answered with 503, so that
 the service sends it again.
 """
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 1_000_000
-BODY_S: Final = 8.0  # for the body; the connection closes soon after
-HEAR_S: Final = 30.0  # for the account to store the message
+BODY_TIMEOUT_S: Final = 8.0  # for the body; the connection closes soon after
+HANDLE_TIMEOUT_S: Final = 30.0  # for the account to store the message
 MAX_LIVE: Final = 64  # requests whose body is being read or handled
 MAX_LIVE_EACH: Final = 32  # of one account
 _LOG_INTERVAL_S: Final = 60.0  # between two log lines about the same path
@@ -36,8 +36,18 @@ _KINDS: Final = frozenset({"application/json", "application/x-www-form-urlencode
 class WebhookEndpoint:
     """The webhook requests under way."""
 
-    def __init__(self, clock: Clock, *, body_s: float = BODY_S, hear_s: float = HEAR_S) -> None:
-        self._clock, self._body_s, self._handle_s = clock, body_s, hear_s
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        body_timeout_s: float = BODY_TIMEOUT_S,
+        handle_timeout_s: float = HANDLE_TIMEOUT_S,
+    ) -> None:
+        self._clock, self._body_timeout_s, self._handle_timeout_s = (
+            clock,
+            body_timeout_s,
+            handle_timeout_s,
+        )
         self._live: Counter[str] = Counter()
         self._logged_s: dict[str, float] = {}  # by path, of accounts that listen
 
@@ -49,7 +59,7 @@ class WebhookEndpoint:
     async def handle(
         self,
         listener: SupportsWebhook,
-        door: RequestInfo,
+        request: RequestInfo,
         scope: "Scope",
         receive: "Receive",
         send: "Send",
@@ -57,7 +67,7 @@ class WebhookEndpoint:
         """Pass one request to the account; raises RequestBlockedError when it is refused."""
         headers = _headers(scope)
         path = listener.path
-        self._admit(listener, door, headers)
+        self._admit(listener, request, headers)
         _check_form(headers)
         if self.active_count >= MAX_LIVE or self._live[path] >= MAX_LIVE_EACH:
             raise RequestBlockedError(503, "too many requests at once", after_s=1)
@@ -70,12 +80,12 @@ class WebhookEndpoint:
             if not self._live[path]:
                 del self._live[path]
         if status:  # otherwise the connection is gone
-            await _log_refusal(send, status)
+            await _send_status(send, status)
 
     def _admit(
-        self, listener: SupportsWebhook, door: RequestInfo, headers: Mapping[str, str]
+        self, listener: SupportsWebhook, request: RequestInfo, headers: Mapping[str, str]
     ) -> None:
-        if door.is_browser:
+        if request.is_browser:
             raise RequestBlockedError(403, "a page may not call this")
         if listener.verify_request(headers):
             return
@@ -89,7 +99,7 @@ class WebhookEndpoint:
         """Return the complete body; None when the client disconnects before its end."""
         pieces, size = list[bytes](), 0
         try:
-            async with asyncio.timeout(self._body_s):
+            async with asyncio.timeout(self._body_timeout_s):
                 while True:
                     message = await receive()
                     if message["type"] != "http.request":
@@ -109,17 +119,17 @@ class WebhookEndpoint:
     ) -> int:
         status = 500  # unless the account says otherwise: the exception is in the log
 
-        async def hear() -> None:
+        async def handle_request() -> None:
             nonlocal status
             try:
-                async with asyncio.timeout(self._handle_s):
+                async with asyncio.timeout(self._handle_timeout_s):
                     status = await listener.handle_webhook(headers, body)
             except (StoreError, TimeoutError) as exc:
                 status = 503
-                why = str(exc) or f"it took more than {self._handle_s:.0f} s"
-                log.warning("what came to %s was not kept: %s", listener.path, why)
+                reason = str(exc) or f"it took more than {self._handle_timeout_s:.0f} s"
+                log.warning("what came to %s was not kept: %s", listener.path, reason)
 
-        await run_contained(f"webhook {listener.path}", hear, lambda _exc: None)
+        await run_contained(f"webhook {listener.path}", handle_request, lambda _exc: None)
         return status if 200 <= status <= 599 else 500
 
 
@@ -149,7 +159,7 @@ def _too_large() -> RequestBlockedError:
     return RequestBlockedError(413, f"a body may have {MAX_BYTES} bytes")
 
 
-async def _log_refusal(send: "Send", status: int) -> None:
+async def _send_status(send: "Send", status: int) -> None:
     headers = [(b"content-length", b"0")]
     if status == 503:
         headers.append((b"retry-after", b"5"))

@@ -97,7 +97,7 @@ async def talk(folder: Path, chat: Chat, script: Sequence[Message], **config: An
 async def test_chat_answer_is_previewed_then_sent_with_extras(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TypingIndicator, "soon_s", 0.0)
+    monkeypatch.setattr(TypingIndicator, "initial_delay_s", 0.0)
     chat = await talk(
         tmp_path, Chat("hi"), [assistant_message("[[reply_to_current]]Here.\nMEDIA:a.txt")]
     )

@@ -73,12 +73,12 @@ class Desk:
         self.config = self._read(channels)
         clock = FakeClock()
         self.delivery = ChannelSupervisor(store.journal, [], clock)
-        admit = admit_all(lambda one: f"admit_all:main:{one.address.account}")
-        self.intake = InboundPipeline(store.journal, clock, admit=admit, put=lambda *_: None)
+        admit = admit_all(lambda one: f"agent:main:{one.address.account}")
+        self.pipeline = InboundPipeline(store.journal, clock, admit=admit, submit=lambda *_: None)
         self.board = ChannelController(
             lambda: self.config,
             self.delivery,
-            self.intake,
+            self.pipeline,
             clock,
             state=tmp_path,
             env=dict,

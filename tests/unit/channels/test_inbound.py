@@ -38,8 +38,8 @@ class Harness:
 
     journal: MemoryJournal
     receive: InboundHandler
-    intake: InboundPipeline
-    put: list[InboxRecord] = field(default_factory=list)
+    pipeline: InboundPipeline
+    submitted: list[InboxRecord] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     answers: list[asyncio.Future[None]] = field(default_factory=list)
 
@@ -82,21 +82,21 @@ async def on_stage(admit: AdmitMessage | None = None) -> AsyncIterator[Harness]:
 
             answers: list[asyncio.Future[None]] = []
 
-            def put(session: str, row: InboxRecord) -> asyncio.Future[None] | None:
+            def submit(session: str, row: InboxRecord) -> asyncio.Future[None] | None:
                 assert session == row.session
                 rows.append(row)
                 events.append("put")
                 return answers.pop(0) if answers else None
 
-            intake = InboundPipeline(
+            pipeline = InboundPipeline(
                 journal,
                 FakeClock(),
-                admit=admit or admit_all(lambda one: f"admit_all:main:{one.address.chat}"),
-                put=put,
+                admit=admit or admit_all(lambda one: f"agent:main:{one.address.chat}"),
+                submit=submit,
             )
-            async with intake.running():
+            async with pipeline.running():
                 yield Harness(
-                    journal, intake.handler_for(ListChannel()), intake, rows, events, answers
+                    journal, pipeline.handler_for(ListChannel()), pipeline, rows, events, answers
                 )
 
     async with asyncio.timeout(GUARD_S), stage() as made:
@@ -111,7 +111,7 @@ async def test_inbound_message_is_in_journal_with_cursor_on_return() -> None:
         assert (row.session, row.message_id, row.inbound) == ("agent:main:chat", "1", message())
         assert await stage.receive.load_cursor() == {"offset": 8}
         await stage.settle()
-        assert [one.id for one in stage.put] == [row.id]
+        assert [one.id for one in stage.submitted] == [row.id]
 
 
 async def test_inbound_acknowledge_is_called_after_accept_and_before_submit() -> None:
@@ -132,7 +132,7 @@ async def test_inbound_hundred_duplicates_are_answered_once_and_counted() -> Non
         for offset in range(100):
             await stage.receive(message(), {"offset": offset})
         await stage.settle()
-        assert len(stage.put) == 1
+        assert len(stage.submitted) == 1
         (row,) = await stage.journal.inbox_records()
         assert row.duplicates == 99
         assert await stage.receive.load_cursor() == {"offset": 99}  # or it would be read forever
@@ -144,7 +144,7 @@ async def test_inbound_concurrent_duplicates_are_answered_once() -> None:
             for _ in range(50):
                 group.create_task(_receive(stage.receive, message()))
         await stage.settle()
-        assert len(stage.put) == 1
+        assert len(stage.submitted) == 1
 
 
 async def test_inbound_same_id_with_other_text_is_parked_and_logged(
@@ -155,7 +155,7 @@ async def test_inbound_same_id_with_other_text_is_parked_and_logged(
             await stage.receive(message(text="one"))
             await stage.receive(message(text="two"))
             await stage.settle()
-            assert [row.preview for row in stage.put] == ["one"]
+            assert [row.preview for row in stage.submitted] == ["one"]
             (parked,) = await stage.journal.inbox_records("parked")
             assert parked.inbound and parked.inbound.text == "two"
     assert "with other words" in caplog.text and "inbox --stuck" in caplog.text
@@ -187,13 +187,13 @@ async def test_inbound_cancelled_channel_does_not_lose_message_being_stored() ->
             reading = group.create_task(_receive(stage.receive, message()))
             await stage.settle()
             reading.cancel()
-        assert stage.put == []
+        assert stage.submitted == []
         stage.journal.gate.set()
         await stage.settle()
-        assert len(stage.put) == 1
+        assert len(stage.submitted) == 1
         await stage.receive(message())  # the service offers it again
         await stage.settle()
-        assert len(stage.put) == 1
+        assert len(stage.submitted) == 1
 
 
 async def test_inbound_failed_acknowledge_still_submits() -> None:
@@ -205,15 +205,15 @@ async def test_inbound_failed_acknowledge_still_submits() -> None:
         with pytest.raises(ConnectionError):
             await stage.receive(message(), None, acknowledge)
         await stage.settle()
-        assert len(stage.put) == 1
+        assert len(stage.submitted) == 1
 
 
 async def test_inbound_after_close_messages_wait_for_next_start() -> None:
     async with on_stage() as stage:
-        stage.intake.close()
+        stage.pipeline.close()
         await stage.receive(message())
         await stage.settle()
-        assert stage.put == [] and len(await stage.journal.inbox_records("accepted")) == 1
+        assert stage.submitted == [] and len(await stage.journal.inbox_records("accepted")) == 1
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ async def test_inbound_fault_points_are_where_their_names_say(
         assert len(await stage.journal.inbox_records()) == kept
         assert stage.events == told  # and no run has started
         await stage.settle()
-        assert len(stage.put) == kept  # a fault that is survived leaves nothing behind
+        assert len(stage.submitted) == kept  # a fault that is survived leaves nothing behind
 
 
 async def _receive(
@@ -265,7 +265,7 @@ async def test_inbound_ignored_message_moves_cursor_without_acknowledge() -> Non
         await stage.receive(message(), {"offset": 8}, acknowledge)
         await stage.settle()
         assert await stage.receive.load_cursor() == {"offset": 8}
-        assert not told and not await stage.journal.inbox_records() and not stage.put
+        assert not told and not await stage.journal.inbox_records() and not stage.submitted
 
     await admitting(RejectedMessage(), body)
 
@@ -292,7 +292,7 @@ async def test_inbound_for_several_agents_is_stored_for_each_acked_once() -> Non
         for _ in range(3):
             await stage.receive(message(), {"offset": 8})
             await stage.settle()
-        assert [row.session for row in stage.put] == ["agent:a:main", "agent:b:main"]
+        assert [row.session for row in stage.submitted] == ["agent:a:main", "agent:b:main"]
         assert welcomed == ["seen"] and await stage.receive.load_cursor() == {"offset": 8}
 
     await admitting(taken, body)
@@ -310,12 +310,12 @@ async def test_inbound_partly_stored_for_agents_is_answered_once_by_each(
         with pytest.raises(DiskFullError):
             await stage.receive(message(), {"offset": 8})
         await stage.settle()
-        assert [row.session for row in stage.put] == ["agent:a:main"]
+        assert [row.session for row in stage.submitted] == ["agent:a:main"]
         assert await stage.receive.load_cursor() is None  # so that it is offered again
         stage.journal.full_for = ""
         await stage.receive(message(), {"offset": 8})
         await stage.settle()
-        assert [row.session for row in stage.put] == ["agent:a:main", "agent:b:main"]
+        assert [row.session for row in stage.submitted] == ["agent:a:main", "agent:b:main"]
 
     await admitting(AdmittedMessage(both, in_turn=in_turn), body)
 
@@ -326,7 +326,7 @@ async def test_inbound_sequential_without_outcome_skips_no_agent() -> None:
     async def body(stage: Harness) -> None:
         await stage.receive(message())
         await stage.settle()
-        assert [row.session for row in stage.put] == ["agent:a:main", "agent:b:main"]
+        assert [row.session for row in stage.submitted] == ["agent:a:main", "agent:b:main"]
 
     await admitting(AdmittedMessage(both, in_turn=True), body)
 
@@ -339,9 +339,9 @@ async def test_inbound_sequential_runs_agents_one_after_another() -> None:
         stage.answers.append(answered)
         await stage.receive(message())
         await stage.settle()
-        assert [row.session for row in stage.put] == ["agent:a:main"]
+        assert [row.session for row in stage.submitted] == ["agent:a:main"]
         answered.set_result(None)
         await stage.settle()
-        assert [row.session for row in stage.put] == ["agent:a:main", "agent:b:main"]
+        assert [row.session for row in stage.submitted] == ["agent:a:main", "agent:b:main"]
 
     await admitting(AdmittedMessage(both, in_turn=True), body)

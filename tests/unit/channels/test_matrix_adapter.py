@@ -131,7 +131,7 @@ async def test_matrix_errors_map_to_send_outcomes(
 async def test_matrix_send_while_disconnected_is_retryable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(adapter, "READY_S", 0.01)
+    monkeypatch.setattr(adapter, "LOGIN_TIMEOUT_S", 0.01)
     async with play() as server:
         with pytest.raises(SendError) as caught:
             await channel(server).send(Outbound(TO, "hello", "key"))

@@ -83,12 +83,12 @@ class Harness:
 
     @asynccontextmanager
     async def at_work(self) -> Any:
-        intake = InboundPipeline(
+        pipeline = InboundPipeline(
             self.store.journal, self.clock,
-            admit=admit_all(lambda one: one.address.chat), put=lambda _key, _row: None,
+            admit=admit_all(lambda one: one.address.chat), submit=lambda _key, _row: None,
         )  # fmt: skip
         async with asyncio.timeout(GUARD_S), asyncio.TaskGroup() as group:
-            running = group.create_task(self.delivery.run(intake))
+            running = group.create_task(self.delivery.run(pipeline))
             try:
                 yield
             finally:

@@ -16,7 +16,7 @@ from homarus.channels.outbox_worker import (
     SEND_TIMEOUT_S,
     OutboxWorker,
 )
-from homarus.channels.service_client import CONNECT_S
+from homarus.channels.service_client import CONNECT_TIMEOUT_S
 from homarus.channels.telegram import api as telegram
 from homarus.core import faults
 from homarus.core.errors import ChannelAuthError, ChannelError, DiskFullError, SendError, StoreError
@@ -82,7 +82,7 @@ class Listed(Carrier):
 class Harness:
     journal: MemoryJournal
     clock: FakeClock
-    courier: OutboxWorker
+    worker: OutboxWorker
     running: asyncio.Task[None]
 
     async def post(
@@ -94,12 +94,12 @@ class Harness:
         )
         async with self.journal.transaction() as unit:
             unit.enqueue(*posted)
-        self.courier.wake()
+        self.worker.wake()
 
     async def state(self, parcel_id: str) -> OutboxState:
-        parcel = await self.journal.outbox_record(parcel_id)
-        assert parcel is not None
-        return parcel.state
+        record = await self.journal.outbox_record(parcel_id)
+        assert record is not None
+        return record.state
 
     async def until(self, parcel_id: str, state: OutboxState) -> OutboxRecord:
         return await until(self.journal, parcel_id, state)
@@ -110,9 +110,9 @@ class Harness:
 
 async def until(journal: MemoryJournal, parcel_id: str, state: OutboxState) -> OutboxRecord:
     while True:
-        parcel = await journal.outbox_record(parcel_id)
-        if parcel and parcel.state == state:
-            return parcel
+        record = await journal.outbox_record(parcel_id)
+        if record and record.state == state:
+            return record
         await asyncio.sleep(0)
 
 
@@ -140,12 +140,12 @@ async def leave_sending(
 ) -> None:
     """Leave a record as a killed process does."""
     now_ms, to = stage.clock.now_ms(), Address("svc", chat)
-    parcel = OutboxRecord(parcel_id, "r", to, parcel_id, now_ms, now_ms + 3_600_000, extras=extras)
+    record = OutboxRecord(parcel_id, "r", to, parcel_id, now_ms, now_ms + 3_600_000, extras=extras)
     name = f"outbox:svc:default:{chat}"
     async with stage.journal.lease(name) as lease, stage.journal.transaction() as unit:
-        unit.enqueue(parcel)
+        unit.enqueue(record)
         unit.send_started(parcel_id, lease)
-    stage.courier.wake()
+    stage.worker.wake()
 
 
 async def test_worker_records_of_a_chat_are_sent_in_order_with_receipts() -> None:
@@ -236,7 +236,7 @@ async def test_worker_hanging_chat_delays_no_other_chat() -> None:
 async def test_worker_concurrency_limit_holds_and_every_chat_is_served() -> None:
     gate = asyncio.Event()
     service = Carrier(*[gate] * 9)
-    async with run_worker(service, run_worker=2) as stage:
+    async with run_worker(service, max_chats=2) as stage:
         for number in range(9):
             await stage.post(str(number), chat=str(number))
         await stage.settle()
@@ -249,7 +249,7 @@ async def test_worker_concurrency_limit_holds_and_every_chat_is_served() -> None
 async def test_worker_waiting_for_slow_service_does_not_poll() -> None:
     gate = asyncio.Event()
     service = Carrier(gate)
-    async with run_worker(service, run_worker=1) as stage:
+    async with run_worker(service, max_chats=1) as stage:
         await stage.post("1", chat="a")
         await stage.post("2", chat="b")
         await stage.clock.advance(POLL_INTERVAL_S)  # a poll is due while all slots are taken
@@ -352,7 +352,7 @@ async def test_worker_unknown_outcome_without_lookup_is_not_resent(
 
 async def test_worker_send_timeout_leaves_outcome_unknown() -> None:
     service = Carrier(asyncio.Event())
-    async with run_worker(service, send_s=0.01) as stage:
+    async with run_worker(service, send_timeout_s=0.01) as stage:
         await stage.post("1", "2")
         await stage.until("1", "unknown")
         await stage.until("2", "sent")
@@ -361,7 +361,7 @@ async def test_worker_send_timeout_leaves_outcome_unknown() -> None:
 async def test_worker_send_with_file_has_longer_timeout() -> None:
     taken = asyncio.Event()
     service = Carrier(asyncio.Event(), taken)
-    async with run_worker(service, send_s=0.01, file_s=GUARD_S) as stage:
+    async with run_worker(service, send_timeout_s=0.01, file_extra_s=GUARD_S) as stage:
         await stage.post("words")
         await stage.until("words", "unknown")
         file = Extras(media=(Media("video", path="a.mp4"),))
@@ -369,7 +369,7 @@ async def test_worker_send_with_file_has_longer_timeout() -> None:
             unit.enqueue(
                 OutboxRecord("file", "r", Address("svc", "b"), "", 0, 1 << 60, extras=file)
             )
-        stage.courier.wake()
+        stage.worker.wake()
         await stage.until("file", "sending")
         await asyncio.sleep(0.05)
         assert await stage.state("file") == "sending"
@@ -378,7 +378,8 @@ async def test_worker_send_with_file_has_longer_timeout() -> None:
 
 
 def test_worker_timeout_of_files_exceeds_that_of_adapters() -> None:
-    assert max(telegram.UPLOAD_S, matrix.UPLOAD_S) + CONNECT_S < SEND_TIMEOUT_S + FILE_EXTRA_S
+    upload_s = max(telegram.UPLOAD_TIMEOUT_S, matrix.UPLOAD_TIMEOUT_S)
+    assert upload_s + CONNECT_TIMEOUT_S < SEND_TIMEOUT_S + FILE_EXTRA_S
 
 
 @pytest.mark.parametrize("trouble", [BROKEN, ConnectionResetError("reset"), KeyError("bug")])
@@ -501,17 +502,17 @@ async def test_worker_auth_error_stops_worker_and_records_stay_pending() -> None
     refused = ChannelAuthError("token revoked")
     service = Carrier(refused)
     async with MemoryStore() as store:
-        courier = OutboxWorker(service, store.journal, FakeClock())
+        worker = OutboxWorker(service, store.journal, FakeClock())
         async with store.journal.transaction() as unit:
             unit.enqueue(*(OutboxRecord(k, "r", Address("svc", k), k, 0, 1 << 60) for k in "12"))
         async with asyncio.timeout(GUARD_S):
             with pytest.raises(ChannelAuthError):
-                await courier.run()
+                await worker.run()
         waiting = await store.journal.outbox_record("1")
         assert waiting is not None and waiting.state == "pending"
         service.script.clear()
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(courier.run())  # with a new token
+            running = group.create_task(worker.run())  # with a new token
             async with asyncio.timeout(GUARD_S):
                 await until(store.journal, "1", "sent")
                 await until(store.journal, "2", "sent")
@@ -522,15 +523,15 @@ async def test_worker_auth_error_in_lookup_stops_worker() -> None:
     service = Listed()
     service.there = {"1": ChannelAuthError("token revoked")}
     async with MemoryStore() as store:
-        courier = OutboxWorker(service, store.journal, FakeClock())
+        worker = OutboxWorker(service, store.journal, FakeClock())
         async with store.journal.lease("x") as lease, store.journal.transaction() as unit:
             unit.enqueue(OutboxRecord("1", "r", Address("svc", "a"), "1", 0, 1 << 60))
             unit.send_started("1", lease)
         async with asyncio.timeout(GUARD_S):
             with pytest.raises(ChannelAuthError):
-                await courier.run()
-        parcel = await store.journal.outbox_record("1")
-        assert parcel is not None and parcel.state == "sending" and service.asked == []
+                await worker.run()
+        record = await store.journal.outbox_record("1")
+        assert record is not None and record.state == "sending" and service.asked == []
 
 
 async def test_worker_cancelled_waits_for_sends_under_way() -> None:
@@ -584,11 +585,11 @@ async def test_worker_journal_read_error_interrupts_no_send() -> None:
     async with MemoryStore() as store, asyncio.TaskGroup() as group:
         journal = Failing.__new__(Failing)
         journal.__dict__.update(store.journal.__dict__)
-        courier = OutboxWorker(service, journal, FakeClock())
+        worker = OutboxWorker(service, journal, FakeClock())
 
         async def run() -> None:
             with pytest.raises(StoreError):
-                await courier.run()
+                await worker.run()
 
         async with asyncio.timeout(GUARD_S), journal.transaction() as unit:
             unit.enqueue(OutboxRecord("1", "r", Address("svc", "a"), "1", 0, 1 << 60))
@@ -597,7 +598,7 @@ async def test_worker_journal_read_error_interrupts_no_send() -> None:
             await until(journal, "1", "sending")
             await asyncio.sleep(0)
             journal.fails = True
-            courier.wake()
+            worker.wake()
             await asyncio.sleep(0)
             gate.set()
             await running
@@ -698,8 +699,8 @@ async def test_worker_pending_count_follows_state_of_records() -> None:
         await stage.post("1", "2", "3")
         await stage.until("1", "sent")
         await stage.settle()
-        assert stage.courier.pending_count == 2
+        assert stage.worker.pending_count == 2
         gate.set()
         await stage.until("3", "sent")
         await stage.settle()
-        assert stage.courier.pending_count == 0
+        assert stage.worker.pending_count == 0

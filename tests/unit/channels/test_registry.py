@@ -44,7 +44,7 @@ def test_load_channel_each_name_has_settings_and_label() -> None:
 
 def test_available_channels_imports_no_channel() -> None:
     code = (
-        "import sys; from homarus.channels.registry import known_channels as k; names = k();"
+        "import sys; from homarus.channels.registry import available_channels as k; names = k();"
         "sys.exit(any(f'homarus.channels.{n}' in sys.modules for n in names))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -107,23 +107,21 @@ async def at_work(channels: Sequence[Channel], *, full: int = 0) -> AsyncIterato
 
             async def answer(session: str, row: InboxRecord) -> None:
                 assert row.inbound is not None
-                parcels = delivery.build_reply(
-                    row.inbound, row.id, f"build_reply to {row.inbound.text}"
-                )
+                records = delivery.build_reply(row.inbound, row.id, f"answer to {row.inbound.text}")
                 lease_name = f"session:{session}"
                 async with journal.lease(lease_name) as lease, journal.transaction() as unit:
                     unit.mark_running([row.id], lease, run=row.id)
                     unit.settle([row.id], lease, "answered", at_ms=0)
-                    unit.enqueue(*parcels)
+                    unit.enqueue(*records)
                 delivery.wake_workers()
 
-            def put(session: str, row: InboxRecord) -> None:
+            def submit(session: str, row: InboxRecord) -> None:
                 group.create_task(answer(session, row))
 
-            intake = InboundPipeline(
-                journal, clock, admit=admit_all(lambda one: one.address.chat), put=put
+            pipeline = InboundPipeline(
+                journal, clock, admit=admit_all(lambda one: one.address.chat), submit=submit
             )
-            running = group.create_task(delivery.run(intake))
+            running = group.create_task(delivery.run(pipeline))
             yield Harness(journal, clock, delivery, running)
             running.cancel()
 
@@ -151,8 +149,8 @@ async def test_supervisor_message_is_received_answered_and_delivered() -> None:
         (sent,) = channel.sent
         assert (sent.address.chat, sent.text) == ("c", "answer to hello")
         assert sent.key == f"{row.id}:0"
-        (parcel,) = await stage.journal.outbox_records("sent")
-        assert parcel.receipt == "1"
+        (record,) = await stage.journal.outbox_records("sent")
+        assert record.receipt == "1"
 
 
 async def test_supervisor_reply_to_unreachable_chat_builds_no_records() -> None:
@@ -221,9 +219,9 @@ async def test_supervisor_unknown_delivery_is_announced_once_to_chat() -> None:
         assert service.sent == []
         for number in itertools.count(2):
             inbound = message(str(number), chat="chat" if number < 4 else "elsewhere")
-            parcels = stage.delivery.build_reply(inbound, f"run{number}", f"reply {number}")
+            records = stage.delivery.build_reply(inbound, f"run{number}", f"reply {number}")
             async with stage.journal.transaction() as unit:
-                unit.enqueue(*parcels)
+                unit.enqueue(*records)
             if number == 4:
                 break
         stage.delivery.wake_workers()
@@ -241,17 +239,17 @@ async def test_supervisor_unknown_delivery_before_start_is_announced() -> None:
     async with MemoryStore() as store:
         clock, journal = FakeClock(), store.journal
         for run, chat in (("r1", "chat"), ("r2", "other")):
-            parcel = OutboxRecord(f"{run}:0", run, replace(CHAT, chat=chat), "w", START_MS, 1 << 60)
+            record = OutboxRecord(f"{run}:0", run, replace(CHAT, chat=chat), "w", START_MS, 1 << 60)
             async with journal.lease("x") as lease, journal.transaction() as unit:
-                unit.enqueue(parcel)
-                unit.send_started(parcel.id, lease)
-                unit.send_ended(parcel.id, lease, "unknown", why="no answer")
+                unit.enqueue(record)
+                unit.send_started(record.id, lease)
+                unit.send_ended(record.id, lease, "unknown", why="no answer")
         delivery = ChannelSupervisor(journal, [service], clock)
-        intake = InboundPipeline(
-            journal, clock, admit=admit_all(lambda _: "s"), put=lambda *_: None
+        pipeline = InboundPipeline(
+            journal, clock, admit=admit_all(lambda _: "s"), submit=lambda *_: None
         )
         async with asyncio.timeout(GUARD_S), asyncio.TaskGroup() as group:
-            running = group.create_task(delivery.run(intake))
+            running = group.create_task(delivery.run(pipeline))
             for _ in range(50):
                 await asyncio.sleep(0)
             assert await journal.retry("r2:0", at_ms=START_MS)

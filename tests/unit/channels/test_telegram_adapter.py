@@ -313,7 +313,7 @@ async def test_telegram_unreachable_server_error_hides_token() -> None:
     with pytest.raises(SendError) as caught:
         await channel.run(RecordingHandler())
     assert caught.value.retryable and telegram.token not in str(caught.value)
-    assert telegram.token not in repr(channel) + repr(channel._settings) + repr(channel._place)
+    assert telegram.token not in repr(channel) + repr(channel._settings) + repr(channel._context)
 
 
 # Commands

@@ -210,7 +210,7 @@ async def test_send_without_response_leaves_outcome_unknown(
 async def test_send_timeout_leaves_outcome_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(api, "LEAST_ANSWER_S", 0.0)
+    monkeypatch.setattr(api, "MIN_RESPONSE_S", 0.0)
     async with at_work(timeoutSeconds=1) as (telegram, channel):
         telegram.trouble("sendMessage", taken=True, wait_s=30.0, status=200)
         with pytest.raises(ChannelError, match="within 1 s") as caught:

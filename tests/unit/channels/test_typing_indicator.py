@@ -25,7 +25,7 @@ class Chat:
 class AtOnce(TypingIndicator):
     """An indicator without initial delay."""
 
-    soon_s = 0.0
+    initial_delay_s = 0.0
 
 
 async def play(

@@ -101,7 +101,7 @@ def test_memory_search_waits_limited_time_for_indexing(
         await asyncio.Event().wait()
 
     monkeypatch.setattr("homarus.memory.agent_memory.AgentMemory.sync", never)
-    monkeypatch.setattr("homarus.cli.memory._PATIENCE_S", 0.05)
+    monkeypatch.setattr("homarus.cli.memory._SYNC_TIMEOUT_S", 0.05)
     assert told("search", "walnuts", *there)["results"][0]["path"] == "MEMORY.md"
 
 

@@ -44,9 +44,9 @@ CONFIG: dict[str, Any] = {
 def answer(*parts: Part | str, tokens: int = 100) -> Message:
     """Return an answer of the scripted model."""
     usage = Usage(input=tokens, output=3, cost=0.25)
-    made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
+    content = tuple(Text(part) if isinstance(part, str) else part for part in parts)
     return Message(
-        "assistant", made, origin=Origin("openai-completions", "mock", "mock-1", usage=usage)
+        "assistant", content, origin=Origin("openai-completions", "mock", "mock-1", usage=usage)
     )
 
 
@@ -72,7 +72,7 @@ class Recorder(Gateway):
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
-        self.told: list[tuple[str, Json]] = []
+        self.broadcasts: list[tuple[str, Json]] = []
 
     def broadcast(
         self,
@@ -82,11 +82,15 @@ class Recorder(Gateway):
         drop_if_slow: bool = False,
         newest: Mapping[str, Json] | None = None,
     ) -> None:
-        self.told.append((event, payload))
+        self.broadcasts.append((event, payload))
         super().broadcast(event, payload, drop_if_slow=drop_if_slow, newest=newest)
 
     def chats(self, run_id: str) -> list[Json]:
-        return [told for name, told in self.told if name == "chat" and told["runId"] == run_id]
+        return [
+            payload
+            for name, payload in self.broadcasts
+            if name == "chat" and payload["runId"] == run_id
+        ]
 
 
 class Harness:
@@ -173,7 +177,7 @@ async def world(
     clock, model = FakeClock(), ScriptedProvider(script)
     models = ScriptedModels(loaded.config, loaded.env, paths, clock)
     ScriptedModels.script = model
-    gate = ConnectionAuthenticator.from_config(
+    authenticator = ConnectionAuthenticator.from_config(
         loaded.config.gateway, SharedSecretAuth("token", "right"), 18789, state, clock
     )
     async with open_store(state) as store, asyncio.TaskGroup() as group:
@@ -186,7 +190,9 @@ async def world(
             clock=clock,
             ask=deny_approval,
         )
-        gateway = Recorder(gate=gate, methods=METHODS, unbuilt=UNIMPLEMENTED, clock=clock)
+        gateway = Recorder(
+            authenticator=authenticator, methods=METHODS, unimplemented=UNIMPLEMENTED, clock=clock
+        )
         running = group.create_task(gateway.run(app.gateway_services()))
         await gateway.ready.wait()
         try:

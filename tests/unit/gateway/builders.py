@@ -54,7 +54,7 @@ class FullDiskError(StoreError):
     """A disk on which nothing can be stored."""
 
 
-class FakeSwitchboard:
+class FakeChannelControl:
     """Channel control with the accounts that a test adds."""
 
     def __init__(self) -> None:
@@ -83,10 +83,10 @@ class FakeSwitchboard:
         return self.ears.get(path)
 
 
-class FakeMail:
+class FakeMessenger:
     """Accepts messages into the outbox; `outcome` is their fate."""
 
-    def __init__(self, store: Store, board: FakeSwitchboard) -> None:
+    def __init__(self, store: Store, board: FakeChannelControl) -> None:
         self._store, self._board = store, board
         self.outcome = SendResult("sent", "m0")
         self.posted: list[tuple[Address, str, Extras, str]] = []

@@ -36,7 +36,7 @@ from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
 from homarus.testing.memory_store import MemoryStore
 from homarus.tools.registry import ToolRegistry
-from tests.unit.gateway.builders import FakeMail, FakeSwitchboard
+from tests.unit.gateway.builders import FakeChannelControl, FakeMessenger
 from tests.waiting import settle
 
 TOKEN = "right-token"
@@ -50,7 +50,7 @@ SCOPE: Mapping[str, Any] = {
 }
 
 
-class FakeHost:
+class FakeProgram:
     """The services behind the gateway, without content."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
@@ -60,9 +60,9 @@ class FakeHost:
         self.clock, self.bus, self.notices = clock, Bus(), Notices()
         self.lanes = Lanes()
         self.hooks = Hooks()
-        self.switchboard = FakeSwitchboard()
+        self.channels = FakeChannelControl()
         self.store: Store = MemoryStore()
-        self.mail = FakeMail(self.store, self.switchboard)
+        self.messenger = FakeMessenger(self.store, self.channels)
         self.sessions = SessionRepository(self.store, clock)
         self.models = ModelRouter(self.loaded.config, {}, self.paths, clock)
         self.runs: dict[str, str] = {}  # run id → session key
@@ -109,8 +109,8 @@ class FakeHost:
             notices=self.notices,
             lanes=self.lanes,
             hooks=self.hooks,
-            channels=self.switchboard,
-            messenger=self.mail,
+            channels=self.channels,
+            messenger=self.messenger,
             memory=self.memories,
             agent=self.agent,
             preview=PreviewServices(
@@ -216,7 +216,7 @@ class Peer:
     def allow(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
 
-    def hang_up(self, code: int, reason: str) -> None:
+    def close_now(self, code: int, reason: str) -> None:
         self._close(code, reason)
 
     async def receive(self) -> dict[str, Any]:
@@ -258,14 +258,17 @@ class Harness:
     def __init__(self, folder: Path, group: asyncio.TaskGroup, clock: Clock) -> None:
         self._folder = folder
         self._group: asyncio.TaskGroup = group
-        self.host, self.doors = FakeHost(folder, clock), Doors()
+        self.program, self.doors = FakeProgram(folder, clock), Doors()
         settings = GatewaySettings.model_validate({})
-        self.gate = ConnectionAuthenticator.from_config(
+        self.authenticator = ConnectionAuthenticator.from_config(
             settings, SharedSecretAuth("token", TOKEN), PORT, folder / "state", clock
         )
-        unbuilt = {"cron.list": "schedules are not built yet"}
+        unimplemented = {"cron.list": "schedules are not built yet"}
         self.gateway = Gateway(
-            gate=self.gate, methods=self.doors.methods, unbuilt=unbuilt, clock=clock
+            authenticator=self.authenticator,
+            methods=self.doors.methods,
+            unimplemented=unimplemented,
+            clock=clock,
         )
 
     async def settle(self) -> None:
@@ -309,7 +312,7 @@ async def _stage(folder: Path, clock: Clock, *, ready: bool) -> AsyncIterator[Ha
     async with asyncio.TaskGroup() as group:
         stage = Harness(folder, group, clock)
         running = (
-            group.create_task(stage.gateway.run(stage.host.services(group))) if ready else None
+            group.create_task(stage.gateway.run(stage.program.services(group))) if ready else None
         )
         await stage.settle()
         yield stage

@@ -112,9 +112,9 @@ def test_auth_repr_hides_the_secret() -> None:
 def bearer(
     value: str, auth: SharedSecretAuth = TOKEN, limiter: AuthRateLimiter | None = None, **facts: Any
 ) -> int:
-    door = RequestInfo("127.0.0.1", host="127.0.0.1:18789", authorization=value, **facts)
+    request = RequestInfo("127.0.0.1", host="127.0.0.1:18789", authorization=value, **facts)
     try:
-        check_bearer(door, ENTRANCE, auth, limiter or AuthRateLimiter(FakeClock()))
+        check_bearer(request, ENTRANCE, auth, limiter or AuthRateLimiter(FakeClock()))
     except RequestBlockedError as exc:
         return exc.status
     return 200

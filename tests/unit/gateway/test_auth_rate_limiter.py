@@ -11,8 +11,8 @@ ENTRANCE = OriginPolicy.from_config(18789, proxies=["10.0.0.1"])
 
 
 def source(ip: str = "1.2.3.4", *, browser: bool = False, forwarded: bool = False) -> ClientSource:
-    door = RequestInfo(ip, is_browser=browser, is_forwarded=forwarded)
-    return ClientSource.from_request(door, ENTRANCE, "shared-secret")
+    request = RequestInfo(ip, is_browser=browser, is_forwarded=forwarded)
+    return ClientSource.from_request(request, ENTRANCE, "shared-secret")
 
 
 async def test_ten_failures_lock_out_for_five_minutes() -> None:

@@ -88,7 +88,13 @@ class Home:
         async def main() -> None:
             refuse = self.refused.append
             self.eye = ConfigWatcher(
-                self.paths, {}, self.load(), self.clock, take=take, refuse=refuse, able=able
+                self.paths,
+                {},
+                self.load(),
+                self.clock,
+                apply=take,
+                reject=refuse,
+                check_startable=able,
             )
             async with asyncio.TaskGroup() as group:
                 running = group.create_task(self.eye.run())

@@ -51,7 +51,7 @@ async def test_newest_protocol_client_gets_additional_fields(tmp_path: Path) -> 
         hello = new.frames[1]["payload"]
         assert hello["protocol"] == 4
         assert hello["policy"]["attachments"] == {"maxBytes": 5_000_000, "maxImageBytes": 5_000_000}
-        assert hello["snapshot"]["appliedConfigHash"] == stage.host.loaded.hash
+        assert hello["snapshot"]["appliedConfigHash"] == stage.program.loaded.hash
         stage.gateway.broadcast("chat", {"n": 1}, newest={"deltaText": "x"})
         await stage.settle()
         assert old.events("chat")[-1]["payload"] == {"n": 1}
@@ -155,7 +155,7 @@ async def test_client_before_services_start_is_greeted_when_ready(
         await stage.settle()
         assert not peer.answers("hello")  # challenged, and patient
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(stage.gateway.run(stage.host.services(group)))
+            running = group.create_task(stage.gateway.run(stage.program.services(group)))
             await stage.settle()
             assert peer.answers("hello")[0]["ok"]
             running.cancel()

@@ -27,10 +27,10 @@ class Harness:
         self.folder = folder / "devices"
         self.clock = FakeClock()
         self.devices = DeviceRegistry(self.folder, self.clock)
-        self.told: list[tuple[str, Any]] = []
+        self.broadcasts: list[tuple[str, Any]] = []
         self.dropped: list[tuple[str, str, str]] = []
-        self.devices.tell = lambda name, payload: self.told.append((name, payload))
-        self.devices.drop = lambda *what: self.dropped.append(what)
+        self.devices.on_event = lambda name, payload: self.broadcasts.append((name, payload))
+        self.devices.on_token_voided = lambda *what: self.dropped.append(what)
 
     def file(self, name: str) -> Any:
         return json.loads((self.folder / f"{name}.json").read_text())
@@ -101,7 +101,7 @@ def test_approval_of_a_changed_request_needs_the_new_id(world: Harness) -> None:
     assert other != shown
     with pytest.raises(InvalidRequestError, match="unknown requestId"):
         world.devices.approve(shown, [ADMIN])
-    assert [name for name, _ in world.told] == ["device.pair.requested"] * 2
+    assert [name for name, _ in world.broadcasts] == ["device.pair.requested"] * 2
 
 
 def test_pairing_request_is_approved_once(world: Harness) -> None:
@@ -111,7 +111,7 @@ def test_pairing_request_is_approved_once(world: Harness) -> None:
     assert device.tokens["operator"].scopes == (READ,)
     with pytest.raises(InvalidRequestError, match="unknown requestId"):
         world.devices.approve(request, [ADMIN])
-    name, payload = world.told[-1]
+    name, payload = world.broadcasts[-1]
     assert name == "device.pair.resolved"
     assert payload == {
         "requestId": request,
@@ -125,7 +125,7 @@ def test_rejected_request_is_removed(world: Harness) -> None:
     request = world.devices.request(ask())
     assert world.devices.reject(request) == "d1"
     assert world.devices.listing() == {"pending": [], "paired": []}
-    assert world.told[-1][1]["decision"] == "rejected"
+    assert world.broadcasts[-1][1]["decision"] == "rejected"
 
 
 def test_approver_cannot_grant_more_than_its_own_scopes(world: Harness) -> None:
@@ -177,7 +177,7 @@ def test_token_is_found_by_device_role_and_secret(world: Harness) -> None:
 def test_rotated_token_is_void_and_its_connections_closed(world: Harness) -> None:
     """Row 10: the old bearer was valid after rotation."""
     old = world.devices.pair(ask("d1", "operator", READ, WRITE)).tokens["operator"]
-    new = world.devices.rotate("d1", "operator", None, [ADMIN], spare="c1")
+    new = world.devices.rotate("d1", "operator", None, [ADMIN], except_conn_id="c1")
     assert new.secret != old.secret
     assert set(new.scopes) == {READ, WRITE}
     assert world.dropped == [("d1", "operator", "c1")]

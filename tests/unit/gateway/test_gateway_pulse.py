@@ -28,11 +28,11 @@ async def test_row_41_blocking_call_is_logged_with_stack_and_health_fails(
     TOLD.clear()
     with pytest.MonkeyPatch.context() as patch:
         quick = LoopMonitor(tick_s=0.01, limit_s=0.1, on_stall=TOLD.set)
-        patch.setattr("homarus.gateway.server.Pulse", lambda: quick)
+        patch.setattr("homarus.gateway.server.LoopMonitor", lambda: quick)
         async with play(tmp_path) as stage:
             gateway = stage.gateway
             gateway.methods = {"block": block, "health": health}
-            assert gateway.pulse.is_stalled is False
+            assert gateway.monitor.is_stalled is False
             peer = await stage.enter()
             peer.ask("1", "block")
             await stage.settle()

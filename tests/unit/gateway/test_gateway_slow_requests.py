@@ -78,9 +78,9 @@ async def visit(stage: Harness) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def scene(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, patience_s: float = 0.3
+    folder: Path, monkeypatch: pytest.MonkeyPatch, timeout_s: float = 0.3
 ) -> AsyncIterator[Client]:
-    monkeypatch.setattr(HttpProtocol, "patience_s", patience_s)
+    monkeypatch.setattr(HttpProtocol, "timeout_s", timeout_s)
     async with play(folder) as stage, visit(stage) as client:
         yield client
 
@@ -102,7 +102,7 @@ async def test_dripped_header_is_closed(
 async def test_endless_header_is_refused_before_memory_fills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with scene(tmp_path, monkeypatch, patience_s=WAIT_S * 2) as client:
+    async with scene(tmp_path, monkeypatch, timeout_s=WAIT_S * 2) as client:
         sent = 0
         with suppress(ConnectionError):
             await client.send(GET)
@@ -149,7 +149,7 @@ async def test_websocket_opened_in_time_stays_open(
 async def test_slow_client_within_the_timeout_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with scene(tmp_path, monkeypatch, patience_s=WAIT_S) as client:
+    async with scene(tmp_path, monkeypatch, timeout_s=WAIT_S) as client:
         for byte in GET + b"\r\n":
             await client.send(bytes([byte]))
         assert b"200 OK" in await client.read(b"}")
@@ -158,7 +158,7 @@ async def test_slow_client_within_the_timeout_is_answered(
 async def test_concurrent_incomplete_requests_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(HttpProtocol, "patience_s", WAIT_S)
+    monkeypatch.setattr(HttpProtocol, "timeout_s", WAIT_S)
     monkeypatch.setattr(HttpProtocol, "max_waiting", 3)
     async with play(tmp_path) as stage, visit(stage) as first, AsyncExitStack() as others:
         address = first.address

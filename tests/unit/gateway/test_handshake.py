@@ -37,7 +37,7 @@ class Client:
         self.folder = folder
         self.identity = DeviceIdentity.load_or_create(folder / f"{name}.json", 1)
 
-    def gate(
+    def authenticator(
         self, auth: SharedSecretAuth | None = None, **settings: Any
     ) -> ConnectionAuthenticator:
         config = GatewayConfig.model_validate(settings)
@@ -78,21 +78,23 @@ def client(tmp_path: Path) -> Client:
 
 
 def accept(
-    gate: ConnectionAuthenticator, params: Any, door: RequestInfo = LOCAL
+    authenticator: ConnectionAuthenticator, params: Any, door: RequestInfo = LOCAL
 ) -> AuthenticatedClient:
-    return gate.authenticate(params, door, NONCE, "c1")
+    return authenticator.authenticate(params, door, NONCE, "c1")
 
 
-def refusal(gate: ConnectionAuthenticator, params: Any, door: RequestInfo = LOCAL) -> ProtocolError:
+def refusal(
+    authenticator: ConnectionAuthenticator, params: Any, door: RequestInfo = LOCAL
+) -> ProtocolError:
     with pytest.raises(ProtocolError) as caught:
-        accept(gate, params, door)
+        accept(authenticator, params, door)
     assert caught.value.close_code in {1002, 1008}
     return caught.value
 
 
 def test_local_device_is_paired_silently_and_gets_a_token(client: Client) -> None:
-    gate = client.gate()
-    accepted = accept(gate, client.signed(scopes=[ADMIN, READ, "operator.talk"]))
+    authenticator = client.authenticator()
+    accepted = accept(authenticator, client.signed(scopes=[ADMIN, READ, "operator.talk"]))
     assert accepted.method == "token"
     assert accepted.caller.scopes == {ADMIN, READ}, "what is no scope is not granted"
     assert accepted.caller.may("write"), "admin includes it"
@@ -101,32 +103,32 @@ def test_local_device_is_paired_silently_and_gets_a_token(client: Client) -> Non
         True,
     )
     assert accepted.auth and accepted.auth.keys() == {"deviceToken", "role", "scopes", "issuedAtMs"}
-    again = accept(gate, client.signed(scopes=[ADMIN, READ]))
+    again = accept(authenticator, client.signed(scopes=[ADMIN, READ]))
     assert again.auth and again.auth["deviceToken"] == accepted.auth["deviceToken"]
 
 
 def test_device_token_replaces_the_shared_secret(client: Client) -> None:
-    gate = client.gate()
-    first = accept(gate, client.signed())
+    authenticator = client.authenticator()
+    first = accept(authenticator, client.signed())
     assert first.auth
-    second = accept(gate, client.signed(token=first.auth["deviceToken"]), REMOTE)
+    second = accept(authenticator, client.signed(token=first.auth["deviceToken"]), REMOTE)
     assert second.method == "device-token"
     assert second.caller.scopes == {READ}
     newer = client.signed(token=first.auth["deviceToken"])
     newer["auth"] = {"deviceToken": newer["auth"]["token"]}
-    assert accept(gate, newer, REMOTE).method == "device-token"
+    assert accept(authenticator, newer, REMOTE).method == "device-token"
 
 
 def test_remote_device_needs_an_approval(client: Client) -> None:
-    gate = client.gate()
-    error = refusal(gate, client.signed(), REMOTE)
+    authenticator = client.authenticator()
+    error = refusal(authenticator, client.signed(), REMOTE)
     assert isinstance(error, NotPairedError)
     assert error.message == "pairing required"
     assert error.details
     request = str(error.details["requestId"])
-    assert gate.devices.listing()["pending"][0]["remoteIp"] == "10.0.0.9"
-    gate.devices.approve(request, [ADMIN])
-    assert accept(gate, client.signed(), REMOTE).caller.scopes == {READ}
+    assert authenticator.devices.listing()["pending"][0]["remoteIp"] == "10.0.0.9"
+    authenticator.devices.approve(request, [ADMIN])
+    assert accept(authenticator, client.signed(), REMOTE).caller.scopes == {READ}
 
 
 @pytest.mark.parametrize("door", [LOCAL, REMOTE, PAGE])
@@ -134,46 +136,46 @@ def test_granted_scopes_are_approved_ones_and_upgrade_waits(
     client: Client, door: RequestInfo
 ) -> None:
     """Row 8: a client declares or upgrades its own scopes."""
-    gate = client.gate()
-    accept(gate, client.signed(scopes=[READ]))
-    error = refusal(gate, client.signed(scopes=[READ, ADMIN]), door)
+    authenticator = client.authenticator()
+    accept(authenticator, client.signed(scopes=[READ]))
+    error = refusal(authenticator, client.signed(scopes=[READ, ADMIN]), door)
     assert error.message == "pairing required"
-    assert accept(gate, client.signed(scopes=[READ]), door).caller.scopes == {READ}
+    assert accept(authenticator, client.signed(scopes=[READ]), door).caller.scopes == {READ}
 
 
 def test_second_role_needs_an_approval(client: Client) -> None:
-    gate = client.gate()
-    accept(gate, client.signed())
+    authenticator = client.authenticator()
+    accept(authenticator, client.signed())
     node = {"id": "node-host", "version": "1", "platform": "linux", "mode": "node"}
     asked = client.signed(client=node, role="node", scopes=[ADMIN])
-    error = refusal(gate, asked)
+    error = refusal(authenticator, asked)
     assert error.details
-    gate.devices.approve(str(error.details["requestId"]), [ADMIN])
-    assert accept(gate, asked).caller.scopes == frozenset(), "a node has no scopes"
+    authenticator.devices.approve(str(error.details["requestId"]), [ADMIN])
+    assert accept(authenticator, asked).caller.scopes == frozenset(), "a node has no scopes"
 
 
 def test_token_without_device_grants_no_scopes(client: Client) -> None:
-    accepted = accept(client.gate(), client.params(scopes=[ADMIN]))
+    accepted = accept(client.authenticator(), client.params(scopes=[ADMIN]))
     assert accepted.caller.scopes == frozenset()
     assert accepted.auth is None
     assert not accepted.caller.may("read")
 
 
 def test_client_without_secret_and_device_is_refused(client: Client) -> None:
-    gate = client.gate(SharedSecretAuth())
-    error = refusal(gate, client.params(token=None))
+    authenticator = client.authenticator(SharedSecretAuth())
+    error = refusal(authenticator, client.params(token=None))
     assert isinstance(error, NotPairedError)
     assert error.message == "device identity required"
-    assert accept(gate, client.signed(token=None)).method == "none"
+    assert accept(authenticator, client.signed(token=None)).method == "none"
 
 
 def test_auth_none_through_a_proxy_is_refused(client: Client) -> None:
     """Row 5: a token is required of everybody who is not here."""
-    gate = client.gate(SharedSecretAuth())
-    assert "only this machine" in refusal(gate, client.signed(token=None), PROXIED).message
-    gate = client.gate()
-    assert "token missing" in refusal(gate, client.signed(token=None), PROXIED).message
-    assert refusal(gate, client.signed(), PROXIED).message == "pairing required"
+    authenticator = client.authenticator(SharedSecretAuth())
+    assert "only this machine" in refusal(authenticator, client.signed(token=None), PROXIED).message
+    authenticator = client.authenticator()
+    assert "token missing" in refusal(authenticator, client.signed(token=None), PROXIED).message
+    assert refusal(authenticator, client.signed(), PROXIED).message == "pairing required"
 
 
 @pytest.mark.parametrize("token", ["wrong", "", [], True, {}, 0, ["right"], None])
@@ -182,12 +184,12 @@ def test_wrong_token_is_refused(client: Client, token: Any, with_device: bool) -
     """Row 6."""
     params = client.signed() if with_device else client.params()
     params["auth"] = {"token": token}
-    message = refusal(client.gate(), params).message
+    message = refusal(client.authenticator(), params).message
     assert message.startswith(("unauthorized: ", "invalid connect params: at auth/token", "device"))
 
 
 def test_wrong_token_error_equals_openclaw(client: Client) -> None:
-    error = refusal(client.gate(), client.params(token="wrong"))
+    error = refusal(client.authenticator(), client.params(token="wrong"))
     told = "unauthorized: gateway token mismatch (provide gateway auth token)"
     assert (error.message, error.wire, error.close_code) == (told, "INVALID_REQUEST", 1008)
     assert error.details is None
@@ -199,36 +201,36 @@ def test_browser_with_wrong_tokens_is_locked_out(
     client: Client, extra: dict[str, str], with_device: bool
 ) -> None:
     """Row 3: loopback is no excuse for a page, and a bogus device token no way around."""
-    gate = client.gate()
+    authenticator = client.authenticator()
     page = {"id": "openclaw-control-ui", "version": "1", "platform": "web", "mode": "ui"}
     make = client.signed if with_device else client.params
     for _ in range(10):
         params = make(token="wrong", client=page)
         params["auth"] |= extra
-        assert "mismatch" in refusal(gate, params, PAGE).message
-    error = refusal(gate, make(token="right", client=page), PAGE)
+        assert "mismatch" in refusal(authenticator, params, PAGE).message
+    error = refusal(authenticator, make(token="right", client=page), PAGE)
     assert error.retry_after_ms == 300_000
     assert error.details == {"code": "AUTH_RATE_LIMITED"}
-    accept(gate, client.signed())  # the owner's own programs still come in
+    accept(authenticator, client.signed())  # the owner's own programs still come in
 
 
 def test_locked_out_address_still_accepts_device_tokens(client: Client) -> None:
-    gate = client.gate()
-    own = accept(gate, client.signed()).auth
+    authenticator = client.authenticator()
+    own = accept(authenticator, client.signed()).auth
     assert own
     for _ in range(11):
-        refusal(gate, client.params(token="wrong"), REMOTE)
-    assert refusal(gate, client.params(token="right"), REMOTE).retry_after_ms
-    accept(gate, client.signed(token=own["deviceToken"]), REMOTE)
+        refusal(authenticator, client.params(token="wrong"), REMOTE)
+    assert refusal(authenticator, client.params(token="right"), REMOTE).retry_after_ms
+    accept(authenticator, client.signed(token=own["deviceToken"]), REMOTE)
 
 
 def test_device_token_guessing_is_rate_limited(client: Client) -> None:
-    gate = client.gate(SharedSecretAuth("password", "right"))
-    accept(gate, client.signed(token=None) | {"auth": {"password": "right"}})
+    authenticator = client.authenticator(SharedSecretAuth("password", "right"))
+    accept(authenticator, client.signed(token=None) | {"auth": {"password": "right"}})
     for _ in range(10):
-        error = refusal(gate, client.signed(token="guess"), REMOTE)
+        error = refusal(authenticator, client.signed(token="guess"), REMOTE)
         assert "device token mismatch" in error.message
-    assert refusal(gate, client.signed(token="guess"), REMOTE).retry_after_ms
+    assert refusal(authenticator, client.signed(token="guess"), REMOTE).retry_after_ms
 
 
 def change(params: dict[str, Any], **device: Any) -> dict[str, Any]:
@@ -236,7 +238,7 @@ def change(params: dict[str, Any], **device: Any) -> dict[str, Any]:
 
 
 def test_each_device_error_has_its_message(client: Client, tmp_path: Path) -> None:
-    gate, good = client.gate(), client.signed()
+    authenticator, good = client.authenticator(), client.signed()
     other = Client(tmp_path, "other").signed()["device"]
     now = client.clock.now_ms()
     cases: list[tuple[dict[str, Any], RequestInfo, str]] = [
@@ -255,94 +257,94 @@ def test_each_device_error_has_its_message(client: Client, tmp_path: Path) -> No
         (good | {"role": "node"}, LOCAL, "device signature invalid"),
     ]
     for params, door, message in cases:
-        error = refusal(gate, params, door)
+        error = refusal(authenticator, params, door)
         assert (error.message, error.close_code, error.wire) == (message, 1008, "INVALID_REQUEST")
-    assert gate.devices.listing()["paired"] == []
+    assert authenticator.devices.listing()["paired"] == []
 
 
 def test_local_client_may_sign_without_nonce(client: Client) -> None:
-    assert accept(client.gate(), client.signed(nonce=None)).caller.scopes == {READ}
+    assert accept(client.authenticator(), client.signed(nonce=None)).caller.scopes == {READ}
 
 
 def test_nonce_of_another_connection_is_refused(client: Client) -> None:
-    gate, params = client.gate(), client.signed()
-    accept(gate, params)
+    authenticator, params = client.authenticator(), client.signed()
+    accept(authenticator, params)
     with pytest.raises(InvalidRequestError, match="nonce mismatch"):
-        gate.authenticate(params, LOCAL, "the next one's", "c2")
+        authenticator.authenticate(params, LOCAL, "the next one's", "c2")
 
 
 @pytest.mark.parametrize(("low", "high"), [(1, 2), (5, 5), (5, 9), (3, 1), (4, 3)])
 def test_unsupported_protocol_range_is_a_mismatch(client: Client, low: int, high: int) -> None:
     params = client.signed(minProtocol=low, maxProtocol=high)
-    error = refusal(client.gate(), params)
+    error = refusal(client.authenticator(), params)
     assert (error.message, error.close_code) == ("protocol mismatch", 1002)
     assert error.details == {"expectedProtocol": 3}
 
 
 def test_newer_client_gets_the_newest_protocol(client: Client) -> None:
-    gate = client.gate()
-    assert accept(gate, client.signed(minProtocol=1, maxProtocol=9)).caller.protocol == 4
-    assert accept(gate, client.signed(minProtocol=4, maxProtocol=4)).caller.protocol == 4
-    assert accept(gate, client.signed()).caller.protocol == 3
+    authenticator = client.authenticator()
+    assert accept(authenticator, client.signed(minProtocol=1, maxProtocol=9)).caller.protocol == 4
+    assert accept(authenticator, client.signed(minProtocol=4, maxProtocol=4)).caller.protocol == 4
+    assert accept(authenticator, client.signed()).caller.protocol == 3
 
 
 def test_protocol_is_checked_before_role_and_role_before_secret(
     client: Client,
 ) -> None:
-    gate = client.gate()
+    authenticator = client.authenticator()
     wrong = client.params(token="wrong", role="owner", minProtocol=5, maxProtocol=5)
-    assert refusal(gate, wrong).message == "protocol mismatch"
-    assert refusal(gate, wrong | {"minProtocol": 3}).message == "invalid role"
+    assert refusal(authenticator, wrong).message == "protocol mismatch"
+    assert refusal(authenticator, wrong | {"minProtocol": 3}).message == "invalid role"
 
 
 def test_page_client_needs_an_allowed_origin(client: Client) -> None:
     """Rows 1 and 2: a page from elsewhere is refused, whatever it knows."""
-    gate = client.gate()
+    authenticator = client.authenticator()
     page = {"id": "webchat", "version": "1", "platform": "web", "mode": "webchat"}
-    assert "origin missing" in refusal(gate, client.signed(client=page)).message
+    assert "origin missing" in refusal(authenticator, client.signed(client=page)).message
     evil = RequestInfo(
         "127.0.0.1", host="127.0.0.1:18789", origin="https://evil.example", is_browser=True
     )
-    assert "origin not allowed" in refusal(gate, client.signed(client=page), evil).message
-    assert "origin not allowed" in refusal(gate, client.signed(), evil).message
-    accept(gate, client.signed(client=page), PAGE)
+    assert "origin not allowed" in refusal(authenticator, client.signed(client=page), evil).message
+    assert "origin not allowed" in refusal(authenticator, client.signed(), evil).message
+    accept(authenticator, client.signed(client=page), PAGE)
 
 
 @pytest.mark.parametrize("field", ["senderIsOwner", "isOwner", "isLocal", "__proto__"])
 def test_claimed_permissions_are_ignored(client: Client, field: str) -> None:
     """Row 9: the owner is known by the server, not by a flag."""
-    error = refusal(client.gate(), client.signed() | {field: True})
+    error = refusal(client.authenticator(), client.signed() | {field: True})
     assert "invalid connect params" in error.message
 
 
 def test_rotated_or_revoked_token_is_refused(client: Client) -> None:
     """Row 10."""
-    gate = client.gate()
-    old = accept(gate, client.signed()).auth
+    authenticator = client.authenticator()
+    old = accept(authenticator, client.signed()).auth
     assert old
-    gate.devices.rotate(client.identity.device_id, "operator", None, [ADMIN])
-    error = refusal(gate, client.signed(token=old["deviceToken"]), REMOTE)
+    authenticator.devices.rotate(client.identity.device_id, "operator", None, [ADMIN])
+    error = refusal(authenticator, client.signed(token=old["deviceToken"]), REMOTE)
     assert "device token mismatch" in error.message
-    gate.devices.revoke(client.identity.device_id, "operator")
-    assert refusal(gate, client.signed(), LOCAL).message == "pairing required"
+    authenticator.devices.revoke(client.identity.device_id, "operator")
+    assert refusal(authenticator, client.signed(), LOCAL).message == "pairing required"
 
 
 def test_narrowed_token_grants_only_its_scopes(client: Client) -> None:
-    gate = client.gate()
-    accept(gate, client.signed(scopes=[READ, WRITE]))
+    authenticator = client.authenticator()
+    accept(authenticator, client.signed(scopes=[READ, WRITE]))
     device_id = client.identity.device_id
-    narrow = gate.devices.rotate(device_id, "operator", [READ], [ADMIN])
+    narrow = authenticator.devices.rotate(device_id, "operator", [READ], [ADMIN])
     asked = client.signed(token=narrow.secret, scopes=[READ, WRITE])
-    assert refusal(gate, asked, REMOTE).message == "pairing required"
-    accept(gate, client.signed(token=narrow.secret, scopes=[READ]), REMOTE)
+    assert refusal(authenticator, asked, REMOTE).message == "pairing required"
+    accept(authenticator, client.signed(token=narrow.secret, scopes=[READ]), REMOTE)
 
 
 async def test_signature_skew_uses_the_gateway_clock(client: Client) -> None:
-    gate, params = client.gate(), client.signed()
+    authenticator, params = client.authenticator(), client.signed()
     await client.clock.advance(600)
-    accept(gate, params)
+    accept(authenticator, params)
     await client.clock.advance(1)
-    assert refusal(gate, params).message == "device signature expired"
+    assert refusal(authenticator, params).message == "device signature expired"
 
 
 JSON = st.recursive(
@@ -378,9 +380,9 @@ def test_any_changed_field_never_pairs_a_remote_device(
     for step in place:
         target = target[step]
     target[name] = value
-    gate = client.gate()
+    authenticator = client.authenticator()
     if (place, name, value) == ((), "device", None):  # the token alone: let in, with no rights
-        assert not gate.authenticate(params, REMOTE, NONCE, "c").caller.scopes
+        assert not authenticator.authenticate(params, REMOTE, NONCE, "c").caller.scopes
     else:
-        refusal(gate, params, REMOTE)
-    assert gate.devices.listing()["paired"] == []
+        refusal(authenticator, params, REMOTE)
+    assert authenticator.devices.listing()["paired"] == []

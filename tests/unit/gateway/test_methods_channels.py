@@ -18,7 +18,7 @@ from homarus.gateway.health import collect_health
 from homarus.gateway.method import Caller, MethodCall
 from homarus.gateway.methods import METHODS
 from homarus.tools.tool import SendResult
-from tests.unit.gateway.harness import FakeHost, Harness, play
+from tests.unit.gateway.harness import FakeProgram, Harness, play
 
 CONFIG = """{
   channels: {
@@ -41,8 +41,8 @@ class Desk:
     """A caller at a gateway."""
 
     def __init__(self, stage: Harness) -> None:
-        self.stage, self.host = stage, stage.host
-        self.services = stage.gateway.host
+        self.stage, self.program = stage, stage.program
+        self.services = stage.gateway.services
 
     async def ask(self, name: str, scope: str = "admin", **params: Json) -> Any:
         caller = Caller("c", "cli", "cli", scopes=frozenset({f"operator.{scope}"}))
@@ -54,12 +54,12 @@ class Desk:
 @asynccontextmanager
 async def at_desk(folder: Path, *lines: AccountStatus, config: str = CONFIG) -> AsyncIterator[Desk]:
     async with play(folder, clock=SystemClock()) as stage:
-        configure(stage.host, config)
-        stage.host.switchboard.lines = lines
+        configure(stage.program, config)
+        stage.program.channels.lines = lines
         yield Desk(stage)
 
 
-def configure(host: FakeHost, text: str) -> None:
+def configure(host: FakeProgram, text: str) -> None:
     host.paths.state.mkdir(parents=True, exist_ok=True)
     host.paths.config.write_text(text, encoding="utf-8")
     host.loaded = load_config(host.paths, {})
@@ -111,7 +111,7 @@ async def test_channels_status_lists_accounts_without_secrets(tmp_path: Path) ->
 
 async def test_channels_probe_checks_enabled_accounts(tmp_path: Path) -> None:
     async with at_desk(tmp_path, WORK, UP, BROKEN) as desk:
-        board = desk.host.switchboard
+        board = desk.program.channels
         board.probes = {
             ("telegram", "default"): "@ann_bot",
             ("irc", "default"): ChannelError("nobody answers at irc.example"),
@@ -137,7 +137,7 @@ async def test_channels_probe_that_hangs_or_fails_affects_no_other(
             await asyncio.Event().wait()
             return ""
 
-        monkeypatch.setattr(desk.host.switchboard, "probe", probe)
+        monkeypatch.setattr(desk.program.channels, "probe", probe)
         found = (await desk.ask("channels.status", probe=True, timeoutMs=1))["channelAccounts"]
         assert "0.001 s" in found["telegram"][0]["probe"]["error"]
         assert "bug" in found["irc"][0]["probe"]["error"]
@@ -162,7 +162,7 @@ def test_channels_account_state_is_described_in_a_few_words(line: AccountStatus,
 
 async def test_channels_are_part_of_health(tmp_path: Path) -> None:
     async with at_desk(tmp_path, UP, BROKEN) as desk:
-        found = await collect_health(desk.services, desk.stage.gateway.pulse)
+        found = await collect_health(desk.services, desk.stage.gateway.monitor)
         assert found["channelOrder"] == ["telegram", "irc"]
         assert found["channelLabels"]["irc"] == "IRC"
         assert found["channels"]["telegram"]["accounts"]["default"]["connected"] is True
@@ -171,15 +171,15 @@ async def test_channels_are_part_of_health(tmp_path: Path) -> None:
 
 async def test_channels_logout_stops_account_and_forgets_login(tmp_path: Path) -> None:
     async with at_desk(tmp_path, UP) as desk:
-        kept = desk.host.paths.state / "credentials" / "telegram" / "default.json"
+        kept = desk.program.paths.state / "credentials" / "telegram" / "default.json"
         with pytest.raises(InvalidRequestError, match="keeps no login"):
             await desk.ask("channels.logout", channel="telegram")
-        assert desk.host.switchboard.stopped == []
+        assert desk.program.channels.stopped == []
         kept.parent.mkdir(parents=True)
         kept.write_text("{}")
         found = await desk.ask("channels.logout", channel="Telegram")
         assert found == {"channel": "telegram", "accountId": "default", "cleared": True}
-        assert not kept.exists() and desk.host.switchboard.stopped == [("telegram", "default")]
+        assert not kept.exists() and desk.program.channels.stopped == [("telegram", "default")]
         for wrong in ({"channel": "../x"}, {"channel": "telegram", "accountId": "nobody"}):
             with pytest.raises(InvalidRequestError):
                 await desk.ask("channels.logout", **wrong)
@@ -198,7 +198,7 @@ async def test_send_uses_the_idempotency_key_and_returns_the_id(tmp_path: Path) 
             "status": "sent",
         }  # fmt: skip
         assert await desk.ask("send", "write", **SEND) == told
-        assert {(to.chat, text, key) for to, text, _, key in desk.host.mail.posted} == {
+        assert {(to.chat, text, key) for to, text, _, key in desk.program.messenger.posted} == {
             ("42", "Hello", "send:k1")
         }
         with pytest.raises(InvalidRequestError, match="another chat"):
@@ -212,14 +212,14 @@ async def test_send_reports_the_delivery_state(
     tmp_path: Path, state: Literal["queued", "unknown"]
 ) -> None:
     async with at_desk(tmp_path, UP) as desk:
-        desk.host.mail.outcome = SendResult(state, "", "why")
+        desk.program.messenger.outcome = SendResult(state, "", "why")
         told = await desk.ask("send", **SEND)
         assert (told["status"], told["messageId"]) == (state, "")
 
 
 async def test_send_that_is_refused_is_an_error(tmp_path: Path) -> None:
     async with at_desk(tmp_path, UP) as desk:
-        desk.host.mail.outcome = SendResult("failed", "", "no such chat")
+        desk.program.messenger.outcome = SendResult("failed", "", "no such chat")
         with pytest.raises(UnavailableError, match="no such chat"):
             await desk.ask("send", **SEND)
 
@@ -245,18 +245,18 @@ async def test_send_with_invalid_params_sends_nothing(
         asked = {k: v for k, v in {**SEND, **params}.items() if v is not None}
         with pytest.raises(InvalidRequestError, match=why):
             await desk.ask("send", **asked)
-        assert desk.host.mail.posted == []
+        assert desk.program.messenger.posted == []
 
 
 async def test_send_names_files_by_workspace_path(tmp_path: Path) -> None:
     async with at_desk(tmp_path, UP) as desk:
-        workspace = desk.host.agent("main").workspace
+        workspace = desk.program.agent("main").workspace
         workspace.mkdir(parents=True)
         (workspace / "a.png").write_bytes(b"1")
         asked = {**SEND, "mediaUrl": "a.png", "to": "-100:topic:7"}
         del asked["message"]
         assert (await desk.ask("send", **asked))["chatId"] == "-100"
-        to, text, extras, _ = desk.host.mail.posted[0]
+        to, text, extras, _ = desk.program.messenger.posted[0]
         assert (to.thread, text, [file.name for file in extras.media]) == ("7", "", ["a.png"])
 
 

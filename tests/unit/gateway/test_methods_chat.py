@@ -299,7 +299,7 @@ async def test_chat_inject_reaches_transcript_and_clients(tmp_path: Path) -> Non
             await it.ask("chat.inject", sessionKey="main", message="note")
         await it.send("hi", "a")
         told = await it.ask("chat.inject", sessionKey="main", message="note", label="Cron\njob")
-        event = it.gateway.told[-1][1]
+        event = it.gateway.broadcasts[-1][1]
         assert event["runId"] == f"inject-{told['messageId']}"
         assert event["message"]["content"][0]["text"] == "[Cron job]\n\nnote"
         await it.send("and now?", "b")

@@ -148,18 +148,24 @@ async def test_config_schema_marks_secret_settings(tmp_path: Path) -> None:
 
 
 def watched(
-    it: Harness, *, able: Callable[[LoadedConfig], None] = lambda _loaded: None
+    it: Harness, *, check_startable: Callable[[LoadedConfig], None] = lambda _loaded: None
 ) -> list[ConfigChange]:
     """Have the gateway watch its config, as the process does; what it took."""
     taken: list[ConfigChange] = []
 
-    async def take(change: ConfigChange) -> None:
+    async def apply(change: ConfigChange) -> None:
         taken.append(change)
         await it.app.reload(change.loaded)
 
     env = {"HOME": str(it.app.paths.home), "OPENCLAW_STATE_DIR": str(it.app.paths.state)}
-    it.gateway.watch = ConfigWatcher(
-        it.app.paths, env, it.app.loaded, it.app.clock, take=take, refuse=print, able=able
+    it.gateway.config_watcher = ConfigWatcher(
+        it.app.paths,
+        env,
+        it.app.loaded,
+        it.app.clock,
+        apply=apply,
+        reject=print,
+        check_startable=check_startable,
     )
     return taken
 
@@ -193,12 +199,12 @@ async def test_config_change_that_needs_a_restart_says_so(tmp_path: Path) -> Non
 async def test_config_that_the_gateway_cannot_run_with_is_not_written(
     method: str, tmp_path: Path
 ) -> None:
-    def able(loaded: LoadedConfig) -> None:
+    def check_startable(loaded: LoadedConfig) -> None:
         if loaded.config.gateway.port == 1:
             raise ConfigError("nobody can listen there", key="gateway.port")
 
     async with run(tmp_path) as it:
-        taken = watched(it, able=able)
+        taken = watched(it, check_startable=check_startable)
         before = it.app.paths.config.read_bytes()
         for change, why in (
             ({"gateway": {"port": 1}}, "nobody can listen there"),

@@ -147,7 +147,7 @@ async def test_health_reports_loop_lag_and_fails_after_a_block(
     async with run(tmp_path) as it:
         fine = await it.ask("health")
         assert fine["ok"] and fine["loop"]["stalls"] == 0
-        monkeypatch.setattr(type(it.gateway.pulse), "is_stalled", property(lambda _self: True))
+        monkeypatch.setattr(type(it.gateway.monitor), "is_stalled", property(lambda _self: True))
         assert (await it.ask("health"))["ok"] is False, "not the one that is kept"
         status = await it.ask("status")
         assert status["lanes"]["main"] == {"active": 0, "waiting": 0, "width": 4}

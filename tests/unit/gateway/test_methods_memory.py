@@ -35,7 +35,7 @@ def remember(it: Harness, text: str, path: str = "MEMORY.md", agent: str = "main
     return file
 
 
-async def test_a_client_finds_what_was_noted_and_reads_it(tmp_path: Path) -> None:
+async def test_memory_search_result_can_be_read(tmp_path: Path) -> None:
     async with run(tmp_path) as it:
         remember(it, "# Ada\n\n- Ada is allergic to walnuts.\n- She lives in Kiel.\n")
         told = await it.ask("memory.search", {"query": "walnuts"}, "write")
@@ -47,7 +47,7 @@ async def test_a_client_finds_what_was_noted_and_reads_it(tmp_path: Path) -> Non
         assert (got["path"], got["from"], got["lines"]) == ("MEMORY.md", 3, 1)
 
 
-async def test_what_a_client_writes_is_found_at_once_and_stands_there_once(tmp_path: Path) -> None:
+async def test_memory_write_is_found_at_once_and_stored_once(tmp_path: Path) -> None:
     async with run(tmp_path) as it:
         it.app.agent("main")  # makes the workspace
         first = await it.ask("memory.write", {"text": "The zeppelin lands on Friday."}, "write")
@@ -60,7 +60,7 @@ async def test_what_a_client_writes_is_found_at_once_and_stands_there_once(tmp_p
         assert best["path"] == first["path"] and best["startLine"] == first["startLine"]
 
 
-async def test_the_index_is_made_told_of_and_made_again(tmp_path: Path) -> None:
+async def test_memory_index_is_built_reported_and_rebuilt(tmp_path: Path) -> None:
     async with run(tmp_path) as it:
         remember(it, "- Ada is allergic to walnuts.\n")
         made = await it.ask("memory.index", {}, "admin")
@@ -71,7 +71,7 @@ async def test_the_index_is_made_told_of_and_made_again(tmp_path: Path) -> None:
         assert told["agentId"] == "main" and told["files"] >= 1 and not told["problem"]
 
 
-async def test_an_agent_has_a_memory_of_its_own(tmp_path: Path) -> None:
+async def test_memory_of_agents_is_separate(tmp_path: Path) -> None:
     async with run(tmp_path, "main", "ops") as it:
         remember(it, "- Ada is allergic to walnuts.\n")
         remember(it, "- The server room is cold.\n", agent="ops")
@@ -82,7 +82,7 @@ async def test_an_agent_has_a_memory_of_its_own(tmp_path: Path) -> None:
             await it.ask("memory.search", query="server", agentId="opps")
 
 
-async def test_who_may_only_watch_reads_no_notes(tmp_path: Path) -> None:
+async def test_memory_read_scope_cannot_read_notes(tmp_path: Path) -> None:
     async with run(tmp_path) as it:
         for method, params in (
             ("memory.search", {"query": "x"}),
@@ -95,7 +95,7 @@ async def test_who_may_only_watch_reads_no_notes(tmp_path: Path) -> None:
             await it.ask("memory.index", {}, "write")
 
 
-async def test_what_is_asked_wrongly_is_said(tmp_path: Path) -> None:
+async def test_memory_invalid_params_are_refused(tmp_path: Path) -> None:
     async with run(tmp_path) as it:
         remember(it, "- Ada is allergic to walnuts.\n")
         for method, params in (
@@ -132,7 +132,7 @@ async def test_only_notes_are_read(tmp_path: Path, path: str) -> None:
                 await it.ask("memory.write", text="x", path=path)
 
 
-def test_nothing_of_memory_is_loaded_before_it_is_asked_for() -> None:
+def test_memory_package_is_imported_at_first_use() -> None:
     script = "import sys, homarus.gateway.methods, homarus.app; print(*sys.modules, sep='\\n')"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60

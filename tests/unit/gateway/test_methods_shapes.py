@@ -139,7 +139,7 @@ async def test_an_answer_has_the_shape_of_the_originals(name: str, tmp_path: Pat
         ask = DevicePairingRequest(
             "d" * 64, "k" * 43, "operator", ("operator.read",), platform="linux"
         )
-        it.gateway.gate.devices.pair(ask)
+        it.gateway.authenticator.devices.pair(ask)
         asked = request_of(name)
         ours = await it.ask(asked["method"], asked["params"])
         check(asked["method"], ours, answered(name, asked["method"]))
@@ -181,7 +181,7 @@ async def test_words_without_a_model_reach_every_client_in_the_originals_shape(
         run_id = asked.get("idempotencyKey")
         if run_id:
             await it.ended(run_id)
-        ours = it.gateway.told[-1]
+        ours = it.gateway.broadcasts[-1]
         assert ours[0] == "chat"
         check(method, ours[1], theirs)
         assert ours[1]["message"]["model"] == "gateway-injected"

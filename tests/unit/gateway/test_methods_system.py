@@ -29,7 +29,7 @@ async def test_health_is_cached_for_a_minute_unless_probed(tmp_path: Path) -> No
         assert await it.ask("health") == first
         probed = await it.ask("health", probe=True)
         assert probed["sessions"]["count"] == 1
-        assert [name for name, _ in it.gateway.told].count("health") == 2
+        assert [name for name, _ in it.gateway.broadcasts].count("health") == 2
         await it.clock.advance(61)
         assert (await it.ask("health"))["ts"] > first["ts"]
 
@@ -53,7 +53,7 @@ async def test_system_event_of_a_device_adds_it_to_presence(tmp_path: Path) -> N
         assert await it.ask("system-event", said) == {"ok": True}
         listed = await it.ask("system-presence")
         assert any(entry.get("host") == "kitchen" for entry in listed)
-        assert it.gateway.told[-1][0] == "presence"
+        assert it.gateway.broadcasts[-1][0] == "presence"
 
 
 async def test_system_event_is_delivered_once_with_the_next_message(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_usage_sums_any_stored_message(message: Any) -> None:
 
 async def test_devices_are_approved_rejected_and_given_tokens(tmp_path: Path) -> None:
     async with run(tmp_path) as it:
-        devices = it.gateway.gate.devices
+        devices = it.gateway.authenticator.devices
         asks = [
             DevicePairingRequest(
                 letter * 64, "k" * 43, "operator", ("operator.read",), platform="linux"

@@ -103,7 +103,7 @@ class FakeLink:
     async def events(self) -> AsyncIterator[tuple[str, Json]]:
         seen = 0
         while True:
-            for event in self._it.gateway.told[seen:]:
+            for event in self._it.gateway.broadcasts[seen:]:
                 seen += 1
                 yield event
             await asyncio.sleep(0.001)

@@ -20,7 +20,7 @@ HERE = f"127.0.0.1:{PORT}"
 ENTRANCE = OriginPolicy.from_config(PORT)
 
 
-def door(
+def request(
     peer: str = "127.0.0.1", *, own: str = "", query: bytes = b"", **headers: Any
 ) -> RequestInfo:
     named = {"host": HERE, **headers}
@@ -38,8 +38,8 @@ def barred(knock: RequestInfo, entrance: OriginPolicy = ENTRANCE) -> int:
 
 @pytest.mark.parametrize("host", [HERE, f"localhost:{PORT}", f"LOCALHOST:{PORT}", f"[::1]:{PORT}"])
 def test_own_host_names_are_accepted(host: str) -> None:
-    assert barred(door(host=host)) == 0
-    assert barred(door(host=host, origin=f"http://{host}")) == 0
+    assert barred(request(host=host)) == 0
+    assert barred(request(host=host, origin=f"http://{host}")) == 0
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_own_host_names_are_accepted(host: str) -> None:
     ],
 )
 def test_foreign_host_is_refused_against_dns_rebinding(host: str) -> None:
-    assert barred(door(host=host)) == 403
+    assert barred(request(host=host)) == 403
 
 
 def test_own_address_of_the_socket_is_accepted() -> None:
-    assert barred(door("10.0.0.9", own="10.0.0.2", host=f"10.0.0.2:{PORT}")) == 0
-    assert barred(door("10.0.0.9", own="10.0.0.2", host=f"10.0.0.3:{PORT}")) == 403
-    assert barred(door("10.0.0.9", own="0.0.0.0", host=f"0.0.0.0:{PORT}")) == 403
-    assert barred(door("fe80::9", own="fe80::2%eth0", host=f"[fe80::2]:{PORT}")) == 0
+    assert barred(request("10.0.0.9", own="10.0.0.2", host=f"10.0.0.2:{PORT}")) == 0
+    assert barred(request("10.0.0.9", own="10.0.0.2", host=f"10.0.0.3:{PORT}")) == 403
+    assert barred(request("10.0.0.9", own="0.0.0.0", host=f"0.0.0.0:{PORT}")) == 403
+    assert barred(request("fe80::9", own="fe80::2%eth0", host=f"[fe80::2]:{PORT}")) == 0
 
 
 @pytest.mark.parametrize(
@@ -109,17 +109,17 @@ def test_own_address_of_the_socket_is_accepted() -> None:
     ],
 )
 def test_foreign_origin_is_refused(origin: str) -> None:
-    assert barred(door(origin=origin)) == 403
+    assert barred(request(origin=origin)) == 403
 
 
 def test_allowed_origin_and_its_host_are_accepted() -> None:
     entrance = OriginPolicy.from_config(PORT, ["https://GW.example/", "http://localhost:5173"])
-    assert barred(door(origin="https://gw.example"), entrance) == 0
-    assert barred(door(origin="https://gw.example:443", host="gw.example:443"), entrance) == 0
-    assert barred(door(origin="http://gw.example"), entrance) == 403
-    assert barred(door(origin="http://localhost:5173"), entrance) == 0
-    assert barred(door(host="localhost:5173"), entrance) == 0
-    assert barred(door(host="other.example:443"), entrance) == 403
+    assert barred(request(origin="https://gw.example"), entrance) == 0
+    assert barred(request(origin="https://gw.example:443", host="gw.example:443"), entrance) == 0
+    assert barred(request(origin="http://gw.example"), entrance) == 403
+    assert barred(request(origin="http://localhost:5173"), entrance) == 0
+    assert barred(request(host="localhost:5173"), entrance) == 0
+    assert barred(request(host="other.example:443"), entrance) == 403
 
 
 @pytest.mark.parametrize("text", ["*", "gw.example", "https://gw.example/path", "null", ""])
@@ -141,12 +141,12 @@ def test_duplicate_host_or_origin_is_refused() -> None:
 )
 def test_secret_in_the_query_is_refused(query: bytes) -> None:
     """Row 11: tokens in URLs end in logs and clipboards."""
-    assert barred(door(query=query)) == 400
+    assert barred(request(query=query)) == 400
 
 
 @pytest.mark.parametrize("query", [b"", b"a=token", b"session=main&tokens_left=3", b"gatewayUrl=x"])
 def test_other_query_is_accepted(query: bytes) -> None:
-    assert barred(door(query=query)) == 0
+    assert barred(request(query=query)) == 0
 
 
 def test_url_of_100_kilobytes_is_refused() -> None:
@@ -160,28 +160,28 @@ def test_url_of_100_kilobytes_is_refused() -> None:
 
 def test_request_through_a_proxy_is_not_local() -> None:
     """Row 5: peer 127.0.0.1 with a forwarding header and no trusted proxies."""
-    assert ENTRANCE.is_local(door())
+    assert ENTRANCE.is_local(request())
     for name in ("x_forwarded_for", "x_real_ip", "forwarded", "via", "x_forwarded_host"):
         for value in ("1.2.3.4", "127.0.0.1"):
             headers: dict[str, Any] = {name: value}
-            assert not ENTRANCE.is_local(door(**headers))
+            assert not ENTRANCE.is_local(request(**headers))
     trusting = OriginPolicy.from_config(PORT, proxies=["127.0.0.1"])
-    assert not trusting.is_local(door(x_forwarded_for="127.0.0.1"))
+    assert not trusting.is_local(request(x_forwarded_for="127.0.0.1"))
 
 
 @pytest.mark.parametrize("peer", ["10.0.0.9", "::ffff:10.0.0.9", "", "unix"])
 def test_only_a_loopback_peer_is_local(peer: str) -> None:
-    assert not ENTRANCE.is_local(door(peer))
+    assert not ENTRANCE.is_local(request(peer))
 
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
 def test_every_loopback_form_is_local(peer: str) -> None:
-    assert ENTRANCE.is_local(door(peer))
+    assert ENTRANCE.is_local(request(peer))
 
 
 def test_loopback_peer_with_foreign_host_is_not_local() -> None:
     entrance = OriginPolicy.from_config(PORT, ["https://gw.example"])
-    assert not entrance.is_local(door(host="gw.example"))
+    assert not entrance.is_local(request(host="gw.example"))
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_forwarded_address_counts_only_from_trusted_proxies(
     peer: str, forwarded: str, ip: str
 ) -> None:
     entrance = OriginPolicy.from_config(PORT, proxies=["10.0.0.0/24"])
-    assert entrance.client_ip(door(peer, x_forwarded_for=forwarded)) == ip
+    assert entrance.client_ip(request(peer, x_forwarded_for=forwarded)) == ip
 
 
 def test_trusted_proxy_that_is_no_address_raises_config_error() -> None:
@@ -212,9 +212,9 @@ def test_trusted_proxy_that_is_no_address_raises_config_error() -> None:
 
 
 def test_browser_is_detected_by_its_fetch_headers() -> None:
-    assert door(origin="null").is_browser
-    assert door(sec_fetch_site="cross-site").is_browser
-    assert not door(user_agent="Mozilla/5.0").is_browser
+    assert request(origin="null").is_browser
+    assert request(sec_fetch_site="cross-site").is_browser
+    assert not request(user_agent="Mozilla/5.0").is_browser
 
 
 def test_upgrade_facts_come_from_the_asgi_scope() -> None:

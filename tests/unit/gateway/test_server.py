@@ -90,7 +90,9 @@ async def test_tick_is_sent_every_thirty_seconds(tmp_path: Path) -> None:
 async def test_run_reaches_clients_as_agent_and_chat_events(tmp_path: Path) -> None:
     async with play(tmp_path) as stage:
         peer = await stage.enter()
-        emit = Emitter("run", "agent:main:main", stage.host.bus.publish, stage.host.clock.now_ms)
+        emit = Emitter(
+            "run", "agent:main:main", stage.program.bus.publish, stage.program.clock.now_ms
+        )
         emit(RunStarted())
         emit(TextAdded("Hello"))
         await stage.settle()
@@ -126,7 +128,9 @@ async def test_voided_device_token_closes_its_connections_but_one(tmp_path: Path
         )
         caller = stage.gateway.connections[0].caller
         assert caller
-        stage.gate.devices.drop(caller.device_id, "operator", connection_id(spared))
+        stage.authenticator.devices.on_token_voided(
+            caller.device_id, "operator", connection_id(spared)
+        )
         await stage.settle()
         assert mine.closed == (1008, "device token revoked")
         assert spared.closed is None and other.closed is None
@@ -136,7 +140,7 @@ async def test_shutdown_waits_for_active_runs_and_closes_with_1012(tmp_path: Pat
     clock = FakeClock()
     async with play(tmp_path, clock=clock) as stage:
         peer = await stage.enter()
-        stage.host.runs["run"] = "agent:main:main"
+        stage.program.runs["run"] = "agent:main:main"
         async with asyncio.TaskGroup() as group:
             group.create_task(stage.gateway.stop("gateway stopping", restart_ms=1500))
             await clock.advance(1)
@@ -148,10 +152,10 @@ async def test_shutdown_waits_for_active_runs_and_closes_with_1012(tmp_path: Pat
             peer.ask("1", "wait")  # what is no run is still served
             await stage.settle()
             assert peer.answers("1")[0]["ok"]
-            stage.host.runs.clear()
+            stage.program.runs.clear()
             await clock.advance(0.2)
         await stage.settle()
-        assert peer.closed == (1012, "service restart") and not stage.host.aborted
+        assert peer.closed == (1012, "service restart") and not stage.program.aborted
 
 
 async def test_run_that_does_not_end_is_left_to_the_next_start(
@@ -160,14 +164,14 @@ async def test_run_that_does_not_end_is_left_to_the_next_start(
     clock = FakeClock()
     async with play(tmp_path, clock=clock) as stage:
         peer = await stage.enter()
-        emit = Emitter("run", "agent:main:main", stage.host.bus.publish, clock.now_ms)
+        emit = Emitter("run", "agent:main:main", stage.program.bus.publish, clock.now_ms)
         emit(RunStarted())
-        stage.host.runs["run"] = "agent:main:main"
+        stage.program.runs["run"] = "agent:main:main"
         async with asyncio.TaskGroup() as group:
             group.create_task(stage.gateway.stop("gateway stopping"))
             await clock.advance(DRAIN_S - 1)
             assert not peer.gone.is_set()
             await clock.advance(2)
         await stage.settle()
-        assert peer.closed and stage.host.aborted == [], "a run that is stopped has its outcome"
+        assert peer.closed and stage.program.aborted == [], "a run that is stopped has its outcome"
         assert "run run did not end within 10 s" in caplog.text

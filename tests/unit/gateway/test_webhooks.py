@@ -81,7 +81,7 @@ async def serve(folder: Path) -> AsyncIterator[Line]:
         await listener.start()
         try:
             async with asyncio.timeout(GUARD_S):
-                ear = stage.host.switchboard.listen(Ear())
+                ear = stage.program.channels.listen(Ear())
                 yield Line(stage, sockets[0].getsockname()[1], site, ear)
         finally:
             await listener.stop()
@@ -204,7 +204,7 @@ async def test_webhook_with_incomplete_body_is_dropped(tmp_path: Path) -> None:
 
 async def test_webhook_body_that_never_comes_times_out(tmp_path: Path) -> None:
     async with serve(tmp_path) as line:
-        vars(line.site)["_webhooks"] = WebhookEndpoint(SystemClock(), body_s=0.01)
+        vars(line.site)["_webhooks"] = WebhookEndpoint(SystemClock(), body_timeout_s=0.01)
         async with line.call() as phone:
             phone.say("Content-Length: 10", KNOWN, JSON, body=b"{")
             assert await phone.status() == 408
@@ -267,7 +267,7 @@ async def test_webhook_that_cannot_be_stored_returns_503(
         line.ear.failure = FullDiskError("the disk is full")
         assert await line.post(KNOWN, JSON) == 503
         line.ear.failure = None
-        vars(line.site)["_webhooks"] = WebhookEndpoint(SystemClock(), hear_s=0.01)
+        vars(line.site)["_webhooks"] = WebhookEndpoint(SystemClock(), handle_timeout_s=0.01)
         line.ear.open.clear()
         assert await line.post(KNOWN, JSON) == 503
         line.ear.open.set()
@@ -300,7 +300,7 @@ async def test_webhooks_in_flight_are_bounded_and_excess_gets_503(tmp_path: Path
             while len(statuses) < 20:  # noqa: ASYNC110 - nobody rings when this becomes true
                 await asyncio.sleep(0.001)
             assert set(statuses) == {503}
-            other = line.stage.host.switchboard.listen(Ear("/hook/other"))
+            other = line.stage.program.channels.listen(Ear("/hook/other"))
             assert await line.post(KNOWN, JSON, path="/hook/other") == 200
             line.ear.open.set()
         assert sorted(statuses) == [200] * MAX_LIVE_EACH + [503] * 20

@@ -19,11 +19,11 @@ log = logging.getLogger(__name__)
 __all__ = ["LABEL", "TRAITS", "Settings", "create"]
 
 
-def create(place: ChannelContext, settings: Settings) -> Channel:
+def create(context: ChannelContext, settings: Settings) -> Channel:
     """Return one account, not connected."""
     from homarus.channels.irc.adapter import IrcChannel
 
     secret = settings.password or settings.password_file or settings.nickserv.password
     if secret and not settings.tls and settings.host not in {"localhost", "127.0.0.1", "::1"}:
         log.warning("the password for %s goes over the net in the clear: tls is off", settings.host)
-    return IrcChannel(place, settings)
+    return IrcChannel(context, settings)

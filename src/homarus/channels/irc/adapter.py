@@ -52,81 +52,87 @@ from homarus.policy.access import normalize_sender_id
 
 log = logging.getLogger(__name__)
 
-MOST_HELD: Final = 1_000  # messages waiting to be stored; beyond it, the server has to wait
-_LONGEST_ID: Final = 100
+MAX_UNSTORED: Final = 1_000  # messages waiting to be stored; beyond it, the server has to wait
+_MAX_ID_CHARS: Final = 100
 
 
 class IrcChannel:
     """One account. It sends only while `run` has a connection."""
 
     def __init__(
-        self, place: ChannelContext, settings: IrcSettings, pace: IrcTimings | None = None
+        self, context: ChannelContext, settings: IrcSettings, timings: IrcTimings | None = None
     ) -> None:
-        self.name, self.account = place.channel, place.account
-        self._clock, self._settings, self._pace = place.clock, settings, pace or IrcTimings()
+        self.name, self.account = context.channel, context.account
+        self._clock, self._settings, self._timings = (
+            context.clock,
+            settings,
+            timings or IrcTimings(),
+        )
         # Of several accounts, the environment can only mean one.
-        self._env = place.env if place.account == DEFAULT_ACCOUNT else {}
+        self._env = context.env if context.account == DEFAULT_ACCOUNT else {}
         # The nick may get underscores, and the server's view of our mask is unknown.
         nick_bytes = len(settings.nick.encode()) + SPARE_NAMES
-        rooms = (len(room.partition(" ")[0].encode()) for room in settings.channels)
+        rooms = (len(channel.partition(" ")[0].encode()) for channel in settings.channels)
         target_bytes = max([MAX_NICK, *rooms])
         max_bytes = MAX_BYTES - overhead(nick_bytes, MAX_USER + 1 + MAX_HOST, target_bytes)
         limit = min(settings.common.text_chunk_limit or TEXT_LIMIT, max_bytes)
         retry = SendRetryPolicy.from_settings(settings.common.retry)
         self.capabilities = Capabilities(limit, "byte", TRAITS.dialect, by_line=True, retry=retry)
-        self._held: deque[Inbound] = deque()
-        self._presence: IrcClient | None = None
+        self._unstored: deque[Inbound] = deque()
+        self._client: IrcClient | None = None
         self._change = asyncio.Event()
 
     async def run(self, receive: InboundHandler) -> None:
         """Connect and pass messages on; raises when the connection ends."""
-        async with self._connect() as presence:
-            hearing = IrcTranslator(self.name, self.account, self._settings, presence)
-            self._presence = presence
+        async with self._connect() as client:
+            translator = IrcTranslator(self.name, self.account, self._settings, client)
+            self._client = client
             self._changed()
             receive.mark_connected()
             try:
                 async with task_group() as group:
-                    group.create_task(self._pass_on(receive), name="irc: handing over")
-                    group.create_task(presence.maintain_membership(), name="irc: rooms")
+                    group.create_task(self._hand_over(receive), name="irc: handing over")
+                    group.create_task(client.maintain_membership(), name="irc: rooms")
                     while True:
-                        await self._read(presence, hearing)
+                        await self._read(client, translator)
             finally:
-                self._presence = None
-                presence.on_disconnect()
+                self._client = None
+                client.on_disconnect()
 
     async def send(self, message: Outbound) -> Receipt:
         chat = message.address.chat
         if not (is_nick(chat) or is_channel(chat)):
             raise SendError(f"{chat!r} is nobody on IRC", retryable=False)
-        presence = await self._there(chat)
-        await presence.send(chat, message.text)
+        client = await self._wait_for_client(chat)
+        await client.send(chat, message.text)
         return Receipt()
 
     async def probe(self) -> str:
         """Return our nick, by the current connection or by a temporary one."""
-        if self._presence:
-            await self._presence.ping()
-            return self._presence.nick
-        async with self._connect() as presence:
-            return presence.nick
+        if self._client:
+            await self._client.ping()
+            return self._client.nick
+        async with self._connect() as client:
+            return client.nick
 
     @asynccontextmanager
     async def _connect(self) -> AsyncIterator[IrcClient]:
         """Open a connection and register."""
-        settings, pace, clock = self._settings, self._pace, self._clock
+        settings, timings, clock = self._settings, self._timings, self._clock
         password = await self._secret(settings.password, settings.password_file, "IRC_PASSWORD")
-        serv, proof = settings.nickserv, ""
-        if serv.enabled:
-            proof = await self._secret(serv.password, serv.password_file, "IRC_NICKSERV_PASSWORD")
+        nickserv, service_password = settings.nickserv, ""
+        if nickserv.enabled:
+            service_password = await self._secret(
+                nickserv.password, nickserv.password_file, "IRC_NICKSERV_PASSWORD"
+            )
         async with connect(
-            settings.host, settings.actual_port, tls=settings.tls, pace=pace, clock=clock
-        ) as wire:
-            presence = IrcClient(wire, settings, pace, clock, self._changed)
-            await presence.register(password)
-            if proof:
-                presence.identify(proof)
-            yield presence
+            settings.host, settings.actual_port, tls=settings.tls, timings=timings, clock=clock
+        ) as connection:
+            client = IrcClient(connection, settings, timings, clock, self._changed)
+            await client.register(password)
+            if service_password:
+                client.identify(service_password)
+            yield client
 
     async def _secret(self, value: SecretStr | None, file: str | None, variable: str) -> str:
         """Return a password of the config, of a file's first line, or of the environment."""
@@ -134,36 +140,36 @@ class IrcChannel:
             return value.get_secret_value()
         return await asyncio.to_thread(_first_line, file) if file else self._env.get(variable, "")
 
-    async def _read(self, presence: IrcClient, hearing: "IrcTranslator") -> None:
-        line = await presence.read()
-        if inbound := hearing.to_inbound(line, self._clock.now_ms()):
-            await self._until(lambda: len(self._held) < MOST_HELD)
-            self._held.append(inbound)
+    async def _read(self, client: IrcClient, translator: "IrcTranslator") -> None:
+        line = await client.read()
+        if inbound := translator.to_inbound(line, self._clock.now_ms()):
+            await self._until(lambda: len(self._unstored) < MAX_UNSTORED)
+            self._unstored.append(inbound)
             self._changed()
 
-    async def _pass_on(self, receive: InboundHandler) -> None:
+    async def _hand_over(self, receive: InboundHandler) -> None:
         """Pass messages on in order; the next run offers again what was not stored."""
         while True:
-            await self._until(lambda: bool(self._held))
-            await receive(self._held[0])
-            self._held.popleft()
+            await self._until(lambda: bool(self._unstored))
+            await receive(self._unstored[0])
+            self._unstored.popleft()
             self._changed()
 
-    async def _there(self, chat: str) -> IrcClient:
+    async def _wait_for_client(self, chat: str) -> IrcClient:
         """Return the connection, waiting for it shortly after a start."""
         try:
-            async with asyncio.timeout(self._pace.ready_s):
+            async with asyncio.timeout(self._timings.ready_s):
                 await self._until(
-                    lambda: self._presence is not None and not self._presence.is_join_pending(chat)
+                    lambda: self._client is not None and not self._client.is_join_pending(chat)
                 )
         except TimeoutError:
-            where = f"in {chat}" if self._presence else f"connected to {self._settings.host}"
-            raise SendError(f"we are not {where}", retryable=True) from None
-        assert self._presence is not None  # noqa: S101 - it was waited for
-        return self._presence
+            state = f"in {chat}" if self._client else f"connected to {self._settings.host}"
+            raise SendError(f"we are not {state}", retryable=True) from None
+        assert self._client is not None  # noqa: S101 - it was waited for
+        return self._client
 
-    async def _until(self, holds: Callable[[], bool]) -> None:
-        while not holds():
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
             self._change.clear()
             await self._change.wait()
 
@@ -174,8 +180,8 @@ class IrcChannel:
 class IrcTranslator:
     """Translate the lines of one connection."""
 
-    def __init__(self, name: str, account: str, settings: IrcSettings, presence: IrcClient) -> None:
-        self._name, self._account, self._presence = name, account, presence
+    def __init__(self, name: str, account: str, settings: IrcSettings, client: IrcClient) -> None:
+        self._name, self._account, self._client = name, account, client
         self._nickserv = settings.nickserv.service
         common = settings.common
         lists = [common.allow_from, common.group_allow_from]
@@ -191,24 +197,24 @@ class IrcTranslator:
 
         A NOTICE is never answered: bots use it so that no bot answers.
         """
-        presence = self._presence
+        client = self._client
         if line.command != "PRIVMSG" or not line.is_from_person or len(line.params) < 2:
             return None
-        if presence.is_me(line.nick) or presence.fold(line.nick) == presence.fold(self._nickserv):
+        if client.is_me(line.nick) or client.fold(line.nick) == client.fold(self._nickserv):
             return None
         text = read_text(line.params[1], line.nick)
         if not text or not is_nick(line.nick):
             return None
-        room = presence.room(line.params[0])
-        chat = presence.fold(room or line.nick)
+        channel = client.room(line.params[0])
+        chat = client.fold(channel or line.nick)
         at_ms = parse_time_tag(line.tags.get("time", "")) or now_ms
-        occasion = InboundMetadata(
-            kind="group" if room else "direct",
-            title=room,
+        metadata = InboundMetadata(
+            kind="group" if channel else "direct",
+            title=channel,
             name=line.nick,
             handle=line.nick,
             is_bot="bot" in line.tags,
-            mentioned=mentions_nick(text, presence.nick),
+            mentioned=mentions_nick(text, client.nick),
         )
         return Inbound(
             self._id(line, at_ms),
@@ -216,7 +222,7 @@ class IrcTranslator:
             self.sender_id(line),
             text,
             at_ms=at_ms,
-            metadata=occasion,
+            metadata=metadata,
         )
 
     def sender_id(self, line: IrcMessage) -> str:
@@ -228,26 +234,26 @@ class IrcTranslator:
         listed it and the server has no accounts. The id is spelled as in the owner's list, as only
         the server knows which letters are equal.
         """
-        mask, nick = self._folded(line.source), self._presence.fold(line.nick)
-        if "account-tag" in self._presence.caps:
-            account = self._presence.fold(line.tags.get("account", ""))
-            known = account if is_nick(account) else mask
+        mask, nick = self._folded(line.source), self._client.fold(line.nick)
+        if "account-tag" in self._client.caps:
+            account = self._client.fold(line.tags.get("account", ""))
+            sender_id = account if is_nick(account) else mask
         else:
-            known = nick if nick in self._listed else mask
-        return self._listed.get(known, known)
+            sender_id = nick if nick in self._listed else mask
+        return self._listed.get(sender_id, sender_id)
 
     def _folded(self, mask: str) -> str:
-        nick, mark, place = mask.partition("!")
-        return f"{self._presence.fold(nick)}{mark}{place.lower()}"
+        nick, mark, user_host = mask.partition("!")
+        return f"{self._client.fold(nick)}{mark}{user_host.lower()}"
 
     def _id(self, line: IrcMessage, at_ms: int) -> str:
         """Return the server's id of a message; else one that differs for repeated text."""
-        given = line.tags.get("msgid", "")
-        if given and len(given) <= _LONGEST_ID and given.isprintable():
-            return given
+        server_id = line.tags.get("msgid", "")
+        if server_id and len(server_id) <= _MAX_ID_CHARS and server_id.isprintable():
+            return server_id
         content = "\0".join((line.source, *line.params))
-        whole = f"{at_ms}\0{next(self._numbers)}\0{content}"
-        return hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()[:32]
+        identity = f"{at_ms}\0{next(self._numbers)}\0{content}"
+        return hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _first_line(name: str) -> str:

@@ -29,15 +29,15 @@ from homarus.core.text import one_line
 log = logging.getLogger(__name__)
 
 REGISTER_S: Final = 60.0
-WANTED: Final = frozenset({"account-tag", "message-tags", "server-time"})
+WANTED_CAPS: Final = frozenset({"account-tag", "message-tags", "server-time"})
 SPARE_NAMES: Final = 3  # how many other nicks are tried: with one, two, three underscores
 MAX_ROOMS_PER_JOIN: Final = 10  # in one JOIN
 # Their maximum: servers cut what they pass on, so there must be room for ours.
 MAX_NICK, MAX_USER, MAX_HOST = 32, 11, 63
 
-_GREETED: Final = frozenset({"376", "422"})  # the message of the day ended, or there is none
-_TAKEN: Final = frozenset({"433", "436", "437"})
-_NOT_LET_IN: Final = frozenset({"403", "405", "437", "471", "473", "474", "475", "476", "477"})
+_MOTD_ENDS: Final = frozenset({"376", "422"})  # the message of the day ended, or there is none
+_NICK_IN_USE: Final = frozenset({"433", "436", "437"})
+_JOIN_REFUSED: Final = frozenset({"403", "405", "437", "471", "473", "474", "475", "476", "477"})
 # No such nick, not in that channel, too long, not allowed, and so on.
 _REFUSED: Final = frozenset(
     str(number)
@@ -71,31 +71,36 @@ class IrcClient:
 
     def __init__(
         self,
-        wire: IrcConnection,
+        connection: IrcConnection,
         settings: IrcSettings,
-        pace: IrcTimings,
+        timings: IrcTimings,
         clock: Clock,
-        changed: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        self._wire, self._settings, self._pace, self._clock = wire, settings, pace, clock
-        self._changed = changed
+        self._connection, self._settings, self._timings, self._clock = (
+            connection,
+            settings,
+            timings,
+            clock,
+        )
+        self._on_change = on_change
         self.nick = settings.nick
         self.caps: set[str] = set()
         self.rooms = {room.split(" ")[0]: room.partition(" ")[2] for room in settings.channels}
         self._joined: set[str] = set()
-        self._complaints: dict[str, str] = {}
+        self._join_errors: dict[str, str] = {}
         self._support: dict[str, str] = {}
         self._user_host = ""
         self._offered: set[str] = set()
         self._names = itertools.islice(itertools.count(1), SPARE_NAMES)
         self._registered = False
-        self._waiting: dict[str, _PendingSend] = {}
+        self._pending_sends: dict[str, _PendingSend] = {}
         self._tokens = itertools.count(1)
 
     # Registration
 
     async def register(self, password: str) -> None:
-        """Get a nick on the server. Raises ChannelAuthFailedError when it refuses us."""
+        """Get a nick on the server. Raises ChannelAuthError when it refuses us."""
         settings = self._settings
         hello = [format_message("CAP", "LS", "302")]
         if password:
@@ -103,40 +108,42 @@ class IrcClient:
         user = settings.username or re.sub(r"[^A-Za-z0-9_.-]", "", self.nick) or "homarus"
         hello.append(format_message("NICK", self.nick))
         hello.append(format_message("USER", user, "0", "*", settings.realname or settings.nick))
-        self._wire.send_lines(*hello)
+        self._connection.send_lines(*hello)
         try:
             async with asyncio.timeout(REGISTER_S):
-                while (await self.read()).command not in _GREETED or not self._registered:
+                while (await self.read()).command not in _MOTD_ENDS or not self._registered:
                     pass
         except TimeoutError as exc:
             raise ChannelError(f"{settings.host} did not let us in in time") from exc
 
     async def read(self) -> IrcMessage:
         """Return the next line, after handling it."""
-        line = await self._wire.read()
+        line = await self._connection.read()
         self.handle_message(line)
         return line
 
     def identify(self, password: str) -> None:
         """Identify to NickServ."""
-        serv = self._settings.nickserv
+        service = self._settings.nickserv
         wanted = self._settings.nick
-        orders = [f"IDENTIFY {password}"]
-        if serv.register_ and serv.register_email:
-            orders.insert(0, f"REGISTER {password} {serv.register_email}")
+        commands = [f"IDENTIFY {password}"]
+        if service.register_ and service.register_email:
+            commands.insert(0, f"REGISTER {password} {service.register_email}")
         if self.fold(self.nick) != self.fold(wanted):  # in use: perhaps by our old connection
-            orders = [f"IDENTIFY {wanted} {password}", f"GHOST {wanted} {password}"]
-        self._wire.send_lines(*(format_message("PRIVMSG", serv.service, order) for order in orders))
+            commands = [f"IDENTIFY {wanted} {password}", f"GHOST {wanted} {password}"]
+        self._connection.send_lines(
+            *(format_message("PRIVMSG", service.service, command) for command in commands)
+        )
 
     async def maintain_membership(self) -> None:
         """Join the channels, and maintain membership and nick."""
         while True:
             for line in self._joins(room for room in self.rooms if not self.is_in(room)):
-                await self._wire.acquire_slot()
-                self._wire.send_lines(line)
-            await self._clock.sleep(self._pace.again_s)
+                await self._connection.acquire_slot()
+                self._connection.send_lines(line)
+            await self._clock.sleep(self._timings.again_s)
             if self.fold(self.nick) != self.fold(self._settings.nick):
-                self._wire.send_lines(format_message("NICK", self._settings.nick))
+                self._connection.send_lines(format_message("NICK", self._settings.nick))
 
     def _joins(self, rooms: Iterable[str]) -> Iterator[bytes]:
         remaining = sorted(rooms, key=lambda room: not self.rooms[room])  # those with a key first
@@ -158,8 +165,8 @@ class IrcClient:
 
     def is_join_pending(self, room: str) -> bool:
         """Return whether this is a configured channel that we have not joined yet."""
-        known = {self.fold(name) for name in self.rooms}
-        return self.fold(room) in known and not self.is_in(room)
+        configured = {self.fold(name) for name in self.rooms}
+        return self.fold(room) in configured and not self.is_in(room)
 
     def room(self, target: str) -> str:
         """Return the channel a message was sent to; "" when it was sent to a user."""
@@ -174,13 +181,15 @@ class IrcClient:
             line = format_message("PRIVMSG", target, text)
         except UnsendableLineError as exc:
             raise SendError(f"it cannot be sent by IRC: {exc}", retryable=False) from exc
-        known = len(self._user_host.encode()) or MAX_USER + 1 + MAX_HOST
-        size = overhead(len(self.nick.encode()), known, len(target.encode())) + len(text.encode())
+        user_host_bytes = len(self._user_host.encode()) or MAX_USER + 1 + MAX_HOST
+        size = overhead(len(self.nick.encode()), user_host_bytes, len(target.encode())) + len(
+            text.encode()
+        )
         if size > MAX_BYTES:
             problem = f"it is {size - MAX_BYTES} bytes too long for a line to {target}"
             raise SendError(problem, retryable=False, fix="lower channels.irc.textChunkLimit")
-        await self._wire.acquire_slot()
-        if not self._wire.is_open:
+        await self._connection.acquire_slot()
+        if not self._connection.is_open:
             raise SendError("the connection was lost before it was sent", retryable=True)
         await self._confirmed(target, line)
 
@@ -190,89 +199,89 @@ class IrcClient:
 
     async def _confirmed(self, target: str, *lines: bytes) -> None:
         token = f"homarus-{next(self._tokens)}"
-        waiter = _PendingSend(self.fold(target), asyncio.get_running_loop().create_future())
-        self._waiting[token] = waiter
+        pending = _PendingSend(self.fold(target), asyncio.get_running_loop().create_future())
+        self._pending_sends[token] = pending
         try:
-            self._wire.send_lines(*lines, format_message("PING", token))
-            async with asyncio.timeout(self._pace.answer_s):
-                await waiter.outcome
+            self._connection.send_lines(*lines, format_message("PING", token))
+            async with asyncio.timeout(self._timings.answer_s):
+                await pending.outcome
         except TimeoutError as exc:
-            problem = f"{self._settings.host} did not confirm within {self._pace.answer_s:.0f} s"
+            problem = f"{self._settings.host} did not confirm within {self._timings.answer_s:.0f} s"
             raise ChannelError(problem) from exc
         finally:
-            del self._waiting[token]
+            del self._pending_sends[token]
 
     def on_disconnect(self) -> None:
         """Fail all pending sends: their outcome is unknown."""
-        for waiter in self._waiting.values():
-            if not waiter.outcome.done():
-                lost = ChannelError("the connection was lost before the server confirmed")
-                waiter.outcome.set_exception(lost)
+        for pending in self._pending_sends.values():
+            if not pending.outcome.done():
+                error = ChannelError("the connection was lost before the server confirmed")
+                pending.outcome.set_exception(error)
 
     # Reading
 
     def handle_message(self, line: IrcMessage) -> None:
         """Handle a line about us; raises the errors that end the connection."""
-        if note := self._NOTED.get(line.command):
-            note(self, line)
+        if handler := self._HANDLERS.get(line.command):
+            handler(self, line)
         if line.command in _REFUSED or line.command in _TOO_FAST:
             self._refuse(line)
-        if self._registered and line.command in _NOT_LET_IN:
-            self._complain(line)
+        if self._registered and line.command in _JOIN_REFUSED:
+            self._log_join_error(line)
 
     def _ping(self, line: IrcMessage) -> None:
-        self._wire.send_lines(format_message("PONG", line.param(-1)))
+        self._connection.send_lines(format_message("PONG", line.param(-1)))
 
     def _pong(self, line: IrcMessage) -> None:
-        waiter = self._waiting.get(line.param(-1))
-        if waiter and not waiter.outcome.done():
-            waiter.outcome.set_result(None)
+        pending = self._pending_sends.get(line.param(-1))
+        if pending and not pending.outcome.done():
+            pending.outcome.set_result(None)
 
     def _refuse(self, line: IrcMessage) -> None:
         """Fail the oldest pending send to a target: the server refused it."""
         named = line.param(1) if len(line.params) > 2 else ""
         target = "" if named.upper() == "PRIVMSG" else self.fold(named)  # 263 names the command
-        for waiter in self._waiting.values():
-            if waiter.outcome.done() or (target and target != waiter.target):
+        for pending in self._pending_sends.values():
+            if pending.outcome.done() or (target and target != pending.target):
                 continue
-            again = line.command in _TOO_FAST or self.is_join_pending(waiter.target)
-            words = f"the IRC server refused it: {one_line(line.param(-1), 200)} ({line.command})"
-            waiter.outcome.set_exception(SendError(words, retryable=again))
+            retryable = line.command in _TOO_FAST or self.is_join_pending(pending.target)
+            text = f"the IRC server refused it: {one_line(line.param(-1), 200)} ({line.command})"
+            pending.outcome.set_exception(SendError(text, retryable=retryable))
             return
 
-    def _complain(self, line: IrcMessage) -> None:
-        room, words = line.param(1), f"{one_line(line.param(-1), 200)} ({line.command})"
-        if self.is_join_pending(room) and self._complaints.get(room) != words:
-            self._complaints[room] = words
-            log.warning("%s does not let us into %s: %s", self._settings.host, room, words)
+    def _log_join_error(self, line: IrcMessage) -> None:
+        room, text = line.param(1), f"{one_line(line.param(-1), 200)} ({line.command})"
+        if self.is_join_pending(room) and self._join_errors.get(room) != text:
+            self._join_errors[room] = text
+            log.warning("%s does not let us into %s: %s", self._settings.host, room, text)
 
     def _cap(self, line: IrcMessage) -> None:
-        words = line.param(-1).split()
+        caps = line.param(-1).split()
         match line.param(1).upper():
             case "LS":
-                self._offered.update(word.partition("=")[0] for word in words)
+                self._offered.update(word.partition("=")[0] for word in caps)
                 if line.param(2) == "*" and len(line.params) > 3:
                     return  # the list continues
-                asked = sorted(WANTED & self._offered)
+                requested = sorted(WANTED_CAPS & self._offered)
                 request = (
-                    format_message("CAP", "REQ", " ".join(asked))
-                    if asked
+                    format_message("CAP", "REQ", " ".join(requested))
+                    if requested
                     else format_message("CAP", "END")
                 )
-                self._wire.send_lines(request)
+                self._connection.send_lines(request)
             case "ACK":
-                self.caps.update(words)
-                self._wire.send_lines(format_message("CAP", "END"))
+                self.caps.update(caps)
+                self._connection.send_lines(format_message("CAP", "END"))
             case "NAK":
-                self._wire.send_lines(format_message("CAP", "END"))
+                self._connection.send_lines(format_message("CAP", "END"))
             case "DEL":
-                self.caps.difference_update(words)
+                self.caps.difference_update(caps)
 
     def _welcome(self, line: IrcMessage) -> None:
         self._registered = True
         self.nick = line.param(0) or self.nick
         if self.nick != self._settings.nick:
-            log.warning("%s is taken on %s: we are %s for now", *self._named, self.nick)
+            log.warning("%s is taken on %s: we are %s for now", *self._nick_and_host, self.nick)
 
     def _isupport(self, line: IrcMessage) -> None:
         for word in line.params[1:-1]:
@@ -282,35 +291,35 @@ class IrcClient:
     def _host(self, line: IrcMessage) -> None:
         self._user_host = ""  # 396: it shows with the next JOIN
 
-    def _taken(self, line: IrcMessage) -> None:
+    def _try_next_nick(self, line: IrcMessage) -> None:
         if self._registered:
             return  # it is retried later
-        spare = next(self._names, 0)
-        if not spare:
+        underscores = next(self._names, 0)
+        if not underscores:
             problem = (
                 f"{self._settings.nick} is taken on {self._settings.host}, and so are its likes"
             )
             raise ChannelError(problem, fix="choose another channels.irc.nick")
-        self.nick = self._settings.nick + "_" * spare
-        self._wire.send_lines(format_message("NICK", self.nick))
+        self.nick = self._settings.nick + "_" * underscores
+        self._connection.send_lines(format_message("NICK", self.nick))
 
     def _no_nick(self, line: IrcMessage) -> None:
         if not self._registered:
-            words = one_line(line.param(-1), 200)
-            problem = f"{self._settings.host} takes no nick like {self.nick}: {words}"
+            text = one_line(line.param(-1), 200)
+            problem = f"{self._settings.host} takes no nick like {self.nick}: {text}"
             raise ChannelAuthError(problem, fix="choose another channels.irc.nick")
 
     def _nick(self, line: IrcMessage) -> None:
         if self.is_me(line.nick):
             self.nick = line.param(0) or self.nick
-            self._learn(line)
+            self._track_mask(line)
 
     def _join(self, line: IrcMessage) -> None:
         if self.is_me(line.nick):
             self._joined.add(self.fold(line.param(0)))
-            self._complaints.pop(line.param(0), None)
-            self._learn(line)
-            self._changed()
+            self._join_errors.pop(line.param(0), None)
+            self._track_mask(line)
+            self._on_change()
 
     def _part(self, line: IrcMessage) -> None:
         if self.is_me(line.nick):
@@ -319,33 +328,33 @@ class IrcClient:
     def _kick(self, line: IrcMessage) -> None:
         if self.is_me(line.param(1)):
             self._joined.discard(self.fold(line.param(0)))
-            who, why = one_line(line.nick), one_line(line.param(-1), 200)
-            log.warning("%s threw us out of %s: %s", who, line.param(0), why)
+            sender, reason = one_line(line.nick), one_line(line.param(-1), 200)
+            log.warning("%s threw us out of %s: %s", sender, line.param(0), reason)
 
     def _notice(self, line: IrcMessage) -> None:
         """Log what NickServ says; a notice is never answered."""
         if self.fold(line.nick) == self.fold(self._settings.nickserv.service):
             log.info("%s on %s: %s", line.nick, self._settings.host, one_line(line.param(-1), 200))
 
-    def _shut_out(self, line: IrcMessage) -> None:
+    def _raise_banned(self, line: IrcMessage) -> None:
         problem = f"{self._settings.host} does not let us in: {one_line(line.param(-1), 200)}"
         raise ChannelAuthError(problem, fix="check channels.irc.password, or ask its operators")
 
     def _error(self, line: IrcMessage) -> None:
-        words = one_line(line.param(-1), 200)
-        if _BANNED.search(words):
-            self._shut_out(line)
-        raise ChannelError(f"{self._settings.host} ended the connection: {words}")
+        text = one_line(line.param(-1), 200)
+        if _BANNED.search(text):
+            self._raise_banned(line)
+        raise ChannelError(f"{self._settings.host} ended the connection: {text}")
 
-    def _learn(self, line: IrcMessage) -> None:
+    def _track_mask(self, line: IrcMessage) -> None:
         """Track how others see us: our mask is part of each line they get."""
         self._user_host = line.source.partition("!")[2]
 
     @property
-    def _named(self) -> tuple[str, str]:
+    def _nick_and_host(self) -> tuple[str, str]:
         return self._settings.nick, self._settings.host
 
-    _NOTED: ClassVar[Mapping[str, Callable[["IrcClient", IrcMessage], None]]] = {
+    _HANDLERS: ClassVar[Mapping[str, Callable[["IrcClient", IrcMessage], None]]] = {
         "PING": _ping,
         "PONG": _pong,
         "CAP": _cap,
@@ -353,10 +362,10 @@ class IrcClient:
         "005": _isupport,
         "396": _host,
         "432": _no_nick,
-        **dict.fromkeys(_TAKEN, _taken),
-        "463": _shut_out,
-        "464": _shut_out,
-        "465": _shut_out,
+        **dict.fromkeys(_NICK_IN_USE, _try_next_nick),
+        "463": _raise_banned,
+        "464": _raise_banned,
+        "465": _raise_banned,
         "NICK": _nick,
         "JOIN": _join,
         "PART": _part,

@@ -20,9 +20,9 @@ from homarus.core.clock import Clock
 from homarus.core.errors import ChannelError
 from homarus.core.fast_dataclass import dataclass
 
-CONNECT_S: Final = 30.0
-_SECOND_TRY_S: Final = 0.25  # before the next of a host's addresses is tried too
-_BYE_S: Final = 2.0
+CONNECT_TIMEOUT_S: Final = 30.0
+_HAPPY_EYEBALLS_S: Final = 0.25  # before the next of a host's addresses is tried too
+_CLOSE_TIMEOUT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class IrcTimings:
 class TokenBucket:
     """Admit `burst` at once, then one each `every_s`, in order."""
 
-    def __init__(self, pace: IrcTimings, clock: Clock) -> None:
-        self._pace, self._clock = pace, clock
-        self._next_s = clock.monotonic() - pace.burst * pace.every_s
+    def __init__(self, timings: IrcTimings, clock: Clock) -> None:
+        self._timings, self._clock = timings, clock
+        self._next_s = clock.monotonic() - timings.burst * timings.every_s
 
     async def acquire(self) -> None:
         """Wait for the next slot."""
-        pace, now_s = self._pace, self._clock.monotonic()
-        self._next_s = max(self._next_s, now_s - pace.burst * pace.every_s) + pace.every_s
+        timings, now_s = self._timings, self._clock.monotonic()
+        self._next_s = max(self._next_s, now_s - timings.burst * timings.every_s) + timings.every_s
         if self._next_s > now_s:
             await self._clock.sleep(self._next_s - now_s)
 
@@ -65,11 +65,11 @@ class IrcConnection:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        pace: IrcTimings,
+        timings: IrcTimings,
         clock: Clock,
     ) -> None:
-        self._reader, self._writer, self._pace = reader, writer, pace
-        self._bucket = TokenBucket(pace, clock)
+        self._reader, self._writer, self._timings = reader, writer, timings
+        self._bucket = TokenBucket(timings, clock)
 
     async def read(self) -> IrcMessage:
         """Return the next line. Raises ChannelError when the server disconnects or is silent."""
@@ -101,11 +101,11 @@ class IrcConnection:
         """Return the next line; after half of `idle_s`, ping the server."""
         for ask in (True, False):
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._pace.idle_s / 2):
+                async with asyncio.timeout(self._timings.idle_s / 2):
                     return await self._reader.readuntil(b"\n")
             if ask:
                 self.send_lines(format_message("PING", "still-there"))
-        raise EOFError(f"nothing came for {self._pace.idle_s:.0f} s")
+        raise EOFError(f"nothing came for {self._timings.idle_s:.0f} s")
 
     async def close(self) -> None:
         """Send QUIT and close, with a short timeout."""
@@ -113,24 +113,24 @@ class IrcConnection:
             if self.is_open:
                 self._writer.write(format_message("QUIT", "bye"))
             self._writer.close()
-            async with asyncio.timeout(_BYE_S):
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._writer.wait_closed()
         self._writer.transport.abort()
 
 
 @asynccontextmanager
 async def connect(
-    host: str, port: int, *, tls: bool, pace: IrcTimings, clock: Clock
+    host: str, port: int, *, tls: bool, timings: IrcTimings, clock: Clock
 ) -> AsyncIterator[IrcConnection]:
     """Open a connection while the block lasts. Raises ChannelError when none can be opened."""
     try:
-        async with asyncio.timeout(CONNECT_S):
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(
                 host,
                 port,
                 ssl=await _trust() if tls else None,
                 limit=TAGS_BYTES + MAX_BYTES,
-                happy_eyeballs_delay=_SECOND_TRY_S,
+                happy_eyeballs_delay=_HAPPY_EYEBALLS_S,
             )
     except ssl.SSLCertVerificationError as exc:
         raise ChannelError(
@@ -143,11 +143,11 @@ async def connect(
             fix="set channels.irc.port to its TLS port, or channels.irc.tls to false",
         ) from exc
     except TimeoutError as exc:
-        problem = f"{host}:{port} did not answer within {CONNECT_S:.0f} s"
+        problem = f"{host}:{port} did not answer within {CONNECT_TIMEOUT_S:.0f} s"
         raise ChannelError(problem) from exc
     except (OSError, UnicodeError) as exc:
         raise ChannelError(f"{host}:{port} cannot be reached: {_words(exc)}") from exc
-    wire = IrcConnection(reader, writer, pace, clock)
+    wire = IrcConnection(reader, writer, timings, clock)
     try:
         yield wire
     finally:

@@ -34,16 +34,16 @@ class MarkupDialect:
 
 # By the name that a channel's TRAITS declare.
 _DIALECTS: Final[Mapping[Dialect, MarkupDialect]] = {
-    "telegram": MarkupDialect(html_dialects.TELEGRAM_LOOK, html_dialects.TELEGRAM),
+    "telegram": MarkupDialect(html_dialects.TELEGRAM_STYLE, html_dialects.TELEGRAM),
     "matrix": MarkupDialect(
-        html_dialects.MATRIX_LOOK, html_dialects.MATRIX, "off", is_html_page=True
+        html_dialects.MATRIX_STYLE, html_dialects.MATRIX, "off", is_html_page=True
     ),
-    "slack": MarkupDialect(text_dialects.SLACK_LOOK, text_dialects.SLACK),
-    "whatsapp": MarkupDialect(text_dialects.WHATSAPP_LOOK, text_dialects.WHATSAPP, "bullets"),
-    "discord": MarkupDialect(text_dialects.DISCORD_LOOK, text_dialects.DISCORD),
-    "signal": MarkupDialect(text_dialects.SIGNAL_LOOK, text_dialects.SIGNAL, "bullets"),
-    "irc": MarkupDialect(text_dialects.IRC_LOOK, text_dialects.IRC),
-    "plain": MarkupDialect(text_dialects.PLAIN_LOOK, text_dialects.PLAIN),
+    "slack": MarkupDialect(text_dialects.SLACK_STYLE, text_dialects.SLACK),
+    "whatsapp": MarkupDialect(text_dialects.WHATSAPP_STYLE, text_dialects.WHATSAPP, "bullets"),
+    "discord": MarkupDialect(text_dialects.DISCORD_STYLE, text_dialects.DISCORD),
+    "signal": MarkupDialect(text_dialects.SIGNAL_STYLE, text_dialects.SIGNAL, "bullets"),
+    "irc": MarkupDialect(text_dialects.IRC_STYLE, text_dialects.IRC),
+    "plain": MarkupDialect(text_dialects.PLAIN_STYLE, text_dialects.PLAIN),
 }
 _RANKS: Final = {name: rank for rank, name in enumerate(text_dialects.SIGNAL_STYLES.values())}
 

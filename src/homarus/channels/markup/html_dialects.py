@@ -28,7 +28,7 @@ def _spell_link(href: str) -> str:
     return _ROOM.sub("%40", href)
 
 
-TELEGRAM_LOOK: Final = DialectStyle(
+TELEGRAM_STYLE: Final = DialectStyle(
     heading="plain",
     has_links=True,
     has_bare_links=False,
@@ -66,7 +66,7 @@ class _HtmlSyntax(DialectSyntax):
 _TAGS = ("p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "table")
 _CELL_TAGS = ("thead", "tbody", "tr", "th", "td")
 
-MATRIX_LOOK: Final = DialectStyle(
+MATRIX_STYLE: Final = DialectStyle(
     has_links=True,
     has_bare_links=False,
     schemes=("http://", "https://", "mailto:"),

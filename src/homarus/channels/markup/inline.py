@@ -78,8 +78,8 @@ class InlineLayout:
 
     newline = "\n"
 
-    def __init__(self, look: DialectStyle) -> None:
-        self._look = look
+    def __init__(self, style: DialectStyle) -> None:
+        self._dialect_style = style
         self._events: list[StreamItem] = []
         self._is_new_line = True
         self._styles: list[str | None] = []  # open styles; None shows nothing
@@ -105,7 +105,7 @@ class InlineLayout:
 
     def _style(self, token: Token) -> str | None:
         kind = _STYLES.get(token.type)
-        if kind == "italic" and token.markup == "*" and self._look.stars_are_bold:
+        if kind == "italic" and token.markup == "*" and self._dialect_style.stars_are_bold:
             return "italic" if "bold" in self._shown else "bold"
         return kind
 
@@ -131,12 +131,14 @@ class InlineLayout:
                 if is_file:
                     self._events += [OpenMark(StyleMark("code")), TextRun(words), CloseMark()]
                 else:
-                    self._events.append(TextRun(self._look.spell(words, self._is_new_line)))
+                    self._events.append(
+                        TextRun(self._dialect_style.spell(words, self._is_new_line))
+                    )
                 self._is_new_line = False
 
     def _find_files(self, line: str) -> Iterator[tuple[str, bool]]:
         start = 0
-        if self._look.names_files and not self._href:
+        if self._dialect_style.names_files and not self._href:
             for found in _FILE.finditer(line):
                 if start < found.start():
                     yield line[start : found.start()], False
@@ -156,11 +158,11 @@ class InlineLayout:
         self._break(LINE)
 
     def _take_code_span(self, token: Token) -> None:
-        if mark := self._look.code(token.content):
+        if mark := self._dialect_style.code(token.content):
             self._label.append(token.content)
             self._events += [
                 OpenMark(mark),
-                TextRun(self._look.spell_code(token.content)),
+                TextRun(self._dialect_style.spell_code(token.content)),
                 CloseMark(),
             ]
             self._is_new_line = False
@@ -174,12 +176,14 @@ class InlineLayout:
         for index, line in enumerate(token.content.removesuffix("\n").split("\n")):
             if index:
                 self._events.append(LineBreak(LINE, "\n"))
-            self._events.append(TextRun(self._look.spell_code(line)))
+            self._events.append(TextRun(self._dialect_style.spell_code(line)))
         self._events.append(CloseMark())
 
     def _open_link(self, token: Token) -> None:
         self._href = str(token.attrs["href"])
-        is_link = self._look.has_links and self._href.lower().startswith(self._look.schemes)
+        is_link = self._dialect_style.has_links and self._href.lower().startswith(
+            self._dialect_style.schemes
+        )
         self._open("link" if is_link else None, self._href)
         self._label.clear()
         self._label_start = len(self._events)
@@ -189,16 +193,16 @@ class InlineLayout:
         self._href = ""
         address = href.removeprefix("mailto:")
         is_bare = token.info == "auto" or label in {"", href, address}
-        if is_bare and (self._look.has_bare_links or not is_marked):
+        if is_bare and (self._dialect_style.has_bare_links or not is_marked):
             self._close()
             del self._events[self._label_start - is_marked :]
-            self._events.append(TextRun(self._look.spell_link(address)))
+            self._events.append(TextRun(self._dialect_style.spell_link(address)))
             return
         if not label:
-            self._events.append(TextRun(self._look.spell_link(href)))
+            self._events.append(TextRun(self._dialect_style.spell_link(href)))
         self._close()
         if not is_marked:
-            self._events.append(TextRun(f" ({self._look.spell_link(href)})"))
+            self._events.append(TextRun(f" ({self._dialect_style.spell_link(href)})"))
 
     def _take_image(self, token: Token) -> None:
         """Show an image as a link to it."""

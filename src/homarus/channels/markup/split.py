@@ -27,7 +27,7 @@ from homarus.core.text import utf16_len
 # A service that counts the text alone still limits the size of a request: Telegram's
 # server takes 32 KiB. A character takes five bytes at most, as `&amp;`.
 _MAX_BYTES = 30_000
-_WIDEST = 5
+_MAX_CHAR_BYTES = 5
 _UNLIMITED = 1 << 60
 
 _Tier: TypeAlias = Literal["block", "line", "space"]
@@ -236,7 +236,7 @@ class _Splitter:
         owed = [self._spelling.after(held.mark) for held in self._held if held.is_written]
         room = self._limit - self._size - lead.weight - sum(map(self._weigh, owed))
         used = self._bytes + lead.max_bytes + sum(map(len, owed))
-        return min(room, (self._max_bytes - used) // _WIDEST)
+        return min(room, (self._max_bytes - used) // _MAX_CHAR_BYTES)
 
     def _write_words(self, text: str, lead: _Prefix, space: int) -> None:
         """Write text; at `space` the message may end."""

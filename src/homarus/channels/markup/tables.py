@@ -23,8 +23,8 @@ _CONTAINERS = re.compile(r"[ \t>]*(?:(?:[-+*]|\d{1,9}[.)])[ \t]+[ \t>]*)*")
 _CELLS = re.compile(r"(?:[^\\|]|\\.|\\$)+|\|", re.DOTALL)
 _NEW_LINE = re.compile(r"<br ?/?>", re.IGNORECASE)
 _NEEDS_READING = re.compile(r"[*_`~\[\]<&\\|]")
-_WIDEST_COLUMN = 48
-_MOST_PADDED_CELLS = 2_000
+_MAX_COLUMN_CHARS = 48
+_MAX_PADDED_CELLS = 2_000
 _PLAIN = DialectSyntax({})
 
 
@@ -91,11 +91,11 @@ def _as_code(rows: Sequence[Sequence[str]]) -> list[str]:
     columns = max(map(len, (head, *body)))
     widths = [3] * columns
     # A few bytes may stand for a great many empty cells; then rows stay as short as they are.
-    if columns * len(rows) <= _MOST_PADDED_CELLS:
+    if columns * len(rows) <= _MAX_PADDED_CELLS:
         for row in (head, *body):
             row.extend([""] * (columns - len(row)))
             for column, cell in enumerate(row):
-                widths[column] = max(widths[column], min(_width(cell), _WIDEST_COLUMN))
+                widths[column] = max(widths[column], min(_width(cell), _MAX_COLUMN_CHARS))
     ruler = ["-" * width for width in widths]
     lines = [_join_row(map(_pad, row, widths)) for row in (head, ruler, *body)]
     longest = max((len(run) for line in lines for run in re.findall(r"`+", line)), default=0)

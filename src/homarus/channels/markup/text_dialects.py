@@ -49,7 +49,7 @@ def _mark_ticked(code: str) -> StyleMark | None:
     return None if "`" in code else StyleMark("code")
 
 
-SLACK_LOOK: Final = DialectStyle(
+SLACK_STYLE: Final = DialectStyle(
     has_links=True,
     has_bare_links=False,
     code_stands_apart=True,
@@ -76,7 +76,7 @@ SLACK: Final = DialectSyntax(
     by_line=True,
 )
 
-WHATSAPP_LOOK: Final = DialectStyle(
+WHATSAPP_STYLE: Final = DialectStyle(
     bullet="-",
     has_links=True,
     stars_are_bold=True,
@@ -124,7 +124,7 @@ def _mark_discord_code(code: str) -> StyleMark | None:
     return StyleMark("code", "``" if "`" in code else "`")
 
 
-DISCORD_LOOK: Final = DialectStyle(
+DISCORD_STYLE: Final = DialectStyle(
     bullet="-",
     heading="hash",
     has_links=True,
@@ -151,7 +151,7 @@ DISCORD: Final = DialectSyntax(
     by_line=True,
 )
 
-IRC_LOOK: Final = DialectStyle()
+IRC_STYLE: Final = DialectStyle()
 IRC: Final = DialectSyntax(
     marks={
         "bold": ("\x02", "\x02"),
@@ -165,12 +165,12 @@ IRC: Final = DialectSyntax(
     by_line=True,
 )
 
-PLAIN_LOOK: Final = DialectStyle(heading="plain")
+PLAIN_STYLE: Final = DialectStyle(heading="plain")
 PLAIN: Final = DialectSyntax(
     marks={"strike": ("~~", "~~"), "spoiler": ("||", "||")}, quote=_QUOTE, by_line=True
 )
 
-SIGNAL_LOOK: Final = DialectStyle()
+SIGNAL_STYLE: Final = DialectStyle()
 SIGNAL: Final = DialectSyntax(marks={}, quote=_QUOTE)
 SIGNAL_STYLES: Final = {
     "bold": "BOLD",

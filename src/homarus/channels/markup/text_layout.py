@@ -27,8 +27,8 @@ _RULE = "───"
 class TextLayout(InlineLayout):
     """Lay out one text."""
 
-    def __init__(self, look: DialectStyle) -> None:
-        super().__init__(look)
+    def __init__(self, style: DialectStyle) -> None:
+        super().__init__(style)
         self._quotes: list[bool] = []  # whether it is shown
         self._lists: list[bool] = []  # whether it is numbered
         self._bullet = ""
@@ -66,12 +66,12 @@ class TextLayout(InlineLayout):
 
     def _open_heading(self, token: Token) -> None:
         self._start()
-        level, look = int(token.tag[1:]), self._look.heading
-        if look == "hash" and level <= 3:
+        level, style = int(token.tag[1:]), self._dialect_style.heading
+        if style == "hash" and level <= 3:
             self._events.append(TextRun("#" * level + " ", is_whole=True))
             self._open(None)
         else:
-            self._open(None if look == "plain" else "bold")
+            self._open(None if style == "plain" else "bold")
 
     def _close_heading(self, _: Token) -> None:
         self._close()
@@ -83,7 +83,7 @@ class TextLayout(InlineLayout):
         self._events += [CloseMark()] * quotes
         self._take_code_lines(token)
         self._events += [OpenMark(StyleMark("quote"))] * quotes
-        self._after_bullet, self._after_code = False, self._look.code_stands_apart
+        self._after_bullet, self._after_code = False, self._dialect_style.code_stands_apart
 
     def _take_rule(self, _: Token) -> None:
         self._start()
@@ -99,7 +99,7 @@ class TextLayout(InlineLayout):
 
     def _open_item(self, token: Token) -> None:
         self._end_item()
-        marker = f"{token.info}." if self._lists[-1] else self._look.bullet
+        marker = f"{token.info}." if self._lists[-1] else self._dialect_style.bullet
         self._bullet = "  " * (len(self._lists) - 1) + marker + " "
 
     def _end_item(self, _: Token | None = None) -> None:
@@ -110,7 +110,7 @@ class TextLayout(InlineLayout):
 
     def _open_quote(self, _: Token) -> None:
         self._start_below()
-        self._quotes.append(self._look.quotes_nest or not any(self._quotes))
+        self._quotes.append(self._dialect_style.quotes_nest or not any(self._quotes))
         if self._quotes[-1]:
             self._events.append(OpenMark(StyleMark("quote")))
 

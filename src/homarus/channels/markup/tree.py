@@ -18,10 +18,10 @@ from markdown_it.token import Token
 # A longer text stays plain: parsing blocks the event loop, and adversarial texts take long.
 MAX_CHARS = 65_536
 _SCHEMES = ("http://", "https://", "mailto:", "tel:", "tg://")
-_LONGEST_LINK = 2_048
-_DEEPEST = 16  # levels of blocks; a list takes two
+_MAX_LINK_CHARS = 2_048
+_MAX_DEPTH = 16  # levels of blocks; a list takes two
 _MAX_NESTING = 20  # the parser drops blocks beyond it, and its time for brackets grows with it
-_MOST_BRACKETS = 4_000  # no text has so many links; the parser's time for them grows fastest
+_MAX_BRACKETS = 4_000  # no text has so many links; the parser's time for them grows fastest
 _BAR = "|"
 # The rest of a bare address, from its colon; it does not end with sentence punctuation.
 _ADDRESS = re.compile(r"://[^\s<>`|\\*\[\]]*[^\s<>`|\\*\[\]_~.,;:!?'\")]")
@@ -39,7 +39,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 def parse_markdown(text: str, *, tables: bool = False) -> list[Token]:
     """Return the blocks of a text; without `tables`, tables are paragraphs."""
     text = strip_unsafe_chars(text)
-    tokens = _parser(tables, text.count("[") <= _MOST_BRACKETS).parse(text)
+    tokens = _parser(tables, text.count("[") <= _MAX_BRACKETS).parse(text)
     for token in tokens:
         _tidy(token)
     return tokens
@@ -48,7 +48,7 @@ def parse_markdown(text: str, *, tables: bool = False) -> list[Token]:
 def parse_line(text: str) -> list[Token]:
     """Return the inline tokens of one line, such as a table's cell."""
     text = strip_unsafe_chars(text)
-    (token,) = _parser(tables=False, links=text.count("[") <= _MOST_BRACKETS).parseInline(text)
+    (token,) = _parser(tables=False, links=text.count("[") <= _MAX_BRACKETS).parseInline(text)
     _tidy(token)
     return token.children or []
 
@@ -63,7 +63,7 @@ def strip_unsafe_chars(text: str) -> str:
 
 class _MarkdownParser(MarkdownIt):
     def validateLink(self, url: str) -> bool:  # noqa: N802 - the library's name
-        return len(url) <= _LONGEST_LINK and url.lower().startswith(_SCHEMES)
+        return len(url) <= _MAX_LINK_CHARS and url.lower().startswith(_SCHEMES)
 
 
 @cache
@@ -86,7 +86,7 @@ def _parser(tables: bool, links: bool) -> _MarkdownParser:  # noqa: FBT001 - key
 
 def _deep(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - a rule
     """Turn blocks below the maximum depth into paragraphs."""
-    return not silent and state.level >= _DEEPEST and paragraph(state, start, end, silent)
+    return not silent and state.level >= _MAX_DEPTH and paragraph(state, start, end, silent)
 
 
 def _find_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - a rule

@@ -15,10 +15,10 @@ LABEL: Final = TRAITS.title
 __all__ = ["LABEL", "TRAITS", "Settings", "create"]
 
 
-def create(place: ChannelContext, settings: Settings) -> "MatrixChannel":
+def create(context: ChannelContext, settings: Settings) -> "MatrixChannel":
     """Return one account, not signed in. Raises ConfigError without a way to sign in."""
     from homarus.channels.matrix.adapter import MatrixChannel
 
     # The variables of the environment belong to one account; another would sign in as the same.
-    env = place.env if place.account == DEFAULT_ACCOUNT else {}
-    return MatrixChannel(place, settings.completed(place.channel, env))
+    env = context.env if context.account == DEFAULT_ACCOUNT else {}
+    return MatrixChannel(context, settings.completed(context.channel, env))

@@ -25,41 +25,41 @@ class MatrixAccount:
 
     async def room_for(self, chat: str) -> str:
         """Return the room of a target: by id, by alias, or by the other person's id."""
-        place = chat.removeprefix("room:").removeprefix("user:")
-        match place[:1]:
+        target = chat.removeprefix("room:").removeprefix("user:")
+        match target[:1]:
             case "!":
-                return place
+                return target
             case "#":
-                return await self._room_called(place)
+                return await self._resolve_alias(target)
             case "@":
-                return self.rooms.with_person(place) or await self._open_direct(place)
+                return self.rooms.with_person(target) or await self._open_direct(target)
         raise SendError(
             f"{chat!r} is no place of Matrix",
             retryable=False,
             fix="use a room's id (!…), its alias (#…:server), or a person's id (@…:server)",
         )
 
-    async def note_direct(self, room: str, user: str) -> None:
+    async def save_direct(self, room: str, user: str) -> None:
         """Record in our account data that a room is direct."""
-        told = self.rooms.add_direct(room, user)
-        await self.server.put("user", self.me, "account_data", DIRECT, data=told)
+        response = self.rooms.add_direct(room, user)
+        await self.server.put("user", self.me, "account_data", DIRECT, data=response)
 
     async def count_people(self, room: MatrixRoom) -> None:
         """Count the members of a room if the homeserver did not send the number."""
         if room.people is None:
             try:
-                told = await self.server.get("rooms", room.id, "joined_members")
+                response = await self.server.get("rooms", room.id, "joined_members")
             except ChannelError as exc:
                 log.warning("nobody knows how many people are in %s: %s", room.id, exc)
             else:
-                room.people = room.joined = len(get_object(told, "joined"))
+                room.people = room.joined = len(get_object(response, "joined"))
 
-    def cache_event(self, event_id: str, what: QuotedMessage) -> None:
+    def cache_event(self, event_id: str, message: QuotedMessage) -> None:
         """Cache an event's text, for replies to it; the oldest is dropped."""
         self._recent.pop(event_id, None)
         while len(self._recent) >= MAX_RECENT:
             del self._recent[next(iter(self._recent))]
-        self._recent[event_id] = what
+        self._recent[event_id] = message
 
     async def find_event(self, room: str, event_id: str) -> QuotedMessage | None:
         """Return the text of an event; None when it cannot be fetched."""
@@ -73,7 +73,7 @@ class MatrixAccount:
         self.cache_event(event_id, found)
         return found
 
-    async def _room_called(self, alias: str) -> str:
+    async def _resolve_alias(self, alias: str) -> str:
         if alias not in self._aliases:
             room = get_str(await self.server.get("directory", "room", alias), "room_id")
             if not room:
@@ -87,5 +87,5 @@ class MatrixAccount:
         if not room:
             raise ChannelError(f"Matrix did not say where we can talk with {user}")
         self.rooms[room].people = 2  # both of us; already known when the sync reports it
-        await self.note_direct(room, user)
+        await self.save_direct(room, user)
         return room

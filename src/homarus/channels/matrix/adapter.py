@@ -30,7 +30,7 @@ from homarus.core.errors import SendError
 from homarus.core.message import Address, Media, Outbound
 from homarus.core.tasks import task_group
 
-READY_S: Final = 10.0  # how long a message waits for the login
+LOGIN_TIMEOUT_S: Final = 10.0  # how long a message waits for the login
 TYPING_S: Final = 20.0
 REACTION: Final = "m.reaction"
 
@@ -38,10 +38,10 @@ REACTION: Final = "m.reaction"
 class MatrixChannel:
     """One account on one homeserver."""
 
-    def __init__(self, place: ChannelContext, settings: MatrixSettings) -> None:
-        self.name, self.account = place.channel, place.account
-        self._settings, self._clock = settings, place.clock
-        self._login = Login(settings, place.account, place.state)
+    def __init__(self, context: ChannelContext, settings: MatrixSettings) -> None:
+        self.name, self.account = context.channel, context.account
+        self._settings, self._clock = settings, context.clock
+        self._login = Login(settings, context.account, context.state)
         self._max_bytes = int((settings.common.media_max_mb or MEDIA_MAX_MB) * 1024 * 1024)
         self.capabilities = Capabilities(
             text_limit=settings.common.text_chunk_limit or TEXT_LIMIT,
@@ -51,7 +51,7 @@ class MatrixChannel:
             typing_s=TYPING_S,
             retry=SendRetryPolicy.from_settings(settings.common.retry),
         )
-        self._here: MatrixAccount | None = None  # while it runs
+        self._account: MatrixAccount | None = None  # while it runs
         self._ready = asyncio.Event()
         self._strikes = dict[str, int]()
 
@@ -60,31 +60,31 @@ class MatrixChannel:
         server, me = await self._login.sign_in()
         try:
             account = MatrixAccount(server, me)
-            ear = await self._ear(account)
+            identity = await self._load_identity(account)
             if max_bytes := await server.upload_max_bytes():
                 max_bytes = min(max_bytes, self._max_bytes)
                 self.capabilities = replace(self.capabilities, media_max_bytes=max_bytes)
             async with task_group() as group:
-                self._here = account
+                self._account = account
                 self._ready.set()
                 receive.mark_connected()
-                reader = SyncLoop(
+                sync_loop = SyncLoop(
                     account,
                     self._settings,
-                    ear,
+                    identity,
                     clock=self._clock,
                     group=group,
                     strikes=self._strikes,
                 )
-                await reader.run(receive)
+                await sync_loop.run(receive)
         finally:
-            self._here = None
+            self._account = None
             self._ready.clear()
             await server.close()
 
     async def send(self, message: Outbound) -> Receipt:
         """Send each file as one event, the text with the first file if there is one."""
-        account = await self._signed_in()
+        account = await self._wait_for_login()
         room = await account.room_for(message.address.chat)
         _refuse_encrypted(account, room)
         extras, thread = message.extras, message.address.thread
@@ -95,78 +95,78 @@ class MatrixChannel:
             content = edit_content(message.text, plain, extras.replaces)
         else:
             content = text_content(message.text, plain, reply_to=extras.reply_to, thread=thread)
-        sent = await _put(account, room, MESSAGE, content, transaction(message.key))
+        sent = await _send_event(account, room, MESSAGE, content, transaction(message.key))
         account.cache_event(extras.replaces or sent, QuotedMessage(account.me, plain))
         return Receipt(sent)
 
     async def show_typing(self, to: Address, *, on: bool) -> None:
-        account = await self._signed_in()
+        account = await self._wait_for_login()
         room = await account.room_for(to.chat)
-        sign = {"typing": on, "timeout": int(TYPING_S * 1000)} if on else {"typing": False}
-        await account.server.put("rooms", room, "typing", account.me, data=sign)
+        typing = {"typing": on, "timeout": int(TYPING_S * 1000)} if on else {"typing": False}
+        await account.server.put("rooms", room, "typing", account.me, data=typing)
 
     async def edit(self, to: Address, message_id: str, text: str) -> None:
         """Edit our own message; homeservers accept an edit of any, so it is checked first."""
-        account = await self._signed_in()
+        account = await self._wait_for_login()
         room = await account.room_for(to.chat)
         _refuse_encrypted(account, room)
         before = await account.find_event(room, message_id)
         if before is None or before.sender != account.me:
             raise SendError(f"{message_id} is no message of ours in {room}", retryable=False)
         plain = _plain(text)
-        await _put(account, room, MESSAGE, edit_content(text, plain, message_id))
+        await _send_event(account, room, MESSAGE, edit_content(text, plain, message_id))
         account.cache_event(message_id, QuotedMessage(account.me, plain))
 
     async def delete(self, to: Address, message_id: str) -> None:
-        account = await self._signed_in()
+        account = await self._wait_for_login()
         await _redact(account, await account.room_for(to.chat), message_id)
 
     async def react(self, to: Address, message_id: str, emoji: str) -> None:
-        account = await self._signed_in()
+        account = await self._wait_for_login()
         room = await account.room_for(to.chat)
         if not emoji:
             for reaction in await _our_reactions(account, room, message_id):
                 await _redact(account, room, reaction)
             return
         try:
-            await _put(account, room, REACTION, reaction_content(message_id, emoji))
+            await _send_event(account, room, REACTION, reaction_content(message_id, emoji))
         except MatrixRefusedError as exc:
             if exc.errcode != "M_DUPLICATE_ANNOTATION":  # it is there already
                 raise
 
     async def fetch(self, media: Media, max_bytes: int) -> bytes:
-        account = await self._signed_in()
+        account = await self._wait_for_login()
         return await account.server.download(media.ref, max_bytes)
 
     async def probe(self) -> str:
         """Return our name, by the current connection or by a temporary one."""
-        if account := self._here:
+        if account := self._account:
             return get_str(await account.server.get("account", "whoami"), "user_id")
         server, me = await self._login.sign_in()
         await server.close()
         return me
 
-    async def _signed_in(self) -> MatrixAccount:
-        if self._here is None:
+    async def _wait_for_login(self) -> MatrixAccount:
+        if self._account is None:
             try:
-                async with asyncio.timeout(READY_S):
+                async with asyncio.timeout(LOGIN_TIMEOUT_S):
                     await self._ready.wait()
             except TimeoutError as exc:
                 raise SendError("Matrix is not connected", retryable=True) from exc
-        if self._here is None:
+        if self._account is None:
             raise SendError("Matrix is not connected", retryable=True)
-        return self._here
+        return self._account
 
-    async def _ear(self, account: MatrixAccount) -> MatrixIdentity:
+    async def _load_identity(self, account: MatrixAccount) -> MatrixIdentity:
         try:
-            told: Object = await account.server.get("profile", account.me, "displayname")
+            response: Object = await account.server.get("profile", account.me, "displayname")
         except MatrixRefusedError:  # a file without a name
-            told = {}
+            response = {}
         return MatrixIdentity(
             self.name,
             self.account,
             account.me,
-            get_str(told, "displayname").strip(),
+            get_str(response, "displayname").strip(),
             self._settings.thread_replies,
         )
 
@@ -187,7 +187,7 @@ class MatrixChannel:
                 reply_to=extras.reply_to,
                 thread=message.address.thread,
             )
-            sent = await _put(
+            sent = await _send_event(
                 account, room, MESSAGE, content, transaction(message.key, str(number))
             )
             account.cache_event(sent, QuotedMessage(account.me, plain or name))
@@ -195,31 +195,31 @@ class MatrixChannel:
         return Receipt(sent)
 
 
-async def _put(
-    account: MatrixAccount, room: str, kind: str, content: Object, once: str = ""
+async def _send_event(
+    account: MatrixAccount, room: str, kind: str, content: Object, transaction_id: str = ""
 ) -> str:
     """Send an event and return its id."""
-    once = once or transaction("")
-    told = await account.server.put("rooms", room, "send", kind, once, data=content)
-    return get_str(told, "event_id")
+    transaction_id = transaction_id or transaction("")
+    response = await account.server.put("rooms", room, "send", kind, transaction_id, data=content)
+    return get_str(response, "event_id")
 
 
 async def _redact(account: MatrixAccount, room: str, event_id: str) -> None:
-    once = transaction(event_id, "redact")
-    await account.server.put("rooms", room, "redact", event_id, once, data={})
+    transaction_id = transaction(event_id, "redact")
+    await account.server.put("rooms", room, "redact", event_id, transaction_id, data={})
 
 
 async def _our_reactions(account: MatrixAccount, room: str, message_id: str) -> list[str]:
-    place = ("rooms", room, "relations", message_id, "m.annotation", REACTION)
-    told = await account.server.get(*place, base=CLIENT_V1, query={"limit": 100})
-    ours = (event for event in get_objects(told, "chunk") if event.get("sender") == account.me)
+    context = ("rooms", room, "relations", message_id, "m.annotation", REACTION)
+    response = await account.server.get(*context, base=CLIENT_V1, query={"limit": 100})
+    ours = (event for event in get_objects(response, "chunk") if event.get("sender") == account.me)
     return [get_str(event, "event_id") for event in ours]
 
 
 def _refuse_encrypted(account: MatrixAccount, room: str) -> None:
     """Refuse to send to an encrypted room: we could only send plain text there."""
-    known = account.rooms.get(room)
-    if known and known.is_encrypted:
+    known_room = account.rooms.get(room)
+    if known_room and known_room.is_encrypted:
         raise SendError(
             f"{room} is encrypted, which is not supported", retryable=False, fix="use another room"
         )

@@ -1,6 +1,6 @@
 """Call the client-server API of one homeserver, and classify its errors.
 
-A permanent refusal is MatrixRefusedError, with its error code; a temporary one is SendFailedError
+A permanent refusal is MatrixRefusedError, with its error code; a temporary one is SendError
 with the time to wait. A response that is not the homeserver's JSON, such as a proxy's, leaves the
 outcome unknown: ChannelError.
 """
@@ -10,7 +10,12 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 from urllib.parse import urlencode
 
-from homarus.channels.service_client import ANSWER_S, ServiceClient, ServiceResponse, quote_path
+from homarus.channels.service_client import (
+    RESPONSE_TIMEOUT_S,
+    ServiceClient,
+    ServiceResponse,
+    quote_path,
+)
 from homarus.core.errors import ChannelAuthError, ChannelError, SendError
 from homarus.core.message import Json
 from homarus.core.text import one_line
@@ -24,7 +29,7 @@ LOGGED_OUT: Final = frozenset(
     {"M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "M_USER_DEACTIVATED", "M_USER_LOCKED"}
 )
 _FILE: Final = re.compile(r"mxc://([A-Za-z0-9\[][A-Za-z0-9.:\[\]-]*)/([A-Za-z0-9_-]+)")
-UPLOAD_S: Final = 4 * ANSWER_S
+UPLOAD_TIMEOUT_S: Final = 4 * RESPONSE_TIMEOUT_S
 
 
 class MatrixRefusedError(SendError):
@@ -50,28 +55,34 @@ class HomeserverClient:
         *steps: str,
         query: Mapping[str, str | int] | None = None,
         base: str = CLIENT,
-        answer_s: float = ANSWER_S,
+        timeout_s: float = RESPONSE_TIMEOUT_S,
     ) -> Object:
         """Send a GET request."""
         path = f"{base}{quote_path(*steps)}"
         target = f"{path}?{urlencode(query)}" if query else path
-        return self._said(await self._api.request("GET", target, answer_s=answer_s))
+        return self._check_response(await self._api.request("GET", target, timeout_s=timeout_s))
 
     async def put(self, *steps: str, data: Object) -> Object:
         """Send a PUT request: idempotent by its path."""
-        return self._said(await self._api.send_json("PUT", f"{CLIENT}{quote_path(*steps)}", data))
+        return self._check_response(
+            await self._api.send_json("PUT", f"{CLIENT}{quote_path(*steps)}", data)
+        )
 
-    async def post(self, *steps: str, data: Object, answer_s: float = ANSWER_S) -> Object:
+    async def post(
+        self, *steps: str, data: Object, timeout_s: float = RESPONSE_TIMEOUT_S
+    ) -> Object:
         """Send a POST request."""
         path = f"{CLIENT}{quote_path(*steps)}"
-        return self._said(await self._api.send_json("POST", path, data, answer_s=answer_s))
+        return self._check_response(
+            await self._api.send_json("POST", path, data, timeout_s=timeout_s)
+        )
 
     async def upload(self, content: bytes, mime: str, name: str) -> str:
         """Upload a file and return its mxc:// URI."""
         path = f"/_matrix/media/v3/upload?filename={quote_path(name)[1:]}"
         kind = {"Content-Type": mime or "application/octet-stream"}
-        answer = await self._api.request("POST", path, content, kind, answer_s=UPLOAD_S)
-        url = get_str(self._said(answer), "content_uri")
+        answer = await self._api.request("POST", path, content, kind, timeout_s=UPLOAD_TIMEOUT_S)
+        url = get_str(self._check_response(answer), "content_uri")
         if not url:
             raise ChannelError("Matrix took a file and did not say what it is called")
         return url
@@ -88,7 +99,7 @@ class HomeserverClient:
                 return answer.body
             if answer.status != 404:
                 break
-        self._said(answer)
+        self._check_response(answer)
         raise ChannelError(f"Matrix answered {answer.status} for a file")
 
     async def upload_max_bytes(self) -> int:
@@ -96,34 +107,34 @@ class HomeserverClient:
         for place in MEDIA:
             answer = await self._api.get(f"{place}/config")
             if answer.status == 200:
-                return get_int(self._said(answer), "m.upload.size")
+                return get_int(self._check_response(answer), "m.upload.size")
         return 0
 
     async def close(self) -> None:
         """Close all connections."""
         await self._api.close()
 
-    def _said(self, answer: ServiceResponse) -> Object:
+    def _check_response(self, answer: ServiceResponse) -> Object:
         if 200 <= answer.status < 300 and isinstance(answer.data, dict):
             return answer.data
-        said: Object = answer.data if isinstance(answer.data, dict) else {}
-        errcode = get_str(said, "errcode")
+        body: Object = answer.data if isinstance(answer.data, dict) else {}
+        errcode = get_str(body, "errcode")
         if not errcode and answer.status == 413:  # of a proxy, as often for large files
             raise SendError("Matrix takes nothing so large", retryable=False)
         if not errcode or answer.status >= 500:
             raise ChannelError(f"Matrix answered {answer.status}, which says nothing")
-        told = f"Matrix refused it ({errcode}): {one_line(get_str(said, 'error'), 200)}"
+        told = f"Matrix refused it ({errcode}): {one_line(get_str(body, 'error'), 200)}"
         if errcode in LOGGED_OUT:
             if self._renewable:
                 raise ChannelError(f"{told}; it will be signed in again")
             raise ChannelAuthError(told, fix="give it a new accessToken")
         if answer.status == 429 or errcode == "M_LIMIT_EXCEEDED":
-            raise SendError(told, retryable=True, after_s=_after_s(said, answer))
+            raise SendError(told, retryable=True, after_s=_after_s(body, answer))
         raise MatrixRefusedError(told, errcode)
 
 
-def _after_s(said: Object, answer: ServiceResponse) -> float | None:
-    if after_ms := get_int(said, "retry_after_ms"):
+def _after_s(body: Object, answer: ServiceResponse) -> float | None:
+    if after_ms := get_int(body, "retry_after_ms"):
         return after_ms / 1000
     header = answer.headers.get("retry-after", "")
     return float(header) if header.isdecimal() else None

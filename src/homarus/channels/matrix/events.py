@@ -57,7 +57,7 @@ class QuotedMessage:
 
 
 def to_inbound(
-    event: Object, room: MatrixRoom, ear: MatrixIdentity, *, is_direct: bool, at_ms: int
+    event: Object, room: MatrixRoom, identity: MatrixIdentity, *, is_direct: bool, at_ms: int
 ) -> Inbound | None:
     """Return the message of an event; None for other events and for our own."""
     id_, sender = _event_id(event), get_str(event, "sender")
@@ -67,7 +67,7 @@ def to_inbound(
     if is_edit:
         content = get_object(content, "m.new_content")
     kind = STICKER if event.get("type") == STICKER else get_str(content, "msgtype")
-    if not id_ or not sender or sender == ear.me or kind not in _WORDS | _FILES.keys():
+    if not id_ or not sender or sender == identity.me or kind not in _WORDS | _FILES.keys():
         return None
     reply_to = _reply_to(relation)
     media = (_file(kind, content),) if kind in _FILES else ()
@@ -77,10 +77,15 @@ def to_inbound(
     if not text.strip() and not media:
         return None
     name = room.name_of(sender)
-    mentioned, elsewhere = _mentions(content, text, ear)
+    mentioned, elsewhere = _mentions(content, text, identity)
     return Inbound(
         id_,
-        Address(ear.channel, room.id, ear.account, _thread(relation, id_, ear.thread_replies)),
+        Address(
+            identity.channel,
+            room.id,
+            identity.account,
+            _thread(relation, id_, identity.thread_replies),
+        ),
         sender,
         f"* {name} {text}" if kind == "m.emote" else text,
         # The sender's server sets the time; it cannot be in the future.
@@ -111,8 +116,8 @@ def quoted_message(event: Object) -> QuotedMessage:
 def with_quote(inbound: Inbound, answered: QuotedMessage, me: str) -> Inbound:
     """Return the message with the quoted message it replies to."""
     ours = answered.sender == me
-    occasion = replace(inbound.metadata, quoted=answered.text, replies_to_us=ours)
-    return replace(inbound, metadata=occasion)
+    metadata = replace(inbound.metadata, quoted=answered.text, replies_to_us=ours)
+    return replace(inbound, metadata=metadata)
 
 
 def invites(event: Object, user: str) -> bool:
@@ -192,23 +197,23 @@ def _caption(content: Object) -> str:
     return body if name and body != name else ""
 
 
-def _mentions(content: Object, text: str, ear: MatrixIdentity) -> tuple[bool, bool]:
+def _mentions(content: Object, text: str, identity: MatrixIdentity) -> tuple[bool, bool]:
     """Return whether it mentions us, and whether it mentions others instead.
 
     Current clients list mentions; for others they are found in links and names. A message that
     starts with our name mentions us in any case, as in clients without completion.
     """
-    addressed = bool(ear.my_name and _opening(ear.my_name).match(text))
-    addressed = addressed or bool(_id(ear.me).search(text))
+    addressed = bool(identity.my_name and _opening(identity.my_name).match(text))
+    addressed = addressed or bool(_id(identity.me).search(text))
     meant = content.get("m.mentions")
     if isinstance(meant, dict):
         users = meant.get("user_ids")
         named = users if isinstance(users, list) else []
-        mine = addressed or ear.me in named
+        mine = addressed or identity.me in named
         return mine, not mine and (bool(named) or meant.get("room") is True)
     html = get_str(content, "formatted_body")
-    linked = bool(_pill(ear.me).search(html))
-    called = bool(ear.my_name and _word(ear.my_name).search(text))
+    linked = bool(_pill(identity.me).search(html))
+    called = bool(identity.my_name and _word(identity.my_name).search(text))
     mine = addressed or linked or called
     return mine, not mine and "matrix.to/#/@" in html.replace("%40", "@")
 

@@ -33,21 +33,21 @@ class Login:
     async def sign_in(self) -> tuple[HomeserverClient, str]:
         """Return a logged-in homeserver client and our user id.
 
-        Raises ChannelAuthFailedError when the homeserver refuses us.
+        Raises ChannelAuthError when the homeserver refuses us.
         """
         if secret := self._settings.access_token:
-            return await self._enter(secret.get_secret_value(), renewable=False)
-        kept = await asyncio.to_thread(self._read)
-        if token := get_str(kept, "accessToken"):
+            return await self._open_client(secret.get_secret_value(), renewable=False)
+        stored = await asyncio.to_thread(self._read)
+        if token := get_str(stored, "accessToken"):
             try:
-                return await self._enter(token, renewable=True)
+                return await self._open_client(token, renewable=True)
             except ChannelAuthError:
                 log.info("the token of %s is no longer good: signing in anew", self._me)
-        said = await self._ask(get_str(kept, "deviceId"))
-        await asyncio.to_thread(self._write, said)
-        return await self._enter(said["accessToken"], renewable=True)
+        login = await self._request_token(get_str(stored, "deviceId"))
+        await asyncio.to_thread(self._write, login)
+        return await self._open_client(login["accessToken"], renewable=True)
 
-    async def _enter(self, token: str, *, renewable: bool) -> tuple[HomeserverClient, str]:
+    async def _open_client(self, token: str, *, renewable: bool) -> tuple[HomeserverClient, str]:
         server = self._server(token)
         try:
             me = get_str(await server.get("account", "whoami"), "user_id")
@@ -62,7 +62,7 @@ class Login:
             )
         return self._server(token, renewable=renewable), me
 
-    async def _ask(self, device: str) -> dict[str, str]:
+    async def _request_token(self, device: str) -> dict[str, str]:
         settings = self._settings
         request = {
             "type": "m.login.password",
@@ -74,21 +74,21 @@ class Login:
             request["device_id"] = device
         server = self._server()
         try:
-            said = await server.post("login", data=request)
+            login = await server.post("login", data=request)
         except MatrixRefusedError as exc:
             raise ChannelAuthError(
                 f"{self._me} cannot sign in: {exc.message}", fix="check userId and password"
             ) from exc
         finally:
             await server.close()
-        token = get_str(said, "access_token")
+        token = get_str(login, "access_token")
         if not token:
             raise ChannelError("Matrix let us in without a token")
         return {
             "homeserver": self._url,
             "userId": self._me,
             "accessToken": token,
-            "deviceId": get_str(said, "device_id"),
+            "deviceId": get_str(login, "device_id"),
         }
 
     def _server(self, token: str = "", *, renewable: bool = False) -> HomeserverClient:
@@ -109,19 +109,19 @@ class Login:
             return {}
         try:
             with self._file.open("rb") as opened:
-                kept = json.loads(opened.read(MAX_BYTES))
+                stored = json.loads(opened.read(MAX_BYTES))
         except (OSError, ValueError, RecursionError):
             return {}
         mine = {"homeserver": self._url, "userId": self._me}
-        is_mine = isinstance(kept, dict) and all(kept.get(key) == mine[key] for key in mine)
-        return kept if is_mine else {}
+        is_mine = isinstance(stored, dict) and all(stored.get(key) == mine[key] for key in mine)
+        return stored if is_mine else {}
 
-    def _write(self, said: dict[str, str]) -> None:
+    def _write(self, login: dict[str, str]) -> None:
         if self._file is None:
             return
         try:
             self._file.parent.mkdir(0o700, parents=True, exist_ok=True)
-            write_atomic(self._file, json.dumps(said, indent=2).encode())
+            write_atomic(self._file, json.dumps(login, indent=2).encode())
         except OSError as exc:
             raise StoreError(
                 f"cannot keep the token of Matrix in {self._file}: {exc.strerror or exc}",

@@ -37,9 +37,9 @@ class MatrixRoom:
         """Return a user's display name; else the local part of the user id."""
         return self.names.get(user) or user.partition(":")[0].removeprefix("@")
 
-    def apply_sync(self, told: Object) -> None:
+    def apply_sync(self, data: Object) -> None:
         """Apply one sync response."""
-        summary = get_object(told, "summary")
+        summary = get_object(data, "summary")
         if "m.joined_member_count" in summary or "m.invited_member_count" in summary:
             # Each is sent when it has changed.
             if "m.joined_member_count" in summary:
@@ -47,8 +47,8 @@ class MatrixRoom:
             if "m.invited_member_count" in summary:
                 self.invited = get_int(summary, "m.invited_member_count")
             self.people = self.joined + self.invited
-        self.apply_state(get_objects(get_object(told, "state"), "events"))
-        self.apply_state(get_objects(get_object(told, "timeline"), "events"))
+        self.apply_state(get_objects(get_object(data, "state"), "events"))
+        self.apply_state(get_objects(get_object(data, "timeline"), "events"))
 
     def apply_state(self, events: Iterable[Object]) -> None:
         """Apply a state event."""

@@ -73,28 +73,30 @@ class MatrixSettings(ChannelSettings):
         The config wins, and a password of the environment is not used with a token. Raises
         ConfigError when the account cannot log in.
         """
-        said = {
+        overrides = {
             key: env[name]
             for name, key in VARIABLES.items()
             if env.get(name) and getattr(self, key) is None
         }
         if self.access_token is not None:
-            said.pop("password", None)
+            overrides.pop("password", None)
         elif self.password is not None:
-            said.pop("access_token", None)
-        given = MatrixSettings.model_validate({to_camel(key): value for key, value in said.items()})
-        whole = self.model_copy(update={key: getattr(given, key) for key in said})
-        if not whole.homeserver:
+            overrides.pop("access_token", None)
+        parsed = MatrixSettings.model_validate(
+            {to_camel(key): value for key, value in overrides.items()}
+        )
+        merged = self.model_copy(update={key: getattr(parsed, key) for key in overrides})
+        if not merged.homeserver:
             raise ConfigError(
                 f"channels.{channel}.homeserver is missing",
                 fix='set it to the address of a homeserver, such as "https://matrix.org"',
             )
-        if not whole.access_token and not (whole.user_id and whole.password):
+        if not merged.access_token and not (merged.user_id and merged.password):
             raise ConfigError(
                 f"channels.{channel} does not say how to sign in",
                 fix="set accessToken, or userId and password",
             )
-        return whole
+        return merged
 
     def joins(self, room: str, alias: str, inviter: str, *, is_direct: bool) -> bool:
         """Return whether an invite is accepted.

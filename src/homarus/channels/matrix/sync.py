@@ -36,15 +36,15 @@ from homarus.core.message import Inbound
 
 log = logging.getLogger(__name__)
 
-POLL_S: Final = 30  # how long the homeserver may wait for events
-LATE_S: Final = 30  # how much longer we wait for it
-FIRST_S: Final = 300.0  # an account with many rooms takes its time
-JOIN_S: Final = 120.0  # the room may be on another server
-JOIN_TRIES, JOIN_AGAIN_S = 5, 30.0
+POLL_TIMEOUT_S: Final = 30  # how long the homeserver may wait for events
+RESPONSE_MARGIN_S: Final = 30  # how much longer we wait for it
+FIRST_SYNC_TIMEOUT_S: Final = 300.0  # an account with many rooms takes its time
+JOIN_TIMEOUT_S: Final = 120.0  # the room may be on another server
+JOIN_TRIES, JOIN_RETRY_S = 5, 30.0
 PAGE: Final = 100
 MAX_PAGES: Final = 10  # of what one room missed
 MAX_STRIKES: Final = 3
-TOLD: Final = "homarus.encryption"  # account data: notified rooms
+ENCRYPTION_NOTIFIED: Final = "homarus.encryption"  # account data: notified rooms
 CANNOT_READ: Final = (
     "This room is encrypted, and I cannot read encrypted messages. Please talk to me in a room"
     " without encryption."
@@ -63,95 +63,97 @@ class SyncLoop:
         self,
         account: MatrixAccount,
         settings: MatrixSettings,
-        ear: MatrixIdentity,
+        identity: MatrixIdentity,
         *,
         clock: Clock,
         group: asyncio.TaskGroup,
         strikes: dict[str, int],
     ) -> None:
-        self._account, self._settings, self._ear = account, settings, ear
+        self._account, self._settings, self._identity = account, settings, identity
         self._clock, self._strikes = clock, strikes
         self._group: asyncio.TaskGroup = group
         self._joining: set[str] = set()
-        self._told: set[str] = set()  # rooms that were notified of their encryption
-        self._read: dict[str, str] = {}  # by room: the last stored message
-        self._news = asyncio.Event()
+        self._notified: set[str] = set()  # rooms that were notified of their encryption
+        self._unsent_receipts: dict[str, str] = {}  # by room: the last stored message
+        self._has_receipts = asyncio.Event()
 
     async def run(self, receive: InboundHandler) -> None:
         """Sync until cancelled, from the cursor, or from now if there is none."""
-        first = await self._sync("", 1, answer_s=FIRST_S)
+        first = await self._sync("", 1, timeout_s=FIRST_SYNC_TIMEOUT_S)
         now = _position(first)
         self._apply_account_data(first)
-        for room, told in get_object(first, "rooms", "join").items():
-            if isinstance(told, dict):
-                self._account.rooms[room].apply_sync(told)
-        kept = get_str(await receive.load_cursor() or {}, "since")
+        for room, data in get_object(first, "rooms", "join").items():
+            if isinstance(data, dict):
+                self._account.rooms[room].apply_sync(data)
+        stored = get_str(await receive.load_cursor() or {}, "since")
         self._group.create_task(self._send_receipts(), name="read receipts of Matrix")
-        if not kept:  # messages from here on are not lost in a crash
+        if not stored:  # messages from here on are not lost in a crash
             await receive.save_cursor({"since": now})
-        since = kept or now
+        since = stored or now
         while True:
             try:
-                answer = await self._sync(since, self._settings.initial_sync_limit)
+                response = await self._sync(since, self._settings.initial_sync_limit)
             except MatrixRefusedError as exc:
-                if since != kept or since == now:
+                if since != stored or since == now:
                     raise
                 log.warning("Matrix no longer knows how far was read, so it goes on now: %s", exc)
                 since = now
                 continue
-            since = await self._handle_response(answer, since, receive)
+            since = await self._handle_response(response, since, receive)
 
-    async def _sync(self, since: str, limit: int, *, answer_s: float = POLL_S + LATE_S) -> Object:
+    async def _sync(
+        self, since: str, limit: int, *, timeout_s: float = POLL_TIMEOUT_S + RESPONSE_MARGIN_S
+    ) -> Object:
         query: dict[str, str | int] = {"filter": _filter(limit, self._account.me)}
         if since:
-            query |= {"since": since, "timeout": POLL_S * 1000}
+            query |= {"since": since, "timeout": POLL_TIMEOUT_S * 1000}
         else:
             # Nothing is awaited, but some homeservers cache the response for minutes.
-            query["timeout"] = self._clock.now_ms() % (POLL_S * 1000)
-        return await self._account.server.get("sync", answer_s=answer_s, query=query)
+            query["timeout"] = self._clock.now_ms() % (POLL_TIMEOUT_S * 1000)
+        return await self._account.server.get("sync", timeout_s=timeout_s, query=query)
 
-    async def _handle_response(self, answer: Object, since: str, receive: InboundHandler) -> str:
+    async def _handle_response(self, response: Object, since: str, receive: InboundHandler) -> str:
         """Pass on the messages of a response, and return the next position."""
-        after = _position(answer)
-        self._apply_account_data(answer)
+        after = _position(response)
+        self._apply_account_data(response)
         messages = list[Inbound]()
-        for room, told in get_object(answer, "rooms", "join").items():
-            if isinstance(told, dict):
-                messages += await self._heard(room, told, since)
+        for room, data in get_object(response, "rooms", "join").items():
+            if isinstance(data, dict):
+                messages += await self._read_room(room, data, since)
         for number, inbound in enumerate(messages, 1):
             cursor = after if number == len(messages) else since
             await receive(inbound, {"since": cursor}, self._acknowledge(inbound))
         return after
 
-    def _apply_account_data(self, answer: Object) -> None:
+    def _apply_account_data(self, response: Object) -> None:
         """Apply account data: direct rooms, joined rooms and invites."""
         rooms = self._account.rooms
-        for event in get_objects(get_object(answer, "account_data"), "events"):
+        for event in get_objects(get_object(response, "account_data"), "events"):
             if event.get("type") == DIRECT:
                 rooms.direct = get_object(event, "content")
-        for room in get_object(answer, "rooms", "leave"):
+        for room in get_object(response, "rooms", "leave"):
             rooms.forget(room)
-        for room, told in get_object(answer, "rooms", "invite").items():
-            if isinstance(told, dict) and room not in self._joining:
-                self._handle_invite(room, get_objects(get_object(told, "invite_state"), "events"))
+        for room, data in get_object(response, "rooms", "invite").items():
+            if isinstance(data, dict) and room not in self._joining:
+                self._handle_invite(room, get_objects(get_object(data, "invite_state"), "events"))
 
     # Messages
 
-    async def _heard(self, id_: str, told: Object, since: str) -> list[Inbound]:
-        timeline = get_object(told, "timeline")
-        state = get_objects(get_object(told, "state"), "events")
+    async def _read_room(self, id_: str, data: Object, since: str) -> list[Inbound]:
+        timeline = get_object(data, "timeline")
+        state = get_objects(get_object(data, "state"), "events")
         is_new = id_ not in self._account.rooms and (
             timeline.get("limited") is True
             or any(joins(event, self._account.me) for event in state)
         )
         room = self._account.rooms[id_]
-        room.apply_sync(told)
+        room.apply_sync(data)
         messages = list[Inbound]()
         for event in await self._events(room, timeline, since, is_new=is_new):
             if event.get("type") == ENCRYPTED and event.get("sender") != self._account.me:
-                self._mind_encryption(room)
+                self._on_encrypted(room)
             elif event.get("type") in {MESSAGE, STICKER}:
-                inbound = await self._translated(event, room)
+                inbound = await self._to_inbound(event, room)
                 if inbound:
                     messages.append(inbound)
         return messages
@@ -161,9 +163,9 @@ class SyncLoop:
     ) -> list[Object]:
         """Return the new events of a room, without those before our invite."""
         events = get_objects(timeline, "events")
-        ours = since_invited(events, self._account.me)
-        if ours is not None:
-            return ours
+        visible = since_invited(events, self._account.me)
+        if visible is not None:
+            return visible
         start = get_str(timeline, "prev_batch")
         if timeline.get("limited") is True and start:
             missed, invited = await self._fill_gap(room, start, "" if is_new else since)
@@ -202,24 +204,24 @@ class SyncLoop:
             query["to"] = since
         while start and pages:
             query["from"], pages = start, pages - 1
-            told = await self._account.server.get("rooms", room.id, "messages", query=query)
-            room.apply_state(get_objects(told, "state"))
-            page = get_objects(told, "chunk")
-            ours = since_invited(page[::-1], self._account.me)
-            if ours is not None:
-                return [*ours, *found[::-1]], True
+            data = await self._account.server.get("rooms", room.id, "messages", query=query)
+            room.apply_state(get_objects(data, "state"))
+            page = get_objects(data, "chunk")
+            visible = since_invited(page[::-1], self._account.me)
+            if visible is not None:
+                return [*visible, *found[::-1]], True
             found += page
-            start = get_str(told, "end")
+            start = get_str(data, "end")
         if start and since:
             log.warning("%s: too much was missed; what is older is not read", room.id)
         return found[::-1], False
 
-    async def _translated(self, event: Object, room: MatrixRoom) -> Inbound | None:
+    async def _to_inbound(self, event: Object, room: MatrixRoom) -> Inbound | None:
         account = self._account
         await account.count_people(room)
         is_direct = account.rooms.is_direct(room) and room.id not in self._settings.common.groups
         now_ms = self._clock.now_ms()
-        inbound = to_inbound(event, room, self._ear, is_direct=is_direct, at_ms=now_ms)
+        inbound = to_inbound(event, room, self._identity, is_direct=is_direct, at_ms=now_ms)
         if inbound is None:
             return None
         account.cache_event(inbound.id, quoted_message(event))
@@ -236,18 +238,18 @@ class SyncLoop:
 
     def _acknowledge(self, inbound: Inbound) -> Acknowledge:
         async def acknowledge() -> None:
-            self._read[inbound.address.chat] = inbound.id
-            self._news.set()
+            self._unsent_receipts[inbound.address.chat] = inbound.id
+            self._has_receipts.set()
 
         return acknowledge
 
     async def _send_receipts(self) -> None:
         """Send read receipts, for the last message of each room."""
         while True:
-            await self._news.wait()
-            self._news.clear()
-            while self._read:
-                room, event = self._read.popitem()
+            await self._has_receipts.wait()
+            self._has_receipts.clear()
+            while self._unsent_receipts:
+                room, event = self._unsent_receipts.popitem()
                 try:
                     await self._account.server.post(
                         "rooms", room, "receipt", "m.read", event, data={}
@@ -277,45 +279,47 @@ class SyncLoop:
         if person:  # messages of a room may arrive before our join does
             self._account.rooms.add_direct(room, person)
         try:
-            for left in reversed(range(JOIN_TRIES)):
+            for attempts_left in reversed(range(JOIN_TRIES)):
                 try:
-                    await self._account.server.post("join", room, data={}, answer_s=JOIN_S)
+                    await self._account.server.post("join", room, data={}, timeout_s=JOIN_TIMEOUT_S)
                     break
                 except SendError as exc:
-                    if not (exc.retryable and left):
+                    if not (exc.retryable and attempts_left):
                         raise
-                    await self._clock.sleep(exc.after_s or JOIN_AGAIN_S)
+                    await self._clock.sleep(exc.after_s or JOIN_RETRY_S)
             if person:
-                await self._account.note_direct(room, person)
+                await self._account.save_direct(room, person)
         except ChannelError as exc:
             log.warning("the invitation to %s could not be followed: %s", room, exc)
         finally:
             self._joining.discard(room)
 
-    def _mind_encryption(self, room: MatrixRoom) -> None:
+    def _on_encrypted(self, room: MatrixRoom) -> None:
         room.is_encrypted = True
-        if room.id not in self._told:
-            self._told.add(room.id)
+        if room.id not in self._notified:
+            self._notified.add(room.id)
             log.warning("%s is encrypted: what is said there cannot be read", room.id)
             self._group.create_task(self._notify_encrypted(room.id), name=f"telling {room.id}")
 
     async def _notify_encrypted(self, room: str) -> None:
         """Notify an encrypted room once, across restarts."""
-        server, mine = self._account.server, ("user", self._account.me, "rooms", room)
+        server, data_path = self._account.server, ("user", self._account.me, "rooms", room)
         try:
             try:
-                await server.get(*mine, "account_data", TOLD)
+                await server.get(*data_path, "account_data", ENCRYPTION_NOTIFIED)
             except MatrixRefusedError:  # not notified yet
                 content = {"msgtype": "m.notice", "body": CANNOT_READ, "m.mentions": {}}
-                once = transaction(room, TOLD)
-                await server.put("rooms", room, "send", MESSAGE, once, data=content)
-                await server.put(*mine, "account_data", TOLD, data={"told": True})
+                transaction_id = transaction(room, ENCRYPTION_NOTIFIED)
+                await server.put("rooms", room, "send", MESSAGE, transaction_id, data=content)
+                await server.put(
+                    *data_path, "account_data", ENCRYPTION_NOTIFIED, data={"told": True}
+                )
         except ChannelError as exc:
             log.warning("it could not be said in %s that it is encrypted: %s", room, exc)
 
 
-def _position(answer: Object) -> str:
-    found = get_str(answer, "next_batch")
+def _position(response: Object) -> str:
+    found = get_str(response, "next_batch")
     if not found:
         raise ChannelError("Matrix did not say how far was read")
     return found
@@ -333,13 +337,13 @@ def _timeline(me: str) -> dict[str, object]:
 
 @cache
 def _filter(limit: int, me: str) -> str:
-    nothing: dict[str, list[str]] = {"types": []}
-    told = {
-        "presence": nothing,
+    no_types: dict[str, list[str]] = {"types": []}
+    data = {
+        "presence": no_types,
         "account_data": {"types": [DIRECT]},
         "room": {
-            "ephemeral": nothing,
-            "account_data": nothing,
+            "ephemeral": no_types,
+            "account_data": no_types,
             "state": {
                 "types": _STATE,
                 "lazy_load_members": True,
@@ -348,4 +352,4 @@ def _filter(limit: int, me: str) -> str:
             "timeline": {**_timeline(me), "limit": limit},
         },
     }
-    return json.dumps(told, separators=(",", ":"))
+    return json.dumps(data, separators=(",", ":"))

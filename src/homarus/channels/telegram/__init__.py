@@ -14,8 +14,8 @@ LABEL: Final = TRAITS.title
 __all__ = ["LABEL", "TRAITS", "Settings", "create"]
 
 
-def create(place: ChannelContext, settings: Settings) -> "TelegramChannel":
+def create(context: ChannelContext, settings: Settings) -> "TelegramChannel":
     """Return the channel of one bot, not connected. Raises ConfigError without a token."""
     from homarus.channels.telegram.adapter import TelegramChannel
 
-    return TelegramChannel(place, settings)
+    return TelegramChannel(context, settings)

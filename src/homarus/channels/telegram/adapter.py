@@ -49,20 +49,20 @@ from homarus.core.message import Address, Inbound, Json, Media, Outbound
 
 log = logging.getLogger(__name__)
 
-POLL_S: Final = 30
+POLL_TIMEOUT_S: Final = 30
 MIN_POLL_S: Final = 1.0
 CAPTION_UNITS: Final = 1_024
 TYPING_S: Final = 5.0
 MAX_FETCH_BYTES: Final = 20 * 1024 * 1024  # the limit of Telegram's own server
 _STALE_MS: Final = 6 * 24 * 3600 * 1000
-_SENT_KEPT: Final = 2_000
+_MAX_SENT: Final = 2_000
 
 
 class TelegramChannel:
     """One bot. See channels/base for what each method guarantees."""
 
-    def __init__(self, place: ChannelContext, settings: TelegramSettings) -> None:
-        self.name, self.account = place.channel, place.account
+    def __init__(self, context: ChannelContext, settings: TelegramSettings) -> None:
+        self.name, self.account = context.channel, context.account
         self.capabilities = Capabilities(
             text_limit=settings.text_limit,
             unit="utf16",
@@ -72,16 +72,16 @@ class TelegramChannel:
             typing_s=TYPING_S,
             retry=settings.retries,
         )
-        self._place, self._settings, self._clock = place, settings, place.clock
+        self._context, self._settings, self._clock = context, settings, context.clock
         self._secret = find_secret(settings)
         self._api = BotApiClient(
             settings.api_root,
-            find_token(settings, place.account, place.env),
+            find_token(settings, context.account, context.env),
             timeout_s=float(settings.timeout_seconds),
             proxy=settings.proxy or "",
         )
-        self._post = CallSender(self._api, settings.media_max_bytes)
-        self._reader: UpdateTranslator | None = None
+        self._sender = CallSender(self._api, settings.media_max_bytes)
+        self._translator: UpdateTranslator | None = None
         self._receive: InboundHandler | None = None  # while Telegram may send webhooks
         self._listed: list[dict[str, str]] | None = None  # the commands that were set
         self._undraftable: set[str] = set()
@@ -91,9 +91,9 @@ class TelegramChannel:
 
     async def run(self, receive: InboundHandler) -> None:
         async with self._api.in_use():
-            me = await self._introduce()
+            me = await self._load_identity()
             receive.mark_connected()
-            self._reader = UpdateTranslator(
+            self._translator = UpdateTranslator(
                 self.name, self.account, me, self._settings.reaction_notifications
             )
             await self._list_commands()
@@ -102,7 +102,7 @@ class TelegramChannel:
             else:
                 await self._poll(receive, me)
 
-    async def _introduce(self) -> TelegramIdentity:
+    async def _load_identity(self) -> TelegramIdentity:
         response = await self._api.call("getMe")
         found = response if isinstance(response, dict) else {}
         me = TelegramIdentity(
@@ -121,7 +121,7 @@ class TelegramChannel:
         return me
 
     async def _list_commands(self) -> None:
-        commands = listed_commands(self._settings, self._place.commands)
+        commands = listed_commands(self._settings, self._context.commands)
         if commands == self._listed:
             return
         try:
@@ -139,25 +139,25 @@ class TelegramChannel:
             await self._api.call("deleteWebhook")
         except TelegramRefusedError as exc:
             log.warning("a webhook may still be set: %s", exc)
-        offset = self._begin(await receive.load_cursor(), me)
-        heard_ms = self._clock.now_ms()
+        offset = self._start_offset(await receive.load_cursor(), me)
+        last_update_ms = self._clock.now_ms()
         while True:
-            if self._clock.now_ms() - heard_ms > _STALE_MS:
+            if self._clock.now_ms() - last_update_ms > _STALE_MS:
                 offset = 0
-            asked: dict[str, Json] = {"timeout": POLL_S, "allowed_updates": self._wanted()}
+            params: dict[str, Json] = {"timeout": POLL_TIMEOUT_S, "allowed_updates": self._wanted()}
             if offset:
-                asked["offset"] = offset
-            asked_s = self._clock.monotonic()
-            updates = await self._api.call("getUpdates", asked, wait_s=POLL_S)
+                params["offset"] = offset
+            polled_s = self._clock.monotonic()
+            updates = await self._api.call("getUpdates", params, wait_s=POLL_TIMEOUT_S)
             if not isinstance(updates, list):
                 raise ChannelError("Telegram did not answer getUpdates with updates")
-            if not updates and self._clock.monotonic() - asked_s < MIN_POLL_S:
+            if not updates and self._clock.monotonic() - polled_s < MIN_POLL_S:
                 await self._clock.sleep(MIN_POLL_S)  # a server without long polling
             if updates:
                 offset = await self._handle_updates(updates, receive, me)
-                heard_ms = self._clock.now_ms()
+                last_update_ms = self._clock.now_ms()
 
-    def _begin(self, cursor: Mapping[str, Json] | None, me: TelegramIdentity) -> int:
+    def _start_offset(self, cursor: Mapping[str, Json] | None, me: TelegramIdentity) -> int:
         stored = cursor or {}
         is_ours = get_int(stored, "bot") in {0, me.id}
         at_ms = get_int(stored, "atMs")
@@ -180,15 +180,15 @@ class TelegramChannel:
                 continue
             after = max(after, id_ + 1)
             cursor = {"offset": after, "bot": me.id, "atMs": self._clock.now_ms()}
-            await self._pass_on(update, receive, cursor)
+            await self._handle_update(update, receive, cursor)
         if not after:  # it would return the same again, at once and forever
             raise ChannelError("Telegram gave updates that have no number")
         return after
 
-    async def _pass_on(
+    async def _handle_update(
         self, update: Mapping[str, Json], receive: InboundHandler, cursor: Mapping[str, Json] | None
     ) -> None:
-        if inbound := self._read(update):
+        if inbound := self._to_inbound(update):
             await receive(inbound, cursor)
         if pressed := callback_query_id(update):  # for any sender: the button waits
             await self._answer_press(pressed)
@@ -199,18 +199,18 @@ class TelegramChannel:
         except ChannelError as exc:  # the message is stored: not fatal
             log.warning("a button goes on waiting: %s", exc)
 
-    def _read(self, update: Mapping[str, Json]) -> Inbound | None:
-        assert self._reader is not None  # noqa: S101 - it is made before anything is read
-        inbound = self._reader.to_inbound(update, self._clock.now_ms())
+    def _to_inbound(self, update: Mapping[str, Json]) -> Inbound | None:
+        assert self._translator is not None  # noqa: S101 - it is made before anything is read
+        inbound = self._translator.to_inbound(update, self._clock.now_ms())
         if inbound is None:
             self._skip(update)
             return None
         return self._own_reaction(inbound) if is_reaction(inbound) else inbound
 
     def _skip(self, update: Mapping[str, Json]) -> None:
-        said = get_object(update, "message")
-        if new := get_int(said, "migrate_to_chat_id"):
-            self._post.record_migration(str(get_int(get_object(said, "chat"), "id")), str(new))
+        message = get_object(update, "message")
+        if new := get_int(message, "migrate_to_chat_id"):
+            self._sender.record_migration(str(get_int(get_object(message, "chat"), "id")), str(new))
         elif kind := next((name for name in (*KINDS, REACTION) if name in update), ""):
             id_ = get_int(update, "update_id")
             log.info("update %d is passed over: nothing to read in its %s", id_, kind)
@@ -226,8 +226,8 @@ class TelegramChannel:
         return inbound if self._settings.reaction_notifications == "all" else None
 
     def _wanted(self) -> list[str]:
-        asked = self._settings.reaction_notifications != "off"
-        return [*KINDS, REACTION] if asked else list(KINDS)
+        has_reactions = self._settings.reaction_notifications != "off"
+        return [*KINDS, REACTION] if has_reactions else list(KINDS)
 
     # Webhooks
 
@@ -236,14 +236,14 @@ class TelegramChannel:
         return self._settings.path
 
     async def _serve_webhook(self, receive: InboundHandler) -> None:
-        asked = {
+        params = {
             "url": self._settings.public_url,
             "secret_token": self._secret,
             "allowed_updates": self._wanted(),
         }
         self._receive = receive  # it may send a webhook before it has responded
         try:
-            await self._api.call("setWebhook", asked)
+            await self._api.call("setWebhook", params)
             await asyncio.Event().wait()
         finally:
             self._receive = None
@@ -265,7 +265,7 @@ class TelegramChannel:
         if not isinstance(update, dict):
             return 400
         try:
-            await self._pass_on(update, self._receive, None)
+            await self._handle_update(update, self._receive, None)
         except StoreError as exc:
             log.warning("an update could not be kept, Telegram will bring it again: %s", exc)
             return 503
@@ -276,35 +276,40 @@ class TelegramChannel:
     async def send(self, message: Outbound) -> Receipt:
         call = send_call(message, self._settings)
         try:
-            sent = await self._post.send(call)
+            sent = await self._sender.send(call)
         except TelegramRefusedError as exc:
             if message.extras.replaces and _is_unchanged(exc):
                 return Receipt(str(require_message_id(message.extras.replaces, message.address)))
             raise
         id_ = get_int(sent, "message_id") if isinstance(sent, dict) else 0
         if id_:
-            self._remember(message.address, id_)
+            self._record_sent(message.address, id_)
         return Receipt(str(id_ or ""))
 
     async def edit(self, to: Address, message_id: str, text: str) -> None:
         try:
-            await self._post.send(edit_call(to, message_id, text, self._settings))
+            await self._sender.send(edit_call(to, message_id, text, self._settings))
         except TelegramRefusedError as exc:
             if not _is_unchanged(exc):
                 raise
 
     async def delete(self, to: Address, message_id: str) -> None:
-        asked = {"chat_id": chat_id(to.chat), "message_id": require_message_id(message_id, to)}
-        await self._post.send(BotApiCall("deleteMessage", asked))
+        params = {"chat_id": chat_id(to.chat), "message_id": require_message_id(message_id, to)}
+        await self._sender.send(BotApiCall("deleteMessage", params))
 
     async def react(self, to: Address, message_id: str, emoji: str) -> None:
         reaction = [{"type": "emoji", "emoji": emoji}] if emoji else []
-        which = {"chat_id": chat_id(to.chat), "message_id": require_message_id(message_id, to)}
-        await self._post.send(BotApiCall("setMessageReaction", {**which, "reaction": reaction}))
+        message_ref = {
+            "chat_id": chat_id(to.chat),
+            "message_id": require_message_id(message_id, to),
+        }
+        await self._sender.send(
+            BotApiCall("setMessageReaction", {**message_ref, "reaction": reaction})
+        )
 
     async def show_typing(self, to: Address, *, on: bool) -> None:
         if on:  # it expires
-            await self._post.send(
+            await self._sender.send(
                 BotApiCall("sendChatAction", {**target_params(to, typing=True), "action": "typing"})
             )
 
@@ -315,25 +320,27 @@ class TelegramChannel:
         if not self.can_draft(to):
             return
         try:
-            await self._post.send(draft_call(to, key, text))
+            await self._sender.send(draft_call(to, key, text))
         except TelegramRefusedError as exc:
             # An older server, or a chat without drafts: the answer itself will arrive.
             self._undraftable.add("" if exc.is_unknown_method else to.chat)
 
-    def _remember(self, to: Address, message: int) -> None:
+    def _record_sent(self, to: Address, message: int) -> None:
         if self._settings.reaction_notifications == "off":
             return
         self._sent[(to.chat, message)] = to.thread
-        if len(self._sent) > _SENT_KEPT:
+        if len(self._sent) > _MAX_SENT:
             del self._sent[next(iter(self._sent))]
 
     # Files and health
 
     async def fetch(self, media: Media, max_bytes: int) -> bytes:
-        is_theirs = self._settings.api_root.rstrip("/") == API_ROOT
-        most = min(max_bytes, MAX_FETCH_BYTES) if is_theirs else max_bytes
-        if media.size > most:
-            raise MediaTooLargeError(f"the file has {media.size} bytes, and {most} is the most")
+        is_official = self._settings.api_root.rstrip("/") == API_ROOT
+        limit_bytes = min(max_bytes, MAX_FETCH_BYTES) if is_official else max_bytes
+        if media.size > limit_bytes:
+            raise MediaTooLargeError(
+                f"the file has {media.size} bytes, and {limit_bytes} is the most"
+            )
         try:
             response = await self._api.call("getFile", {"file_id": media.ref})
         except TelegramRefusedError as exc:
@@ -342,14 +349,14 @@ class TelegramChannel:
             raise
         found = response if isinstance(response, dict) else {}
         path = get_str(found, "file_path")
-        if get_int(found, "file_size") > most:
+        if get_int(found, "file_size") > limit_bytes:
             raise MediaTooLargeError(f"the file has {get_int(found, 'file_size')} bytes")
         if not path or path.startswith("/") or ".." in path.split("/"):
             raise ChannelError(
                 "the Bot API server does not give its files over HTTP",
                 fix="start it without --local",
             )
-        return await self._api.download(path, most)
+        return await self._api.download(path, limit_bytes)
 
     async def probe(self) -> str:
         response = await self._api.call("getMe")

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from homarus.channels.service_client import (
-    CONNECT_S,
+    CONNECT_TIMEOUT_S,
     ServiceClient,
     ServiceResponse,
     UploadFile,
@@ -20,9 +20,9 @@ from homarus.channels.telegram.fields import get_int
 from homarus.core.errors import ChannelAuthError, ChannelError, SendError
 from homarus.core.message import Json
 
-UPLOAD_S: Final = 120.0
+UPLOAD_TIMEOUT_S: Final = 120.0
 # A timeout while connecting has sent nothing, and must be known as such: it ends first.
-LEAST_ANSWER_S: Final = CONNECT_S + 5
+MIN_RESPONSE_S: Final = CONNECT_TIMEOUT_S + 5
 _NEW_TOKEN: Final = "copy the token anew from @BotFather, `homarus channels add telegram --token -`"  # noqa: S105 - words
 # Telegram's messages, in lower case, and what to do.
 _FIXES: Final = (
@@ -60,7 +60,7 @@ class BotApiClient:
     def __init__(self, root: str, token: str, *, timeout_s: float, proxy: str = "") -> None:
         self._api = ServiceClient("Telegram", root, proxy=proxy)
         self._calls, self._files = f"/bot{token}/", f"/file/bot{token}"
-        self._timeout_s = max(timeout_s, LEAST_ANSWER_S)
+        self._timeout_s = max(timeout_s, MIN_RESPONSE_S)
         self._users = 0
 
     @asynccontextmanager
@@ -80,7 +80,7 @@ class BotApiClient:
         """Return the result of a call; `wait_s` is its long-poll time."""
         async with self.in_use():
             answer = await self._api.send_json(
-                "POST", self._calls + method, params or {}, answer_s=self._timeout_s + wait_s
+                "POST", self._calls + method, params or {}, timeout_s=self._timeout_s + wait_s
             )
         return _result(method, answer)
 
@@ -92,10 +92,10 @@ class BotApiClient:
             name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             for name, value in params.items()
         }
-        answer_s = max(self._timeout_s, UPLOAD_S)
+        upload_timeout_s = max(self._timeout_s, UPLOAD_TIMEOUT_S)
         async with self.in_use():
             answer = await self._api.send_form(
-                self._calls + method, fields, {field: file}, answer_s=answer_s
+                self._calls + method, fields, {field: file}, timeout_s=upload_timeout_s
             )
         return _result(method, answer)
 
@@ -124,34 +124,34 @@ def _result(method: str, answer: ServiceResponse) -> Json:
 
 def _stranger(method: str, status: int) -> ChannelError:
     """Return the error for a response that is not the Bot API's, such as a proxy's."""
-    said = f"{method}: {status} came back, and not from the Bot API"
+    message = f"{method}: {status} came back, and not from the Bot API"
     if status == 413:
-        return SendError(said, retryable=False, fix="the file is too large")
+        return SendError(message, retryable=False, fix="the file is too large")
     if 400 <= status < 500:
-        return SendError(said, retryable=True)  # whoever refused it, Telegram did not see it
-    return ChannelError(said)
+        return SendError(message, retryable=True)  # whoever refused it, Telegram did not see it
+    return ChannelError(message)
 
 
 def _refusal(method: str, status: int, reason: str, parameters: Mapping[str, Json]) -> ChannelError:
-    said = f"Telegram refused {method}: {reason}"
+    message = f"Telegram refused {method}: {reason}"
     lowered = reason.lower()
     if status == 401 or (status == 404 and method == "getMe"):
         return ChannelAuthError(f"Telegram does not know this bot: {reason}", fix=_NEW_TOKEN)
     if status == 409:
-        return _conflict(lowered, said)
+        return _conflict(lowered, message)
     if status == 429:
         after_s = float(max(0, get_int(parameters, "retry_after"))) or None
-        return SendError(said, retryable=True, after_s=after_s)
+        return SendError(message, retryable=True, after_s=after_s)
     if status >= 500:
-        return ChannelError(said)  # it may have had its effect
+        return ChannelError(message)  # it may have had its effect
     moved = parameters.get("migrate_to_chat_id")
     fix = next((help_ for sign, help_ in _FIXES if sign in lowered), "")
-    return TelegramRefusedError(said, reason, status=status, moved_to=str(moved or ""), fix=fix)
+    return TelegramRefusedError(message, reason, status=status, moved_to=str(moved or ""), fix=fix)
 
 
-def _conflict(lowered: str, said: str) -> ChannelError:
+def _conflict(lowered: str, message: str) -> ChannelError:
     if "webhook" in lowered:
-        return ChannelError(said, fix="another program set a webhook for this bot: stop it")
+        return ChannelError(message, fix="another program set a webhook for this bot: stop it")
     return ChannelError(
         "another program polls with this token: Telegram gives each message to one of them",
         fix="stop the other one, or give one of them a bot of its own",

@@ -8,7 +8,7 @@ import logging
 
 from homarus.channels.service_client import UploadFile, load_upload
 from homarus.channels.telegram.api import BotApiClient, TelegramRefusedError
-from homarus.channels.telegram.outbound import INSTEAD, MAX_PHOTO_BYTES, BotApiCall
+from homarus.channels.telegram.outbound import FIELD_FALLBACKS, MAX_PHOTO_BYTES, BotApiCall
 from homarus.core.message import Json
 
 log = logging.getLogger(__name__)
@@ -61,8 +61,8 @@ class CallSender:
 
             # Without Telegram's text: it quotes the message.
             log.warning("Telegram cannot read our markup, the words go without")
-            return call.with_words(plain(call.params[call.text_param], "telegram"))
-        for words, field in INSTEAD:
-            if words in refusal.reason and call.field not in {"", field}:
+            return call.with_text(plain(call.params[call.text_param], "telegram"))
+        for text, field in FIELD_FALLBACKS:
+            if text in refusal.reason and call.field not in {"", field}:
                 return call.as_file(field)
         return None

@@ -39,11 +39,11 @@ def get_str(of: Mapping[str, Json], name: str) -> str:
     return clean(found[:MAX_TEXT_CHARS]) if isinstance(found, str) else ""
 
 
-def clean(words: str) -> str:
+def clean(text: str) -> str:
     """Remove lone surrogates, which cannot be encoded, and zero bytes, which cannot be stored."""
-    if not words.isascii():
-        words = words.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return words.replace("\0", "")
+    if not text.isascii():
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text.replace("\0", "")
 
 
 def get_bool(of: Mapping[str, Json], name: str) -> bool:
@@ -51,11 +51,11 @@ def get_bool(of: Mapping[str, Json], name: str) -> bool:
     return of.get(name) is True
 
 
-def slice_utf16(words: str, offset: int, length: int) -> str:
+def slice_utf16(text: str, offset: int, length: int) -> str:
     """Slice a text by UTF-16 units, as Telegram counts."""
     if offset < 0 or length <= 0:
         return ""
-    if words.isascii():
-        return words[offset : offset + length]
-    units = words.encode("utf-16-le", "surrogatepass")
+    if text.isascii():
+        return text[offset : offset + length]
+    units = text.encode("utf-16-le", "surrogatepass")
     return units[2 * offset : 2 * (offset + length)].decode("utf-16-le", "replace")

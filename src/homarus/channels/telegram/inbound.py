@@ -73,12 +73,12 @@ class UpdateTranslator:
     def _message(self, message: Mapping[str, Json], *, is_edit: bool) -> Inbound | None:
         chat, sender = get_object(message, "chat"), _sender(message)
         address, number_ = self._address(message), get_int(message, "message_id")
-        words, media = message_text(message), message_media(message)
-        if not (address and number_ and (words or media)):
+        text, media = message_text(message), message_media(message)
+        if not (address and number_ and (text or media)):
             return None
         if get_int(sender, "id") in {0, self.me.id}:
             return None
-        words, mentioned, elsewhere = self._addressed(message, words)
+        text, mentioned, elsewhere = self._addressed(message, text)
         at_s = get_int(message, "edit_date" if is_edit else "date")
         occasion = InboundMetadata(
             kind=_CHATS[get_str(chat, "type")],
@@ -98,7 +98,7 @@ class UpdateTranslator:
             f"{address.chat}:{number_}{edited}",
             address,
             str(get_int(sender, "id")),
-            words,
+            text,
             at_ms=at_s * 1000,
             metadata=self._answering(message, occasion),
             media=media,
@@ -168,7 +168,7 @@ class UpdateTranslator:
             return None
         return Address(self.channel, str(id_), self.account, _topic(message, chat))
 
-    def _addressed(self, message: Mapping[str, Json], words: str) -> tuple[str, bool, bool]:
+    def _addressed(self, message: Mapping[str, Json], text: str) -> tuple[str, bool, bool]:
         """Return the text without `@us` in a command, and whom it mentions: us, others."""
         source = "text" if get_str(message, "text") else "caption"
         written = get_str(message, source)
@@ -185,12 +185,12 @@ class UpdateTranslator:
                 case "bot_command" if "@" in named:
                     command, _, bot = named.partition("@")
                     is_us = bool(us) and bot.lower() == us
-                    if is_us and offset == 0 and words.startswith(named):
-                        words = command + words[len(named) :]
+                    if is_us and offset == 0 and text.startswith(named):
+                        text = command + text[len(named) :]
                 case _:
                     continue
             mentioned, elsewhere = mentioned or is_us, elsewhere or not is_us
-        return words, mentioned, elsewhere
+        return text, mentioned, elsewhere
 
     def _answering(self, message: Mapping[str, Json], occasion: InboundMetadata) -> InboundMetadata:
         """Add the replied message. In a topic, Telegram also sets the topic's first message."""

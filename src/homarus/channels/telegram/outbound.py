@@ -27,7 +27,7 @@ _METHODS: Final = {
 }
 _FIELDS: Final = {"image": "photo"}
 # Telegram's errors about a file that it accepts as another kind, and that kind.
-INSTEAD: Final = (
+FIELD_FALLBACKS: Final = (
     ("photo_invalid_dimensions", "document"),
     ("image_process_failed", "document"),
     ("photo_ext_invalid", "document"),
@@ -46,10 +46,10 @@ class BotApiCall:
     media: Media | None = None
     field: str = ""
 
-    def with_words(self, words: str) -> "BotApiCall":
+    def with_text(self, text: str) -> "BotApiCall":
         """Return the call with a text without markup."""
         others = {name: value for name, value in self.params.items() if name != "parse_mode"}
-        return replace(self, params={**others, self.text_param: words})
+        return replace(self, params={**others, self.text_param: text})
 
     def as_file(self, name: str) -> "BotApiCall":
         """Return the call with the file sent as another kind."""
@@ -61,7 +61,7 @@ class BotApiCall:
 
 
 def send_call(message: Outbound, settings: TelegramSettings) -> BotApiCall:
-    """Return the call that sends a message. Raises SendFailedError when there is none."""
+    """Return the call that sends a message. Raises SendError when there is none."""
     extras = message.extras
     if len(extras.media) > 1 or (extras.media and extras.replaces):
         raise SendError(
@@ -85,22 +85,22 @@ def send_call(message: Outbound, settings: TelegramSettings) -> BotApiCall:
 def edit_call(
     to: Address,
     message_id: str,
-    words: str,
+    text: str,
     settings: TelegramSettings,
     extras: Extras | None = None,
 ) -> BotApiCall:
     """Return the call that edits a message."""
     params = {"chat_id": chat_id(to.chat), "message_id": require_message_id(message_id, to)}
-    params |= {"text": words, "parse_mode": "HTML", **_preview(settings)}
+    params |= {"text": text, "parse_mode": "HTML", **_preview(settings)}
     if extras:
-        params |= _keyboard(Outbound(to, words, extras=extras), settings)
+        params |= _keyboard(Outbound(to, text, extras=extras), settings)
     return BotApiCall("editMessageText", params, "text")
 
 
-def draft_call(to: Address, key: str, words: str) -> BotApiCall:
+def draft_call(to: Address, key: str, text: str) -> BotApiCall:
     """Return the call that shows a draft."""
     number = zlib.crc32(key.encode("utf-8", "replace")) & 0x7FFFFFFF or 1
-    params = {**target_params(to), "draft_id": number, "text": words, "parse_mode": "HTML"}
+    params = {**target_params(to), "draft_id": number, "text": text, "parse_mode": "HTML"}
     return BotApiCall("sendMessageDraft", params, "text")
 
 
@@ -132,7 +132,7 @@ def is_private(chat: str) -> bool:
 
 
 def require_message_id(message_id: str, to: Address) -> int:
-    """Return the number of a message. Raises SendFailedError for an invalid id."""
+    """Return the number of a message. Raises SendError for an invalid id."""
     found = parse_message_id(message_id, to.chat)
     if not found:
         raise SendError(f"{message_id!r} is no message of this chat", retryable=False)

@@ -20,8 +20,8 @@ API_ROOT: Final = "https://api.telegram.org"
 TOKEN_VARIABLE: Final = "TELEGRAM_BOT_TOKEN"  # noqa: S105 - a name
 WEBHOOK_PATH: Final = "/telegram-webhook"
 MAX_TEXT_UNITS: Final = 4_096
-USUAL_TEXT_UNITS: Final = 4_000
-USUAL_MEDIA_MB: Final = 50.0
+DEFAULT_TEXT_UNITS: Final = 4_000
+DEFAULT_MEDIA_MB: Final = 50.0
 _TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,200}")
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _COMMAND: Final = re.compile(r"[a-z0-9_]{1,32}")
@@ -97,11 +97,11 @@ class TelegramSettings(ChannelSettings):
 
     @property
     def text_limit(self) -> int:
-        return min(self.common.text_chunk_limit or USUAL_TEXT_UNITS, MAX_TEXT_UNITS)
+        return min(self.common.text_chunk_limit or DEFAULT_TEXT_UNITS, MAX_TEXT_UNITS)
 
     @property
     def media_max_bytes(self) -> int:
-        return int((self.common.media_max_mb or USUAL_MEDIA_MB) * 1024 * 1024)
+        return int((self.common.media_max_mb or DEFAULT_MEDIA_MB) * 1024 * 1024)
 
     @property
     def retries(self) -> SendRetryPolicy:

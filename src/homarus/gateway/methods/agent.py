@@ -93,21 +93,23 @@ async def agent(call: MethodCall, params: AgentParams) -> Json:
     text, images = clean(params.message), read_images(params.attachments or ())
     options = parse_run_options(params.thinking, params.timeout)
     options = replace(options, model=_model(call, params.model))
-    accepted = {"runId": run_id, "status": "accepted", "acceptedAt": call.host.clock.now_ms()}
+    accepted = {"runId": run_id, "status": "accepted", "acceptedAt": call.services.clock.now_ms()}
     if pending := runs.find_pending(run_id):
         call.accept(accepted)
         return _result(run_id, await _outcome(pending.outcome))
-    if run_id in call.host.control.active_runs():
+    if run_id in call.services.control.active_runs():
         raise InvalidRequestError(f"a run {run_id} is under way")
     with runs.claim(run_id, key):
         await check_policy(call, key)
-        if parsed := parse_reset(text, call.host.loaded.config.session.reset_triggers):
-            if await call.host.store.journal.inbox_record(run_id) is None:  # else it was reset then
-                await call.host.control.reset(key, hook_context(call, key, run_id), by="rpc")
+        if parsed := parse_reset(text, call.services.loaded.config.session.reset_triggers):
+            if (
+                await call.services.store.journal.inbox_record(run_id) is None
+            ):  # else it was reset then
+                await call.services.control.reset(key, hook_context(call, key, run_id), by="rpc")
             text = parsed.args or _GREETING
         if params.label:
             await set_label(call, key, params.label)
-        request = RunRequest(key, text, images, run_id, wishes=options, is_program=True)
+        request = RunRequest(key, text, images, run_id, options=options, is_program=True)
         try:
             outcome = await start_run(call, request, lambda run: _cache(call, run_id, run))
         except DuplicateMessageError as exc:
@@ -122,7 +124,7 @@ async def _duplicate_result(call: MethodCall, row: InboxRecord) -> Json:
         raise UnavailableError(f"run {row.id} waits to be taken up; ask again in a moment")
     if row.state in {"reported", "parked"} and row.why != "aborted":
         raise RunFailedError(row.id, row.why or CRASHED)
-    entries = await call.host.store.entries(row.session_id) if row.reply else ()
+    entries = await call.services.store.entries(row.session_id) if row.reply else ()
     reply = next((decode_message(entry) for entry in entries if entry.id == row.reply), None)
     origin = reply.origin if reply else None
     model = f"{origin.provider}/{origin.model}" if origin else ""
@@ -159,14 +161,14 @@ def _model(call: MethodCall, named: str | None) -> str | None:
     if not call.caller.may("admin"):
         raise InvalidRequestError("model: choosing one needs operator.admin")
     try:
-        return call.host.models.check(named).ref
+        return call.services.models.check(named).ref
     except UserError as exc:
         raise InvalidRequestError(f"invalid agent params: {exc}") from None
 
 
 async def _key(call: MethodCall, params: AgentParams) -> str:
     """Return the session key: by key, session id or agent, else of the main session."""
-    config = call.host.loaded.config
+    config = call.services.loaded.config
     wanted = normalize_agent_id(params.agent_id) if params.agent_id else None
     if wanted and wanted not in agent_ids(config):
         shown = one_line(params.agent_id or "", 64)
@@ -194,7 +196,7 @@ async def _by_id(call: MethodCall, session_id: str) -> str:
     """Return the key of the session with this id; else the id itself, as a name."""
     if not is_session_id(session_id):
         raise InvalidRequestError("invalid agent params: malformed sessionId")
-    found = await call.host.store.sessions(session_id=session_id, limit=1)
+    found = await call.services.store.sessions(session_id=session_id, limit=1)
     return found[0].key if found else session_id
 
 
@@ -244,8 +246,8 @@ def _usage(usage: Usage) -> dict[str, Json]:
         "cacheWrite": usage.cache_write,
         "total": usage.total,
     }
-    told = {name: count for name, count in last.items() if count or not name.startswith("cache")}
-    return {"usage": told, "lastCallUsage": last, "promptTokens": usage.prompt}
+    payload = {name: count for name, count in last.items() if count or not name.startswith("cache")}
+    return {"usage": payload, "lastCallUsage": last, "promptTokens": usage.prompt}
 
 
 class RunWaitParams(Params):
@@ -262,13 +264,13 @@ async def wait(call: MethodCall, params: RunWaitParams) -> Json:
     ended = await call.gateway.runs.wait(params.run_id, timeout_s)
     if ended is None:
         return {"runId": params.run_id, "status": "timeout"}
-    told: dict[str, Json] = {
+    payload: dict[str, Json] = {
         "runId": ended.run_id,
         "status": ended.status,
         "startedAt": ended.started_ms,
         "endedAt": ended.ended_ms,
     }
-    return {**told, "error": ended.error} if ended.error else told
+    return {**payload, "error": ended.error} if ended.error else payload
 
 
 class AgentIdentityParams(Params):
@@ -282,14 +284,16 @@ class AgentIdentityParams(Params):
 async def identity(call: MethodCall, params: AgentIdentityParams) -> Json:
     """How an agent presents itself: name, avatar, emoji."""
     asked = (params.session_key or "").strip()
-    key = call.host.control.resolve_key(asked or None, params.agent_id if not asked else None)
+    key = call.services.control.resolve_key(asked or None, params.agent_id if not asked else None)
     meant = normalize_agent_id(params.agent_id) if params.agent_id else agent_id_of(key)
     if asked and meant != agent_id_of(key):
         raise InvalidRequestError(
             f'invalid agent.identity.get params: agent "{meant}" does not match the session key'
         )
-    found = call.host.agent(meant)
-    own = find_identity(resolve_agent_settings(call.host.loaded.config, call.host.paths, found.id))
+    found = call.services.agent(meant)
+    own = find_identity(
+        resolve_agent_settings(call.services.loaded.config, call.services.paths, found.id)
+    )
     name = own.name or found.name
     avatar = avatar_url(found.id, own) or own.avatar or name[:1]
     shown = {"agentId": found.id, "name": name, "avatar": avatar}

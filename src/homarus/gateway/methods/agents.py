@@ -28,7 +28,7 @@ from homarus.gateway.params import Name
 @method("agents.list", scope="read", params=NoParams)
 async def list_(call: MethodCall, _params: NoParams) -> Json:
     """Every agent, and which one answers when none is named."""
-    config = call.host.loaded.config
+    config = call.services.loaded.config
     return {
         "defaultId": default_agent_id(config),
         "mainKey": "main",
@@ -38,16 +38,16 @@ async def list_(call: MethodCall, _params: NoParams) -> Json:
 
 
 def _row(call: MethodCall, agent: str) -> dict[str, Json]:
-    settings = resolve_agent_settings(call.host.loaded.config, call.host.paths, agent)
+    settings = resolve_agent_settings(call.services.loaded.config, call.services.paths, agent)
     own = find_identity(settings)
-    told = {
+    fields = {
         "name": own.name,
         "theme": own.theme,
         "emoji": own.emoji,
         "avatar": own.avatar,
         "avatarUrl": avatar_url(agent, own),
     }
-    identity = {name: value for name, value in told.items() if value}
+    identity = {name: value for name, value in fields.items() if value}
     shown: dict[str, Json] = {"id": agent}
     if settings.name != agent:
         shown["name"] = settings.name
@@ -67,8 +67,8 @@ class AgentCreateParams(Params):
 async def create(call: MethodCall, params: AgentCreateParams) -> Json:
     """Make an agent with a workspace of its own."""
     with _as_request():
-        agent, name = agent_edits.check_name(params.name, agent_ids(call.host.loaded.config))
-        workspace = agent_edits.check_workspace(params.workspace, call.host.paths)
+        agent, name = agent_edits.check_name(params.name, agent_ids(call.services.loaded.config))
+        workspace = agent_edits.check_workspace(params.workspace, call.services.paths)
     seed_workspace(workspace)
     write_identity(workspace, name=name, emoji=params.emoji, avatar=params.avatar)
     new = agent_edits.NewAgent(agent, name, params.workspace)
@@ -95,15 +95,15 @@ async def update(call: MethodCall, params: AgentUpdateParams) -> Json:
         changes["name"] = one_line(params.name, 100)
     if params.workspace:
         with _as_request():
-            seed_workspace(agent_edits.check_workspace(params.workspace, call.host.paths))
+            seed_workspace(agent_edits.check_workspace(params.workspace, call.services.paths))
         changes["workspace"] = params.workspace
     if params.model:
-        changes["model"] = call.host.models.check(params.model).ref
+        changes["model"] = call.services.models.check(params.model).ref
 
     if changes:
         with _as_request():
             await _edit(call, lambda tree: agent_edits.update_agent(tree, agent, changes))
-    write_identity(call.host.agent(agent).workspace, name=params.name, avatar=params.avatar)
+    write_identity(call.services.agent(agent).workspace, name=params.name, avatar=params.avatar)
     return {"ok": True, "agentId": agent}
 
 
@@ -118,10 +118,10 @@ class AgentDeleteParams(Params):
 async def delete(call: MethodCall, params: AgentDeleteParams) -> Json:
     """Remove an agent. Its files go to `trash` in the state directory; sessions are put aside."""
     agent = _check_agent(call, params.agent_id)
-    config = call.host.loaded.config
+    config = call.services.loaded.config
     if agent in {DEFAULT_AGENT, default_agent_id(config)}:
         raise InvalidRequestError(f'"{agent}" cannot be deleted')
-    settings = resolve_agent_settings(config, call.host.paths, agent)
+    settings = resolve_agent_settings(config, call.services.paths, agent)
     removed = 0
 
     def remove(tree: dict[str, Json]) -> Json:
@@ -129,32 +129,34 @@ async def delete(call: MethodCall, params: AgentDeleteParams) -> Json:
         changed, removed = agent_edits.remove_agent(tree, agent)
         return changed
 
-    await _forget_sessions(call, agent, keep=not params.delete_files)
+    await _forget_sessions(call, agent, keep_files=not params.delete_files)
     await _edit(call, remove)
     if params.delete_files:
-        now_ms = call.host.clock.now_ms()
-        trash_agent_folders(call.host.paths, agent, now_ms, settings.workspace, settings.agent_dir)
+        now_ms = call.services.clock.now_ms()
+        trash_agent_folders(
+            call.services.paths, agent, now_ms, settings.workspace, settings.agent_dir
+        )
     return {"ok": True, "agentId": agent, "removedBindings": removed}
 
 
-async def _forget_sessions(call: MethodCall, agent: str, *, keep: bool) -> None:
-    host = call.host
-    for record in await host.store.sessions(agent=agent):
-        async with host.control.exclusive(record.key):
-            if not keep:
-                await host.sessions.delete(record.key, host.clock.now_ms())
+async def _forget_sessions(call: MethodCall, agent: str, *, keep_files: bool) -> None:
+    services = call.services
+    for record in await services.store.sessions(agent=agent):
+        async with services.control.exclusive(record.key):
+            if not keep_files:
+                await services.sessions.delete(record.key, services.clock.now_ms())
 
 
 async def _edit(call: MethodCall, change: Callable[[dict[str, Json]], Json]) -> None:
     """Change the config file and apply it at once."""
-    host = call.host
-    write_config(host.paths, host.loaded.env, change, at_ms=host.clock.now_ms())
-    await host.reload(load_config(host.paths, host.loaded.env))
+    services = call.services
+    write_config(services.paths, services.loaded.env, change, at_ms=services.clock.now_ms())
+    await services.reload(load_config(services.paths, services.loaded.env))
 
 
 def _check_agent(call: MethodCall, agent_id: str) -> str:
     agent = normalize_agent_id(agent_id)
-    if agent not in agent_ids(call.host.loaded.config):
+    if agent not in agent_ids(call.services.loaded.config):
         raise InvalidRequestError(f'agent "{one_line(agent_id, 64)}" not found')
     return agent
 
@@ -177,7 +179,7 @@ class AgentFilesParams(Params):
 @method("agents.files.list", scope="admin", params=AgentFilesParams)
 async def list_files(call: MethodCall, params: AgentFilesParams) -> Json:
     """The files that make an agent who it is."""
-    agent = call.host.agent(_check_agent(call, params.agent_id))
+    agent = call.services.agent(_check_agent(call, params.agent_id))
     return {
         **_of(agent),
         "files": [_file(one) for one in workspace_files.list_files(agent.workspace)],
@@ -193,7 +195,7 @@ class AgentFileParams(AgentFilesParams):
 @method("agents.files.get", scope="admin", params=AgentFileParams)
 async def get_file(call: MethodCall, params: AgentFileParams) -> Json:
     """One of those files, with its text."""
-    agent = call.host.agent(_check_agent(call, params.agent_id))
+    agent = call.services.agent(_check_agent(call, params.agent_id))
     found = workspace_files.get_file(agent.workspace, params.name)
     shown = _file(found)
     return {**_of(agent), "file": shown if found.missing else {**shown, "content": found.content}}
@@ -208,7 +210,7 @@ class AgentSetFileParams(AgentFileParams):
 @method("agents.files.set", scope="admin", params=AgentSetFileParams)
 async def set_file(call: MethodCall, params: AgentSetFileParams) -> Json:
     """Replace one of those files, whole or not at all."""
-    agent = call.host.agent(_check_agent(call, params.agent_id))
+    agent = call.services.agent(_check_agent(call, params.agent_id))
     found = workspace_files.set_file(agent.workspace, params.name, params.content)
     return {"ok": True, **_of(agent), "file": {**_file(found), "content": params.content}}
 

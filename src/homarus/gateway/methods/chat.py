@@ -55,11 +55,11 @@ async def send(call: MethodCall, params: ChatSendParams) -> Json:
     run_id, runs = params.idempotency_key, call.gateway.runs
     if is_abort_request_text(text):
         await runs.prepared(key)
-        await call.host.hooks.command(hook_context(call, key, run_id), "stop", "")
-        stopped = await call.host.control.stop_and_wait(key, by="stop-command")
+        await call.services.hooks.command(hook_context(call, key, run_id), "stop", "")
+        stopped = await call.services.control.stop_and_wait(key, by="stop-command")
         return {"ok": True, "aborted": bool(stopped), "runIds": list(stopped)}
     is_pending = runs.find_pending(run_id) or runs.is_claimed(run_id)
-    if is_pending or run_id in call.host.control.active_runs():
+    if is_pending or run_id in call.services.control.active_runs():
         return {"runId": run_id, "status": "in_flight"}
     parsed = None if images else parse_command(text)
     if parsed:
@@ -70,7 +70,7 @@ async def send(call: MethodCall, params: ChatSendParams) -> Json:
         images,
         run_id,
         authority="owner" if call.caller.may("admin") else "authorised",
-        wishes=parse_run_options(params.thinking, (params.timeout_ms or 0) / 1000),
+        options=parse_run_options(params.thinking, (params.timeout_ms or 0) / 1000),
     )
     with runs.claim(run_id, key):
         if parsed is None:
@@ -116,11 +116,11 @@ class ChatHistoryParams(Params):
 @method("chat.history", scope="read", params=ChatHistoryParams)
 async def history(call: MethodCall, params: ChatHistoryParams) -> Json:
     """Return the newest messages of a session; events of the active run so far follow."""
-    key = call.host.control.resolve_key(params.session_key)
-    record = await call.host.store.session(key)
+    key = call.services.control.resolve_key(params.session_key)
+    record = await call.services.store.session(key)
     shown: dict[str, Json] = {"sessionKey": key, "messages": []}
     if record and record.session_id:
-        path = await newest_path(call.host.store, record.session_id, params.limit)
+        path = await newest_path(call.services.store, record.session_id, params.limit)
         messages = show_history(path, params.limit)
         shown = {"sessionKey": key, "sessionId": record.session_id, "messages": messages}
     data = record.data if record else {}
@@ -135,10 +135,10 @@ async def _thinking(call: MethodCall, key: str, chosen: Json) -> str:
     """Return the thinking level that a run would use."""
     if isinstance(chosen, str):
         return chosen
-    agent, config = agent_id_of(key), call.host.loaded.config
+    agent, config = agent_id_of(key), call.services.loaded.config
     if config.agents.defaults.thinking_default:
         return config.agents.defaults.thinking_default
-    return "low" if (await resolve_session_defaults(call.host, agent)).reasoning else "off"
+    return "low" if (await resolve_session_defaults(call.services, agent)).reasoning else "off"
 
 
 class ChatAbortParams(Params):
@@ -151,13 +151,13 @@ class ChatAbortParams(Params):
 @method("chat.abort", scope="write", params=ChatAbortParams)
 async def abort(call: MethodCall, params: ChatAbortParams) -> Json:
     """Stop a session's runs, or one of them. What was said so far stays."""
-    key = call.host.control.resolve_key(params.session_key)
+    key = call.services.control.resolve_key(params.session_key)
     runs = call.gateway.runs
     pending = runs.find_pending(params.run_id) if params.run_id else None
     if pending and pending.session_key != key:
         raise InvalidRequestError("runId does not match sessionKey")
     await runs.prepared(key)
-    stopped = await call.host.control.stop(key, params.run_id, by="rpc")
+    stopped = await call.services.control.stop(key, params.run_id, by="rpc")
     return {"ok": True, "aborted": bool(stopped), "runIds": list(stopped)}
 
 
@@ -172,13 +172,13 @@ class ChatInjectParams(Params):
 @method("chat.inject", scope="admin", params=ChatInjectParams, advertised=False)
 async def inject(call: MethodCall, params: ChatInjectParams) -> Json:
     """Add a note to a session as if the agent had said it; no model is asked."""
-    key = call.host.control.resolve_key(params.session_key)
-    if await call.host.store.session(key) is None:
+    key = call.services.control.resolve_key(params.session_key)
+    if await call.services.store.session(key) is None:
         raise InvalidRequestError("session not found")
     text = clean(params.message)
     label = " ".join(clean(params.label or "").split())
     noted = f"[{label}]\n\n{text}" if label else text
-    entry_id, message = await call.host.control.inject(key, noted)
+    entry_id, message = await call.services.control.inject(key, noted)
     payload = chat_event(f"inject-{entry_id}", key, 0, "final", encode_message(message))
     call.gateway.broadcast("chat", payload)
     return {"ok": True, "messageId": entry_id}

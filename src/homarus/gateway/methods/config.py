@@ -30,20 +30,20 @@ _STALE = "config changed since last load; re-run config.get and retry"
 @method("config.get", scope="read", params=NoParams)
 async def get(call: MethodCall, _params: NoParams) -> Json:
     """The config file: as written, with includes resolved, and with defaults. No secrets."""
-    paths = call.host.paths
-    shown: dict[str, Json] = {"path": str(paths.config), "exists": paths.config.exists()}
+    paths = call.services.paths
+    fields: dict[str, Json] = {"path": str(paths.config), "exists": paths.config.exists()}
     try:
         text = read_text(paths.config)
-        examined = examine_config(paths, call.host.loaded.env, text)
+        examined = examine_config(paths, call.services.loaded.env, text)
         own = json5_document.to_plain(
             json5_document.parse_json5("{}" if text is None else text, str(paths.config))
         )
     except ConfigError as exc:
-        nothing: dict[str, Json] = {"raw": None, "parsed": {}, "resolved": {}, "config": {}}
+        empty: dict[str, Json] = {"raw": None, "parsed": {}, "resolved": {}, "config": {}}
         issues = [_issue(exc)]
-        return {**shown, **nothing, "valid": False, **_describe_config(issues, ())}
+        return {**fields, **empty, "valid": False, **_describe_config(issues, ())}
     return {
-        **shown,
+        **fields,
         # Not the raw text: a comment may hold a secret that cannot be recognised.
         "raw": None if text is None else serialize(redact_tree(own)),
         "parsed": redact_tree(own),
@@ -56,16 +56,16 @@ async def get(call: MethodCall, _params: NoParams) -> Json:
 
 
 def _describe_config(issues: list[Json], warnings: tuple[str, ...]) -> dict[str, Json]:
-    notes = [{"path": "", "message": text} for text in warnings]
-    return {"issues": issues, "warnings": notes, "legacyIssues": []}
+    entries = [{"path": "", "message": text} for text in warnings]
+    return {"issues": issues, "warnings": entries, "legacyIssues": []}
 
 
 def _issue(error: ConfigError) -> dict[str, Json]:
-    told: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "path": error.key,
         "message": error.reason + (f" ({error.fix})" if error.fix else ""),
     }
-    return {**told, **({"file": error.file, "line": error.line} if error.file else {})}
+    return {**fields, **({"file": error.file, "line": error.line} if error.file else {})}
 
 
 def _with_defaults(examined: ConfigExamination) -> Json:
@@ -80,12 +80,12 @@ def _with_defaults(examined: ConfigExamination) -> Json:
     return _fill_defaults(redact_tree(defaults), written)
 
 
-def _fill_defaults(under: Json, over: Json) -> Json:
-    if not isinstance(under, dict) or not isinstance(over, dict):
-        return over
-    missing = {key: value for key, value in under.items() if key not in over and value != {}}
+def _fill_defaults(defaults: Json, written: Json) -> Json:
+    if not isinstance(defaults, dict) or not isinstance(written, dict):
+        return written
+    missing = {key: value for key, value in defaults.items() if key not in written and value != {}}
     return {
-        **{key: _fill_defaults(under.get(key), value) for key, value in over.items()},
+        **{key: _fill_defaults(defaults.get(key), value) for key, value in written.items()},
         **missing,
     }
 
@@ -102,7 +102,7 @@ async def set_(call: MethodCall, params: ConfigSetParams) -> Json:
     """Replace the config, if it is still the one the client saw."""
     tree = _parse("config.set", params.raw)
     await _write(call, params.base_hash, lambda _own: tree)
-    return {"ok": True, "path": str(call.host.paths.config), "config": redact_tree(tree)}
+    return {"ok": True, "path": str(call.services.paths.config), "config": redact_tree(tree)}
 
 
 class ConfigChangeParams(Params):
@@ -163,8 +163,8 @@ async def _write(
     call: MethodCall, base_hash: str | None, change: Callable[[Json], Json]
 ) -> ConfigWrite:
     """Change the file, unless the gateway could not run with the result."""
-    host, watch = call.host, call.gateway.watch
-    if base_hash is None and host.paths.config.exists():
+    services, watcher = call.services, call.gateway.config_watcher
+    if base_hash is None and services.paths.config.exists():
         raise InvalidRequestError("config base hash required; re-run config.get and retry")
 
     def guarded(own: Mapping[str, Json]) -> Json:
@@ -173,13 +173,13 @@ async def _write(
         return new
 
     def check(text: str) -> None:
-        if watch and not call.gateway.config_problem:  # otherwise errors may be fixed one by one
-            watch.check(text)
+        if watcher and not call.gateway.config_problem:  # otherwise errors may be fixed one by one
+            watcher.check(text)
 
-    env, now_ms = host.loaded.env, host.clock.now_ms()
+    env, now_ms = services.loaded.env, services.clock.now_ms()
     try:
         return await asyncio.to_thread(
-            write_config, host.paths, env, guarded, if_hash=base_hash, at_ms=now_ms, check=check
+            write_config, services.paths, env, guarded, if_hash=base_hash, at_ms=now_ms, check=check
         )
     except ConflictError:
         raise InvalidRequestError(_STALE) from None
@@ -196,14 +196,16 @@ async def _changed(
     written = await _write(call, params.base_hash, change)
     applied = await _apply(call, written)
     restarts = applied["action"] == "restart"
-    host = call.host
-    own = json5_document.to_plain(json5_document.parse_json5(read_text(host.paths.config) or "{}"))
-    payload: dict[str, Json] = {"kind": kind, "status": "ok", "ts": host.clock.now_ms()}
+    services = call.services
+    own = json5_document.to_plain(
+        json5_document.parse_json5(read_text(services.paths.config) or "{}")
+    )
+    payload: dict[str, Json] = {"kind": kind, "status": "ok", "ts": services.clock.now_ms()}
     payload |= {"message": params.note} if params.note else {}
     payload |= {"sessionKey": params.session_key} if params.session_key else {}
     return {
         "ok": True,
-        "path": str(host.paths.config),
+        "path": str(services.paths.config),
         "config": redact_tree(own),
         "applied": applied,
         "restart": {
@@ -220,20 +222,20 @@ async def _changed(
 
 async def _apply(call: MethodCall, written: ConfigWrite) -> dict[str, Json]:
     """Apply what can change in a running gateway; the rest restarts it."""
-    told: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "hash": written.hash,
         "changed": list(written.changed),
         "keptLayout": written.kept_layout,
         "notBuilt": list(written.unbuilt),
     }
     if not written.changed:
-        return {**told, "action": "none"}
-    if call.gateway.watch is None:
+        return {**fields, "action": "none"}
+    if call.gateway.config_watcher is None:
         restarts = any(reload_rule(path) == "restart" for path in written.changed)
-        return {**told, "action": "restart" if restarts else "apply"}
+        return {**fields, "action": "restart" if restarts else "apply"}
     try:
-        change = await call.gateway.watch.check_now()
+        change = await call.gateway.config_watcher.check_now()
     except ConfigError as exc:
         raise InvalidRequestError(f"the config is changed, and not in use: {exc}") from None
     assert change is not None  # noqa: S101 - the file was changed above
-    return {**told, "action": change.action, "withoutEffect": list(change.ignored)}
+    return {**fields, "action": change.action, "withoutEffect": list(change.ignored)}

@@ -9,7 +9,7 @@ from homarus.gateway.params import Name, Names
 @method("device.pair.list", scope="pairing", params=NoParams)
 async def list_(call: MethodCall, _params: NoParams) -> Json:
     """Devices that wait for an approval, and those that have one. No tokens are shown."""
-    return call.gateway.gate.devices.listing()
+    return call.gateway.authenticator.devices.listing()
 
 
 class DeviceRequestParams(Params):
@@ -21,14 +21,14 @@ class DeviceRequestParams(Params):
 @method("device.pair.approve", scope="pairing", params=DeviceRequestParams)
 async def approve(call: MethodCall, params: DeviceRequestParams) -> Json:
     """Let a device in. Nobody can give it more than they may themselves."""
-    device = call.gateway.gate.devices.approve(params.request_id, call.caller.scopes)
+    device = call.gateway.authenticator.devices.approve(params.request_id, call.caller.scopes)
     return {"requestId": params.request_id, "device": show_device(device)}
 
 
 @method("device.pair.reject", scope="pairing", params=DeviceRequestParams)
 async def reject(call: MethodCall, params: DeviceRequestParams) -> Json:
     """Send a device away."""
-    device_id = call.gateway.gate.devices.reject(params.request_id)
+    device_id = call.gateway.authenticator.devices.reject(params.request_id)
     return {"requestId": params.request_id, "deviceId": device_id}
 
 
@@ -43,7 +43,7 @@ class DeviceRotateParams(Params):
 @method("device.token.rotate", scope="pairing", params=DeviceRotateParams)
 async def rotate(call: MethodCall, params: DeviceRotateParams) -> Json:
     """Give a device a new token. The old one is void at once; who came in by it is out."""
-    token = call.gateway.gate.devices.rotate(
+    token = call.gateway.authenticator.devices.rotate(
         params.device_id, params.role, params.scopes, call.caller.scopes, call.caller.conn_id
     )
     return {
@@ -65,5 +65,5 @@ class DeviceRevokeParams(Params):
 @method("device.token.revoke", scope="pairing", params=DeviceRevokeParams)
 async def revoke(call: MethodCall, params: DeviceRevokeParams) -> Json:
     """Void a device's token. Its connections are closed at once."""
-    at_ms = call.gateway.gate.devices.revoke(params.device_id, params.role)
+    at_ms = call.gateway.authenticator.devices.revoke(params.device_id, params.role)
     return {"deviceId": params.device_id, "role": params.role, "revokedAtMs": at_ms}

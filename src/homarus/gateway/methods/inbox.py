@@ -38,9 +38,9 @@ async def list_(call: MethodCall, params: InboxListParams) -> Json:
 
     With `stuck`, only what will not move by itself: parked messages, unknown and dead parcels.
     """
-    host = call.host
+    services = call.services
     return await list_backlog(
-        host.store.journal, host.clock.now_ms(), stuck=params.stuck, limit=params.limit
+        services.store.journal, services.clock.now_ms(), stuck=params.stuck, limit=params.limit
     )
 
 
@@ -50,14 +50,14 @@ async def retry(call: MethodCall, params: InboxItemParams) -> Json:
 
     An unknown parcel may have arrived: then its reader gets it twice.
     """
-    host, journal = call.host, call.host.store.journal
-    if not await journal.retry(params.id, at_ms=host.clock.now_ms()):
+    services, journal = call.services, call.services.store.journal
+    if not await journal.retry(params.id, at_ms=services.clock.now_ms()):
         raise _not_stuck(params.id)
     row = await journal.inbox_record(params.id)
     if row is None:
-        host.wake_workers()
+        services.wake_workers()
         return {"ok": True, "id": params.id, "kind": "parcel"}
-    outcome = host.control.submit(row.session, row)
+    outcome = services.control.submit(row.session, row)
     call.gateway.runs.track(row.id, row.session, outcome, lambda _outcome: None)
     return {"ok": True, "id": row.id, "kind": "message", "sessionKey": row.session}
 
@@ -65,9 +65,9 @@ async def retry(call: MethodCall, params: InboxItemParams) -> Json:
 @method("inbox.discard", scope="admin", params=InboxItemParams, advertised=False)
 async def discard(call: MethodCall, params: InboxItemParams) -> Json:
     """Give up a parked message, or an unknown or dead parcel, for good. Ours."""
-    host = call.host
-    now_ms = host.clock.now_ms()
-    if not await host.store.journal.discard(params.id, at_ms=now_ms, why=DISCARDED):
+    services = call.services
+    now_ms = services.clock.now_ms()
+    if not await services.store.journal.discard(params.id, at_ms=now_ms, why=DISCARDED):
         raise _not_stuck(params.id)
     return {"ok": True, "id": params.id}
 

@@ -27,7 +27,7 @@ class LogTailParams(Params):
 @method("logs.tail", scope="read", params=LogTailParams)
 async def tail(call: MethodCall, params: LogTailParams) -> Json:
     """The newest lines of the log, or those after `cursor`. Secrets are blotted out."""
-    file = log_file(call.host.loaded.config)
+    file = log_file(call.services.loaded.config)
     try:
         size, start, reset, data = _read(file, params.cursor, params.max_bytes)
     except FileNotFoundError:

@@ -62,14 +62,14 @@ async def search(call: MethodCall, params: MemorySearchParams) -> Json:
     from homarus.memory.base import SearchOptions
     from homarus.memory.serialize import answer_json
 
-    place, least = memory.place, params.min_score
-    ask = SearchOptions(
+    target, min_score = memory.place, params.min_score
+    options = SearchOptions(
         mode=params.mode,
-        max_results=params.max_results or place.max_results,
+        max_results=params.max_results or target.max_results,
         max_injected_chars=params.max_chars,
-        min_score=place.search.query.min_score if least is None else least,
+        min_score=target.search.query.min_score if min_score is None else min_score,
     )
-    return answer_json(await memory.search(params.query, ask))
+    return answer_json(await memory.search(params.query, options))
 
 
 class MemoryGetParams(MemoryStatusParams):
@@ -129,12 +129,12 @@ async def index(call: MethodCall, params: MemoryIndexParams) -> Json:
 
 async def _memory(call: MethodCall, agent_id: str | None) -> "AgentMemory":
     """Return the memory of an agent. Raises UnknownNameError."""
-    host = call.host
-    config = host.loaded.config
-    agent = resolve_agent_settings(config, host.paths, agent_id or default_agent_id(config)).id
+    services = call.services
+    config = services.loaded.config
+    agent = resolve_agent_settings(config, services.paths, agent_id or default_agent_id(config)).id
     # Some megabytes of code, once: they are imported beside the loop.
     await asyncio.to_thread(import_module, "homarus.memory.agent_memory")
-    return host.memory.get(agent)
+    return services.memory.get(agent)
 
 
 @contextmanager

@@ -16,11 +16,11 @@ class ModelListParams(Params):
 @method("models.list", scope="read", params=ModelListParams)
 async def list_(call: MethodCall, params: ModelListParams) -> Json:
     """Every model that is known and allowed here, by provider; with `details`, those usable."""
-    config = call.host.loaded.config
+    config = call.services.loaded.config
     if params.details:
         from homarus.providers.model_report import report_models
 
-        return {"models": await report_models(call.host.loaded, call.host.paths)}
+        return {"models": await report_models(call.services.loaded, call.services.paths)}
     known = [model for name in provider_names(config) for model in known_models(config, name)]
     return {"models": [_row(model) for model in known if _is_allowed(call, model)]}
 
@@ -30,12 +30,12 @@ async def status(call: MethodCall, _params: NoParams) -> Json:
     """Which model answers when nobody chose one, why, and what stands in its way."""
     from homarus.providers.model_report import report_status
 
-    return await report_status(call.host.loaded, call.host.paths)
+    return await report_status(call.services.loaded, call.services.paths)
 
 
 def _is_allowed(call: MethodCall, model: ModelInfo) -> bool:
     try:
-        call.host.models.check(model.ref)
+        call.services.models.check(model.ref)
     except UserError:
         return False
     return True

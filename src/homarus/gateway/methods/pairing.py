@@ -55,7 +55,7 @@ async def list_(call: MethodCall, params: PairingListParams) -> Json:
         found = (pairings.pending(each, _account(params)) for each in channels)
         return [show_request(one) for each in found for one in each]
 
-    return {"ts": call.host.clock.now_ms(), "requests": await asyncio.to_thread(read)}
+    return {"ts": call.services.clock.now_ms(), "requests": await asyncio.to_thread(read)}
 
 
 @method("channels.pairing.approve", scope="pairing", params=PairingCodeParams, advertised=False)
@@ -92,7 +92,7 @@ def show_request(request: "PairingRequest") -> dict[str, Json]:
 def _pairings(call: MethodCall) -> "PairingStore":
     from homarus.channels.pairing import PairingStore  # imported only where channels are configured
 
-    return PairingStore(call.host.paths.state, call.host.clock)
+    return PairingStore(call.services.paths.state, call.services.clock)
 
 
 def _account(params: PairingListParams | PairingCodeParams) -> str | None:
@@ -102,7 +102,7 @@ def _account(params: PairingListParams | PairingCodeParams) -> str | None:
 async def _find_by_code(
     call: MethodCall, params: PairingCodeParams, change: Change
 ) -> "PairingRequest":
-    now_s = call.host.clock.monotonic()
+    now_s = call.services.clock.monotonic()
     wrong = _wrong.setdefault(call.gateway, deque(maxlen=MAX_WRONG))
     if len(wrong) == MAX_WRONG and wrong[0] > now_s - WINDOW_S:
         raise UnavailableError(

@@ -18,8 +18,8 @@ class PromptGetParams(Params):
 @method("prompt.get", scope="admin", params=PromptGetParams, advertised=False)
 async def get(call: MethodCall, params: PromptGetParams) -> Json:
     """What a conversation's model is told first, with figures by section, file and tool."""
-    key = call.host.control.resolve_key(params.session_key, params.agent_id)
-    return await show_prompt(call.host.preview, key, text=params.text)
+    key = call.services.control.resolve_key(params.session_key, params.agent_id)
+    return await show_prompt(call.services.preview, key, text=params.text)
 
 
 async def show_prompt(services: PreviewServices, key: str, *, text: bool) -> dict[str, Json]:

@@ -54,12 +54,12 @@ class SessionListParams(Params):
 @method("sessions.list", scope="read", params=SessionListParams)
 async def list_(call: MethodCall, params: SessionListParams) -> Json:
     """Sessions, the newest first. Without a limit, the newest 200."""
-    host, now_ms = call.host, call.host.clock.now_ms()
+    services, now_ms = call.services, call.services.clock.now_ms()
     limit = min(params.limit, MAX_LIMIT)
     since_ms = now_ms - params.active_minutes * 60_000 if params.active_minutes else 0
     where = {"label": params.label, "spawnedBy": params.spawned_by}
     # Some rows are hidden: a few more are loaded, so that the page is full.
-    records = await host.store.sessions(
+    records = await services.store.sessions(
         agent=normalize_agent_id(params.agent_id) if params.agent_id else None,
         since_ms=since_ms,
         limit=limit + _HIDDEN_ROOM,
@@ -72,16 +72,16 @@ async def list_(call: MethodCall, params: SessionListParams) -> Json:
     }
     shown = [r for r in records if r.key not in hidden and not is_cron_run(r.key)][:limit]
     defaults = {
-        agent: await resolve_session_defaults(host, agent) for agent in {r.agent for r in shown}
+        agent: await resolve_session_defaults(services, agent) for agent in {r.agent for r in shown}
     }
     rows = [session_row(record, defaults[record.agent]) for record in shown]
     for record, each in list(zip(shown, rows, strict=True))[:_MAX_TITLED]:
         each.update(await _texts(call, record, params))
-    own = await resolve_session_defaults(host)
-    known = agent_ids(host.loaded.config)
+    own = await resolve_session_defaults(services)
+    known = agent_ids(services.loaded.config)
     return {
         "ts": now_ms,
-        "path": index_path(host, known[0]) if len(known) == 1 else "(multiple)",
+        "path": index_path(services, known[0]) if len(known) == 1 else "(multiple)",
         "count": len(rows),
         "defaults": {
             "modelProvider": own.provider,
@@ -99,7 +99,7 @@ async def _texts(
     call: MethodCall, record: SessionRecord, params: SessionListParams
 ) -> dict[str, Json]:
     """Return title and last message of a row, where they are requested."""
-    store, fields = call.host.store, dict[str, Json]()
+    store, fields = call.services.store, dict[str, Json]()
     if params.include_derived_titles and (title := await _title(call, record)):
         fields["derivedTitle"] = title
     if params.include_last_message and record.session_id:
@@ -117,7 +117,7 @@ async def _title(call: MethodCall, record: SessionRecord) -> str:
             return one_line(given, _TITLE_CHARS)
     if not record.session_id:
         return ""
-    first = await call.host.store.entries(record.session_id, limit=_FIRST_ENTRIES)
+    first = await call.services.store.entries(record.session_id, limit=_FIRST_ENTRIES)
     asked = [text_of(entry) for entry in first if role_of(entry) == "user"]
     return one_line(next((text for text in asked if text), ""), _TITLE_CHARS)
 
@@ -142,14 +142,14 @@ async def preview(call: MethodCall, params: SessionPreviewParams) -> Json:
     keys = list(dict.fromkeys(params.keys))[:_PREVIEWED_KEYS]
     limit, chars = min(params.limit, _MAX_ITEMS), min(params.max_chars, _MAX_ITEM_CHARS)
     shown = [await _preview(call, key, limit, chars) for key in keys]
-    return {"ts": call.host.clock.now_ms(), "previews": shown}
+    return {"ts": call.services.clock.now_ms(), "previews": shown}
 
 
 async def _preview(call: MethodCall, asked: str, limit: int, chars: int) -> dict[str, Json]:
-    record = await call.host.store.session(call.host.control.resolve_key(asked))
+    record = await call.services.store.session(call.services.control.resolve_key(asked))
     if record is None:
         return {"key": asked, "status": "missing", "items": []}
-    path = await newest_path(call.host.store, record.session_id, limit)
+    path = await newest_path(call.services.store, record.session_id, limit)
     told = [entry for entry in path if show_entry(entry) and text_of(entry)][-limit:]
     items = [{"role": role_of(entry), "text": clip(text_of(entry), chars)} for entry in told]
     return {"key": asked, "status": "ok" if items else "empty", "items": items}
@@ -186,10 +186,10 @@ async def resolve(call: MethodCall, params: SessionResolveParams) -> Json:
 
 
 async def _resolved(call: MethodCall, params: SessionResolveParams) -> list[SessionRecord]:
-    store = call.host.store
+    store = call.services.store
     agent = normalize_agent_id(params.agent_id) if params.agent_id else None
     if params.key:
-        record = await store.session(call.host.control.resolve_key(params.key, agent))
+        record = await store.session(call.services.control.resolve_key(params.key, agent))
         return [record] if record else []
     if params.session_id:
         return list(await store.sessions(agent=agent, session_id=params.session_id, limit=2))
@@ -220,13 +220,13 @@ class SessionPatchParams(Params):
 @method("sessions.patch", scope="admin", params=SessionPatchParams)
 async def patch(call: MethodCall, params: SessionPatchParams) -> Json:
     """Change settings of a session; one that was never used is made."""
-    session = await call.host.control.load(call.host.control.resolve_key(params.key))
+    session = await call.services.control.load(call.services.control.resolve_key(params.key))
     asked = params.model_dump(by_alias=True, exclude_unset=True, exclude={"key"})
     await session.update(**await parse_patch(call, session, asked))
-    defaults = await resolve_session_defaults(call.host, session.record.agent)
+    defaults = await resolve_session_defaults(call.services, session.record.agent)
     return {
         "ok": True,
-        "path": index_path(call.host, session.record.agent),
+        "path": index_path(call.services, session.record.agent),
         "key": session.key,
         "entry": await _entry(call, session.key),
         "resolved": _in_use(session.model, defaults),
@@ -242,7 +242,7 @@ def _in_use(chosen: str | None, defaults: SessionDefaults) -> dict[str, Json]:
 
 async def _entry(call: MethodCall, key: str) -> Json:
     """Return a session's entry of `sessions.json`."""
-    record = await call.host.store.session(key)
+    record = await call.services.store.session(key)
     return dict(record.data) if record else {}
 
 
@@ -256,8 +256,8 @@ class SessionResetParams(Params):
 @method("sessions.reset", scope="admin", params=SessionResetParams)
 async def reset(call: MethodCall, params: SessionResetParams) -> Json:
     """Stop what a session does and begin a new transcript; the old one is put aside."""
-    key = call.host.control.resolve_key(params.key)
-    session = await call.host.control.reset(key, hook_context(call, key), by="rpc")
+    key = call.services.control.resolve_key(params.key)
+    session = await call.services.control.reset(key, hook_context(call, key), by="rpc")
     await session.update(inputTokens=0, outputTokens=0, totalTokens=0, totalTokensFresh=True)
     return {"ok": True, "key": key, "entry": await _entry(call, key)}
 
@@ -272,17 +272,17 @@ class SessionDeleteParams(Params):
 @method("sessions.delete", scope="admin", params=SessionDeleteParams)
 async def delete(call: MethodCall, params: SessionDeleteParams) -> Json:
     """Forget a session. Its transcript is renamed, not removed; a main session stays."""
-    key = call.host.control.resolve_key(params.key)
-    if key in {main_key(agent) for agent in agent_ids(call.host.loaded.config)}:
+    key = call.services.control.resolve_key(params.key)
+    if key in {main_key(agent) for agent in agent_ids(call.services.loaded.config)}:
         raise InvalidRequestError(f"Cannot delete the main session ({key}).")
-    async with call.host.control.exclusive(key, by="rpc"):
-        now_ms, record = call.host.clock.now_ms(), await call.host.store.session(key)
+    async with call.services.control.exclusive(key, by="rpc"):
+        now_ms, record = call.services.clock.now_ms(), await call.services.store.session(key)
         archived: list[Json] = []
         file = record.data.get("sessionFile") if record and params.delete_transcript else None
-        if record and isinstance(file, str) and await call.host.store.leaf(record.session_id):
+        if record and isinstance(file, str) and await call.services.store.leaf(record.session_id):
             archived = [f"{file}.{archive_suffix('deleted', now_ms)}"]
         keep = not params.delete_transcript
-        deleted = await call.host.sessions.delete(key, now_ms, keep_transcript=keep)
+        deleted = await call.services.sessions.delete(key, now_ms, keep_transcript=keep)
     return {"ok": True, "key": key, "deleted": deleted, "archived": archived}
 
 
@@ -296,19 +296,19 @@ class SessionCompactParams(Params):
 @method("sessions.compact", scope="admin", params=SessionCompactParams)
 async def compact(call: MethodCall, params: SessionCompactParams) -> Json:
     """Leave all but the newest entries out of what a model gets. The transcript keeps them."""
-    key = call.host.control.resolve_key(params.key)
-    record = await call.host.store.session(key)
+    key = call.services.control.resolve_key(params.key)
+    record = await call.services.store.session(key)
     answer: dict[str, Json] = {"ok": True, "key": key, "compacted": False}
     if record is None or not record.session_id:
         return {**answer, "reason": "no sessionId"}
-    if not await call.host.store.leaf(record.session_id):
+    if not await call.services.store.leaf(record.session_id):
         return {**answer, "reason": "no transcript"}
-    async with call.host.control.exclusive(key, by="rpc"):
-        path = await newest_path(call.host.store, record.session_id, params.max_lines)
+    async with call.services.control.exclusive(key, by="rpc"):
+        path = await newest_path(call.services.store, record.session_id, params.max_lines)
         first = _first_kept(path, params.max_lines)
         if first is None:
             return {**answer, "kept": len(path)}
-        session = await call.host.control.load(key)
+        session = await call.services.control.load(key)
         summary = "Older messages were left out by hand; they are in the transcript."
         await session.append(compaction(summary, first.id, session.context_tokens))
         await session.update(totalTokensFresh=False)  # until the next prompt is counted

@@ -28,35 +28,34 @@ class HealthParams(Params):
 async def health(call: MethodCall, params: HealthParams) -> Json:
     """How things are: sessions, agents, channels. At most a minute old, fresh with `probe`."""
     cached = call.gateway.health
-    age_ms = call.host.clock.now_ms() - int(cached.get("ts", 0))
-    pulse = call.gateway.pulse
-    same = cached.get("ok") is not pulse.is_stalled
+    age_ms = call.services.clock.now_ms() - int(cached.get("ts", 0))
+    monitor = call.gateway.monitor
+    same = cached.get("ok") is not monitor.is_stalled
     if cached and same and not params.probe and age_ms < pictures.FRESH_MS:
         return dict(cached)
-    found = await pictures.collect_health(call.host, pulse)
-    call.gateway.note_health(found)
+    found = await pictures.collect_health(call.services, monitor)
+    call.gateway.update_health(found)
     return found
 
 
 @method("status", scope="read", params=NoParams)
 async def status(call: MethodCall, _params: NoParams) -> Json:
     """Sessions, heartbeats, notices, lanes, and what is not built. Paths are for admins."""
-    host, config = call.host, call.host.loaded.config
+    services, config = call.services, call.services.loaded.config
     known, default = agent_ids(config), default_agent_id(config)
     by_agent = [await _sessions_of(call, agent) for agent in known]
     recent = sorted(
-        (row for one in by_agent for row in one["recent"]),
-        key=lambda row: -row["updatedAt"],
+        (row for one in by_agent for row in one["recent"]), key=lambda row: -row["updatedAt"]
     )
-    defaults = await resolve_session_defaults(host)
+    defaults = await resolve_session_defaults(services)
     paths = [one["path"] for one in by_agent]
-    notices = call.host.notices.pending(host.control.resolve_key(agent=default))
+    notices = call.services.notices.pending(services.control.resolve_key(agent=default))
     return {
         "heartbeat": {
             "defaultAgentId": default,
             "agents": [{"agentId": agent, **pictures.heartbeat_status()} for agent in known],
         },
-        "channelSummary": summary_lines(host.channels.status()),
+        "channelSummary": summary_lines(services.channels.status()),
         "queuedSystemEvents": [notice.text for notice in notices],
         "sessions": {
             "paths": paths if call.caller.may("admin") else [],
@@ -65,24 +64,27 @@ async def status(call: MethodCall, _params: NoParams) -> Json:
             "recent": recent[:_RECENT],
             "byAgent": by_agent,
         },
-        "loop": pictures.loop_lag(call.gateway.pulse),
+        "loop": pictures.loop_lag(call.gateway.monitor),
         "lanes": {
             name: {"active": inside, "waiting": waiting, "width": width}
-            for name, (inside, waiting, width) in host.lanes.snapshot().items()
+            for name, (inside, waiting, width) in services.lanes.snapshot().items()
         },
-        "notBuilt": {"count": len(call.gateway.unbuilt), "methods": sorted(call.gateway.unbuilt)},
+        "notBuilt": {
+            "count": len(call.gateway.unimplemented),
+            "methods": sorted(call.gateway.unimplemented),
+        },
         **({"configProblem": why} if (why := call.gateway.config_problem) else {}),
     }
 
 
 async def _sessions_of(call: MethodCall, agent: str) -> dict[str, Json]:
-    host = call.host
-    defaults, now_ms = await resolve_session_defaults(host, agent), host.clock.now_ms()
-    records = await host.store.sessions(agent=agent, limit=_RECENT)
+    services = call.services
+    defaults, now_ms = await resolve_session_defaults(services, agent), services.clock.now_ms()
+    records = await services.store.sessions(agent=agent, limit=_RECENT)
     return {
         "agentId": agent,
-        "path": index_path(host, agent) if call.caller.may("admin") else _HIDDEN,
-        "count": await host.store.count_sessions(agent=agent),
+        "path": index_path(services, agent) if call.caller.may("admin") else _HIDDEN,
+        "count": await services.store.count_sessions(agent=agent),
         "recent": [status_row(record, defaults, now_ms) for record in records],
     }
 
@@ -124,7 +126,9 @@ async def event(call: MethodCall, params: EventParams) -> Json:
         call.gateway.presence.update(who, params.model_dump(by_alias=True, exclude_none=True))
         call.gateway.broadcast_presence()
     else:
-        call.host.notices.add(call.host.control.resolve_key(), text, call.host.clock.now_ms())
+        call.services.notices.add(
+            call.services.control.resolve_key(), text, call.services.clock.now_ms()
+        )
     return {"ok": True}
 
 
@@ -140,8 +144,8 @@ async def wake(call: MethodCall, params: WakeParams) -> Json:
     """Leave a notice for the main session; with `now`, the agent is asked about it at once."""
     if not params.text.strip():
         return {"ok": False}
-    key = call.host.control.resolve_key()
-    call.host.notices.add(key, params.text, call.host.clock.now_ms())
+    key = call.services.control.resolve_key()
+    call.services.notices.add(key, params.text, call.services.clock.now_ms())
     if params.mode == "now":
         await start_run(call, RunRequest(key, "", channel="wake"))
     return {"ok": True}

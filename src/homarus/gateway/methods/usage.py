@@ -11,21 +11,20 @@ from homarus.core.message import Json
 from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.params import Count, Day, Name
 from homarus.gateway.session_rows import SessionDefaults, session_row
-from homarus.sessions.usage import DailyUsage as Spell
-from homarus.sessions.usage import MessageCounts, ModelUsage, UsageSummary
+from homarus.sessions.usage import DailyUsage, MessageCounts, ModelUsage, UsageSummary
 from homarus.store.base import SessionRecord
 
 _COST_DAYS = 31
 _SESSION_DAYS = 30
 _MAX_DAYS = 3_660
 _MAX_SESSIONS = 1_000
-_NOTHING = SessionDefaults(None, None, None)
+_NO_DEFAULTS = SessionDefaults(None, None, None)
 
 
 @method("usage.status", scope="read", params=NoParams)
 async def status(call: MethodCall, _params: NoParams) -> Json:
     """How much of each provider's quota is used; no provider here tells that."""
-    return {"updatedAt": call.host.clock.now_ms(), "providers": []}
+    return {"updatedAt": call.services.clock.now_ms(), "providers": []}
 
 
 class UsageCostParams(Params):
@@ -40,16 +39,16 @@ class UsageCostParams(Params):
 async def cost(call: MethodCall, params: UsageCostParams) -> Json:
     """Tokens and dollars by day, over every session. Without dates, of the last 31 days."""
     first, last = _range(call, params.start_date, params.end_date, params.days or _COST_DAYS)
-    whole = UsageSummary()
+    totals = UsageSummary()
     for record in await _records(call, first):
-        summary = await call.gateway.usage.summary_of(call.host.store, record)
-        whole.add(summary.between(str(first), str(last)))
-    daily = [{"date": day, **_totals(whole.days[day].spent)} for day in sorted(whole.days)]
+        summary = await call.gateway.usage.summary_of(call.services.store, record)
+        totals.add(summary.between(str(first), str(last)))
+    daily = [{"date": day, **_totals(totals.days[day].spent)} for day in sorted(totals.days)]
     return {
-        "updatedAt": call.host.clock.now_ms(),
+        "updatedAt": call.services.clock.now_ms(),
         "days": (last - first).days + 1,
         "daily": daily,
-        "totals": _totals(whole.totals.spent),
+        "totals": _totals(totals.totals.spent),
     }
 
 
@@ -68,23 +67,23 @@ async def sessions(call: MethodCall, params: SessionsUsageParams) -> Json:
     """What sessions cost, each by day and model, and all together. The newest 50, or `limit`."""
     first, last = _range(call, params.start_date, params.end_date, _SESSION_DAYS)
     if params.key:
-        found = await call.host.store.session(call.host.control.resolve_key(params.key))
+        found = await call.services.store.session(call.services.control.resolve_key(params.key))
         records: Sequence[SessionRecord] = [found] if found else []
     else:
         records = await _records(call, first, min(params.limit, _MAX_SESSIONS))
-    whole, shown = UsageTotals(), list[Json]()
+    totals, rows = UsageTotals(), list[Json]()
     for record in records:
-        summary = await call.gateway.usage.summary_of(call.host.store, record)
-        within = summary.between(str(first), str(last))
-        whole.add(record, within)
-        shown.append(_session(record, within))
+        summary = await call.gateway.usage.summary_of(call.services.store, record)
+        selected = summary.between(str(first), str(last))
+        totals.add(record, selected)
+        rows.append(_session(record, selected))
     return {
-        "updatedAt": call.host.clock.now_ms(),
+        "updatedAt": call.services.clock.now_ms(),
         "startDate": str(first),
         "endDate": str(last),
-        "sessions": shown,
-        "totals": _totals(whole.summary.totals.spent),
-        "aggregates": whole.aggregates(),
+        "sessions": rows,
+        "totals": _totals(totals.summary.totals.spent),
+        "aggregates": totals.aggregates(),
     }
 
 
@@ -93,12 +92,12 @@ async def _records(
 ) -> Sequence[SessionRecord]:
     """Return the sessions that were used since a day."""
     since_ms = round(datetime.combine(first, time()).astimezone().timestamp() * 1000)
-    return await call.host.store.sessions(since_ms=since_ms, limit=limit)
+    return await call.services.store.sessions(since_ms=since_ms, limit=limit)
 
 
 def _range(call: MethodCall, start: str | None, end: str | None, days: int) -> tuple[date, date]:
     """Return the first and the last day of the range."""
-    today = datetime.fromtimestamp(call.host.clock.now_ms() / 1000).astimezone().date()
+    today = datetime.fromtimestamp(call.services.clock.now_ms() / 1000).astimezone().date()
     try:
         last = date.fromisoformat(end) if end else today
         first = date.fromisoformat(start) if start else last - timedelta(days=days - 1)
@@ -121,53 +120,55 @@ class UsageTotals:
 
     def add(self, record: SessionRecord, summary: UsageSummary) -> None:
         self.summary.add(summary)
-        spent = summary.totals.spent
-        self._agents.setdefault(record.agent, ModelUsage()).add(spent)
+        usage = summary.totals.spent
+        self._agents.setdefault(record.agent, ModelUsage()).add(usage)
         channel = record.data.get("lastChannel")
         if isinstance(channel, str) and channel:
-            self._channels.setdefault(channel[:100], ModelUsage()).add(spent)
+            self._channels.setdefault(channel[:100], ModelUsage()).add(usage)
 
     def aggregates(self) -> dict[str, Json]:
         day = self.summary.totals
         providers: dict[str, ModelUsage] = {}
-        for (provider, _), spent in day.models.items():
-            providers.setdefault(provider, ModelUsage()).add(spent)
-        shown: dict[str, Json] = {
-            "messages": _talk(day.talk),
+        for (provider, _), usage in day.models.items():
+            providers.setdefault(provider, ModelUsage()).add(usage)
+        fields: dict[str, Json] = {
+            "messages": _message_counts(day.talk),
             "tools": _tools(day),
             "byModel": _models(day),
             "byProvider": [
-                {"provider": name, "count": one.answers, "totals": _totals(one)}
-                for name, one in providers.items()
+                {"provider": name, "count": usage.answers, "totals": _totals(usage)}
+                for name, usage in providers.items()
             ],
-            "byAgent": [{"agentId": n, "totals": _totals(one)} for n, one in self._agents.items()],
+            "byAgent": [
+                {"agentId": n, "totals": _totals(usage)} for n, usage in self._agents.items()
+            ],
             "byChannel": [
-                {"channel": n, "totals": _totals(one)} for n, one in self._channels.items()
+                {"channel": n, "totals": _totals(usage)} for n, usage in self._channels.items()
             ],
             "modelDaily": _models_daily(self.summary),
             "daily": [_daily(name, self.summary.days[name]) for name in sorted(self.summary.days)],
         }
         if day.waits_ms:
-            shown["latency"] = _latency(day.waits_ms)
-        return {**shown, "dailyLatency": _latency_daily(self.summary)}
+            fields["latency"] = _latency(day.waits_ms)
+        return {**fields, "dailyLatency": _latency_daily(self.summary)}
 
 
 def _session(record: SessionRecord, summary: UsageSummary) -> dict[str, Json]:
-    shown = session_row(record, _NOTHING)
+    row = session_row(record, _NO_DEFAULTS)
     fields = ("label", "channel", "chatType", "origin", "modelProvider", "model")
     return {
         "key": record.key,
         "sessionId": record.session_id,
         "updatedAt": record.updated_ms,
         "agentId": record.agent,
-        **{name: shown[name] for name in fields if shown.get(name)},
+        **{name: row[name] for name in fields if row.get(name)},
         "usage": _usage(record, summary),
     }
 
 
 def _usage(record: SessionRecord, summary: UsageSummary) -> dict[str, Json]:
     day, names = summary.totals, sorted(summary.days)
-    shown: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "sessionId": record.session_id,
         "sessionFile": record.data.get("sessionFile") or "",
         "firstActivity": summary.first_ms,
@@ -175,21 +176,21 @@ def _usage(record: SessionRecord, summary: UsageSummary) -> dict[str, Json]:
         "durationMs": summary.last_ms - summary.first_ms,
         "activityDates": names,
         "dailyBreakdown": [{"date": name, **_spent(summary.days[name].spent)} for name in names],
-        "dailyMessageCounts": [{"date": n, **_talk(summary.days[n].talk)} for n in names],
+        "dailyMessageCounts": [{"date": n, **_message_counts(summary.days[n].talk)} for n in names],
         "dailyLatency": _latency_daily(summary),
         "dailyModelUsage": _models_daily(summary),
-        "messageCounts": _talk(day.talk),
+        "messageCounts": _message_counts(day.talk),
         "modelUsage": _models(day),
     }
     if day.tools:
-        shown["toolUsage"] = _tools(day)
+        fields["toolUsage"] = _tools(day)
     if day.waits_ms:
-        shown["latency"] = _latency(day.waits_ms)
-    return {**shown, **_totals(day.spent)}
+        fields["latency"] = _latency(day.waits_ms)
+    return {**fields, **_totals(day.spent)}
 
 
-def _totals(spent: ModelUsage) -> dict[str, Json]:
-    usage = spent.usage
+def _totals(model_usage: ModelUsage) -> dict[str, Json]:
+    usage = model_usage.usage
     return {
         "input": usage.input,
         "output": usage.output,
@@ -202,26 +203,26 @@ def _totals(spent: ModelUsage) -> dict[str, Json]:
         "outputCost": 0,
         "cacheReadCost": 0,
         "cacheWriteCost": 0,
-        "missingCostEntries": spent.unpriced,
+        "missingCostEntries": model_usage.unpriced,
     }
 
 
-def _spent(spent: ModelUsage) -> dict[str, Json]:
-    return {"tokens": spent.usage.total, "cost": spent.usage.cost}
+def _spent(usage: ModelUsage) -> dict[str, Json]:
+    return {"tokens": usage.usage.total, "cost": usage.usage.cost}
 
 
-def _talk(talk: MessageCounts) -> dict[str, Json]:
+def _message_counts(counts: MessageCounts) -> dict[str, Json]:
     return {
-        "total": talk.total,
-        "user": talk.user,
-        "assistant": talk.assistant,
-        "toolCalls": talk.tool_calls,
-        "toolResults": talk.tool_results,
-        "errors": talk.errors,
+        "total": counts.total,
+        "user": counts.user,
+        "assistant": counts.assistant,
+        "toolCalls": counts.tool_calls,
+        "toolResults": counts.tool_results,
+        "errors": counts.errors,
     }
 
 
-def _daily(name: str, day: Spell) -> dict[str, Json]:
+def _daily(name: str, day: DailyUsage) -> dict[str, Json]:
     return {
         "date": name,
         **_spent(day.spent),
@@ -231,7 +232,7 @@ def _daily(name: str, day: Spell) -> dict[str, Json]:
     }
 
 
-def _tools(day: Spell) -> dict[str, Json]:
+def _tools(day: DailyUsage) -> dict[str, Json]:
     counted: Mapping[str, int] = day.tools
     return {
         "totalCalls": sum(counted.values()),
@@ -240,19 +241,19 @@ def _tools(day: Spell) -> dict[str, Json]:
     }
 
 
-def _models(day: Spell) -> list[Json]:
-    dear = sorted(day.models.items(), key=lambda item: -item[1].usage.total)
+def _models(day: DailyUsage) -> list[Json]:
+    by_tokens = sorted(day.models.items(), key=lambda item: -item[1].usage.total)
     return [
-        {"provider": provider, "model": model, "count": one.answers, "totals": _totals(one)}
-        for (provider, model), one in dear
+        {"provider": provider, "model": model, "count": usage.answers, "totals": _totals(usage)}
+        for (provider, model), usage in by_tokens
     ]
 
 
 def _models_daily(summary: UsageSummary) -> list[Json]:
     return [
-        {"date": day, "provider": provider, "model": model, **_spent(one), "count": one.answers}
+        {"date": day, "provider": provider, "model": model, **_spent(usage), "count": usage.answers}
         for day in sorted(summary.days)
-        for (provider, model), one in summary.days[day].models.items()
+        for (provider, model), usage in summary.days[day].models.items()
     ]
 
 
