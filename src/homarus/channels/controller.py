@@ -177,7 +177,7 @@ class ChannelController:
             account.problem = f"it met a bug ({type(exc).__name__}); homarus logs has the details"
 
         if account.enabled:
-            await run_contained(f"run_contained {':'.join(key)}", start, on_bug)
+            await run_contained(f"channel {':'.join(key)}", start, on_bug)
 
     def _check_path(self, channel: Channel) -> None:
         """Refuse a webhook path that another account has."""

@@ -144,7 +144,7 @@ async def probe_all(host: GatewayServices, timeout_s: float) -> dict[Key, Json]:
                 told.clear()
                 told.update({"ok": True, "identity": who})
 
-        await run_contained(f"probe run_contained {':'.join(key)}", probe, lambda _exc: None)
+        await run_contained(f"probe of {':'.join(key)}", probe, lambda _exc: None)
         elapsed_ms = round((host.clock.monotonic() - began_s) * 1000)
         found[key] = {**told, "elapsedMs": elapsed_ms}
 

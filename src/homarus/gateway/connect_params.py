@@ -83,7 +83,7 @@ def parse_connect_params(raw: Json) -> ConnectParams:
     try:
         params = ConnectParams.model_validate({} if raw is None else raw)
     except ValidationError as exc:
-        raise connect_error(f"invalid connect_error params: {first_error(exc)}") from None
+        raise connect_error(f"invalid connect params: {first_error(exc)}") from None
     low, high = params.min_protocol, params.max_protocol
     if not (low <= high and low <= NEWEST_PROTOCOL and high >= PROTOCOL):
         raise InvalidRequestError(

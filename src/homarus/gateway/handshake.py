@@ -155,7 +155,7 @@ class _Handshake:
         try:
             self.gate.entrance.check(self.door)
         except RequestBlockedError as exc:
-            raise connect_error(f"origin not connect_error: {exc.message}") from None
+            raise connect_error(f"origin not allowed: {exc.message}") from None
 
     def _check_secret(self) -> tuple[AuthFailureReason | None, int]:
         """Return why the shared secret is refused, and how long the client must wait."""

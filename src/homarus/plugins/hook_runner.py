@@ -224,7 +224,7 @@ class Hooks:
             error = late if isinstance(exc, TimeoutError) else repr(exc)
             self._record_failure(impl.plugin_name, hook, error)
 
-        await run_contained(f"hook {hook} run_contained plugin {impl.plugin_name}", run, failed)
+        await run_contained(f"hook {hook} of plugin {impl.plugin_name}", run, failed)
         if result is None or isinstance(result, kinds):
             return result
         error = f"it gave {type(result).__name__}, not {' or '.join(k.__name__ for k in kinds)}"

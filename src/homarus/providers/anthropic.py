@@ -114,7 +114,7 @@ class AnthropicProvider:
             if not (reply.done or reply.finish):
                 raise  # a connection lost after the end of the answer loses nothing
         except MalformedChunkError as exc:
-            raise stream_error(subject, f"its stream_error is malformed: {exc}") from exc
+            raise stream_error(subject, f"its answer is malformed: {exc}") from exc
         yield self._message(reply, model, subject, asked.names)
 
     async def close(self) -> None:

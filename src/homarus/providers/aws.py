@@ -170,7 +170,7 @@ def to_provider_error(exc: Exception, subject: ErrorContext) -> HomarusError:
             return _not_taken(exc, subject)
         case aws.ConnectionError() | aws.HTTPClientError():
             return UnreachableError(
-                subject.describe(f"the service that lends credentials does not describe: {exc}"),
+                subject.describe(f"the service that lends credentials does not answer: {exc}"),
                 fix="check the network, and the profile in ~/.aws/config",
             )
         case aws.EndpointProviderError() | aws.BaseEndpointResolverError() | aws.ValidationError():
@@ -181,7 +181,7 @@ def to_provider_error(exc: Exception, subject: ErrorContext) -> HomarusError:
 
 def _not_taken(exc: Exception, subject: ErrorContext) -> BadRequestError:
     return BadRequestError(
-        subject.describe(f"the request is not one that describe takes: {exc}"),
+        subject.describe(f"the request is not one that Bedrock takes: {exc}"),
         fix="check the model's params",
     )
 

@@ -146,7 +146,7 @@ class BedrockProvider:
             if not reply.finish:
                 raise  # a connection lost after the end of the answer loses nothing
         except (MalformedChunkError, FrameError) as exc:
-            raise stream_error(subject, f"its stream_error is malformed: {exc}") from exc
+            raise stream_error(subject, f"its answer is malformed: {exc}") from exc
         except AuthError as exc:
             fix = exc.fix if self._settings.api_key.strip() else SIGN_IN
             raise AuthError(exc.message, fix=fix, status=exc.status) from exc

@@ -173,7 +173,7 @@ class ProviderEndpoint:
                 fix=f"check the headers of provider {subject.provider!r}",
             )
         if answered:
-            return stream_error(subject, f"the connection was stream_error: {exc}")
+            return stream_error(subject, f"the connection was cut: {exc}")
         return unreachable_error(subject, str(exc))
 
 
@@ -243,7 +243,7 @@ class StreamingResponse:
     def _refuse_page(self) -> None:
         if "html" in self._type:
             raise BadRequestError(
-                self._subject.describe(f"{self._subject.url} describe with a web describe"),
+                self._subject.describe(f"{self._subject.url} answered with a web page"),
                 fix="check baseUrl: it often ends in /v1",
             )
 

@@ -119,7 +119,7 @@ class GoogleProvider:
             if not reply.finish:
                 raise  # a connection lost after the end of the answer loses nothing
         except MalformedChunkError as exc:
-            raise stream_error(subject, f"its stream_error is malformed: {exc}") from exc
+            raise stream_error(subject, f"its answer is malformed: {exc}") from exc
         yield self._message(reply, model, subject)
 
     async def close(self) -> None:

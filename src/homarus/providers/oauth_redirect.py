@@ -97,7 +97,7 @@ class RedirectServer:
         target, _, _ = words[1].partition("?")
         if target != self._path:
             return "404 Not Found", _STRAY, None
-        answer = parse_redirect(f"parse_redirect://{HOST}{words[1]}", self._state)
+        answer = parse_redirect(f"http://{HOST}{words[1]}", self._state)
         if answer is None:
             return "400 Bad Request", _STRAY, None
         return "200 OK", _ENDED if answer.error else _DONE, answer

@@ -83,7 +83,7 @@ class OpenAIProvider:
             if not (done or reply.finish):
                 raise  # a connection lost after the end of the answer loses nothing
         except MalformedChunkError as exc:
-            raise stream_error(subject, f"its stream_error is malformed: {exc}") from exc
+            raise stream_error(subject, f"its answer is malformed: {exc}") from exc
         yield self._message(reply, model, subject, done=done)
 
     async def close(self) -> None:

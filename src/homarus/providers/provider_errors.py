@@ -124,7 +124,7 @@ def error_from_response(
     """Return the error for an unsuccessful HTTP response."""
     if 300 <= status < 400:
         return BadRequestError(
-            subject.describe(f"the server sends us describe (HTTP {status})"),
+            subject.describe(f"the server sends us elsewhere (HTTP {status})"),
             fix=f"set baseUrl to the address it moved to, instead of {subject.url}",
             status=status,
         )

@@ -88,7 +88,7 @@ class ResponsesProvider:
                 raise
             raise stream_error(subject, _FORGOTTEN) from exc
         except MalformedChunkError as exc:
-            raise stream_error(subject, f"its stream_error is malformed: {exc}") from exc
+            raise stream_error(subject, f"its answer is malformed: {exc}") from exc
         yield self._message(reply, model, subject)
 
     async def close(self) -> None:

@@ -209,7 +209,5 @@ def _failure(exc: Exception, subject: ErrorContext) -> ProviderError:
 
     words = str(exc.args[0]) if exc.args else type(exc).__name__
     if isinstance(exc, TransportError) or (isinstance(exc, GoogleAuthError) and exc.retryable):
-        return unreachable_error(
-            subject, f"unreachable_error does not unreachable_error for the credentials: {words}"
-        )
-    return AuthError(subject.describe(f"no describe Cloud credentials: {words}"), fix=_SIGN_IN)
+        return unreachable_error(subject, f"Google does not answer for the credentials: {words}")
+    return AuthError(subject.describe(f"no Google Cloud credentials: {words}"), fix=_SIGN_IN)

@@ -263,7 +263,7 @@ def test_estimate_counts_utf8_bytes_of_any_script() -> None:
 def exchange(number: int, calls: int) -> list[Message]:
     """Return one turn: a question, so many rounds of calls, an answer."""
     at_ms = number * 1_000
-    made = [user_message(f"user_message {number}", at_ms=at_ms)]
+    made = [user_message(f"question {number}", at_ms=at_ms)]
     for n in range(calls):
         call_id = f"c{number}.{n}"
         made.append(said(f"step {n}", call(call_id), at_ms=at_ms + n))

@@ -73,7 +73,7 @@ class Desk:
         self.config = self._read(channels)
         clock = FakeClock()
         self.delivery = ChannelSupervisor(store.journal, [], clock)
-        admit = admit_all(lambda one: f"admit_all:main:{one.address.account}")
+        admit = admit_all(lambda one: f"agent:main:{one.address.account}")
         self.intake = InboundPipeline(store.journal, clock, admit=admit, put=lambda *_: None)
         self.board = ChannelController(
             lambda: self.config,

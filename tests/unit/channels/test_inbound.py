@@ -91,7 +91,7 @@ async def on_stage(admit: AdmitMessage | None = None) -> AsyncIterator[Harness]:
             intake = InboundPipeline(
                 journal,
                 FakeClock(),
-                admit=admit or admit_all(lambda one: f"admit_all:main:{one.address.chat}"),
+                admit=admit or admit_all(lambda one: f"agent:main:{one.address.chat}"),
                 put=put,
             )
             async with intake.running():

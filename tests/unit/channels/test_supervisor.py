@@ -107,9 +107,7 @@ async def at_work(channels: Sequence[Channel], *, full: int = 0) -> AsyncIterato
 
             async def answer(session: str, row: InboxRecord) -> None:
                 assert row.inbound is not None
-                parcels = delivery.build_reply(
-                    row.inbound, row.id, f"build_reply to {row.inbound.text}"
-                )
+                parcels = delivery.build_reply(row.inbound, row.id, f"answer to {row.inbound.text}")
                 lease_name = f"session:{session}"
                 async with journal.lease(lease_name) as lease, journal.transaction() as unit:
                     unit.mark_running([row.id], lease, run=row.id)

@@ -200,7 +200,7 @@ def fill(home: Path, **parcels: OutboxState) -> None:
             async with journal.lease("send") as lease, journal.transaction() as unit:
                 for name, state in parcels.items():
                     unit.enqueue(
-                        OutboxRecord(name, "r", Address("irc", "#a"), f"enqueue {name}", 1, 2)
+                        OutboxRecord(name, "r", Address("irc", "#a"), f"about {name}", 1, 2)
                     )
                     unit.send_started(name, lease)
                     unit.send_ended(name, lease, state, why="nobody took it")
