@@ -100,7 +100,7 @@ class Wire:
     ) -> tuple[str, str, Message | ProviderError]:
         """Call the adapter; return the streamed text and reasoning, and the message or error."""
         provider = self.module.create(
-            self.module.Settings("mock", url, idle_s=idle_s, env=self.env)
+            self.module.ProviderConnection("mock", url, idle_s=idle_s, env=self.env)
         )
         text, thinking, message = "", "", None
         try:

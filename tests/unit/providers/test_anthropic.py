@@ -538,7 +538,7 @@ async def test_key_and_request_never_shown_or_logged(caplog: pytest.LogCaptureFi
 def test_provider_creation_imports_no_http_library_or_sdk() -> None:
     code = (
         "import sys; from homarus.providers import anthropic;"
-        "anthropic.create(anthropic.Settings('x', 'https://api.example', 'k'));"
+        "anthropic.create(anthropic.ProviderConnection('x', 'https://api.example', 'k'));"
         "print([m for m in ('httpx2', 'anyio', 'pydantic', 'anthropic') if m in sys.modules])"
     )
     command = [sys.executable, "-c", code]

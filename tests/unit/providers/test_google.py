@@ -455,7 +455,7 @@ async def test_key_and_request_never_shown_or_logged(caplog: pytest.LogCaptureFi
 def test_provider_creation_imports_no_http_library() -> None:
     code = (
         "import sys; from homarus.providers import google;"
-        "google.create(google.Settings('x', 'https://api.example/v1beta', 'k'));"
+        "google.create(google.ProviderConnection('x', 'https://api.example/v1beta', 'k'));"
         "print([m for m in ('httpx2', 'h11', 'anyio', 'pydantic', 'google.genai')"
         " if m in sys.modules])"
     )

@@ -577,7 +577,7 @@ async def heard(model):
         pass
 
 async def main():
-    model = local.create(local.Settings(Path({str(demo_weights)!r})))
+    model = local.create(local.LocalModelSettings(Path({str(demo_weights)!r})))
     {ENDS[end]}
 
 try:

@@ -521,7 +521,7 @@ async def test_proxy_is_not_used_for_loopback(
 def test_provider_creation_imports_no_http_library() -> None:
     code = (
         "import sys; from homarus.providers import openai;"
-        "openai.create(openai.Settings('x', 'https://api.example/v1', 'k'));"
+        "openai.create(openai.ProviderConnection('x', 'https://api.example/v1', 'k'));"
         "print([m for m in ('httpx2', 'h11', 'anyio', 'pydantic') if m in sys.modules])"
     )
     command = [sys.executable, "-c", code]

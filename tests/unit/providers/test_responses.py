@@ -459,7 +459,7 @@ async def test_connections_reused_after_answers_and_errors() -> None:
 def test_provider_creation_imports_no_http_library() -> None:
     code = (
         "import sys; from homarus.providers import responses;"
-        "responses.create(responses.Settings('x', 'https://api.example/v1', 'k'));"
+        "responses.create(responses.ProviderConnection('x', 'https://api.example/v1', 'k'));"
         "print([m for m in ('httpx2', 'h11', 'anyio', 'pydantic') if m in sys.modules])"
     )
     command = [sys.executable, "-c", code]
