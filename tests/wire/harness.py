@@ -234,7 +234,7 @@ RESPONSES = Wire(
     responses,
     responses_stream.ResponsesStreamAssembler,
     _check_responses,
-    lambda reply: bool(reply.status),
+    lambda reply: bool(reply.finish),
 )
 ANTHROPIC = Wire(
     "anthropic",

@@ -48,6 +48,7 @@ class ChatStreamAssembler:
 
     def __init__(self) -> None:
         self.finish = ""  # the vendor's finish reason
+        self.done = False  # the last event was received
         self.whole = False  # the answer was not streamed
         self._text: list[str] = []
         self._thinking: list[str] = []

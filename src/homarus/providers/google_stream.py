@@ -50,6 +50,8 @@ _Block: TypeAlias = "_PartialText | ToolCall | Image"
 class GeminiStreamAssembler:
     """Assembles one streamed answer. `names` maps tool names on the wire to ours."""
 
+    done = False  # the service marks no last event
+
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
         self.finish = ""  # the vendor's finish reason
         self.why = ""  # its explanation

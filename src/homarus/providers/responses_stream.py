@@ -47,7 +47,7 @@ class ResponsesStreamAssembler:
     """Assembles one streamed answer."""
 
     def __init__(self) -> None:
-        self.status = ""  # completed, incomplete, failed or cancelled
+        self.finish = ""  # completed, incomplete, failed or cancelled
         self.reason = ""  # why it is incomplete
         self.error: Mapping[str, Json] = {}  # why it failed
         self._items: list[_StreamedItem] = []
@@ -70,6 +70,10 @@ class ResponsesStreamAssembler:
             return self._end(event.get("response"), _ENDS[kind])
         return self._note(kind, event)
 
+    @property
+    def done(self) -> bool:
+        return bool(self.finish)
+
     def message_parts(self) -> tuple[Part, ...]:
         """Return the reasoning, text, pictures and tool calls in the order of the items."""
         parts: list[Part] = []
@@ -85,7 +89,7 @@ class ResponsesStreamAssembler:
         return tuple(parts)
 
     def stop(self) -> StopReason:
-        if self.status == "incomplete":
+        if self.finish == "incomplete":
             return "length"
         return "toolUse" if any(item.kind == CALL for item in self._items) else "stop"
 
@@ -166,7 +170,7 @@ class ResponsesStreamAssembler:
         """Apply the complete answer of the final event."""
         told = response if isinstance(response, dict) else {}
         own = told.get("status")
-        self.status = own if isinstance(own, str) and own in _ENDED else status
+        self.finish = own if isinstance(own, str) and own in _ENDED else status
         self.reason = str(_object(told, "incomplete_details").get("reason") or "")
         self.error = _object(told, "error")
         self._usage = _object(told, "usage")

@@ -9,13 +9,13 @@ import asyncio
 import importlib.util
 import logging
 import warnings
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from homarus.core.clock import Clock, SystemClock
+from homarus.core.clock import Clock
 from homarus.core.errors import AuthError, ProviderError, UserError
 from homarus.core.message import Message
 from homarus.providers.anthropic import AnthropicProvider
@@ -58,15 +58,13 @@ def create(
     """Return a provider for models of this one's vendor; nothing is imported yet."""
     account = GoogleCloudAccount(settings.base_url, settings.env)
     settings = replace(settings, base_url=account.base_url)
-    known = {model.id: model for model in models}
     if "claude" in settings.model_id.lower():
         check_installed()
-        return VertexClaudeProvider(
-            replace(settings, api_key=""), known, clock or SystemClock(), account
-        )
+        settings = replace(settings, api_key="")
+        return VertexClaudeProvider(settings, account, models=models, clock=clock)
     if not settings.api_key.strip():
         check_installed()
-    return VertexGeminiProvider(settings, known, clock or SystemClock(), account)
+    return VertexGeminiProvider(settings, account, models=models, clock=clock)
 
 
 def check_installed() -> None:
@@ -155,14 +153,15 @@ class VertexGeminiProvider(GoogleProvider):
     def __init__(
         self,
         settings: ProviderConnection,
-        models: Mapping[str, ModelInfo],
-        clock: Clock,
         account: GoogleCloudAccount,
+        *,
+        models: Iterable[ModelInfo],
+        clock: Clock | None,
     ) -> None:
-        super().__init__(settings, models, clock)
+        super().__init__(settings, models=models, clock=clock)
         self._account, self._keyed = account, bool(settings.api_key.strip())
 
-    async def _place(
+    async def _locate(
         self, method: str, model: ModelInfo, subject: ErrorContext
     ) -> tuple[str, Mapping[str, str]]:
         proof = {} if self._keyed else await self._account.signed_in(subject)
@@ -176,18 +175,19 @@ class VertexClaudeProvider(AnthropicProvider):
     def __init__(
         self,
         settings: ProviderConnection,
-        models: Mapping[str, ModelInfo],
-        clock: Clock,
         account: GoogleCloudAccount,
+        *,
+        models: Iterable[ModelInfo],
+        clock: Clock | None,
     ) -> None:
-        super().__init__(settings, models, clock)
+        super().__init__(settings, models=models, clock=clock)
         self._account = account
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Message, None]:
         params = {**request.params, "model": None, "anthropic_version": CLAUDE_VERSION}
         return super().stream(replace(request, params=params))
 
-    async def _place(
+    async def _locate(
         self, model: ModelInfo, betas: Sequence[str], subject: ErrorContext
     ) -> tuple[str, Mapping[str, str]]:
         proof = await self._account.signed_in(subject)
