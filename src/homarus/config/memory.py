@@ -34,9 +34,7 @@ def embedder_names() -> list[str]:
 
 # `auto` selects the first embedder that is available; `none` compares words alone.
 EmbeddingProviderName: TypeAlias = Annotated[
-    str,
-    AfterValidator(EMBEDDER_NAMES.check),
-    Field(json_schema_extra=EMBEDDER_NAMES.add_to),
+    str, AfterValidator(EMBEDDER_NAMES.check), Field(json_schema_extra=EMBEDDER_NAMES.add_to)
 ]
 MemoryBackendName: TypeAlias = Annotated[
     str,

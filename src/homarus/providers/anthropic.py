@@ -8,7 +8,6 @@ other models get a plain request. The parts of a request that do not change from
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from homarus.core.clock import Clock
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Part
 from homarus.providers.anthropic_blocks import (
@@ -39,13 +38,12 @@ from homarus.providers.catalog import ModelInfo
 from homarus.providers.chat_stream import parse_object
 from homarus.providers.conversation import encode_json
 from homarus.providers.endpoint import ProviderConnection
-from homarus.providers.http_provider import WINDOW_FULL, SseCall, SseProvider
+from homarus.providers.http_provider import WINDOW_FULL, SseCall, SseProvider, check_end
 from homarus.providers.provider_errors import (
     ErrorContext,
     VendorError,
     error_from_vendor,
     problem_in,
-    stream_error,
 )
 
 __all__ = ["API", "AnthropicProvider", "ProviderConnection", "create"]
@@ -70,17 +68,13 @@ class AnthropicProvider(SseProvider["_AnthropicRequestBuilder", AnthropicStreamA
 
     api = API
 
-    def __init__(
-        self,
-        settings: ProviderConnection,
-        *,
-        models: Iterable[ModelInfo] = (),
-        clock: Clock | None = None,
-    ) -> None:
-        self._is_token = settings.api_key.strip().startswith(OAUTH_KEY)
-        self.key_header = "Authorization" if self._is_token else "x-api-key"
-        self._path = "/messages" if _ends_in_v1(settings.base_url) else "/v1/messages"
-        super().__init__(settings, models=models, clock=clock)
+    @property
+    def _is_token(self) -> bool:
+        return self._settings.api_key.strip().startswith(OAUTH_KEY)
+
+    @property
+    def _key_header(self) -> str:
+        return "Authorization" if self._is_token else "x-api-key"
 
     def _make_builder(self, model: ModelInfo) -> "_AnthropicRequestBuilder":
         return _AnthropicRequestBuilder(model, self.name)
@@ -96,7 +90,8 @@ class AnthropicProvider(SseProvider["_AnthropicRequestBuilder", AnthropicStreamA
         self, model: ModelInfo, betas: Sequence[str], subject: ErrorContext
     ) -> tuple[str, Mapping[str, str]]:
         """Return the path and the headers of a request."""
-        return self._path, self._headers(model, betas)
+        path = "/messages" if _ends_in_v1(self._settings.base_url) else "/v1/messages"
+        return path, self._headers(model, betas)
 
     def _headers(self, model: ModelInfo, betas: Sequence[str]) -> dict[str, str]:
         """Return the model's headers; configured betas are added to ours."""
@@ -124,8 +119,7 @@ class AnthropicProvider(SseProvider["_AnthropicRequestBuilder", AnthropicStreamA
         self, call: SseCall[AnthropicStreamAssembler], subject: ErrorContext
     ) -> tuple[Part, ...]:
         reply = call.reply
-        if not (reply.done or reply.finish):
-            raise stream_error(subject, "its answer ended before its end")
+        check_end(reply, subject)
         parts = reply.message_parts(call.names)
         if reply.finish == "refusal":
             words = reply.refusal or "its filter stopped the answer"

@@ -27,10 +27,7 @@ REDACTED = "redacted:"
 # The price of an hour in the cache relative to the default of five minutes.
 HOUR_FACTOR = 1.6
 
-_STOPS: dict[str, StopReason] = {
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-}
+_STOPS: dict[str, StopReason] = {"max_tokens": "length", "model_context_window_exceeded": "length"}
 _Kind: TypeAlias = Literal["text", "thinking", "redacted", "tool", "other"]
 _KINDS: dict[str, _Kind] = {
     "text": "text",

@@ -46,7 +46,7 @@ from homarus.providers.catalog import ModelInfo
 from homarus.providers.chat_stream import MalformedChunkError
 from homarus.providers.endpoint import ProviderConnection, ProviderEndpoint
 from homarus.providers.eventstream import EventStreamFrame, FrameError, FrameReader
-from homarus.providers.http_provider import WINDOW_FULL, HttpProvider
+from homarus.providers.http_provider import WINDOW_FULL, HttpProvider, check_end
 from homarus.providers.provider_errors import (
     ErrorContext,
     VendorError,
@@ -241,9 +241,7 @@ class _ConverseRequestBuilder:
         return tool_schemas(gone_tools(called_names(turns))), {}
 
 
-def _sorted(
-    params: Mapping[str, Json],
-) -> tuple[dict[str, Json], dict[str, Json], dict[str, Json]]:
+def _sorted(params: Mapping[str, Json]) -> tuple[dict[str, Json], dict[str, Json], dict[str, Json]]:
     """Split the caller's params into top-level, Converse's and the model's own."""
     top: dict[str, Json] = {}
     config: dict[str, Json] = {}
@@ -281,8 +279,7 @@ def _parts(
     reply: ConverseStreamAssembler, names: Mapping[str, str], subject: ErrorContext
 ) -> tuple[Part, ...]:
     """Return the parts of an answer. Raises the error of an incomplete or refused one."""
-    if not reply.finish:
-        raise stream_error(subject, "its answer ended before its end")
+    check_end(reply, subject)
     if reply.finish in _BROKEN:
         raise stream_error(subject, _BROKEN[reply.finish])
     if reply.finish in _FILTERED:

@@ -22,10 +22,7 @@ from homarus.providers.chat_stream import (
     make_tool_call,
 )
 
-_STOPS: dict[str, StopReason] = {
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-}
+_STOPS: dict[str, StopReason] = {"max_tokens": "length", "model_context_window_exceeded": "length"}
 _Kind: TypeAlias = Literal["text", "thinking", "redacted", "tool", "image", "other"]
 
 
@@ -43,6 +40,8 @@ class _ConverseBlock:
 
 class ConverseStreamAssembler:
     """Assembles one streamed answer."""
+
+    done = False  # the service marks no last event
 
     def __init__(self) -> None:
         self.finish = ""  # the vendor's stop reason

@@ -194,12 +194,8 @@ class StreamingResponse:
                 async for data in self._whole(reader):
                     yield data
                 return
-            received = 0
-            async with aclosing(self._pieces) as pieces:
+            async with aclosing(self.iter_bytes()) as pieces:
                 async for piece in pieces:
-                    received += len(piece)
-                    if received > MAX_ANSWER_BYTES:
-                        raise self._too_long()
                     for data in reader.feed(piece):
                         yield data
             for data in reader.end():

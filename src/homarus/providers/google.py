@@ -6,10 +6,8 @@ of other models, the name tells whether they reason. The key is sent in a header
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from urllib.parse import quote
 
-from homarus.core.clock import Clock
 from homarus.core.errors import ProviderError
 from homarus.core.message import Json, Part
 from homarus.providers.base import Delta, ModelRequest, ToolSpec
@@ -81,17 +79,12 @@ class GoogleProvider(SseProvider["_GeminiRequestBuilder", GeminiStreamAssembler]
     """A service that implements the Gemini API."""
 
     api = API
-    key_header = KEY_HEADER
+    _key_header = KEY_HEADER
 
-    def __init__(
-        self,
-        settings: ProviderConnection,
-        *,
-        models: Iterable[ModelInfo] = (),
-        clock: Clock | None = None,
-    ) -> None:
-        settings = replace(settings, base_url=_versioned(settings.base_url))
-        super().__init__(settings, models=models, clock=clock)
+    def _address(self, base_url: str) -> str:
+        """Add the API version to Google's address when it is missing."""
+        bare = base_url.rstrip("/")
+        return f"{bare}/{VERSION}" if bare.endswith(HOST) else base_url
 
     def _make_builder(self, model: ModelInfo) -> "_GeminiRequestBuilder":
         return _GeminiRequestBuilder(model, self.name)
@@ -177,12 +170,6 @@ class _GeminiRequestBuilder:
             self._tools = (tools, tool_list(tools))
             self.names = {wire_name(spec.name): spec.name for spec in reversed(tools)}
         return self._tools[1]
-
-
-def _versioned(base_url: str) -> str:
-    """Add the API version to Google's address when it is missing."""
-    bare = base_url.rstrip("/")
-    return f"{bare}/{VERSION}" if bare.endswith(HOST) else base_url
 
 
 def _path(model_id: str) -> str:

@@ -16,11 +16,7 @@ MAX_NODES = 4000  # references may multiply: places beyond this number accept an
 MAX_COUNT = 2**31 - 1
 
 _TYPES = ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL")
-_FORMATS = {
-    "STRING": ("date-time",),
-    "NUMBER": ("float", "double"),
-    "INTEGER": ("int32", "int64"),
-}
+_FORMATS = {"STRING": ("date-time",), "NUMBER": ("float", "double"), "INTEGER": ("int32", "int64")}
 # Keywords that imply a type where none is given.
 _SIGNS = (
     ("properties", "OBJECT"),

@@ -10,16 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from homarus.core.message import (
-    Image,
-    Json,
-    Part,
-    StopReason,
-    Text,
-    Thinking,
-    ToolCall,
-    Usage,
-)
+from homarus.core.message import Image, Json, Part, StopReason, Text, Thinking, ToolCall, Usage
 from homarus.providers.base import Delta, TextDelta, ThinkingDelta
 from homarus.providers.catalog import Price
 from homarus.providers.chat_stream import MalformedChunkError, token_count

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from homarus.core.clock import Clock, SystemClock
@@ -17,7 +18,10 @@ from homarus.providers.provider_errors import ErrorContext, VendorError, stream_
 
 
 class StreamAssembler(Protocol):
-    """Assembles one streamed answer."""
+    """Assembles one streamed answer; `done` says that no more events follow."""
+
+    @property
+    def done(self) -> bool: ...
 
     @property
     def finish(self) -> str: ...
@@ -27,15 +31,8 @@ class StreamAssembler(Protocol):
     def usage(self, price: Price) -> Usage: ...
 
 
-class SseAssembler(StreamAssembler, Protocol):
-    """Assembles an answer of server-sent events; `done` says that no more events follow."""
-
-    @property
-    def done(self) -> bool: ...
-
-
 BuilderT = TypeVar("BuilderT")
-ReplyT = TypeVar("ReplyT", bound=SseAssembler)
+ReplyT = TypeVar("ReplyT", bound=StreamAssembler)
 _WITHOUT_REASONING = "it does not take back the reasoning of earlier answers: they go without now"
 WINDOW_FULL = VendorError(0, "there is no room for an answer", "context_window_exceeded")
 
@@ -47,7 +44,6 @@ class HttpProvider(ABC, Generic[BuilderT]):
     """
 
     api: str
-    key_header = "Authorization"
 
     def __init__(
         self,
@@ -56,9 +52,10 @@ class HttpProvider(ABC, Generic[BuilderT]):
         models: Iterable[ModelInfo] = (),
         clock: Clock | None = None,
     ) -> None:
-        self.name, self._settings, self._clock = settings.name, settings, clock or SystemClock()
+        self.name, self._clock = settings.name, clock or SystemClock()
+        self._settings = settings = replace(settings, base_url=self._address(settings.base_url))
         self._models = {model.id: model for model in models}
-        self._endpoint = ProviderEndpoint(settings, self._clock, key_header=self.key_header)
+        self._endpoint = ProviderEndpoint(settings, self._clock, key_header=self._key_header)
         self._builders: dict[str, BuilderT] = {}
 
     async def close(self) -> None:
@@ -66,6 +63,13 @@ class HttpProvider(ABC, Generic[BuilderT]):
 
     @abstractmethod
     def _make_builder(self, model: ModelInfo) -> BuilderT: ...
+
+    @property
+    def _key_header(self) -> str:
+        return "Authorization"
+
+    def _address(self, base_url: str) -> str:
+        return base_url
 
     def _model(self, model_id: str) -> ModelInfo:
         return self._models.get(model_id) or ModelInfo(self.name, model_id, known=False)
@@ -82,6 +86,12 @@ class HttpProvider(ABC, Generic[BuilderT]):
     ) -> Message:
         origin = Origin(self.api, self.name, model.id, reply.stop(), reply.usage(model.price))
         return Message("assistant", parts, self._clock.now_ms(), origin)
+
+
+def check_end(reply: StreamAssembler, subject: ErrorContext) -> None:
+    """Raise StreamError for an answer that is incomplete."""
+    if not (reply.done or reply.finish):
+        raise stream_error(subject, "its answer ended before its end")
 
 
 @dataclass(frozen=True, slots=True)

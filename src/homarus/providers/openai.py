@@ -14,13 +14,12 @@ from homarus.providers.chat_stream import ChatStreamAssembler, parse_object
 from homarus.providers.compat import ChatCompat, resolve_compat
 from homarus.providers.conversation import encode_json
 from homarus.providers.endpoint import ProviderConnection
-from homarus.providers.http_provider import SseCall, SseProvider
+from homarus.providers.http_provider import SseCall, SseProvider, check_end
 from homarus.providers.provider_errors import (
     ErrorContext,
     VendorError,
     error_from_vendor,
     problem_in,
-    stream_error,
 )
 
 __all__ = ["API", "OpenAIProvider", "ProviderConnection", "create"]
@@ -64,12 +63,11 @@ class OpenAIProvider(SseProvider["_ChatRequestBuilder", ChatStreamAssembler]):
         return reply.add(chunk)
 
     def _parts(self, call: SseCall[ChatStreamAssembler], subject: ErrorContext) -> tuple[Part, ...]:
-        reply = call.reply
-        if not (reply.done or reply.finish or reply.whole):
-            raise stream_error(subject, "its answer ended before its end")
-        if reply.finish in _BAD_ENDS:
-            raise error_from_vendor(subject, _BAD_ENDS[reply.finish], midway=True)
-        return reply.message_parts()
+        if not call.reply.whole:
+            check_end(call.reply, subject)
+        if call.reply.finish in _BAD_ENDS:
+            raise error_from_vendor(subject, _BAD_ENDS[call.reply.finish], midway=True)
+        return call.reply.message_parts()
 
 
 create = OpenAIProvider

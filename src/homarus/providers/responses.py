@@ -16,13 +16,12 @@ from homarus.providers.chat_stream import parse_object
 from homarus.providers.compat import ChatCompat, resolve_compat
 from homarus.providers.conversation import encode_json
 from homarus.providers.endpoint import ProviderConnection
-from homarus.providers.http_provider import SseCall, SseProvider
+from homarus.providers.http_provider import SseCall, SseProvider, check_end
 from homarus.providers.provider_errors import (
     ErrorContext,
     VendorError,
     error_from_vendor,
     problem_in,
-    stream_error,
 )
 from homarus.providers.responses_request import ResponsesItemRenderer, tool_list
 from homarus.providers.responses_stream import ResponsesStreamAssembler
@@ -72,8 +71,7 @@ class ResponsesProvider(SseProvider["_ResponsesRequestBuilder", ResponsesStreamA
         self, call: SseCall[ResponsesStreamAssembler], subject: ErrorContext
     ) -> tuple[Part, ...]:
         reply = call.reply
-        if not reply.finish:
-            raise stream_error(subject, "its answer ended before its end")
+        check_end(reply, subject)
         if reply.finish == "failed":
             problem = problem_in({"error": reply.error or "it does not say why"})
             raise error_from_vendor(subject, problem, midway=True)
