@@ -212,7 +212,7 @@ class _ConverseRequestBuilder:
             for name in _SAMPLING:
                 config.pop(name, None)
                 extra.pop(name, None)
-        fields = {"inferenceConfig": config, "additionalModelRequestFields": _said(extra)}
+        fields = {"inferenceConfig": config, "additionalModelRequestFields": _without_nulls(extra)}
         return {**{name: value for name, value in fields.items() if value}, **top}
 
     def _thinking(self, request: ModelRequest, turns: list[_Turn], most: int) -> dict[str, Json]:
@@ -257,7 +257,7 @@ def _sorted(params: Mapping[str, Json]) -> tuple[dict[str, Json], dict[str, Json
             held.update(value if isinstance(value, Mapping) else {})
         elif name not in _OURS:
             own[name] = value
-    return _said(top), _said(config), own
+    return _without_nulls(top), _without_nulls(config), own
 
 
 def _marker(claude: ClaudeModel | None, params: Mapping[str, Json]) -> dict[str, Json]:
@@ -271,7 +271,7 @@ def _marker(claude: ClaudeModel | None, params: Mapping[str, Json]) -> dict[str,
     return {"type": "default", **({"ttl": "1h"} if lasts else {})}
 
 
-def _said(fields: Mapping[str, Json]) -> dict[str, Json]:
+def _without_nulls(fields: Mapping[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if value is not None}
 
 

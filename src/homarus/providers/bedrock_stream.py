@@ -52,7 +52,7 @@ class ConverseStreamAssembler:
     def add(self, name: str, event: Mapping[str, Json]) -> Sequence[Delta]:
         match name:
             case "contentBlockDelta":
-                return self._said(_index(event), get_object(event, "delta"))
+                return self._add_delta(_index(event), get_object(event, "delta"))
             case "contentBlockStart":
                 self._begin(_index(event), get_object(event, "start"))
             case "messageStop":
@@ -95,7 +95,7 @@ class ConverseStreamAssembler:
         }
         return usage_of(raw, price)
 
-    def _said(self, index: int, delta: Mapping[str, Json]) -> Sequence[Delta]:
+    def _add_delta(self, index: int, delta: Mapping[str, Json]) -> Sequence[Delta]:
         if "text" in delta:
             text = get_text(delta, "text")
             self._block(index, "text").pieces.append(text)

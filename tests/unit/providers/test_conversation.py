@@ -4,7 +4,17 @@ import re
 
 import pytest
 
-from homarus.core.message import Message, Origin, Text, Thinking, ToolCall, ToolResult, user_message
+from homarus.core.message import (
+    Message,
+    Origin,
+    Part,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    user_message,
+)
 from homarus.providers.conversation import (
     Author,
     CallIds,
@@ -15,9 +25,9 @@ from homarus.providers.conversation import (
 )
 
 
-def said(*calls: str, stop: str = "stop", model: str = "m", at_ms: int = 0) -> Message:
-    parts = (Text("ok"), *(ToolCall(call, "read", {}) for call in calls))
-    return Message("assistant", parts, at_ms, Origin("a", "p", model, stop))  # type: ignore[arg-type]
+def said(*calls: str, stop: StopReason = "stop", model: str = "m", at_ms: int = 0) -> Message:
+    parts: tuple[Part, ...] = (Text("ok"), *(ToolCall(call, "read", {}) for call in calls))
+    return Message("assistant", parts, at_ms, Origin("a", "p", model, stop))
 
 
 def result(call_id: str, text: str = "42") -> Message:
