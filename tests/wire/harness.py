@@ -43,15 +43,13 @@ Expected = Mapping[str, Any]
 class Wire:
     """One wire: its adapter, its stream assembler, and how its recordings are compared.
 
-    `check` compares an answer with what a recording means; `is_complete` says whether an
-    assembler has seen the end of its stream.
+    `check` compares an answer with what a recording means.
     """
 
     name: str
     module: ModuleType
     assembler: Callable[[], Any]
     check: Callable[[Message, Expected], None]
-    is_complete: Callable[[Any], bool]
     env: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -100,7 +98,7 @@ class Wire:
     ) -> tuple[str, str, Message | ProviderError]:
         """Call the adapter; return the streamed text and reasoning, and the message or error."""
         provider = self.module.create(
-            self.module.Settings("mock", url, idle_s=idle_s, env=self.env)
+            self.module.ProviderConnection("mock", url, idle_s=idle_s, env=self.env)
         )
         text, thinking, message = "", "", None
         try:
@@ -227,35 +225,30 @@ OPENAI = Wire(
     openai,
     chat_stream.ChatStreamAssembler,
     _check_texts,
-    lambda reply: bool(reply.finish),
 )
 RESPONSES = Wire(
     "responses",
     responses,
     responses_stream.ResponsesStreamAssembler,
     _check_responses,
-    lambda reply: bool(reply.status),
 )
 ANTHROPIC = Wire(
     "anthropic",
     anthropic,
     anthropic_stream.AnthropicStreamAssembler,
     _check_parts,
-    lambda reply: bool(reply.finish),
 )
 GOOGLE = Wire(
     "google",
     google,
     google_stream.GeminiStreamAssembler,
     _check_google,
-    lambda reply: bool(reply.finish),
 )
 BEDROCK = Wire(
     "bedrock",
     bedrock,
     bedrock_stream.ConverseStreamAssembler,
     _check_parts,
-    lambda reply: bool(reply.finish),
     AWS_ENV,
 )
 WIRES = (OPENAI, RESPONSES, ANTHROPIC, GOOGLE, BEDROCK)

@@ -61,13 +61,13 @@ def test_assembler_cut_stream_yields_prefix_of_message(wire: Wire, data: st.Data
     reply = wire.read(cut, ended=False)
     parts = reply.message_parts()
     complete = Message("assistant", wire.read(recorded).message_parts())
-    if wire.is_complete(reply):
+    if bool(reply.finish):
         if "every-chunk" not in stream.stem:  # each of its chunks says that it is the last
             wire.check(Message("assistant", parts), want)
     elif wire.name == "bedrock":  # a part of another kind that was cut cannot be decoded
         parts = tuple(part for part in parts if isinstance(part, Text))
     got = Message("assistant", parts)
-    if "streamed" not in want or wire.is_complete(reply):
+    if "streamed" not in want or bool(reply.finish):
         assert complete.text.startswith(got.text)
         if wire.name != "bedrock":
             assert complete.thinking.startswith(got.thinking)

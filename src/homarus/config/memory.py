@@ -4,15 +4,13 @@ An agent's own `memorySearch` is merged over the defaults'. The config holds bot
 objects; they are parsed when memory is used.
 """
 
-import re
-from collections.abc import Iterator, Mapping
-from importlib.resources import files
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field, Strict, ValidationError
-from pydantic_core import PydanticCustomError
 
 from homarus.config.agent_settings import agent_entry
+from homarus.config.backend_names import EMBEDDER_NAMES, MEMORY_BACKEND_NAMES
 from homarus.config.schema import (
     Config,
     ConfigSection,
@@ -27,77 +25,21 @@ from homarus.config.schema import (
 )
 from homarus.config.tree_edit import apply_merge_patch
 from homarus.core.errors import ConfigError
-from homarus.core.fast_dataclass import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class _BackendNames:
-    """Names of backends, without importing one.
-
-    Their loader, `homarus.plugins.backends`, is above this package and decides when a backend is
-    used; here a name is one of a module with `marker` at its top level, or of an entry point.
-    """
-
-    package: str
-    group: str
-    marker: str
-    special: tuple[str, ...] = ()
-
-    def all(self) -> list[str]:
-        own = (name for name in self._modules() if self._is_own(name))
-        return [*self.special, *sorted({*own, *self._entries()})]
-
-    def check(self, name: str) -> str:
-        if name in self.special or self._is_own(name) or name in (names := self.all()):
-            return name
-        *others, last = map(repr, names)
-        expected = f"{', '.join(others)} or {last}"
-        raise PydanticCustomError(
-            "literal_error", "Input should be {expected}", {"expected": expected}
-        )
-
-    def add_to(self, schema: dict[str, Any]) -> None:
-        schema["enum"] = self.all()
-
-    def _modules(self) -> Iterator[str]:
-        for file in files(self.package).iterdir():
-            yield file.name.removesuffix(".py").replace("_", "-")
-
-    def _is_own(self, name: str) -> bool:
-        if not name.replace("-", "").isalnum():
-            return False
-        folder, module = files(self.package), name.replace("-", "_")
-        line = rf"^(def |from \S+ import (\w+ as )?)?{self.marker}\b".encode()
-        for source in (folder / f"{module}.py", folder / module / "__init__.py"):
-            if source.is_file():
-                return re.search(line, source.read_bytes(), re.MULTILINE) is not None
-        return False
-
-    def _entries(self) -> Iterator[str]:
-        from importlib.metadata import entry_points  # slow to import
-
-        return (entry.name for entry in entry_points(group=self.group))
-
-
-_EMBEDDERS = _BackendNames("homarus.memory.embed", "homarus.embedders", "AUTO", ("auto", "none"))
-_BACKENDS = _BackendNames("homarus.memory", "homarus.memory", "sync_interval_s")
 
 
 def embedder_names() -> list[str]:
     """Return the names of all embedders, without `auto` and `none`; nothing is imported."""
-    return _EMBEDDERS.all()[len(_EMBEDDERS.special) :]
+    return EMBEDDER_NAMES.all()[len(EMBEDDER_NAMES.special) :]
 
 
 # `auto` selects the first embedder that is available; `none` compares words alone.
 EmbeddingProviderName: TypeAlias = Annotated[
-    str,
-    AfterValidator(_EMBEDDERS.check),
-    Field(json_schema_extra=_EMBEDDERS.add_to),
+    str, AfterValidator(EMBEDDER_NAMES.check), Field(json_schema_extra=EMBEDDER_NAMES.add_to)
 ]
 MemoryBackendName: TypeAlias = Annotated[
     str,
-    AfterValidator(_BACKENDS.check),
-    Field(json_schema_extra=_BACKENDS.add_to),
+    AfterValidator(MEMORY_BACKEND_NAMES.check),
+    Field(json_schema_extra=MEMORY_BACKEND_NAMES.add_to),
 ]
 MemorySource: TypeAlias = Literal["memory", "sessions"]
 S = TypeVar("S", bound=ConfigSection)

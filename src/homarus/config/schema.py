@@ -20,6 +20,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from homarus.config.backend_names import PROVIDER_APIS
 from homarus.core.errors import UserError
 from homarus.core.units import parse_byte_size, parse_duration_ms
 
@@ -32,6 +33,9 @@ QueueModeName: TypeAlias = Literal[
 TypingModeName: TypeAlias = Literal["never", "instant", "thinking", "message"]
 
 NonEmptyStr: TypeAlias = Annotated[str, Field(min_length=1)]
+ProviderApi: TypeAlias = Annotated[
+    str, AfterValidator(PROVIDER_APIS.check), Field(json_schema_extra=PROVIDER_APIS.add_to)
+]
 PositiveInt: TypeAlias = Annotated[int, Field(gt=0)]
 NonNegativeInt: TypeAlias = Annotated[int, Field(ge=0)]
 Hours: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -369,7 +373,7 @@ class ProviderModel(ConfigSection):
 
     id: NonEmptyStr
     name: NonEmptyStr | None = None
-    api: NonEmptyStr | None = None
+    api: ProviderApi | None = None
     reasoning: bool = False
     input: Annotated[tuple[Literal["text", "image"], ...], Strict(strict=False)] = ("text",)
     cost: CostConfig = CostConfig.model_construct()
@@ -405,7 +409,7 @@ class ProviderEntry(ConfigSection):
     api_key: str | None = Field(None, repr=False)
     api_key_from: SecretSourceConfig | None = None
     auth: Literal["api-key", "aws-sdk", "oauth", "token"] | None = None
-    api: NonEmptyStr | None = None
+    api: ProviderApi | None = None
     headers: Mapping[str, str] = Field({}, repr=False)
     auth_header: bool | None = None
     models: Annotated[tuple[ProviderModel, ...], Strict(strict=False)] = ()

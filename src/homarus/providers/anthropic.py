@@ -5,15 +5,11 @@ other models get a plain request. The parts of a request that do not change from
 (tools, system, all but the newest messages) carry cache markers.
 """
 
-import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from homarus.core.clock import Clock, SystemClock
-from homarus.core.errors import ProviderTimeoutError, StreamError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Json, Message, Origin
+from homarus.core.message import Json, Part
 from homarus.providers.anthropic_blocks import (
     AnthropicTurn,
     called_names,
@@ -32,21 +28,22 @@ from homarus.providers.anthropic_stream import AnthropicStreamAssembler
 from homarus.providers.anthropic_thinking import (
     BINDING_BETA,
     INTERLEAVED_BETA,
+    has_budget,
     is_thinking,
     parse_claude_model,
     thinking_fields,
 )
 from homarus.providers.base import Delta, ModelRequest, ToolSpec
 from homarus.providers.catalog import ModelInfo
-from homarus.providers.chat_stream import MalformedChunkError
+from homarus.providers.chat_stream import parse_object
 from homarus.providers.conversation import encode_json
-from homarus.providers.endpoint import ProviderConnection, ProviderEndpoint
+from homarus.providers.endpoint import ProviderConnection
+from homarus.providers.http_provider import WINDOW_FULL, SseCall, SseProvider, check_end
 from homarus.providers.provider_errors import (
     ErrorContext,
     VendorError,
     error_from_vendor,
     problem_in,
-    stream_error,
 )
 
 __all__ = ["API", "AnthropicProvider", "ProviderConnection", "create"]
@@ -66,70 +63,35 @@ _RETENTION = "cacheRetention"
 _SAMPLING = ("temperature", "top_k", "top_p")
 
 
-def create(
-    settings: ProviderConnection, *, models: Iterable[ModelInfo] = (), clock: Clock | None = None
-) -> "AnthropicProvider":
-    """Return a provider; it opens no connection before its first request."""
-    return AnthropicProvider(
-        settings, {model.id: model for model in models}, clock or SystemClock()
-    )
-
-
-class AnthropicProvider:
+class AnthropicProvider(SseProvider["_AnthropicRequestBuilder", AnthropicStreamAssembler]):
     """A service that implements the messages API."""
 
     api = API
 
-    def __init__(
-        self, settings: ProviderConnection, models: Mapping[str, ModelInfo], clock: Clock
-    ) -> None:
-        self.name = settings.name
-        self._settings, self._models, self._clock = settings, models, clock
-        self._is_token = settings.api_key.strip().startswith(OAUTH_KEY)
-        key_header = "Authorization" if self._is_token else "x-api-key"
-        self._endpoint = ProviderEndpoint(settings, clock, key_header=key_header)
-        self._path = "/messages" if _ends_in_v1(settings.base_url) else "/v1/messages"
-        self._wires: dict[str, _AnthropicRequestBuilder] = {}
+    @property
+    def _is_token(self) -> bool:
+        return self._settings.api_key.strip().startswith(OAUTH_KEY)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
-        model = self._models.get(request.model) or ModelInfo(self.name, request.model, known=False)
-        subject = self._endpoint.subject(request.model)
-        asked = self._wire(model).build(request)
-        path, headers = await self._place(model, asked.betas, subject)
-        reply = AnthropicStreamAssembler()
-        try:
-            async with (
-                self._endpoint.post(path, asked.body, subject, headers) as answer,
-                aclosing(answer.events()) as events,
-            ):
-                async for data in events:
-                    if not data.strip():
-                        continue
-                    for delta in reply.add(_event(data, subject)):
-                        yield delta
-                    if reply.done:
-                        await answer.drain()
-                        break
-        except (StreamError, ProviderTimeoutError):
-            if not (reply.done or reply.finish):
-                raise  # a connection lost after the end of the answer loses nothing
-        except MalformedChunkError as exc:
-            raise stream_error(subject, f"its answer is malformed: {exc}") from exc
-        yield self._message(reply, model, subject, asked.names)
+    @property
+    def _key_header(self) -> str:
+        return "Authorization" if self._is_token else "x-api-key"
 
-    async def close(self) -> None:
-        await self._endpoint.close()
+    def _make_builder(self, model: ModelInfo) -> "_AnthropicRequestBuilder":
+        return _AnthropicRequestBuilder(model, self.name)
 
-    async def _place(
+    async def _prepare(
+        self, request: ModelRequest, model: ModelInfo, subject: ErrorContext
+    ) -> SseCall[AnthropicStreamAssembler]:
+        built = self._builder(model).build(request)
+        path, headers = await self._locate(model, built.betas, subject)
+        return SseCall(path, built.body, headers, AnthropicStreamAssembler(), built.names)
+
+    async def _locate(
         self, model: ModelInfo, betas: Sequence[str], subject: ErrorContext
     ) -> tuple[str, Mapping[str, str]]:
-        return self._path, self._headers(model, betas)
-
-    def _wire(self, model: ModelInfo) -> "_AnthropicRequestBuilder":
-        wire = self._wires.get(model.id)
-        if wire is None:
-            wire = self._wires[model.id] = _AnthropicRequestBuilder(model, self.name)
-        return wire
+        """Return the path and the headers of a request."""
+        path = "/messages" if _ends_in_v1(self._settings.base_url) else "/v1/messages"
+        return path, self._headers(model, betas)
 
     def _headers(self, model: ModelInfo, betas: Sequence[str]) -> dict[str, str]:
         """Return the model's headers; configured betas are added to ours."""
@@ -145,24 +107,29 @@ class AnthropicProvider:
             headers["anthropic-beta"] = joined
         return headers
 
-    def _message(
-        self,
-        reply: AnthropicStreamAssembler,
-        model: ModelInfo,
-        subject: ErrorContext,
-        names: Mapping[str, str],
-    ) -> Message:
-        if not (reply.done or reply.finish):
-            raise stream_error(subject, "its answer ended before its end")
-        parts = reply.message_parts(names)
+    def _read(
+        self, data: str, reply: AnthropicStreamAssembler, subject: ErrorContext
+    ) -> Iterable[Delta]:
+        event = parse_object(data)
+        if event.get("type") == "error" or event.get("error"):
+            raise error_from_vendor(subject, problem_in(event), midway=True)
+        return reply.add(event)
+
+    def _parts(
+        self, call: SseCall[AnthropicStreamAssembler], subject: ErrorContext
+    ) -> tuple[Part, ...]:
+        reply = call.reply
+        check_end(reply, subject)
+        parts = reply.message_parts(call.names)
         if reply.finish == "refusal":
             words = reply.refusal or "its filter stopped the answer"
             raise error_from_vendor(subject, VendorError(0, words, "content_filter"), midway=True)
         if reply.finish == "model_context_window_exceeded" and not parts:
-            problem = VendorError(0, "there is no room for an answer", "context_window_exceeded")
-            raise error_from_vendor(subject, problem, midway=True)
-        origin = Origin(self.api, self.name, model.id, reply.stop(), reply.usage(model.price))
-        return Message("assistant", parts, self._clock.now_ms(), origin)
+            raise error_from_vendor(subject, WINDOW_FULL, midway=True)
+        return parts
+
+
+create = AnthropicProvider
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +158,7 @@ class _AnthropicRequestBuilder:
         fields = self._fields(request)
         bound = self._claude is not None and self._claude.binds
         turns = self._turns.render(request.messages, reasoning=is_thinking(fields) or not bound)
-        if _budget(fields) and not opens_with_thought(turns):
+        if has_budget(fields) and not opens_with_thought(turns):
             # The service refuses it while another model's tool calls are open.
             del fields["thinking"]
         marker = self._marker(request.params)
@@ -210,7 +177,7 @@ class _AnthropicRequestBuilder:
         """Return every field but system, messages and tools; the caller's params override ours."""
         ours = {"messages", "system", _RETENTION}
         params = {k: v for k, v in request.params.items() if k not in ours}
-        max_tokens = self._max_tokens(params.pop("max_tokens", None) or request.max_tokens)
+        max_tokens = self._model.limit_tokens(params.pop("max_tokens", None) or request.max_tokens)
         level = request.thinking if self._thinks else "off"
         fields: dict[str, Json] = {
             "model": request.model,
@@ -224,12 +191,6 @@ class _AnthropicRequestBuilder:
                 fields.pop(name, None)
         return {name: value for name, value in fields.items() if value is not None}
 
-    def _max_tokens(self, wanted: Json) -> int:
-        most = self._model.max_tokens
-        if not isinstance(wanted, int | float) or not 1 <= wanted < 1e9:
-            return most
-        return min(int(wanted), most) if self._model.known else int(wanted)
-
     def _marker(self, params: Mapping[str, Json]) -> bytes:
         if "cache_control" in params:  # the caller sets its own markers
             return b""
@@ -241,7 +202,7 @@ class _AnthropicRequestBuilder:
             return ()
         if "block_binding" in thinking:
             return (BINDING_BETA,)
-        return (INTERLEAVED_BETA,) if _budget(fields) and self._claude.version >= (4, 0) else ()
+        return (INTERLEAVED_BETA,) if has_budget(fields) and self._claude.version >= (4, 0) else ()
 
     def _offer(
         self,
@@ -275,25 +236,8 @@ def _joined(turns: Sequence[AnthropicTurn[bytes]], marker: bytes) -> bytes:
     )
 
 
-def _budget(fields: Mapping[str, Json]) -> bool:
-    thinking = fields.get("thinking")
-    return isinstance(thinking, dict) and thinking.get("type") == "enabled"
-
-
 def _ends_in_v1(base_url: str) -> bool:
     try:
         return urlsplit(base_url).path.rstrip("/").endswith("/v1")
     except ValueError:  # not a URL; the request will raise an error
         return False
-
-
-def _event(data: str, subject: ErrorContext) -> Mapping[str, Json]:
-    try:
-        event = json.loads(data)
-    except (ValueError, RecursionError) as exc:
-        raise MalformedChunkError(f"{exc} in {data[:80]!r}") from exc
-    if not isinstance(event, dict):
-        raise MalformedChunkError(f"{data[:80]!r} is not an object")
-    if event.get("type") == "error" or event.get("error"):
-        raise error_from_vendor(subject, problem_in(event), midway=True)
-    return event

@@ -27,10 +27,7 @@ REDACTED = "redacted:"
 # The price of an hour in the cache relative to the default of five minutes.
 HOUR_FACTOR = 1.6
 
-_STOPS: dict[str, StopReason] = {
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-}
+_STOPS: dict[str, StopReason] = {"max_tokens": "length", "model_context_window_exceeded": "length"}
 _Kind: TypeAlias = Literal["text", "thinking", "redacted", "tool", "other"]
 _KINDS: dict[str, _Kind] = {
     "text": "text",
@@ -66,7 +63,7 @@ class AnthropicStreamAssembler:
     def add(self, event: Mapping[str, Json]) -> Sequence[Delta]:
         match event.get("type"):
             case "content_block_delta":
-                return self._said(event)
+                return self._add_delta(event)
             case "content_block_start":
                 return self._begun(_index(event), get_object(event, "content_block"))
             case "message_start":
@@ -110,7 +107,7 @@ class AnthropicStreamAssembler:
         """Return tokens and cost. The vendor's input count excludes tokens of the cache."""
         return usage_of(self._usage, price)
 
-    def _said(self, event: Mapping[str, Json]) -> Sequence[Delta]:
+    def _add_delta(self, event: Mapping[str, Json]) -> Sequence[Delta]:
         delta = get_object(event, "delta")
         match delta.get("type"):
             case "text_delta":
@@ -181,8 +178,8 @@ class AnthropicStreamAssembler:
         self.finish = get_text(ended, "stop_reason") or self.finish
         details = ended.get("stop_details")
         if isinstance(details, dict):
-            told = (details.get("explanation"), details.get("category"))
-            self.refusal = next((word for word in told if word and isinstance(word, str)), "")
+            reasons = (details.get("explanation"), details.get("category"))
+            self.refusal = next((word for word in reasons if word and isinstance(word, str)), "")
         self._note_usage(usage)
 
     def _note_usage(self, usage: Json) -> None:

@@ -125,3 +125,9 @@ def _budgeted(level: ThinkLevel, max_tokens: int) -> Mapping[str, Json]:
     if budget < MIN_BUDGET:
         return {}
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def has_budget(fields: Mapping[str, Json]) -> bool:
+    """Return whether a request sets a token budget for thinking."""
+    thinking = fields.get("thinking")
+    return isinstance(thinking, dict) and thinking.get("type") == "enabled"

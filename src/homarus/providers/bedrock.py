@@ -13,9 +13,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeAlias
 
-from homarus.core.clock import Clock, SystemClock
+from homarus.core.clock import Clock
 from homarus.core.errors import AuthError, ProviderTimeoutError, StreamError
-from homarus.core.message import Json, Message, Origin
+from homarus.core.message import Json, Message, Part
 from homarus.providers.anthropic_blocks import (
     AnthropicTurn,
     called_names,
@@ -27,6 +27,7 @@ from homarus.providers.anthropic_blocks import (
 from homarus.providers.anthropic_thinking import (
     INTERLEAVED_BETA,
     ClaudeModel,
+    has_budget,
     is_thinking,
     parse_claude_model,
     thinking_fields,
@@ -45,6 +46,7 @@ from homarus.providers.catalog import ModelInfo
 from homarus.providers.chat_stream import MalformedChunkError
 from homarus.providers.endpoint import ProviderConnection, ProviderEndpoint
 from homarus.providers.eventstream import EventStreamFrame, FrameError, FrameReader
+from homarus.providers.http_provider import WINDOW_FULL, HttpProvider, check_end
 from homarus.providers.provider_errors import (
     ErrorContext,
     VendorError,
@@ -94,18 +96,14 @@ _SAMPLING = ("temperature", "topP", "top_k")
 
 
 def create(
-    settings: ProviderConnection,
-    *,
-    models: Iterable[ModelInfo] = (),
-    clock: Clock | None = None,
+    settings: ProviderConnection, *, models: Iterable[ModelInfo] = (), clock: Clock | None = None
 ) -> "BedrockProvider":
     """Return a provider; it imports and opens nothing before its first request."""
     check_installed()
-    known = {model.id: model for model in models}
-    return BedrockProvider(settings, known, clock or SystemClock())
+    return BedrockProvider(settings, models=models, clock=clock)
 
 
-class BedrockProvider:
+class BedrockProvider(HttpProvider["_ConverseRequestBuilder"]):
     """Bedrock in one region, for one account."""
 
     api = API
@@ -113,29 +111,28 @@ class BedrockProvider:
     def __init__(
         self,
         settings: ProviderConnection,
-        models: Mapping[str, ModelInfo],
-        clock: Clock,
+        *,
+        models: Iterable[ModelInfo] = (),
+        clock: Clock | None = None,
     ) -> None:
-        self.name = settings.name
-        self._settings, self._models, self._clock = settings, models, clock
+        super().__init__(settings, models=models, clock=clock)
         self._signer = Signer(
             settings.base_url, settings.env, bearer=bool(settings.api_key.strip())
         )
         # Own threads: waiting for credentials must not block other work.
         self._threads = ThreadPoolExecutor(SIGNING_THREADS, thread_name_prefix="homarus-aws")
-        self._endpoint: ProviderEndpoint | None = None
-        self._wires: dict[str, _ConverseRequestBuilder] = {}
+        self._has_origin = False  # the signer knows the address after the first request
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
-        model = self._models.get(request.model) or ModelInfo(self.name, request.model, known=False)
-        asked, names = self._wire(model).build(request)
-        endpoint, signed = await self._signed(asked)
-        subject = endpoint.subject(request.model)
+        model = self._model(request.model)
+        converse, names = self._builder(model).build(request)
+        signed = await self._sign(converse)
+        subject = self._endpoint.subject(request.model)
         headers = {**signed.headers, "Accept": STREAM_TYPE, **model.headers}
         reply, reader = ConverseStreamAssembler(), FrameReader()
         try:
             async with (
-                endpoint.post(signed.path, signed.body, subject, headers) as answer,
+                self._endpoint.post(signed.path, signed.body, subject, headers) as answer,
                 aclosing(answer.iter_bytes()) as pieces,
             ):
                 async for piece in pieces:
@@ -150,53 +147,28 @@ class BedrockProvider:
         except AuthError as exc:
             fix = exc.fix if self._settings.api_key.strip() else SIGN_IN
             raise AuthError(exc.message, fix=fix, status=exc.status) from exc
-        yield self._message(reply, model, subject, names)
+        yield self._message(reply, _parts(reply, names, subject), model)
 
     async def close(self) -> None:
-        if self._endpoint is not None:
-            await self._endpoint.close()
+        await super().close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._signer.close()
 
-    async def _signed(self, asked: ConverseRequest) -> tuple[ProviderEndpoint, SignedRequest]:
+    def _make_builder(self, model: ModelInfo) -> "_ConverseRequestBuilder":
+        return _ConverseRequestBuilder(model, self.name)
+
+    async def _sign(self, converse: ConverseRequest) -> SignedRequest:
         """Serialise and sign the request in a thread: it may have to fetch credentials."""
         where = self._settings.base_url or "AWS"
         secrets = (self._settings.api_key.strip(),)
-        subject = ErrorContext(self.name, asked.model, where, secrets)
+        subject = ErrorContext(self.name, converse.model, where, secrets)
         signed = await asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: self._signer.sign(encode_converse(asked), subject)
+            self._threads, lambda: self._signer.sign(encode_converse(converse), subject)
         )
-        if self._endpoint is None:
+        if not self._has_origin:
             settings = replace(self._settings, base_url=signed.origin)
-            self._endpoint = ProviderEndpoint(settings, self._clock)
-        return self._endpoint, signed
-
-    def _wire(self, model: ModelInfo) -> "_ConverseRequestBuilder":
-        wire = self._wires.get(model.id)
-        if wire is None:
-            wire = self._wires[model.id] = _ConverseRequestBuilder(model, self.name)
-        return wire
-
-    def _message(
-        self,
-        reply: ConverseStreamAssembler,
-        model: ModelInfo,
-        subject: ErrorContext,
-        names: Mapping[str, str],
-    ) -> Message:
-        if not reply.finish:
-            raise stream_error(subject, "its answer ended before its end")
-        if reply.finish in _BROKEN:
-            raise stream_error(subject, _BROKEN[reply.finish])
-        if reply.finish in _FILTERED:
-            words = f"its filter stopped the answer ({reply.finish})"
-            raise error_from_vendor(subject, VendorError(0, words, "content_filter"), midway=True)
-        parts = reply.message_parts(names)
-        if reply.finish == "model_context_window_exceeded" and not parts:
-            problem = VendorError(0, "there is no room for an answer", "context_window_exceeded")
-            raise error_from_vendor(subject, problem, midway=True)
-        origin = Origin(self.api, self.name, model.id, reply.stop(), reply.usage(model.price))
-        return Message("assistant", parts, self._clock.now_ms(), origin)
+            self._endpoint, self._has_origin = ProviderEndpoint(settings, self._clock), True
+        return signed
 
 
 class _ConverseRequestBuilder:
@@ -222,32 +194,32 @@ class _ConverseRequestBuilder:
         fields = self._fields(request, turns)
         tools, names = self._offer(request, turns)
         marker = _marker(self._claude, request.params)
-        asked = ConverseRequest(
+        converse = ConverseRequest(
             request.model, request.system, turns, tools, self._rich, marker, fields
         )
-        return asked, names
+        return converse, names
 
     def _fields(self, request: ModelRequest, turns: list[_Turn]) -> dict[str, Json]:
         """Return every field but messages, system and tools; the caller's params override ours."""
         top, config, own = _sorted(request.params)
         wanted = config.pop("maxTokens", None) or request.max_tokens
-        most = self._most(wanted)
+        most = self._model.limit_tokens(wanted)
         extra = {**self._thinking(request, turns, most), **own}
-        if wanted or _has_budget(extra):  # a budget needs an explicit limit
+        if wanted or has_budget(extra):  # a budget needs an explicit limit
             config["maxTokens"] = most
         sampled = self._claude is None or self._claude.takes_sampling
         if is_thinking(extra) or not sampled:  # the model refuses them
             for name in _SAMPLING:
                 config.pop(name, None)
                 extra.pop(name, None)
-        fields = {"inferenceConfig": config, "additionalModelRequestFields": _said(extra)}
+        fields = {"inferenceConfig": config, "additionalModelRequestFields": _without_nulls(extra)}
         return {**{name: value for name, value in fields.items() if value}, **top}
 
     def _thinking(self, request: ModelRequest, turns: list[_Turn], most: int) -> dict[str, Json]:
         if not self._thinks:
             return {}
         fields = dict(thinking_fields(self._claude, request.thinking, most))
-        if _has_budget(fields):
+        if has_budget(fields):
             if not opens_with_thought(turns):
                 return {}  # the service refuses it while another model's tool calls are open
             if self._claude is not None and self._claude.version >= (4, 0):
@@ -256,12 +228,6 @@ class _ConverseRequestBuilder:
             thinking = fields["thinking"].items()
             fields["thinking"] = {k: v for k, v in thinking if k != "block_binding"}
         return fields
-
-    def _most(self, wanted: Json) -> int:
-        most = self._model.max_tokens
-        if not isinstance(wanted, int | float) or not 1 <= wanted < 1e9:
-            return most
-        return min(int(wanted), most) if self._model.known else int(wanted)
 
     def _offer(
         self, request: ModelRequest, turns: list[_Turn]
@@ -275,9 +241,7 @@ class _ConverseRequestBuilder:
         return tool_schemas(gone_tools(called_names(turns))), {}
 
 
-def _sorted(
-    params: Mapping[str, Json],
-) -> tuple[dict[str, Json], dict[str, Json], dict[str, Json]]:
+def _sorted(params: Mapping[str, Json]) -> tuple[dict[str, Json], dict[str, Json], dict[str, Json]]:
     """Split the caller's params into top-level, Converse's and the model's own."""
     top: dict[str, Json] = {}
     config: dict[str, Json] = {}
@@ -293,7 +257,7 @@ def _sorted(
             held.update(value if isinstance(value, Mapping) else {})
         elif name not in _OURS:
             own[name] = value
-    return _said(top), _said(config), own
+    return _without_nulls(top), _without_nulls(config), own
 
 
 def _marker(claude: ClaudeModel | None, params: Mapping[str, Json]) -> dict[str, Json]:
@@ -307,13 +271,24 @@ def _marker(claude: ClaudeModel | None, params: Mapping[str, Json]) -> dict[str,
     return {"type": "default", **({"ttl": "1h"} if lasts else {})}
 
 
-def _has_budget(fields: Mapping[str, Json]) -> bool:
-    thinking = fields.get("thinking")
-    return isinstance(thinking, dict) and thinking.get("type") == "enabled"
-
-
-def _said(fields: Mapping[str, Json]) -> dict[str, Json]:
+def _without_nulls(fields: Mapping[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _parts(
+    reply: ConverseStreamAssembler, names: Mapping[str, str], subject: ErrorContext
+) -> tuple[Part, ...]:
+    """Return the parts of an answer. Raises the error of an incomplete or refused one."""
+    check_end(reply, subject)
+    if reply.finish in _BROKEN:
+        raise stream_error(subject, _BROKEN[reply.finish])
+    if reply.finish in _FILTERED:
+        words = f"its filter stopped the answer ({reply.finish})"
+        raise error_from_vendor(subject, VendorError(0, words, "content_filter"), midway=True)
+    parts = reply.message_parts(names)
+    if reply.finish == "model_context_window_exceeded" and not parts:
+        raise error_from_vendor(subject, WINDOW_FULL, midway=True)
+    return parts
 
 
 def _event(frame: EventStreamFrame, subject: ErrorContext) -> tuple[str, Mapping[str, Json]]:

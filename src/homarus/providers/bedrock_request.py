@@ -99,18 +99,18 @@ class ConverseRequest:
     fields: Mapping[str, Json] = field(default_factory=dict)
 
 
-def encode_converse(asked: ConverseRequest) -> dict[str, Json]:
+def encode_converse(converse: ConverseRequest) -> dict[str, Json]:
     """Return the request in the form of AWS's library."""
-    mark = [{"cachePoint": dict(asked.marker)}] if asked.marker else []
+    mark = [{"cachePoint": dict(converse.marker)}] if converse.marker else []
     request: dict[str, Json] = {
-        "modelId": asked.model,
-        "messages": messages(asked.turns, rich=asked.rich, mark=mark),
+        "modelId": converse.model,
+        "messages": messages(converse.turns, rich=converse.rich, mark=mark),
     }
-    if asked.system.strip():
-        request["system"] = [{"text": _encodable(asked.system)}, *mark]
-    if asked.tools:
-        request["toolConfig"] = {"tools": [*map(_tool, asked.tools), *mark]}
-    return {**request, **asked.fields}
+    if converse.system.strip():
+        request["system"] = [{"text": _encodable(converse.system)}, *mark]
+    if converse.tools:
+        request["toolConfig"] = {"tools": [*map(_tool, converse.tools), *mark]}
+    return {**request, **converse.fields}
 
 
 def messages(

@@ -22,10 +22,7 @@ from homarus.providers.chat_stream import (
     make_tool_call,
 )
 
-_STOPS: dict[str, StopReason] = {
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-}
+_STOPS: dict[str, StopReason] = {"max_tokens": "length", "model_context_window_exceeded": "length"}
 _Kind: TypeAlias = Literal["text", "thinking", "redacted", "tool", "image", "other"]
 
 
@@ -44,6 +41,8 @@ class _ConverseBlock:
 class ConverseStreamAssembler:
     """Assembles one streamed answer."""
 
+    done = False  # the service marks no last event
+
     def __init__(self) -> None:
         self.finish = ""  # the vendor's stop reason
         self._blocks: list[_ConverseBlock] = []
@@ -53,7 +52,7 @@ class ConverseStreamAssembler:
     def add(self, name: str, event: Mapping[str, Json]) -> Sequence[Delta]:
         match name:
             case "contentBlockDelta":
-                return self._said(_index(event), get_object(event, "delta"))
+                return self._add_delta(_index(event), get_object(event, "delta"))
             case "contentBlockStart":
                 self._begin(_index(event), get_object(event, "start"))
             case "messageStop":
@@ -96,7 +95,7 @@ class ConverseStreamAssembler:
         }
         return usage_of(raw, price)
 
-    def _said(self, index: int, delta: Mapping[str, Json]) -> Sequence[Delta]:
+    def _add_delta(self, index: int, delta: Mapping[str, Json]) -> Sequence[Delta]:
         if "text" in delta:
             text = get_text(delta, "text")
             self._block(index, "text").pieces.append(text)

@@ -74,6 +74,12 @@ class ModelInfo:
         """Return the default thinking level: low for a reasoning model."""
         return "low" if self.reasoning else "off"
 
+    def limit_tokens(self, wanted: Json) -> int:
+        """Return how many tokens an answer may have: what is wanted, if valid, up to the limit."""
+        if not isinstance(wanted, int | float) or not 1 <= wanted < 1e9:
+            return self.max_tokens
+        return min(int(wanted), self.max_tokens) if self.known else int(wanted)
+
 
 @dataclass(frozen=True, slots=True)
 class Vendor:

@@ -174,8 +174,8 @@ class ChatMessageRenderer:
         # Arguments that were not JSON are not replayed: several services refuse the request.
         arguments = json.dumps(dict(call.args), ensure_ascii=False)
         function = {"name": wire_name(call.name), "arguments": arguments}
-        asked = {"id": call_id, "type": "function", "function": function}
-        return {**asked, **UNSIGNED} if self._compat.unsigned_calls else asked
+        tool_call = {"id": call_id, "type": "function", "function": function}
+        return {**tool_call, **UNSIGNED} if self._compat.unsigned_calls else tool_call
 
     def _returned(self, call_id: str, result: ToolResult) -> _ChatTurn:
         images = [part for part in result.content if isinstance(part, Image)]

@@ -48,6 +48,7 @@ class ChatStreamAssembler:
 
     def __init__(self) -> None:
         self.finish = ""  # the vendor's finish reason
+        self.done = False  # the last event was received
         self.whole = False  # the answer was not streamed
         self._text: list[str] = []
         self._thinking: list[str] = []
@@ -77,7 +78,7 @@ class ChatStreamAssembler:
             self.whole = True
         if not isinstance(delta, dict):
             raise MalformedChunkError("a delta is not an object")
-        return self._said(delta)
+        return self._add_delta(delta)
 
     def message_parts(self) -> tuple[Part, ...]:
         """Return the reasoning, text and tool calls."""
@@ -99,7 +100,7 @@ class ChatStreamAssembler:
         """Return tokens and cost. Vendors include cached tokens in the input, we do not."""
         return usage_of(self._usage, price)
 
-    def _said(self, delta: Mapping[str, Json]) -> Sequence[Delta]:
+    def _add_delta(self, delta: Mapping[str, Json]) -> Sequence[Delta]:
         content = delta.get("content")
         # The shape of nearly all chunks.
         if len(delta) == 1 and content and isinstance(content, str):

@@ -36,7 +36,7 @@ class ConcurrencyLimiter:
     @asynccontextmanager
     async def enter(self) -> AsyncIterator[None]:
         """Wait until requests are admitted and a place is free."""
-        await self._place()
+        await self._acquire_slot()
         try:
             await self._open()
             yield
@@ -57,7 +57,7 @@ class ConcurrencyLimiter:
         self._width = min(WIDEST, self._width + 1.0 / self._width)
         self._wake()
 
-    async def _place(self) -> None:
+    async def _acquire_slot(self) -> None:
         if self._under_way < self.limit and not self._waiting:
             self._under_way += 1
             return

@@ -226,9 +226,9 @@ class ConversationBuilder(Generic[T]):
             blocks = MessageBlocks("tool", result=result, call_id=call_id)
             return _CachedMessage(None, (), call_id, self._encode(blocks))
         if message.role == "user":
-            asked = [p for p in message.parts if not isinstance(p, ToolCall | ToolResult)]
+            user_parts = [p for p in message.parts if not isinstance(p, ToolCall | ToolResult)]
             return _CachedMessage(
-                ConversationEntry("user", self._encode(MessageBlocks("user", asked)))
+                ConversationEntry("user", self._encode(MessageBlocks("user", user_parts)))
             )
         answered = self._answered(message)
         return _CachedMessage(

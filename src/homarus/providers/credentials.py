@@ -179,7 +179,9 @@ class Credentials:
             if entry := found.get(id_):
                 found[id_] = replace(entry, is_last_good=True)
         for name in [provider] if provider else self._providers():
-            held = {self._said(e.source) for e in found.values() if e.profile.provider == name}
+            held = {
+                self._read_cheaply(e.source) for e in found.values() if e.profile.provider == name
+            }
             for entry in self._implicit(name, held):
                 found.setdefault(entry.profile.id, entry)
         return list(found.values())
@@ -286,10 +288,10 @@ class Credentials:
         return "" if profile.kind == "api_key" or profile.refresh else "it ran out; log in again"
 
     def _missing(self, source: SecretRef) -> str:
-        unset = source.place == "env" and not self._said(source)
+        unset = source.place == "env" and not self._read_cheaply(source)
         return f"the variable {source.value} is not set" if unset else ""
 
-    def _said(self, source: SecretRef) -> str:
+    def _read_cheaply(self, source: SecretRef) -> str:
         """Return the secret of a source that can be read without cost."""
         if source.place == "env":
             return self._env.get(source.value, "").strip()
@@ -302,8 +304,8 @@ class Credentials:
     def _implicit(self, provider: str, held: set[str]) -> Iterator[CredentialEntry]:
         """Return the keys of the config and the environment, without duplicates of stored ones."""
         usage = self._ledger.usage(None)
-        for id_, source, place in self._places(provider):
-            said = self._said(source)
+        for id_, source, place in self._sources(provider):
+            said = self._read_cheaply(source)
             if source.place == "plain" and (not said or said in held):
                 continue
             held.add(said)
@@ -316,7 +318,7 @@ class Credentials:
                 problem=self._missing(source),
             )
 
-    def _places(self, provider: str) -> Iterator[tuple[str, SecretRef, str]]:
+    def _sources(self, provider: str) -> Iterator[tuple[str, SecretRef, str]]:
         entry = provider_entry(self._config, provider)
         where = f"models.providers.{provider}"
         if entry and entry.api_key:

@@ -104,9 +104,11 @@ class ProviderEndpoint:
                 method, request_target(urlsplit(url)), all_headers, body
             ) as reply:
                 if not 200 <= reply.status < 300:
-                    told = await _beginning(reply)
+                    error_body = await _beginning(reply)
                     now_ms = self._clock.now_ms()
-                    raise error_from_response(subject, reply.status, told, reply.headers, now_ms)
+                    raise error_from_response(
+                        subject, reply.status, error_body, reply.headers, now_ms
+                    )
                 fault_point("provider.asked")
                 answer = StreamingResponse(reply, subject)
                 yield answer
@@ -194,12 +196,8 @@ class StreamingResponse:
                 async for data in self._whole(reader):
                     yield data
                 return
-            received = 0
-            async with aclosing(self._pieces) as pieces:
+            async with aclosing(self.iter_bytes()) as pieces:
                 async for piece in pieces:
-                    received += len(piece)
-                    if received > MAX_ANSWER_BYTES:
-                        raise self._too_long()
                     for data in reader.feed(piece):
                         yield data
             for data in reader.end():
@@ -255,16 +253,16 @@ async def _beginning(reply: "HttpResponse") -> bytes:
     """Return the first part of an error body, as far as it can be read."""
     from homarus.net.connection import ExchangeError
 
-    told = bytearray()
+    error_body = bytearray()
     try:
         async with aclosing(reply.iter_body()) as pieces:
             async for piece in pieces:
-                told += piece
-                if len(told) >= MAX_ERROR_BYTES:
+                error_body += piece
+                if len(error_body) >= MAX_ERROR_BYTES:
                     break
     except ExchangeError:
         pass
-    return bytes(told[:MAX_ERROR_BYTES])
+    return bytes(error_body[:MAX_ERROR_BYTES])
 
 
 def _split(url: str) -> SplitResult:

@@ -5,22 +5,20 @@ of other models, the name tells whether they reason. The key is sent in a header
 """
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import aclosing
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
-from homarus.core.clock import Clock, SystemClock
-from homarus.core.errors import ProviderError, ProviderTimeoutError, StreamError
-from homarus.core.message import Json, Message, Origin
+from homarus.core.errors import ProviderError
+from homarus.core.message import Json, Part
 from homarus.providers.base import Delta, ModelRequest, ToolSpec
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.chat_stream import MalformedChunkError
 from homarus.providers.conversation import encode_json
-from homarus.providers.endpoint import ProviderConnection, ProviderEndpoint
+from homarus.providers.endpoint import ProviderConnection
 from homarus.providers.google_request import API, GeminiMessageRenderer, tool_list, wire_name
 from homarus.providers.google_stream import GeminiStreamAssembler
 from homarus.providers.google_thinking import generation, thinking_config, thinks
+from homarus.providers.http_provider import SseCall, SseProvider
 from homarus.providers.provider_errors import (
     ErrorContext,
     VendorError,
@@ -77,73 +75,51 @@ _CONFIG = {
 }
 
 
-def create(
-    settings: ProviderConnection, *, models: Iterable[ModelInfo] = (), clock: Clock | None = None
-) -> "GoogleProvider":
-    """Return a provider; it opens no connection before its first request."""
-    settings = replace(settings, base_url=_versioned(settings.base_url))
-    return GoogleProvider(settings, {model.id: model for model in models}, clock or SystemClock())
-
-
-class GoogleProvider:
+class GoogleProvider(SseProvider["_GeminiRequestBuilder", GeminiStreamAssembler]):
     """A service that implements the Gemini API."""
 
     api = API
+    _key_header = KEY_HEADER
 
-    def __init__(
-        self, settings: ProviderConnection, models: Mapping[str, ModelInfo], clock: Clock
-    ) -> None:
-        self.name = settings.name
-        self._settings, self._models, self._clock = settings, models, clock
-        self._endpoint = ProviderEndpoint(settings, clock, key_header=KEY_HEADER)
-        self._wires: dict[str, _GeminiRequestBuilder] = {}
+    def _address(self, base_url: str) -> str:
+        """Add the API version to Google's address when it is missing."""
+        bare = base_url.rstrip("/")
+        return f"{bare}/{VERSION}" if bare.endswith(HOST) else base_url
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
-        model = self._models.get(request.model) or ModelInfo(self.name, request.model, known=False)
-        subject = self._endpoint.subject(request.model)
-        wire = self._wire(model)
-        body = wire.body(request)
-        reply = GeminiStreamAssembler(wire.names)
-        method = f"/{wire.path}:streamGenerateContent?alt=sse"
-        path, headers = await self._place(method, model, subject)
-        try:
-            async with (
-                self._endpoint.post(path, body, subject, headers) as answer,
-                aclosing(answer.events()) as events,
-            ):
-                async for data in events:
-                    for chunk in _chunks(data, subject):
-                        for delta in reply.add(chunk):
-                            yield delta
-        except (StreamError, ProviderTimeoutError):
-            if not reply.finish:
-                raise  # a connection lost after the end of the answer loses nothing
-        except MalformedChunkError as exc:
-            raise stream_error(subject, f"its answer is malformed: {exc}") from exc
-        yield self._message(reply, model, subject)
+    def _make_builder(self, model: ModelInfo) -> "_GeminiRequestBuilder":
+        return _GeminiRequestBuilder(model, self.name)
 
-    async def close(self) -> None:
-        await self._endpoint.close()
+    async def _prepare(
+        self, request: ModelRequest, model: ModelInfo, subject: ErrorContext
+    ) -> SseCall[GeminiStreamAssembler]:
+        builder = self._builder(model)
+        body = builder.body(request)
+        reply = GeminiStreamAssembler(builder.names)
+        method = f"/{builder.path}:streamGenerateContent?alt=sse"
+        path, headers = await self._locate(method, model, subject)
+        return SseCall(path, body, headers, reply, builder.names)
 
-    async def _place(
+    async def _locate(
         self, method: str, model: ModelInfo, subject: ErrorContext
     ) -> tuple[str, Mapping[str, str]]:
+        """Return the path and the headers of a request."""
         return method, model.headers
 
-    def _wire(self, model: ModelInfo) -> "_GeminiRequestBuilder":
-        wire = self._wires.get(model.id)
-        if wire is None:
-            wire = self._wires[model.id] = _GeminiRequestBuilder(model, self.name)
-        return wire
+    def _read(
+        self, data: str, reply: GeminiStreamAssembler, subject: ErrorContext
+    ) -> Iterable[Delta]:
+        for chunk in _chunks(data, subject):
+            yield from reply.add(chunk)
 
-    def _message(
-        self, reply: GeminiStreamAssembler, model: ModelInfo, subject: ErrorContext
-    ) -> Message:
-        failed = _bad_end(reply, subject)
-        if failed is not None:
+    def _parts(
+        self, call: SseCall[GeminiStreamAssembler], subject: ErrorContext
+    ) -> tuple[Part, ...]:
+        if failed := _bad_end(call.reply, subject):
             raise failed
-        origin = Origin(self.api, self.name, model.id, reply.stop(), reply.usage(model.price))
-        return Message("assistant", reply.message_parts(), self._clock.now_ms(), origin)
+        return call.reply.message_parts()
+
+
+create = GoogleProvider
 
 
 class _GeminiRequestBuilder:
@@ -196,12 +172,6 @@ class _GeminiRequestBuilder:
         return self._tools[1]
 
 
-def _versioned(base_url: str) -> str:
-    """Add the API version to Google's address when it is missing."""
-    bare = base_url.rstrip("/")
-    return f"{bare}/{VERSION}" if bare.endswith(HOST) else base_url
-
-
 def _path(model_id: str) -> str:
     kind, slash, name = model_id.partition("/")
     if slash and kind in {"models", "tunedModels"}:
@@ -215,8 +185,6 @@ def _without_nulls(fields: Mapping[str, Json]) -> dict[str, Json]:
 
 def _chunks(data: str, subject: ErrorContext) -> list[dict[str, Json]]:
     """Parse an event's chunks: one, or all of an answer that was not streamed."""
-    if not data.strip():
-        return []
     try:
         parsed = json.loads(data)
     except (ValueError, RecursionError) as exc:

@@ -113,7 +113,7 @@ class GeminiMessageRenderer:
         for part in message.blocks:
             match part:
                 case Text(text, signature):
-                    parts += _said({"text": text}, signature if own else "")
+                    parts += _signed_part({"text": text}, signature if own else "")
                 case Thinking(text, signature) if own:
                     parts += _thought(text, signature)
                 case Image():
@@ -216,7 +216,7 @@ def _turn_json(turn: ConversationTurn[_GeminiParts]) -> bytes:
     return b'{"role":"%b","parts":[%b]}' % (role, b",".join(parts))
 
 
-def _said(part: dict[str, Json], signature: str) -> list[Json]:
+def _signed_part(part: dict[str, Json], signature: str) -> list[Json]:
     if is_base64(signature):
         return [{**part, "thoughtSignature": signature}]
     return [part] if part["text"] else []
@@ -224,7 +224,7 @@ def _said(part: dict[str, Json], signature: str) -> list[Json]:
 
 def _thought(text: str, signature: str) -> list[Json]:
     """Return reasoning if it has a signature: without one the model ignores it."""
-    return _said({"text": text, "thought": True}, signature) if is_base64(signature) else []
+    return _signed_part({"text": text, "thought": True}, signature) if is_base64(signature) else []
 
 
 def _says_something(part: dict[str, Json]) -> bool:

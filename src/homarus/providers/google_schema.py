@@ -16,11 +16,7 @@ MAX_NODES = 4000  # references may multiply: places beyond this number accept an
 MAX_COUNT = 2**31 - 1
 
 _TYPES = ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL")
-_FORMATS = {
-    "STRING": ("date-time",),
-    "NUMBER": ("float", "double"),
-    "INTEGER": ("int32", "int64"),
-}
+_FORMATS = {"STRING": ("date-time",), "NUMBER": ("float", "double"), "INTEGER": ("int32", "int64")}
 # Keywords that imply a type where none is given.
 _SIGNS = (
     ("properties", "OBJECT"),
@@ -77,7 +73,7 @@ class _Translation:
         """Translate a place of one type with the keywords of that type."""
         made: _Node = {"type": kind}
         words = flat.get("description")
-        told = [words] if isinstance(words, str) and words else []
+        sentences = [words] if isinstance(words, str) and words else []
         match kind:
             case "OBJECT":
                 self._add_properties(made, flat, seen, depth)
@@ -86,16 +82,16 @@ class _Translation:
                 _copy(made, flat, ("minItems", "maxItems"), _is_count)
             case "NUMBER" | "INTEGER":
                 _copy(made, flat, ("minimum", "maximum"), _is_number)
-                told += _choices(flat)
+                sentences += _choices(flat)
             case "STRING":
                 values = _values(flat)
                 if values and all(isinstance(value, str) and value for value in values):
                     made["enum"] = list(dict.fromkeys(values))
                 else:
-                    told += _choices(flat)
+                    sentences += _choices(flat)
         if flat.get("format") in _FORMATS.get(kind, ()) and "enum" not in made:
             made["format"] = flat["format"]
-        return {**made, "description": " ".join(told)} if told else made
+        return {**made, "description": " ".join(sentences)} if sentences else made
 
     def _add_properties(self, made: _Node, flat: _Node, seen: frozenset[str], depth: int) -> None:
         given = flat.get("properties")

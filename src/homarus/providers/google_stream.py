@@ -10,16 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from homarus.core.message import (
-    Image,
-    Json,
-    Part,
-    StopReason,
-    Text,
-    Thinking,
-    ToolCall,
-    Usage,
-)
+from homarus.core.message import Image, Json, Part, StopReason, Text, Thinking, ToolCall, Usage
 from homarus.providers.base import Delta, TextDelta, ThinkingDelta
 from homarus.providers.catalog import Price
 from homarus.providers.chat_stream import MalformedChunkError, token_count
@@ -49,6 +40,8 @@ _Block: TypeAlias = "_PartialText | ToolCall | Image"
 
 class GeminiStreamAssembler:
     """Assembles one streamed answer. `names` maps tool names on the wire to ours."""
+
+    done = False  # the service marks no last event
 
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
         self.finish = ""  # the vendor's finish reason

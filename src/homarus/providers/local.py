@@ -308,12 +308,12 @@ def fit_turns(
 def _body(
     request: ModelRequest, system: str, turns: Sequence[tuple[str, str]], max_tokens: int
 ) -> Chunk:
-    told = [("system", system), *turns] if system else turns
+    all_turns = [("system", system), *turns] if system else turns
     tuned = {name: value for name, value in request.params.items() if name in _TUNABLE}
     return {
         **SAMPLING,
         **tuned,
-        "messages": [{"role": role, "content": text} for role, text in told],
+        "messages": [{"role": role, "content": text} for role, text in all_turns],
         "max_tokens": max_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},

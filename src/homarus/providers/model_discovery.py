@@ -62,23 +62,23 @@ class DiscoveredModelCache:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._told: dict[str, Mapping[str, DiscoveredModel]] = {}
+        self._discovered: dict[str, Mapping[str, DiscoveredModel]] = {}
 
     def complete(self, model: ModelInfo) -> ModelInfo:
         """Return a model that the table does not have, with the fields its service lists."""
         if model.known:
             return model
-        told = self.models(model.provider).get(model.id)
-        return _completed(model, told) if told and told.window else model
+        discovered = self.models(model.provider).get(model.id)
+        return _completed(model, discovered) if discovered and discovered.window else model
 
     def models(self, provider: str) -> Mapping[str, DiscoveredModel]:
-        if provider not in self._told:
-            self._told[provider] = dict(_read(self._file(provider)))
-        return self._told[provider]
+        if provider not in self._discovered:
+            self._discovered[provider] = dict(_read(self._file(provider)))
+        return self._discovered[provider]
 
-    def save(self, provider: str, told: list[DiscoveredModel]) -> None:
+    def save(self, provider: str, discovered: list[DiscoveredModel]) -> None:
         file = self._file(provider)
-        rows = [_row(each) for each in told]
+        rows = [_row(each) for each in discovered]
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             new = file.with_suffix(".tmp")
@@ -86,7 +86,7 @@ class DiscoveredModelCache:
             new.replace(file)
         except OSError as exc:
             raise StoreError(f"cannot write {file}: {exc.strerror}", fix="make room") from exc
-        self._told[provider] = {each.id: each for each in told}
+        self._discovered[provider] = {each.id: each for each in discovered}
 
     def _file(self, provider: str) -> Path:
         name = "".join(ch if ch.isalnum() or ch in "-_." else "_" for ch in provider)
@@ -127,10 +127,10 @@ def parse_model_list(body: bytes) -> list[DiscoveredModel]:
     rows = tree.get("data") or tree.get("models") if isinstance(tree, dict) else tree
     if not isinstance(rows, list):
         raise HomarusError("the answer is not a list of models")
-    return list(_told(rows))
+    return list(_discovered(rows))
 
 
-def _told(rows: list[Json]) -> Iterator[DiscoveredModel]:
+def _discovered(rows: list[Json]) -> Iterator[DiscoveredModel]:
     for row in rows[:MAX_MODELS]:
         name = row.get("id") or row.get("name") if isinstance(row, dict) else None
         if not isinstance(name, str) or not name.isprintable() or len(name) > 200:
@@ -171,16 +171,16 @@ def _holds(row: Mapping[str, Json], inside: str, name: str, word: str) -> bool |
     return word in words if isinstance(words, list) else None
 
 
-def _completed(model: ModelInfo, told: DiscoveredModel) -> ModelInfo:
-    silent = told.sees_images is None
+def _completed(model: ModelInfo, discovered: DiscoveredModel) -> ModelInfo:
+    silent = discovered.sees_images is None
     return replace(
         model,
-        name=model.name or told.name,
-        window=told.window,
-        max_tokens=told.max_tokens or model.max_tokens,
-        price=Price(told.input, told.output, told.cache_read),
-        sees_images=model.sees_images if silent else bool(told.sees_images),
-        reasoning=model.reasoning if told.reasoning is None else told.reasoning,
+        name=model.name or discovered.name,
+        window=discovered.window,
+        max_tokens=discovered.max_tokens or model.max_tokens,
+        price=Price(discovered.input, discovered.output, discovered.cache_read),
+        sees_images=model.sees_images if silent else bool(discovered.sees_images),
+        reasoning=model.reasoning if discovered.reasoning is None else discovered.reasoning,
         known=True,
         note="",
     )
@@ -210,8 +210,8 @@ def _address(config: "Config", provider: str, key: str) -> tuple[str, dict[str, 
             }
 
 
-def _row(told: DiscoveredModel) -> dict[str, Any]:
-    pairs = ((key, getattr(told, name)) for name, key in _KEYS.items())
+def _row(discovered: DiscoveredModel) -> dict[str, Any]:
+    pairs = ((key, getattr(discovered, name)) for name, key in _KEYS.items())
     return {key: value for key, value in pairs if value not in ("", 0, None)}
 
 
@@ -219,7 +219,7 @@ def _read(file: Path) -> Iterator[tuple[str, DiscoveredModel]]:
     try:
         rows: Any = json.loads(file.read_bytes()[:MAX_BYTES])["models"]
         for row in rows:
-            told = DiscoveredModel(**{_NAMES[key]: value for key, value in row.items()})
-            yield str(told.id), told
+            discovered = DiscoveredModel(**{_NAMES[key]: value for key, value in row.items()})
+            yield str(discovered.id), discovered
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return  # an unreadable list is replaced by the next refresh

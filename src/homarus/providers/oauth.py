@@ -206,11 +206,7 @@ async def log_in_by_device(
     begun = await asyncio.to_thread(_post, client, client.device_url, asked)
     device_code, code = _device_code(client, begun)
     show(code)
-    form = {
-        "grant_type": DEVICE_GRANT,
-        "device_code": device_code,
-        "client_id": client.client_id,
-    }
+    form = {"grant_type": DEVICE_GRANT, "device_code": device_code, "client_id": client.client_id}
     step_s = min(max(_seconds(begun.get("interval"), DEVICE_STEP_S), 1.0), MAX_DEVICE_STEP_S)
     until = clock.monotonic() + code.expires_s
     while clock.monotonic() + step_s <= until:

@@ -4,25 +4,22 @@
 (price, abilities, flags); other models get a plain request.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import Iterable
 
-from homarus.core.clock import Clock, SystemClock
-from homarus.core.errors import ProviderTimeoutError, StreamError
-from homarus.core.message import Json, Message, Origin
+from homarus.core.message import Json, Part
 from homarus.providers.base import Delta, ModelRequest, ToolSpec
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.chat_request import ChatMessageRenderer, tool_list
-from homarus.providers.chat_stream import ChatStreamAssembler, MalformedChunkError, parse_object
+from homarus.providers.chat_stream import ChatStreamAssembler, parse_object
 from homarus.providers.compat import ChatCompat, resolve_compat
 from homarus.providers.conversation import encode_json
-from homarus.providers.endpoint import ProviderConnection, ProviderEndpoint
+from homarus.providers.endpoint import ProviderConnection
+from homarus.providers.http_provider import SseCall, SseProvider, check_end
 from homarus.providers.provider_errors import (
     ErrorContext,
     VendorError,
     error_from_vendor,
     problem_in,
-    stream_error,
 )
 
 __all__ = ["API", "OpenAIProvider", "ProviderConnection", "create"]
@@ -39,72 +36,41 @@ _BAD_ENDS = {
 }
 
 
-def create(
-    settings: ProviderConnection, *, models: Iterable[ModelInfo] = (), clock: Clock | None = None
-) -> "OpenAIProvider":
-    """Return a provider; it opens no connection before its first request."""
-    return OpenAIProvider(settings, {model.id: model for model in models}, clock or SystemClock())
-
-
-class OpenAIProvider:
+class OpenAIProvider(SseProvider["_ChatRequestBuilder", ChatStreamAssembler]):
     """A service that implements chat completions."""
 
     api = API
 
-    def __init__(
-        self, settings: ProviderConnection, models: Mapping[str, ModelInfo], clock: Clock
-    ) -> None:
-        self.name = settings.name
-        self._settings, self._models, self._clock = settings, models, clock
-        self._endpoint = ProviderEndpoint(settings, clock)
-        self._wires: dict[str, _ChatRequestBuilder] = {}
+    def _make_builder(self, model: ModelInfo) -> "_ChatRequestBuilder":
+        compat = resolve_compat(self._settings.base_url, self._settings.compat, model.compat)
+        return _ChatRequestBuilder(model, self.name, compat)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
-        model = self._models.get(request.model) or ModelInfo(self.name, request.model, known=False)
-        subject = self._endpoint.subject(request.model)
-        body = self._wire(model).body(request)
-        reply = ChatStreamAssembler()
-        done = False
-        try:
-            async with (
-                self._endpoint.post("/chat/completions", body, subject, model.headers) as answer,
-                aclosing(answer.events()) as events,
-            ):
-                async for data in events:
-                    if data.startswith(DONE):
-                        done = True
-                        await answer.drain()
-                        break
-                    if not data.strip():
-                        continue
-                    for delta in reply.add(_chunk(data, subject)):
-                        yield delta
-        except (StreamError, ProviderTimeoutError):
-            if not (done or reply.finish):
-                raise  # a connection lost after the end of the answer loses nothing
-        except MalformedChunkError as exc:
-            raise stream_error(subject, f"its answer is malformed: {exc}") from exc
-        yield self._message(reply, model, subject, done=done)
+    async def _prepare(
+        self, request: ModelRequest, model: ModelInfo, subject: ErrorContext
+    ) -> SseCall[ChatStreamAssembler]:
+        body = self._builder(model).body(request)
+        return SseCall("/chat/completions", body, model.headers, ChatStreamAssembler(), {})
 
-    async def close(self) -> None:
-        await self._endpoint.close()
+    def _read(
+        self, data: str, reply: ChatStreamAssembler, subject: ErrorContext
+    ) -> Iterable[Delta]:
+        if data.startswith(DONE):
+            reply.done = True
+            return ()
+        chunk = parse_object(data)
+        if chunk.get("error") or chunk.get("object") == "error":
+            raise error_from_vendor(subject, problem_in(chunk), midway=True)
+        return reply.add(chunk)
 
-    def _wire(self, model: ModelInfo) -> "_ChatRequestBuilder":
-        wire = self._wires.get(model.id)
-        if wire is None:
-            compat = resolve_compat(self._settings.base_url, self._settings.compat, model.compat)
-            wire = self._wires[model.id] = _ChatRequestBuilder(model, self.name, compat)
-        return wire
+    def _parts(self, call: SseCall[ChatStreamAssembler], subject: ErrorContext) -> tuple[Part, ...]:
+        if not call.reply.whole:
+            check_end(call.reply, subject)
+        if call.reply.finish in _BAD_ENDS:
+            raise error_from_vendor(subject, _BAD_ENDS[call.reply.finish], midway=True)
+        return call.reply.message_parts()
 
-    def _message(
-        self, reply: ChatStreamAssembler, model: ModelInfo, subject: ErrorContext, *, done: bool
-    ) -> Message:
-        if not (done or reply.finish or reply.whole):
-            raise stream_error(subject, "its answer ended before its end")
-        if reply.finish in _BAD_ENDS:
-            raise error_from_vendor(subject, _BAD_ENDS[reply.finish], midway=True)
-        origin = Origin(self.api, self.name, model.id, reply.stop(), reply.usage(model.price))
-        return Message("assistant", reply.message_parts(), self._clock.now_ms(), origin)
+
+create = OpenAIProvider
 
 
 class _ChatRequestBuilder:
@@ -166,10 +132,3 @@ class _ChatRequestBuilder:
         if tools != self._tools[0]:
             self._tools = (tools, tool_list(tools, strict=self._compat.strict is True))
         return self._tools[1]
-
-
-def _chunk(data: str, subject: ErrorContext) -> Mapping[str, Json]:
-    chunk = parse_object(data)
-    if chunk.get("error") or chunk.get("object") == "error":
-        raise error_from_vendor(subject, problem_in(chunk), midway=True)
-    return chunk

@@ -5,12 +5,11 @@ literal strings, and `create`. Other packages add formats by entry points of the
 `homarus.providers`, each named after its format. Nothing is imported to find an adapter.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from homarus.config.backend_names import PROVIDER_APIS
 from homarus.plugins.backends import BackendKind
 
 if TYPE_CHECKING:
@@ -36,8 +35,6 @@ PROVIDERS: Final[BackendKind[ProviderModule]] = BackendKind(
     required=("APIS", "create"),
     config_key="models.providers.*.api",
 )
-_HEAD_BYTES = 8192  # of a module; `APIS` is declared within
-_DECLARED = re.compile(rb"^APIS = \(([^)]*)\)", re.MULTILINE)
 
 
 def has_api(api: str) -> bool:
@@ -60,11 +57,4 @@ def load_adapter(api: str) -> ProviderModule:
 @cache
 def _modules() -> Mapping[str, str]:
     """Return the modules of our own adapters by the wire formats that they declare."""
-    found: dict[str, str] = {}
-    # Not by importlib.resources: importing it takes longer than reading the files.
-    for path in Path(__file__).parent.glob("*.py"):
-        with path.open("rb") as file:
-            match = _DECLARED.search(file.read(_HEAD_BYTES))
-        for api in re.findall(rb'"([^"]+)"', match[1]) if match else ():
-            found[api.decode()] = path.stem.replace("_", "-")
-    return found
+    return PROVIDER_APIS.modules()

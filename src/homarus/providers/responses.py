@@ -6,24 +6,22 @@ other models get a plain request.
 """
 
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Iterable
 
-from homarus.core.clock import Clock, SystemClock
-from homarus.core.errors import BadRequestError, ProviderTimeoutError, StreamError
-from homarus.core.message import Json, Message, Origin
+from homarus.core.errors import BadRequestError
+from homarus.core.message import Json, Part
 from homarus.providers.base import Delta, ModelRequest, ToolSpec
 from homarus.providers.catalog import ModelInfo
-from homarus.providers.chat_stream import MalformedChunkError, parse_object
+from homarus.providers.chat_stream import parse_object
 from homarus.providers.compat import ChatCompat, resolve_compat
 from homarus.providers.conversation import encode_json
-from homarus.providers.endpoint import ProviderConnection, ProviderEndpoint
+from homarus.providers.endpoint import ProviderConnection
+from homarus.providers.http_provider import SseCall, SseProvider, check_end
 from homarus.providers.provider_errors import (
     ErrorContext,
     VendorError,
     error_from_vendor,
     problem_in,
-    stream_error,
 )
 from homarus.providers.responses_request import ResponsesItemRenderer, tool_list
 from homarus.providers.responses_stream import ResponsesStreamAssembler
@@ -35,86 +33,56 @@ APIS = ("openai-responses",)
 DONE = "[DONE]"  # not part of this API, but many proxies add it
 MIN_OUTPUT_TOKENS = 16  # the service refuses less
 
-_FORGOTTEN = "it does not take back the reasoning of earlier answers: they go without now"
 _FILTERED = VendorError(0, "its filter stopped the answer", "content_filter")
 _REASONING = re.compile(r"encrypted.content|\brs_\w|'reasoning' was provided", re.IGNORECASE)
 _CANCELLED = VendorError(0, "it stopped with a cancel")
 
 
-def create(
-    settings: ProviderConnection, *, models: Iterable[ModelInfo] = (), clock: Clock | None = None
-) -> "ResponsesProvider":
-    """Return a provider; it opens no connection before its first request."""
-    return ResponsesProvider(
-        settings, {model.id: model for model in models}, clock or SystemClock()
-    )
-
-
-class ResponsesProvider:
+class ResponsesProvider(SseProvider["_ResponsesRequestBuilder", ResponsesStreamAssembler]):
     """A service that implements Responses."""
 
     api = API
 
-    def __init__(
-        self, settings: ProviderConnection, models: Mapping[str, ModelInfo], clock: Clock
-    ) -> None:
-        self.name = settings.name
-        self._settings, self._models, self._clock = settings, models, clock
-        self._endpoint = ProviderEndpoint(settings, clock)
-        self._wires: dict[str, _ResponsesRequestBuilder] = {}
+    def _make_builder(self, model: ModelInfo) -> "_ResponsesRequestBuilder":
+        compat = resolve_compat(self._settings.base_url, self._settings.compat, model.compat)
+        return _ResponsesRequestBuilder(model, self.name, compat)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
-        model = self._models.get(request.model) or ModelInfo(self.name, request.model, known=False)
-        subject = self._endpoint.subject(request.model)
-        wire = self._wire(model)
-        body = wire.body(request)
-        reply = ResponsesStreamAssembler()
-        try:
-            async with (
-                self._endpoint.post("/responses", body, subject, model.headers) as answer,
-                aclosing(answer.events()) as events,
-            ):
-                async for data in events:
-                    for delta in _read(data, reply, subject):
-                        yield delta
-                    if reply.status:
-                        await answer.drain()
-                        break
-        except (StreamError, ProviderTimeoutError):
-            if not reply.status:
-                raise  # a connection lost after the end of the answer loses nothing
-        except BadRequestError as exc:
-            if not wire.forgets(exc, self._clock.now_ms()):
-                raise
-            raise stream_error(subject, _FORGOTTEN) from exc
-        except MalformedChunkError as exc:
-            raise stream_error(subject, f"its answer is malformed: {exc}") from exc
-        yield self._message(reply, model, subject)
+    def _drops_reasoning(self, refusal: BadRequestError, model: ModelInfo) -> bool:
+        return self._builder(model).forgets(refusal, self._clock.now_ms())
 
-    async def close(self) -> None:
-        await self._endpoint.close()
+    async def _prepare(
+        self, request: ModelRequest, model: ModelInfo, subject: ErrorContext
+    ) -> SseCall[ResponsesStreamAssembler]:
+        body = self._builder(model).body(request)
+        return SseCall("/responses", body, model.headers, ResponsesStreamAssembler(), {})
 
-    def _wire(self, model: ModelInfo) -> "_ResponsesRequestBuilder":
-        wire = self._wires.get(model.id)
-        if wire is None:
-            compat = resolve_compat(self._settings.base_url, self._settings.compat, model.compat)
-            wire = self._wires[model.id] = _ResponsesRequestBuilder(model, self.name, compat)
-        return wire
+    def _read(
+        self, data: str, reply: ResponsesStreamAssembler, subject: ErrorContext
+    ) -> Iterable[Delta]:
+        if data.startswith(DONE):
+            reply.finish = reply.finish or "completed"
+            return ()
+        event = parse_object(data)
+        if event.get("type") == "error" or event.get("error"):
+            raise error_from_vendor(subject, problem_in(event), midway=True)
+        return reply.add(event)
 
-    def _message(
-        self, reply: ResponsesStreamAssembler, model: ModelInfo, subject: ErrorContext
-    ) -> Message:
-        if not reply.status:
-            raise stream_error(subject, "its answer ended before its end")
-        if reply.status == "failed":
+    def _parts(
+        self, call: SseCall[ResponsesStreamAssembler], subject: ErrorContext
+    ) -> tuple[Part, ...]:
+        reply = call.reply
+        check_end(reply, subject)
+        if reply.finish == "failed":
             problem = problem_in({"error": reply.error or "it does not say why"})
             raise error_from_vendor(subject, problem, midway=True)
-        if reply.status == "cancelled":
+        if reply.finish == "cancelled":
             raise error_from_vendor(subject, _CANCELLED, midway=True)
         if reply.reason == "content_filter":
             raise error_from_vendor(subject, _FILTERED, midway=True)
-        origin = Origin(self.api, self.name, model.id, reply.stop(), reply.usage(model.price))
-        return Message("assistant", reply.message_parts(), self._clock.now_ms(), origin)
+        return reply.message_parts()
+
+
+create = ResponsesProvider
 
 
 class _ResponsesRequestBuilder:
@@ -163,15 +131,3 @@ class _ResponsesRequestBuilder:
         if tools != self._tools[0]:
             self._tools = (tools, tool_list(tools, strict=self._compat.strict))
         return self._tools[1]
-
-
-def _read(data: str, reply: ResponsesStreamAssembler, subject: ErrorContext) -> Sequence[Delta]:
-    if not data.strip():
-        return ()
-    if data.startswith(DONE):
-        reply.status = reply.status or "completed"
-        return ()
-    event = parse_object(data)
-    if event.get("type") == "error" or event.get("error"):
-        raise error_from_vendor(subject, problem_in(event), midway=True)
-    return reply.add(event)

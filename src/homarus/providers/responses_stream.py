@@ -10,16 +10,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 
-from homarus.core.message import (
-    Image,
-    Json,
-    Part,
-    StopReason,
-    Text,
-    Thinking,
-    ToolCall,
-    Usage,
-)
+from homarus.core.message import Image, Json, Part, StopReason, Text, Thinking, ToolCall, Usage
 from homarus.providers.base import Delta, TextDelta, ThinkingDelta
 from homarus.providers.catalog import Price
 from homarus.providers.chat_stream import MalformedChunkError, make_tool_call, usage_of
@@ -47,7 +38,7 @@ class ResponsesStreamAssembler:
     """Assembles one streamed answer."""
 
     def __init__(self) -> None:
-        self.status = ""  # completed, incomplete, failed or cancelled
+        self.finish = ""  # completed, incomplete, failed or cancelled
         self.reason = ""  # why it is incomplete
         self.error: Mapping[str, Json] = {}  # why it failed
         self._items: list[_StreamedItem] = []
@@ -70,6 +61,10 @@ class ResponsesStreamAssembler:
             return self._end(event.get("response"), _ENDS[kind])
         return self._note(kind, event)
 
+    @property
+    def done(self) -> bool:
+        return bool(self.finish)
+
     def message_parts(self) -> tuple[Part, ...]:
         """Return the reasoning, text, pictures and tool calls in the order of the items."""
         parts: list[Part] = []
@@ -85,7 +80,7 @@ class ResponsesStreamAssembler:
         return tuple(parts)
 
     def stop(self) -> StopReason:
-        if self.status == "incomplete":
+        if self.finish == "incomplete":
             return "length"
         return "toolUse" if any(item.kind == CALL for item in self._items) else "stop"
 
@@ -117,21 +112,21 @@ class ResponsesStreamAssembler:
     def _note(self, kind: str, event: Mapping[str, Json]) -> Sequence[Delta]:
         """Apply an event that occurs a few times per item; unknown ones are ignored."""
         if kind in {"response.output_item.added", "response.output_item.done"}:
-            told = event.get("item")
-            if not isinstance(told, dict):
+            fields = event.get("item")
+            if not isinstance(fields, dict):
                 raise MalformedChunkError("an item is not an object")
             begins = kind.endswith("added")
-            item = self._told_item(event, told, begins=begins)
+            item = self._item_for(event, fields, begins=begins)
             if not begins:
-                return item.tell(told)
-            item.announce(told)
+                return item.update(fields)
+            item.start(fields)
         elif kind.startswith("response.function_call_arguments."):
             item = self._item(event, CALL)
             if kind.endswith("delta"):
                 delta = event.get("delta")
                 item.texts.append(delta if isinstance(delta, str) else "")
             elif event.get("arguments"):
-                item.told["arguments"] = event["arguments"]
+                item.fields["arguments"] = event["arguments"]
         return ()
 
     def _item(self, event: Mapping[str, Json], kind: str) -> "_StreamedItem":
@@ -139,14 +134,14 @@ class ResponsesStreamAssembler:
         item = self._by_index.get(_index(event))
         return item if item is not None and item.kind == kind else self._begin(event, kind)
 
-    def _told_item(
-        self, event: Mapping[str, Json], told: Mapping[str, Json], *, begins: bool
+    def _item_for(
+        self, event: Mapping[str, Json], fields: Mapping[str, Json], *, begins: bool
     ) -> "_StreamedItem":
         """Return the event's item. Some services number all 0, or change an item's id."""
-        kind, item = _kind(told), self._by_index.get(_index(event))
+        kind, item = _kind(fields), self._by_index.get(_index(event))
         if item is None or item.kind != kind:
             return self._begin(event, kind)
-        another = _differ(item.told, told, "id") and (begins or item.is_whole)
+        another = _differ(item.fields, fields, "id") and (begins or item.is_whole)
         return self._begin(event, kind) if another else item
 
     def _begin(self, event: Mapping[str, Json], kind: str) -> "_StreamedItem":
@@ -164,13 +159,13 @@ class ResponsesStreamAssembler:
 
     def _end(self, response: Json, status: str) -> Sequence[Delta]:
         """Apply the complete answer of the final event."""
-        told = response if isinstance(response, dict) else {}
-        own = told.get("status")
-        self.status = own if isinstance(own, str) and own in _ENDED else status
-        self.reason = str(_object(told, "incomplete_details").get("reason") or "")
-        self.error = _object(told, "error")
-        self._usage = _object(told, "usage")
-        output = told.get("output")
+        fields = response if isinstance(response, dict) else {}
+        own = fields.get("status")
+        self.finish = own if isinstance(own, str) and own in _ENDED else status
+        self.reason = str(_object(fields, "incomplete_details").get("reason") or "")
+        self.error = _object(fields, "error")
+        self._usage = _object(fields, "usage")
+        output = fields.get("output")
         rest = list(self._items)
         said: list[Delta] = []
         for again in output if isinstance(output, list) else ():
@@ -180,29 +175,29 @@ class ResponsesStreamAssembler:
                     item = self._begin({}, _kind(again))
                 else:
                     rest.remove(item)
-                said += item.tell(again)
+                said += item.update(again)
         return said
 
 
 class _StreamedItem:
     """One item of an answer: its deltas, and its complete form."""
 
-    __slots__ = ("is_whole", "kind", "section", "texts", "told")
+    __slots__ = ("fields", "is_whole", "kind", "section", "texts")
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.texts: list[str] = []
         self.section: tuple[str, Json] = ("", None)
-        self.told: dict[str, Json] = {}
+        self.fields: dict[str, Json] = {}
         self.is_whole = False
 
-    def announce(self, told: Mapping[str, Json]) -> None:
+    def start(self, fields: Mapping[str, Json]) -> None:
         """Record the item's id and kind; its content may be incomplete."""
-        self.told.update((name, told[name]) for name in _NAMES if told.get(name))
+        self.fields.update((name, fields[name]) for name in _NAMES if fields.get(name))
 
-    def tell(self, told: Mapping[str, Json]) -> Sequence[Delta]:
+    def update(self, fields: Mapping[str, Json]) -> Sequence[Delta]:
         """Record the complete item; return the text that was not streamed."""
-        self.told.update((name, value) for name, value in told.items() if value)
+        self.fields.update((name, value) for name, value in fields.items() if value)
         self.is_whole = True
         if self.kind not in {"message", "reasoning"}:
             return ()
@@ -216,11 +211,11 @@ class _StreamedItem:
     def text(self) -> str:
         """Return its text: the complete one, else the deltas."""
         if self.kind == "message":
-            told = "".join(_texts(self.told.get("content"), "text", "refusal"))
+            fields = "".join(_texts(self.fields.get("content"), "text", "refusal"))
         else:
-            summary = _texts(self.told.get("summary"), "text")
-            told = GAP.join([*summary, *_texts(self.told.get("content"), "text")])
-        return told or "".join(self.texts)
+            summary = _texts(self.fields.get("summary"), "text")
+            fields = GAP.join([*summary, *_texts(self.fields.get("content"), "text")])
+        return fields or "".join(self.texts)
 
     def part(self) -> Part | None:
         """Return its message part, or None."""
@@ -232,35 +227,35 @@ class _StreamedItem:
                 text, signature = self.text(), self._signature()
                 return Thinking(text, signature) if text or signature else None
             case "function_call":
-                args = self.told.get("arguments")
+                args = self.fields.get("arguments")
                 given = args if isinstance(args, str | dict) else "".join(self.texts)
-                call_id = _string(self.told, "call_id") or _string(self.told, "id")
-                return make_tool_call(call_id, _string(self.told, "name"), given)
+                call_id = _string(self.fields, "call_id") or _string(self.fields, "id")
+                return make_tool_call(call_id, _string(self.fields, "name"), given)
             case "image_generation_call":
-                data = _string(self.told, "result")
-                kind = _string(self.told, "output_format") or "png"
+                data = _string(self.fields, "result")
+                kind = _string(self.fields, "output_format") or "png"
                 return Image(data, f"image/{kind}") if data else None
             case _:
                 return None
 
     def _signature(self) -> str:
         """Return the complete item as the signature to send back: the service stores nothing."""
-        if not self.is_whole or self.told.get("status") in ("incomplete", "in_progress"):
+        if not self.is_whole or self.fields.get("status") in ("incomplete", "in_progress"):
             return ""
-        kept = {name: value for name, value in self.told.items() if name != "status"}
+        kept = {name: value for name, value in self.fields.items() if name != "status"}
         return _json({"type": "reasoning", "summary": [], **kept})
 
     def _phase(self) -> str:
-        phase = _string(self.told, "phase")
-        return _json({"v": 1, "id": _string(self.told, "id"), "phase": phase}) if phase else ""
+        phase = _string(self.fields, "phase")
+        return _json({"v": 1, "id": _string(self.fields, "id"), "phase": phase}) if phase else ""
 
 
-def _find(items: Sequence[_StreamedItem], told: Mapping[str, Json]) -> _StreamedItem | None:
+def _find(items: Sequence[_StreamedItem], fields: Mapping[str, Json]) -> _StreamedItem | None:
     """Return the matching item: by its id, else the first of its kind."""
-    same = [item for item in items if item.kind == _kind(told)]
+    same = [item for item in items if item.kind == _kind(fields)]
     for name in ("id", "call_id"):
         for item in same:
-            if told.get(name) and item.told.get(name) == told[name]:
+            if fields.get(name) and item.fields.get(name) == fields[name]:
                 return item
     return same[0] if same else None
 
@@ -270,21 +265,21 @@ def _index(event: Mapping[str, Json]) -> int | None:
     return index if isinstance(index, int) else None
 
 
-def _kind(told: Mapping[str, Json]) -> str:
-    return _string(told, "type")
+def _kind(fields: Mapping[str, Json]) -> str:
+    return _string(fields, "type")
 
 
 def _differ(one: Mapping[str, Json], other: Mapping[str, Json], name: str) -> bool:
     return bool(one.get(name) and other.get(name) and one[name] != other[name])
 
 
-def _string(told: Mapping[str, Json], name: str) -> str:
-    value = told.get(name)
+def _string(fields: Mapping[str, Json], name: str) -> str:
+    value = fields.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _object(told: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    value = told.get(name)
+def _object(fields: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    value = fields.get(name)
     return value if isinstance(value, dict) else {}
 
 

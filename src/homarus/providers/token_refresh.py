@@ -120,9 +120,5 @@ def _put_tokens(raw: Raw, stored: Profile, tokens: "oauth.OAuthTokens") -> None:
     """Write refreshed tokens, unless the login was replaced or removed in the meantime."""
     present = parse(raw).profiles.get(stored.id)
     if present and present.refresh == stored.refresh:
-        renewed = {
-            "access": tokens.access,
-            "refresh": tokens.refresh,
-            "expires": tokens.expires_ms,
-        }
+        renewed = {"access": tokens.access, "refresh": tokens.refresh, "expires": tokens.expires_ms}
         put_profile(raw, stored.id, renewed)

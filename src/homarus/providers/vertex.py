@@ -9,13 +9,13 @@ import asyncio
 import importlib.util
 import logging
 import warnings
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from urllib.parse import quote
 
-from homarus.core.clock import Clock, SystemClock
+from homarus.core.clock import Clock
 from homarus.core.errors import AuthError, ProviderError, UserError
 from homarus.core.message import Message
 from homarus.providers.anthropic import AnthropicProvider
@@ -50,23 +50,17 @@ _SIGN_IN = (
 
 
 def create(
-    settings: ProviderConnection,
-    *,
-    models: Iterable[ModelInfo] = (),
-    clock: Clock | None = None,
+    settings: ProviderConnection, *, models: Iterable[ModelInfo] = (), clock: Clock | None = None
 ) -> Provider:
     """Return a provider for models of this one's vendor; nothing is imported yet."""
-    account = GoogleCloudAccount(settings.base_url, settings.env)
-    settings = replace(settings, base_url=account.base_url)
-    known = {model.id: model for model in models}
+    base_url = GoogleCloudAccount(settings.base_url, settings.env).base_url
+    settings = replace(settings, base_url=base_url)
     if "claude" in settings.model_id.lower():
         check_installed()
-        return VertexClaudeProvider(
-            replace(settings, api_key=""), known, clock or SystemClock(), account
-        )
+        return VertexClaudeProvider(replace(settings, api_key=""), models=models, clock=clock)
     if not settings.api_key.strip():
         check_installed()
-    return VertexGeminiProvider(settings, known, clock or SystemClock(), account)
+    return VertexGeminiProvider(settings, models=models, clock=clock)
 
 
 def check_installed() -> None:
@@ -147,47 +141,38 @@ class GoogleCloudAccount:
         self._project = self._project or project or ""
 
 
-class VertexGeminiProvider(GoogleProvider):
+class _AccountProvider:
+    """A provider with a Google Cloud account."""
+
+    _settings: ProviderConnection
+
+    @cached_property
+    def _account(self) -> GoogleCloudAccount:
+        return GoogleCloudAccount(self._settings.base_url, self._settings.env)
+
+
+class VertexGeminiProvider(_AccountProvider, GoogleProvider):
     """Gemini at Vertex AI."""
 
     api = API
 
-    def __init__(
-        self,
-        settings: ProviderConnection,
-        models: Mapping[str, ModelInfo],
-        clock: Clock,
-        account: GoogleCloudAccount,
-    ) -> None:
-        super().__init__(settings, models, clock)
-        self._account, self._keyed = account, bool(settings.api_key.strip())
-
-    async def _place(
+    async def _locate(
         self, method: str, model: ModelInfo, subject: ErrorContext
     ) -> tuple[str, Mapping[str, str]]:
-        proof = {} if self._keyed else await self._account.signed_in(subject)
-        place = self._account.path("google", subject, keyed=self._keyed)
+        keyed = bool(self._settings.api_key.strip())
+        proof = {} if keyed else await self._account.signed_in(subject)
+        place = self._account.path("google", subject, keyed=keyed)
         return f"{place}{method}", {**proof, **model.headers}
 
 
-class VertexClaudeProvider(AnthropicProvider):
+class VertexClaudeProvider(_AccountProvider, AnthropicProvider):
     """Claude at Vertex AI: the model is in the path, the API version in the body."""
 
-    def __init__(
-        self,
-        settings: ProviderConnection,
-        models: Mapping[str, ModelInfo],
-        clock: Clock,
-        account: GoogleCloudAccount,
-    ) -> None:
-        super().__init__(settings, models, clock)
-        self._account = account
-
-    def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Message, None]:
         params = {**request.params, "model": None, "anthropic_version": CLAUDE_VERSION}
         return super().stream(replace(request, params=params))
 
-    async def _place(
+    async def _locate(
         self, model: ModelInfo, betas: Sequence[str], subject: ErrorContext
     ) -> tuple[str, Mapping[str, str]]:
         proof = await self._account.signed_in(subject)
@@ -209,7 +194,5 @@ def _failure(exc: Exception, subject: ErrorContext) -> ProviderError:
 
     words = str(exc.args[0]) if exc.args else type(exc).__name__
     if isinstance(exc, TransportError) or (isinstance(exc, GoogleAuthError) and exc.retryable):
-        return unreachable_error(
-            subject, f"Google does not answer for the credentials: {words}"
-        )
+        return unreachable_error(subject, f"Google does not answer for the credentials: {words}")
     return AuthError(subject.describe(f"no Google Cloud credentials: {words}"), fix=_SIGN_IN)

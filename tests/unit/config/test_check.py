@@ -1,5 +1,7 @@
 """Built, known and unknown keys."""
 
+import importlib.metadata
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
@@ -23,6 +25,28 @@ def test_check_config_empty_is_valid() -> None:
     assert (defaults.bootstrap_max_chars, defaults.bootstrap_total_max_chars) == (20_000, 150_000)
     assert checked.config.tools.exec.timeout_sec == 1800
     assert checked.unbuilt == ()
+
+
+@pytest.mark.parametrize("api", ["smoke-signals", "openai", "registry", "../openai", ""])
+def test_check_config_unknown_provider_api_is_refused(api: str) -> None:
+    entry = {"api": api, "models": [{"id": "m", "api": api}]}
+    problems = told({"models": {"providers": {"x": entry}}})
+    assert [line.partition(": ")[0] for line in problems] == [
+        "models.providers.x.api",
+        "models.providers.x.models.0.api",
+    ]
+    for line in problems:
+        assert ": expected one of 'github-copilot', 'anthropic-messages', " in line
+        assert line.endswith(", found text")
+
+
+def test_check_config_provider_api_of_entry_point_is_valid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entry = EntryPoint("smoke-signals", "not_imported", "homarus.providers")
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: (entry,))
+    for api in ("smoke-signals", "github-copilot", "google-vertex", "ollama"):
+        assert told({"models": {"providers": {"x": {"api": api}}}}) == []
 
 
 def test_check_config_complete_provider_is_valid() -> None:

@@ -351,8 +351,8 @@ def test_import_needs_no_aws_library() -> None:
         "sys.modules['google'] = None\n"
         "from homarus.providers import bedrock, vertex\n"
         "from homarus.core.errors import UserError\n"
-        "for make in (lambda: bedrock.create(bedrock.Settings('b', '')),\n"
-        "             lambda: vertex.create(vertex.Settings('v', '', model_id='gemini-3'))):\n"
+        "for make in (lambda: bedrock.create(bedrock.ProviderConnection('b', '')),\n"
+        "             lambda: vertex.create(vertex.ProviderConnection('v', '', model_id='gemini-3'))):\n"
         "    try: make()\n"
         "    except UserError as exc: print(exc.fix)\n"
     )
@@ -365,8 +365,8 @@ def test_import_needs_no_aws_library() -> None:
     ]
     code = (
         "import sys\nfrom homarus.providers import bedrock, vertex\n"
-        "bedrock.create(bedrock.Settings('b', ''))\n"
-        "vertex.create(vertex.Settings('v', '', model_id='gemini-3'))\n"
+        "bedrock.create(bedrock.ProviderConnection('b', ''))\n"
+        "vertex.create(vertex.ProviderConnection('v', '', model_id='gemini-3'))\n"
         "print({'boto3', 'botocore', 'google.auth', 'requests', 'httpx2'} & set(sys.modules))"
     )
     done = subprocess.run(

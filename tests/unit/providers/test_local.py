@@ -566,18 +566,18 @@ def test_local_process_exits_cleanly(demo_weights: Path, end: str) -> None:
     script = f"""
 import asyncio, sys
 from pathlib import Path
-from homarus.core.message import user
+from homarus.core.message import user_message
 from homarus.providers import local
-from homarus.providers.base import Request
+from homarus.providers.base import ModelRequest
 
-ask = Request("demo", "", (user("Tell me a long story."),))
+ask = ModelRequest("demo", "", (user_message("Tell me a long story."),))
 
 async def heard(model):
-    async for _ in model.stream(Request("demo", "", (user("Hi"),), max_tokens=3)):
+    async for _ in model.stream(ModelRequest("demo", "", (user_message("Hi"),), max_tokens=3)):
         pass
 
 async def main():
-    model = local.create(local.Settings(Path({str(demo_weights)!r})))
+    model = local.create(local.LocalModelSettings(Path({str(demo_weights)!r})))
     {ENDS[end]}
 
 try:

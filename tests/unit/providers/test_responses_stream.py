@@ -48,7 +48,7 @@ def test_deltas_without_item_event_form_an_answer() -> None:
     words, call = reply.message_parts()
     assert words == Text("Hello")
     assert isinstance(call, ToolCall)
-    assert (call.args, reply.stop(), reply.status) == ({"a": 1}, "toolUse", "completed")
+    assert (call.args, reply.stop(), reply.finish) == ({"a": 1}, "toolUse", "completed")
 
 
 def test_deltas_without_index_belong_together() -> None:

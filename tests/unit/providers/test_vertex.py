@@ -403,7 +403,7 @@ def test_connect_selects_vertex_by_name() -> None:
     env = {"GOOGLE_CLOUD_API_KEY": "AQ.express"}
     provider, _ = first_of("google-vertex/gemini-3-flash-preview", env=env)
     assert isinstance(provider, vertex.VertexGeminiProvider)
-    assert provider._keyed
+    assert provider._settings.api_key
 
 
 def test_missing_library_error_names_command(monkeypatch: pytest.MonkeyPatch) -> None:

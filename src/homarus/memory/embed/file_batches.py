@@ -98,9 +98,7 @@ class FileBatchApi(BatchApi):
                 if read:
                     found.setdefault(number, read)
         if errors != "-" and not found:
-            data = await request_results(
-                link, "GET", f"/files/{errors}/content", _MAX_ERROR_TEXTS
-            )
+            data = await request_results(link, "GET", f"/files/{errors}/content", _MAX_ERROR_TEXTS)
             trouble = one_line(data.decode("utf-8", "replace"), 160)
         files = {output, errors, requests} - {"-"}
         trouble = trouble or "no line of it succeeded"
