@@ -130,7 +130,7 @@ def says(text: str, message_id: str = "m1") -> Inbound:
 async def accept(journal: Journal, inbound: Inbound = HELLO, at_ms: int = 10) -> InboxRecord:
     acceptance = await journal.accept(SESSION, inbound, at_ms=at_ms)
     assert acceptance.kind == "new"
-    return acceptance.row
+    return acceptance.record
 
 
 async def lease(journal: Journal, name: str = "session:x") -> Lease:

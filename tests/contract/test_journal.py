@@ -48,7 +48,7 @@ async def test_accept_stores_complete_message(run_journal: Run) -> None:
     async def first(journal: Journal) -> None:
         kept.append(await journal.accept(SESSION, HELLO, at_ms=10))
         assert kept[0].kind == "new"
-        row = kept[0].row
+        row = kept[0].record
         assert row.id and row.place
         assert row == InboxRecord(
             id=row.id,
@@ -64,7 +64,7 @@ async def test_accept_stores_complete_message(run_journal: Run) -> None:
         )
 
     async def later(journal: Journal) -> None:
-        row = kept[0].row
+        row = kept[0].record
         assert await journal.inbox_record(row.id) == row
         assert list(await journal.inbox_records()) == [row]
 
@@ -96,11 +96,11 @@ async def test_accept_same_message_is_duplicate_in_every_state(run_journal: Run)
         again = await journal.accept(SESSION, replace(HELLO, at_ms=99, sender="ann2"), at_ms=11)
         assert again == Acceptance("duplicate", replace(row, duplicates=1))
         held = await start(journal, row)
-        assert (await journal.accept(SESSION, HELLO, at_ms=12)).row.state == "running"
+        assert (await journal.accept(SESSION, HELLO, at_ms=12)).record.state == "running"
         await settle(journal, row, held)
         last = await journal.accept(SESSION, HELLO, at_ms=13)
         assert last.kind == "duplicate"
-        assert (last.row.state, last.row.duplicates, last.row.inbound) == ("answered", 3, None)
+        assert (last.record.state, last.record.duplicates, last.record.inbound) == ("answered", 3, None)
         assert len(await journal.inbox_records()) == 1
 
 
@@ -120,17 +120,17 @@ async def test_accept_same_id_with_other_text_is_parked_conflict(run_journal: Ru
         third = await journal.accept(SESSION, says("three"), at_ms=12)
         elsewhere = await journal.accept("agent:main:other", says("one"), at_ms=13)
         for conflict, text in ((other, "two"), (third, "three"), (elsewhere, "one")):
-            found = conflict.row
+            found = conflict.record
             assert (conflict.kind, found.state) == ("conflict", "parked")
             assert found.inbound == says(text) and found.message_id.startswith("m1#")
             assert "m1 was accepted before" in found.why and found.settled_ms == found.at_ms
             assert await journal.inbox_record(found.id) == found
         assert await reread(journal, row) == row
         again = await journal.accept(SESSION, says("two"), at_ms=14)
-        assert again == Acceptance("duplicate", replace(other.row, duplicates=1))
+        assert again == Acceptance("duplicate", replace(other.record, duplicates=1))
         assert len(await journal.inbox_records()) == 4
-        assert await journal.retry(other.row.id, at_ms=15)
-        assert (await reread(journal, other.row)).state == "accepted"
+        assert await journal.retry(other.record.id, at_ms=15)
+        assert (await reread(journal, other.record)).state == "accepted"
 
 
 async def test_accept_same_id_of_other_channel_or_account_is_new(run_journal: Run) -> None:
@@ -156,16 +156,16 @@ async def test_accept_named_run_becomes_record_id(run_journal: Run) -> None:
     async with run_journal() as journal:
         row = await accept(journal, replace(HELLO, run_id="k1"))
         assert row.id == "k1" and row.inbound == replace(HELLO, run_id="k1")
-        assert (await journal.accept(SESSION, replace(HELLO, run_id="k1"), at_ms=1)).row.id == "k1"
+        assert (await journal.accept(SESSION, replace(HELLO, run_id="k1"), at_ms=1)).record.id == "k1"
         stolen = await journal.accept(SESSION, replace(says("x", "m2"), run_id="k1"), at_ms=1)
-        assert (stolen.kind, stolen.row.state, stolen.row.message_id) == (
+        assert (stolen.kind, stolen.record.state, stolen.record.message_id) == (
             "conflict",
             "parked",
             "m2",
         )
-        assert stolen.row.id != "k1" and "k1" in stolen.row.why
+        assert stolen.record.id != "k1" and "k1" in stolen.record.why
         again = await journal.accept(SESSION, replace(says("x", "m2"), run_id="k1"), at_ms=1)
-        assert again.kind == "duplicate" and again.row.id == stolen.row.id
+        assert again.kind == "duplicate" and again.record.id == stolen.record.id
 
 
 async def test_accept_stores_cursor_with_message(run_journal: Run) -> None:
@@ -186,7 +186,7 @@ async def test_inbox_records_are_in_order_of_acceptance(run_journal: Run) -> Non
         other = await journal.accept("agent:main:other", says("x", "mx"), at_ms=1)
         held = await start(journal, made[1], made[4])
         await settle(journal, made[1], held)
-        ids = [row.id for row in (*made, other.row)]
+        ids = [row.id for row in (*made, other.record)]
 
         async def found(
             *states: InboxState, session: str | None = None, limit: int | None = None
@@ -489,7 +489,7 @@ async def test_journal_unstorable_text_round_trips(run_journal: Run) -> None:
         address = Address(odd, odd, odd, odd)
         inbound = Inbound(odd, address, odd, odd, run_id=odd)
         new = await journal.accept(odd, inbound, at_ms=1, cursor=Cursor(odd, {odd: odd}))
-        assert new.kind == "new" and new.row.id == told
+        assert new.kind == "new" and new.record.id == told
         found = await journal.inbox_record(odd)
         assert found is not None and found.inbound is not None
         assert (found.id, found.session, found.channel, found.sender) == (told,) * 4

@@ -168,7 +168,7 @@ class Machine(RuleBasedStateMachine):
                     group.create_task(self.journal.accept(SESSION, inbound, at_ms=now))
                     for now in [self.tick()] * at_once
                 ]
-            return [(task.result().kind, task.result().row) for task in tasks]
+            return [(task.result().kind, task.result().record) for task in tasks]
 
         got = self.do(offer())
         named = [row for row in self.rows if row.name == name]

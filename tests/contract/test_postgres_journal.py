@@ -25,7 +25,7 @@ def schema() -> str:
 
 
 async def accept(journal: Journal) -> InboxRecord:
-    return (await journal.accept("s", HELLO, at_ms=1)).row
+    return (await journal.accept("s", HELLO, at_ms=1)).record
 
 
 @asynccontextmanager

@@ -292,7 +292,7 @@ class Promises(RuleBasedStateMachine):
             text = f"#{self.world.sent}# {use}"
             inbound = Inbound(name, address, "ann", text, run_id=name)
             found = await self.life.control.accept(key, inbound)
-            self.life.control.submit(key, found.row)
+            self.life.control.submit(key, found.record)
 
         self.run(send())
 

@@ -348,7 +348,7 @@ async def test_reply_outcome_and_outbox_records_commit_together(run: Run) -> Non
     async with run() as store:
         chat = Address("telegram", "42")
         await write(store, entry("a"))
-        row = (await store.journal.accept("k", Inbound("m1", chat, "ann", "hi"), at_ms=1)).row
+        row = (await store.journal.accept("k", Inbound("m1", chat, "ann", "hi"), at_ms=1)).record
 
         async def answer(lease: Lease, reply: TranscriptEntry) -> None:
             async with store.transaction() as unit:

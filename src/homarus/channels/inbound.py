@@ -174,7 +174,7 @@ class InboundPipeline:
         rows.append(await self._journal.accept(*last, at_ms=at_ms, cursor=cursor))
 
     def _submit_new(self, taken: AdmittedMessage, rows: Sequence[Acceptance]) -> None:
-        new = [one.row for one in rows if self._is_new(one)]
+        new = [one.record for one in rows if self._is_new(one)]
         if new and taken.on_accepted:
             taken.on_accepted()
         if taken.in_turn:
@@ -194,7 +194,7 @@ class InboundPipeline:
                 self._submit_in_turn(others)
 
     def _is_new(self, acceptance: Acceptance) -> bool:
-        row = acceptance.row
+        row = acceptance.record
         match acceptance.kind:
             case "new":
                 return not self._closed

@@ -133,7 +133,7 @@ class Harness:
         self.posted += 1
 
     async def accept(self, inbound: Inbound) -> InboxRecord:
-        return (await self.store.journal.accept(self.key, inbound, at_ms=1)).row
+        return (await self.store.journal.accept(self.key, inbound, at_ms=1)).record
 
     def row(self, id_: str = "r1") -> InboxRecord:
         found = asyncio.run(self.store.journal.inbox_record(id_))

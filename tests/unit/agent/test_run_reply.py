@@ -299,7 +299,7 @@ async def test_run_sends_turns_up_to_channel_limit(tmp_path: Path) -> None:
     stage.replace_services(get_config=lambda: config)
     for number in range(3):
         asked = replace(message(f"q{number}"), id=str(number), run_id=f"r{number}")
-        row = (await stage.store.journal.accept(key, asked, at_ms=1)).row
+        row = (await stage.store.journal.accept(key, asked, at_ms=1)).record
         await stage.runs.start(key, [row])
     assert isinstance(stage.provider, ScriptedProvider)
     sent = [[part.text for part in request.messages] for request in stage.provider.requests]

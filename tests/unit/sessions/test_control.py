@@ -127,7 +127,7 @@ class Harness:
         return "done"
 
     async def submit(self, name: str) -> asyncio.Future[str]:
-        return self.control.submit(KEY, (await self.control.accept(KEY, message(name))).row)
+        return self.control.submit(KEY, (await self.control.accept(KEY, message(name))).record)
 
 
 def run(
@@ -192,8 +192,8 @@ def test_stop_retried_message_in_queue_settles_it() -> None:
         await it.submit("a")
         journal = it.store.journal
         parked = await journal.accept(KEY, replace(message("a"), text="other words"), at_ms=1)
-        assert parked.kind == "conflict" and await journal.retry(parked.row.id, at_ms=2)
-        again = await journal.inbox_record(parked.row.id)
+        assert parked.kind == "conflict" and await journal.retry(parked.record.id, at_ms=2)
+        again = await journal.inbox_record(parked.record.id)
         assert again
         waiting = it.control.submit(KEY, again)
         assert it.control.stop_now(KEY, again.id) == (again.id,)
@@ -303,7 +303,7 @@ def test_recover_started_run_is_not_executed_as_command() -> None:
     async def body(it: Harness) -> None:
         journal = it.store.journal
         for name in ("obey", "then"):
-            row = (await it.control.accept(KEY, message(name))).row
+            row = (await it.control.accept(KEY, message(name))).record
             async with journal.lease(f"session:{KEY}") as lease, journal.transaction() as unit:
                 entry = "e1" if name == "then" else ""
                 unit.mark_running([row.id], lease, run=row.id, session_id="s", entry=entry)
@@ -317,8 +317,8 @@ def test_recover_started_run_is_not_executed_as_command() -> None:
 
 def test_retry_unsettled_after_delay_resumes_open_messages() -> None:
     async def body(it: Harness) -> None:
-        row = (await it.control.accept(KEY, message("a"))).row
-        settled = (await it.control.accept(KEY, message("b"))).row
+        row = (await it.control.accept(KEY, message("a"))).record
+        settled = (await it.control.accept(KEY, message("b"))).record
         async with it.store.journal.transaction() as unit:
             unit.settle([settled.id], Lease("", 0), "silent", at_ms=1)
         it.control.retry_unsettled([row.id, settled.id, "nobody"])

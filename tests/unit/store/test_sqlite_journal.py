@@ -78,7 +78,7 @@ async def test_read_only_open_migrates_older_database_unless_in_use(
 
 async def test_read_only_open_sees_accepted_messages_and_cannot_write(tmp_path: Path) -> None:
     async with with_store(tmp_path) as store, open_store(tmp_path, read_only=True) as looking:
-        row = (await store.journal.accept("s", says("hi"), at_ms=1)).row
+        row = (await store.journal.accept("s", says("hi"), at_ms=1)).record
         assert list(await looking.journal.inbox_records(*OPEN)) == [row]
         with pytest.raises(StoreError, match="reading only"):
             await looking.journal.accept("s", says("ho", "m2"), at_ms=1)
