@@ -141,8 +141,8 @@ async def lease(journal: Journal, name: str = "session:x") -> Lease:
 
 async def start(journal: Journal, *rows: InboxRecord, name: str = "session:x") -> Lease:
     held = await lease(journal, name)
-    async with journal.transaction() as unit:
-        unit.mark_running(
+    async with journal.transaction() as transaction:
+        transaction.mark_running(
             [row.id for row in rows], held, run=rows[0].id, session_id="s1", entry="e1"
         )
     return held
@@ -155,8 +155,8 @@ async def settle(
     state: SettledState = "answered",
     at_ms: int = 20,
 ) -> None:
-    async with journal.transaction() as unit:
-        unit.settle([row.id], held, state, at_ms=at_ms, why="w", reply="e9")
+    async with journal.transaction() as transaction:
+        transaction.settle([row.id], held, state, at_ms=at_ms, why="w", reply="e9")
 
 
 async def reread(journal: Journal, row: InboxRecord) -> InboxRecord:
@@ -170,15 +170,15 @@ def parcel(parcel_id: str, text: str = "hi", at_ms: int = 30, chat: Address = CH
 
 
 async def post(journal: Journal, *parcels: OutboxRecord) -> None:
-    async with journal.transaction() as unit:
-        unit.enqueue(*parcels)
+    async with journal.transaction() as transaction:
+        transaction.enqueue(*parcels)
 
 
 async def send(
     journal: Journal, parcel_id: str, state: OutboxState, *, receipt: str = "", why: str = ""
 ) -> Lease:
     held = await lease(journal)
-    async with journal.transaction() as unit:
-        unit.send_started(parcel_id, held)
-        unit.send_ended(parcel_id, held, state, receipt=receipt, why=why)
+    async with journal.transaction() as transaction:
+        transaction.send_started(parcel_id, held)
+        transaction.send_ended(parcel_id, held, state, receipt=receipt, why=why)
     return held

@@ -127,9 +127,9 @@ class Machine(RuleBasedStateMachine):
 
         async def commit() -> bool:
             try:
-                async with self.journal.transaction() as unit:
-                    step(unit)
-                    unit.enqueue()
+                async with self.journal.transaction() as transaction:
+                    step(transaction)
+                    transaction.enqueue()
             except LeaseLostError:
                 return False
             return True
@@ -202,7 +202,9 @@ class Machine(RuleBasedStateMachine):
     @rule(which=pick, under=pick)
     def hold(self, which: int, under: int) -> None:
         row, lease = self.row(which), self.lease(under)
-        self.tries(row.held_by(lease.token), lambda unit: unit.check_lease([row.id], lease))
+        self.tries(
+            row.held_by(lease.token), lambda transaction: transaction.check_lease([row.id], lease)
+        )
 
     @precondition(lambda self: self.rows)
     @rule(which=pick, under=pick, state=outcomes)
@@ -212,9 +214,11 @@ class Machine(RuleBasedStateMachine):
         reply = Sent(f"p{self.tick()}", self.now_ms)
         allowed = row.held_by(lease.token) or (row.state == "accepted" and row.token <= lease.token)
 
-        def step(unit: JournalTransaction) -> None:
-            unit.enqueue(OutboxRecord(reply.id, row.id, CHAT, "hi", reply.at_ms, self.now_ms + 50))
-            unit.settle([row.id], lease, state, at_ms=self.now_ms)
+        def step(transaction: JournalTransaction) -> None:
+            transaction.enqueue(
+                OutboxRecord(reply.id, row.id, CHAT, "hi", reply.at_ms, self.now_ms + 50)
+            )
+            transaction.settle([row.id], lease, state, at_ms=self.now_ms)
 
         if self.tries(allowed, step):
             row.state, row.token, row.settled_ms = state, lease.token, self.now_ms
@@ -228,8 +232,8 @@ class Machine(RuleBasedStateMachine):
     def call(self, which: int, under: int, call: str, ends: bool) -> None:
         row, lease = self.row(which), self.lease(under)
 
-        def step(unit: JournalTransaction) -> None:
-            (unit.call_ended if ends else unit.call_started)(row.id, lease, call)
+        def step(transaction: JournalTransaction) -> None:
+            (transaction.call_ended if ends else transaction.call_started)(row.id, lease, call)
 
         if self.tries(row.held_by(lease.token), step):
             row.calls = row.calls - {call} if ends else row.calls | {call}
@@ -239,7 +243,7 @@ class Machine(RuleBasedStateMachine):
     def send(self, which: int, under: int) -> None:
         sent, lease = self.parcel(which), self.lease(under)
         allowed = sent.state in {"pending", "sending"} and sent.token <= lease.token
-        if self.tries(allowed, lambda unit: unit.send_started(sent.id, lease)):
+        if self.tries(allowed, lambda transaction: transaction.send_started(sent.id, lease)):
             sent.state, sent.token, sent.attempts = "sending", lease.token, sent.attempts + 1
 
     @precondition(lambda self: self.parcels)
@@ -247,7 +251,7 @@ class Machine(RuleBasedStateMachine):
     def end_send(self, which: int, under: int, state: OutboxState) -> None:
         sent, lease = self.parcel(which), self.lease(under)
         allowed = sent.state == "sending" and sent.token == lease.token
-        if self.tries(allowed, lambda unit: unit.send_ended(sent.id, lease, state)):
+        if self.tries(allowed, lambda transaction: transaction.send_ended(sent.id, lease, state)):
             sent.state = state
 
     @precondition(lambda self: self.rows)

@@ -60,51 +60,51 @@ async def test_outbox_record_is_marked_before_and_after_send(
         await post(journal, parcel("p1"))
         held = await lease(journal)
         with pytest.raises(LeaseLostError):
-            async with journal.transaction() as unit:
-                unit.send_ended("p1", held, state)
-        async with journal.transaction() as unit:
-            unit.send_started("p1", held)
+            async with journal.transaction() as transaction:
+                transaction.send_ended("p1", held, state)
+        async with journal.transaction() as transaction:
+            transaction.send_started("p1", held)
         (sending,) = await journal.outbox_records("sending")
         assert sending.attempts == 1
-        async with journal.transaction() as unit:
-            unit.send_ended("p1", held, state, receipt="x", why="w", not_before_ms=60)
+        async with journal.transaction() as transaction:
+            transaction.send_ended("p1", held, state, receipt="x", why="w", not_before_ms=60)
         ended = await journal.outbox_record("p1")
         assert ended == replace(sending, state=state, receipt="x", why="w", not_before_ms=60)
         if state != "pending":
             with pytest.raises(LeaseLostError):
-                async with journal.transaction() as unit:
-                    unit.send_started("p1", await lease(journal))
+                async with journal.transaction() as transaction:
+                    transaction.send_started("p1", await lease(journal))
         else:
             await send(journal, "p1", "sent")
         with pytest.raises(LeaseLostError):
-            async with journal.transaction() as unit:
-                unit.send_ended("p1", held, "pending")
+            async with journal.transaction() as transaction:
+                transaction.send_ended("p1", held, "pending")
 
 
 async def test_outbox_record_is_sent_only_under_latest_lease(run_journal: Run) -> None:
     async with run_journal() as journal:
         await post(journal, parcel("p1"))
         first = await lease(journal)
-        async with journal.transaction() as unit:
-            unit.send_started("p1", first)
+        async with journal.transaction() as transaction:
+            transaction.send_started("p1", first)
         second = await lease(journal)
         with pytest.raises(LeaseLostError):
-            async with journal.transaction() as unit:
-                unit.send_ended("p1", second, "sent")
-        async with journal.transaction() as unit:
-            unit.send_started("p1", second)  # it was being sent when the first died
+            async with journal.transaction() as transaction:
+                transaction.send_ended("p1", second, "sent")
+        async with journal.transaction() as transaction:
+            transaction.send_started("p1", second)  # it was being sent when the first died
         for stale in (first, await lease(journal)):
             with pytest.raises(LeaseLostError):
-                async with journal.transaction() as unit:
-                    unit.send_ended("p1", stale, "sent")
+                async with journal.transaction() as transaction:
+                    transaction.send_ended("p1", stale, "sent")
         with pytest.raises(LeaseLostError):
-            async with journal.transaction() as unit:
-                unit.send_started("p1", first)
+            async with journal.transaction() as transaction:
+                transaction.send_started("p1", first)
         with pytest.raises(LeaseLostError):
-            async with journal.transaction() as unit:
-                unit.send_started("p2", second)
-        async with journal.transaction() as unit:
-            unit.send_ended("p1", second, "sent", receipt="r")
+            async with journal.transaction() as transaction:
+                transaction.send_started("p2", second)
+        async with journal.transaction() as transaction:
+            transaction.send_ended("p1", second, "sent", receipt="r")
         found = await journal.outbox_record("p1")
         assert found is not None and (found.state, found.attempts) == ("sent", 2)
 
@@ -127,7 +127,7 @@ async def test_outbox_stranded_record_can_be_retried(run_journal: Run, state: Ou
         assert found.expires_ms == 1100  # as long as it had at first
         assert [one.id for one in await journal.outbox_records("pending")] == ["p1", "p2"]
         with pytest.raises(LeaseLostError):
-            async with journal.transaction() as unit:
-                unit.send_started("p1", held)
+            async with journal.transaction() as transaction:
+                transaction.send_started("p1", held)
         await send(journal, "p1", "sent")
         assert not await journal.retry("p1", at_ms=1000)

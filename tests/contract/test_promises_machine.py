@@ -234,8 +234,8 @@ class Cut:
 
     @asynccontextmanager
     async def commit(self) -> AsyncIterator[Transaction]:
-        async with self._store.transaction() as unit:
-            yield unit
+        async with self._store.transaction() as transaction:
+            yield transaction
             if self.dead:
                 raise StoreError("the process is dead")
 

@@ -118,7 +118,7 @@ def cpu_s(pid: int) -> float:
 
 def lag(rig: Rig) -> tuple[float, float]:
     """Return the p99 and maximum lag in milliseconds from the gateway's own page."""
-    page = rig.ask_gateway("/metrics")
+    page = rig.fetch_page("/metrics")
     values: dict[str, Any] = dict(line.rsplit(" ", 1) for line in page.splitlines() if line)
 
     def of(word: str) -> float:

@@ -22,7 +22,7 @@ from pathlib import Path
 from homarus.core.errors import HomarusError
 from homarus.store.sqlite import check_database
 from tests.crash.harness import ForkServer, Launch, Rig, wait_for
-from tests.crash.random_kills import ECHO, leave_a_mark
+from tests.crash.random_kills import ECHO, side_effect_call
 
 # Which calls, and how each fails: SQLite writes with pwrite64 and syncs with fdatasync, the files
 # beside it are written with write and put in place with rename.
@@ -102,7 +102,7 @@ class Turn:
         rig.settle()
         assert rig.gateway is not None
         with failing(rig.gateway.pid, kind, at, self._told):
-            told = rig.offer(leave_a_mark(rig.side))
+            told = rig.offer(side_effect_call(rig.side))
             self._wait(told["id"])
         died = rig.gateway.ended()
         rig.kill()
@@ -132,7 +132,7 @@ class Turn:
             yield f"judged: {found}"
         if rig.side_effects(nonce) > 1:
             yield "the tool ran twice"
-        wait_for(lambda: all(row.settled_ms for row in rig.rows()), "every row is settled")
+        wait_for(lambda: all(row.settled_ms for row in rig.inbox()), "every row is settled")
         rig.close()
         try:
             check_database(rig.state / "state.sqlite")
@@ -174,11 +174,11 @@ def sweep(launch: Launch, kind: str) -> Sweep:
 def main() -> None:
     """Sweep over every kind, or those that are named."""
     find_strace()
-    zygote = ForkServer()
+    fork_server = ForkServer()
     try:
-        found = [sweep(zygote.fork, kind) for kind in sys.argv[1:] or KINDS]
+        found = [sweep(fork_server.fork, kind) for kind in sys.argv[1:] or KINDS]
     finally:
-        zygote.close()
+        fork_server.close()
     print(f"\n{'call':<12}{'fails with':<12}{'turns':>6}{'ended':>7}{'problems':>10}")
     for one in found:
         told = f"{one.failed:>6}{one.died:>7}{len(one.problems):>10}"

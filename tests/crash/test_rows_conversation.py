@@ -46,8 +46,8 @@ class Full(MemoryStore):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
-        async with super().transaction() as unit:
-            yield unit
+        async with super().transaction() as transaction:
+            yield transaction
             if self.fails:
                 self.fails = False
                 raise StoreError("killed before it was written")
@@ -107,12 +107,12 @@ WRITER = """
 import sys
 from homarus.config.tree_edit import parse_path, set_path
 from homarus.config.paths import Paths
-from homarus.config.write import write
+from homarus.config.write import write_config
 paths = Paths.find({"HOME": sys.argv[1]})
 print("ready", flush=True)
 for number in range(10_000):
     level = ("info", "debug")[number % 2]
-    write(paths, {}, lambda tree: set_path(tree, parse_path("logging.level"), level))
+    write_config(paths, {}, lambda tree: set_path(tree, parse_path("logging.level"), level))
 """
 
 

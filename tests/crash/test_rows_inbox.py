@@ -17,7 +17,7 @@ EXIT_S = 10.0
 
 def begun(rig: Rig, tag: str) -> bool:
     """Return whether the model was called for a message, answered or not."""
-    return any(tag in str(one.get("content")) for row in rig.rows() if row.entry
+    return any(tag in str(one.get("content")) for row in rig.inbox() if row.entry
                for one in rig.messages(row.session))  # fmt: skip
 
 
@@ -85,8 +85,8 @@ def test_row_34_message_delivered_hundred_times_is_answered_once(make_rig: MakeR
     told = rig.offer(ECHO, copies=100)
     rig.start()
     rig.settle()
-    wait_for(lambda: rig.row(told["id"]).duplicates == 99, "every copy is counted")
-    assert rig.verdict().answered == [told["id"]] and len(rig.rows()) == 1
+    wait_for(lambda: rig.inbox_record(told["id"]).duplicates == 99, "every copy is counted")
+    assert rig.verdict().answered == [told["id"]] and len(rig.inbox()) == 1
     assert len(rig.ledger.get("/ledger")["sends"]) == 1
 
 
@@ -99,15 +99,15 @@ def test_row_34_redelivery_out_of_order_and_after_restart_is_ignored(
     rig.settle()
     for one in reversed(told):
         rig.offer(ECHO, id=one["id"])
-    wait_for(lambda: all(row.duplicates == 1 for row in rig.rows()), "all came again")
+    wait_for(lambda: all(row.duplicates == 1 for row in rig.inbox()), "all came again")
     rig.kill()
     for one in told[::2] + told[1::2]:
         rig.offer(ECHO, id=one["id"])
     rig.start()
-    wait_for(lambda: all(row.duplicates == 2 for row in rig.rows()), "all came a third time")
+    wait_for(lambda: all(row.duplicates == 2 for row in rig.inbox()), "all came a third time")
     found = rig.settle()
     assert sorted(found.answered) == sorted(one["id"] for one in told)
-    assert len(rig.rows()) == len(rig.ledger.get("/ledger")["sends"]) == 6
+    assert len(rig.inbox()) == len(rig.ledger.get("/ledger")["sends"]) == 6
 
 
 def test_row_35_same_id_with_other_text_is_parked(make_rig: MakeRig) -> None:
@@ -116,8 +116,8 @@ def test_row_35_same_id_with_other_text_is_parked(make_rig: MakeRig) -> None:
     rig.start()
     rig.settle()
     rig.offer("MOCK:echo other words", id=told["id"])
-    wait_for(lambda: len(rig.rows()) == 2, "the other words are kept")
-    first, other = rig.rows()
+    wait_for(lambda: len(rig.inbox()) == 2, "the other words are kept")
+    first, other = rig.inbox()
     assert (first.state, other.state) == ("answered", "parked")
     assert other.inbound is not None and "other words" in other.inbound.text and other.why
     assert rig.settle().answered == [told["id"]]
@@ -139,7 +139,7 @@ def write_ten(rig: Rig) -> list[Any]:
 
 def places(rig: Rig, told: list[Any], *, again: bool = False) -> list[int]:
     """Return the position of each message among those sent to the model."""
-    said = [str(one["content"]) for one in rig.messages(rig.row(told[0]["id"]).session)
+    said = [str(one["content"]) for one in rig.messages(rig.inbox_record(told[0]["id"]).session)
             if one["role"] == "user"]  # fmt: skip
     whole = "\n".join(said)
     counts = [whole.count(f"T#{one['nonce']}") for one in told]
@@ -153,8 +153,8 @@ def test_row_36_ten_messages_during_run_are_kept_in_order(make_rig: MakeRig, mod
     queue = {"queue": {"mode": mode, "debounceMs": 50}}
     rig = make_rig(config={"messages": queue})
     told = write_ten(rig)
-    wait_for(lambda: len(rig.rows()) == TEN + 1 and all(r.settled_ms for r in rig.rows()), mode)
-    assert {row.state for row in rig.rows()} == {"answered"}
+    wait_for(lambda: len(rig.inbox()) == TEN + 1 and all(r.settled_ms for r in rig.inbox()), mode)
+    assert {row.state for row in rig.inbox()} == {"answered"}
     found = places(rig, told, again=mode == "steer-backlog")
     assert found == sorted(found)
 
@@ -164,11 +164,11 @@ def test_row_36_ten_messages_are_kept_after_kill(make_rig: MakeRig, mode: str) -
     queue = {"queue": {"mode": mode, "debounceMs": 50}}
     rig = make_rig(config={"messages": queue})
     told = write_ten(rig)
-    wait_for(lambda: len(rig.rows()) == TEN + 1, "all are accepted")
+    wait_for(lambda: len(rig.inbox()) == TEN + 1, "all are accepted")
     rig.kill()
     rig.start()
-    wait_for(lambda: all(row.settled_ms for row in rig.rows()), mode)
-    assert {row.state for row in rig.rows()} == {"answered"}
+    wait_for(lambda: all(row.settled_ms for row in rig.inbox()), mode)
+    assert {row.state for row in rig.inbox()} == {"answered"}
     found = places(rig, told)
     assert found == sorted(found)
     assert not rig.verdict().doubled

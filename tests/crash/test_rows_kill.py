@@ -16,11 +16,11 @@ from tests.crash.random_kills import (
     ECHO,
     PART_CHARS,
     PARTS,
+    KillScenario,
     RandomKills,
-    Scene,
-    leave_a_mark,
+    kill_scenarios,
     long_reply,
-    scenes,
+    side_effect_call,
 )
 
 TIMINGS = 10
@@ -41,49 +41,53 @@ def go_on(rig: Rig, told: Any) -> None:
     rig.start()
     found = rig.settle()
     assert found.answered == [told["id"]] and not found.doubled and not found.lost
-    row = rig.row(told["id"])
+    row = rig.inbox_record(told["id"])
     assert row.state == "answered" and row.reply
-    wait_for(lambda: [parcel.state for parcel in rig.parcels()] == ["sent"], "it is receipted")
-    assert rig.parcels()[0].run == row.id
+    wait_for(lambda: [parcel.state for parcel in rig.outbox()] == ["sent"], "it is receipted")
+    assert rig.outbox()[0].run == row.id
 
 
 def roles(rig: Rig, told: Any) -> list[str]:
     """Return the roles of the messages in a message's session."""
-    return [one["role"] for one in rig.messages(rig.row(told["id"]).session)]
+    return [one["role"] for one in rig.messages(rig.inbox_record(told["id"]).session)]
 
 
 def results(rig: Rig, told: Any) -> list[str]:
-    found = rig.messages(rig.row(told["id"]).session)
+    found = rig.messages(rig.inbox_record(told["id"]).session)
     return [str(one["content"]) for one in found if one["role"] == "toolResult"]
 
 
 def test_row_01_killed_before_message_commit(make_rig: MakeRig) -> None:
     rig = make_rig()
     told = die(rig, "intake.read")
-    assert rig.rows() == [] and rig.verdict().waiting == [told["id"]], "it was not acknowledged"
+    assert rig.inbox() == [] and rig.verdict().waiting == [told["id"]], "it was not acknowledged"
     go_on(rig, told)
-    assert rig.row(told["id"]).duplicates == 0
+    assert rig.inbox_record(told["id"]).duplicates == 0
     assert roles(rig, told) == ["user", "assistant"]
 
 
 def test_row_02_killed_after_commit_before_acknowledgement(make_rig: MakeRig) -> None:
     rig = make_rig()
     told = die(rig, "intake.accepted")
-    assert rig.row(told["id"]).state == "accepted" and rig.verdict().waiting == [told["id"]]
+    assert rig.inbox_record(told["id"]).state == "accepted" and rig.verdict().waiting == [
+        told["id"]
+    ]
     # The channel stored how far it had read; a service that keeps no such place offers it again.
     rig.offer(ECHO, id=told["id"])
     go_on(rig, told)
-    wait_for(lambda: rig.row(told["id"]).duplicates == 1, "the second one is counted")
-    assert len(rig.rows()) == 1
+    wait_for(lambda: rig.inbox_record(told["id"]).duplicates == 1, "the second one is counted")
+    assert len(rig.inbox()) == 1
     assert roles(rig, told) == ["user", "assistant"]
 
 
 def test_row_03_killed_after_acknowledgement_before_run(make_rig: MakeRig) -> None:
     rig = make_rig()
     told = die(rig, "intake.acknowledged")
-    assert rig.row(told["id"]).state == "accepted" and rig.verdict().waiting == []
+    assert rig.inbox_record(told["id"]).state == "accepted" and rig.verdict().waiting == []
     go_on(rig, told)
-    assert rig.row(told["id"]).duplicates == 0 and rig.row(told["id"]).attempts == 1
+    assert (
+        rig.inbox_record(told["id"]).duplicates == 0 and rig.inbox_record(told["id"]).attempts == 1
+    )
     assert rig.verdict().worst_s < 30
 
 
@@ -95,7 +99,9 @@ def test_row_04_killed_after_question_saved_before_model_call(
     assert roles(rig, told) == ["user"] and rig.model_stats() == []
     go_on(rig, told)
     assert roles(rig, told) == ["user", "assistant"], "no second question"
-    assert rig.row(told["id"]).attempts == 2 and len(rig.asked(told["nonce"])) == 1
+    assert (
+        rig.inbox_record(told["id"]).attempts == 2 and len(rig.model_requests(told["nonce"])) == 1
+    )
 
 
 def test_row_05_killed_before_first_model_output(make_rig: MakeRig) -> None:
@@ -103,7 +109,7 @@ def test_row_05_killed_before_first_model_output(make_rig: MakeRig) -> None:
     told = die(rig, "provider.asked", "T#{nonce} MOCK:delay:300 MOCK:echo")
     go_on(rig, told)
     assert roles(rig, told) == ["user", "assistant"]
-    assert len(rig.asked(told["nonce"])) in {1, 2}, "the call is made again"
+    assert len(rig.model_requests(told["nonce"])) in {1, 2}, "the call is made again"
 
 
 def test_row_06_killed_during_model_output(make_rig: MakeRig) -> None:
@@ -111,12 +117,12 @@ def test_row_06_killed_during_model_output(make_rig: MakeRig) -> None:
     told = die(rig, "provider.streaming", "T#{nonce} MOCK:long:50:5 MOCK:echo")
     go_on(rig, told)
     assert roles(rig, told) == ["user", "assistant"], "what was half said is nowhere"
-    assert len(rig.asked(told["nonce"])) == 2
+    assert len(rig.model_requests(told["nonce"])) == 2
 
 
 def test_row_06_killed_during_tool_call_output(make_rig: MakeRig) -> None:
     rig = make_rig()
-    call = leave_a_mark(rig.side).replace("MOCK:tool", "MOCK:bytes:16 MOCK:tool")
+    call = side_effect_call(rig.side).replace("MOCK:tool", "MOCK:bytes:16 MOCK:tool")
     told = die(rig, "provider.streaming:kill9:1", call)
     assert roles(rig, told) == ["user"], "no half of a call is kept"
     go_on(rig, told)
@@ -126,7 +132,7 @@ def test_row_06_killed_during_tool_call_output(make_rig: MakeRig) -> None:
 
 def test_row_07_killed_after_call_saved_before_start(make_rig: MakeRig) -> None:
     rig = make_rig()
-    told = die(rig, "tool.asked", leave_a_mark(rig.side))
+    told = die(rig, "tool.asked", side_effect_call(rig.side))
     assert rig.side_effects(told["nonce"]) == 0
     go_on(rig, told)
     assert rig.side_effects(told["nonce"]) == 1, "it had not begun: it is safe to run"
@@ -136,7 +142,7 @@ def test_row_07_killed_after_call_saved_before_start(make_rig: MakeRig) -> None:
 
 def test_row_07_killed_after_call_marked_started(make_rig: MakeRig) -> None:
     rig = make_rig()
-    told = die(rig, "tool.started", leave_a_mark(rig.side))
+    told = die(rig, "tool.started", side_effect_call(rig.side))
     go_on(rig, told)
     assert rig.side_effects(told["nonce"]) == 0, "it may have begun: it is not run again"
     (result,) = results(rig, told)
@@ -146,7 +152,7 @@ def test_row_07_killed_after_call_marked_started(make_rig: MakeRig) -> None:
 def test_row_08_killed_during_tool_run(make_rig: MakeRig) -> None:
     rig = make_rig()
     pid_file = rig.folder / "pid"
-    told = rig.offer(leave_a_mark(rig.side, f"echo $$ > {pid_file}; sleep 600"))
+    told = rig.offer(side_effect_call(rig.side, f"echo $$ > {pid_file}; sleep 600"))
     rig.start()
     wait_for(lambda: pid_file.exists() and pid_file.read_text().strip(), "the command runs")
     assert rig.side_effects(told["nonce"]) == 1
@@ -174,7 +180,7 @@ def lives(pid: int) -> bool:
 
 def test_row_09_killed_after_tool_end_before_result_saved(make_rig: MakeRig) -> None:
     rig = make_rig()
-    told = die(rig, "tool.ended", leave_a_mark(rig.side))
+    told = die(rig, "tool.ended", side_effect_call(rig.side))
     assert rig.side_effects(told["nonce"]) == 1
     go_on(rig, told)
     assert rig.side_effects(told["nonce"]) == 1, "it was not run again"
@@ -208,20 +214,23 @@ def test_row_10_killed_after_result_saved_before_model_call(
     make_rig: MakeRig,
 ) -> None:
     rig = make_rig()
-    told = die(rig, "tool.saved", leave_a_mark(rig.side))
+    told = die(rig, "tool.saved", side_effect_call(rig.side))
     assert roles(rig, told) == ["user", "assistant", "toolResult"]
     go_on(rig, told)
     assert rig.side_effects(told["nonce"]) == 1, "it was not run again"
     assert "interrupted" not in results(rig, told)[0]
-    assert [one["after_tool"] for one in rig.asked(told["nonce"])] == [False, True]
+    assert [one["after_tool"] for one in rig.model_requests(told["nonce"])] == [False, True]
 
 
 def test_row_11_killed_after_reply_saved_before_send(make_rig: MakeRig) -> None:
     rig = make_rig(flavour="plain")
     told = die(rig, "reply.saved")
-    assert rig.row(told["id"]).state == "answered" and rig.ledger.get("/ledger")["sends"] == []
+    assert (
+        rig.inbox_record(told["id"]).state == "answered"
+        and rig.ledger.get("/ledger")["sends"] == []
+    )
     go_on(rig, told)
-    assert len(rig.asked(told["nonce"])) == 1, "the model was not asked again"
+    assert len(rig.model_requests(told["nonce"])) == 1, "the model was not asked again"
 
 
 @pytest.mark.parametrize("flavour", ["idempotent", "lookup"])
@@ -242,7 +251,7 @@ def test_row_12_plain_service_is_not_sent_twice(make_rig: MakeRig, arrives: bool
     told = hang_in_the_send(rig, arrives=arrives)
     rig.start()
     wait_for(rig.unknown, "the parcel is marked as unknown")
-    (parcel,) = rig.parcels()
+    (parcel,) = rig.outbox()
     assert parcel.state == "unknown" and rig.unknown() == {told["id"]}
     # The next message is answered as ever, and the first reply stays as it is.
     later = rig.offer(ECHO)
@@ -255,12 +264,12 @@ def test_row_12_plain_service_is_not_sent_twice(make_rig: MakeRig, arrives: bool
 
 def hang_in_the_send(rig: Rig, *, arrives: bool) -> Any:
     """Let the service receive the request and not answer, then let the gateway die."""
-    rig.trouble({"taken": arrives, "status": 0, "waitS": 600})
+    rig.fail_sends({"taken": arrives, "status": 0, "waitS": 600})
     told = rig.offer(ECHO)
     rig.start()
     wait_for(lambda: rig.ledger.get("/ledger")["attempts"], "the reply is sent")
     rig.kill()
-    (parcel,) = rig.parcels()
+    (parcel,) = rig.outbox()
     assert parcel.state == "sending"
     return told
 
@@ -270,7 +279,7 @@ def test_row_12_lost_send_answer_is_resolved_without_restart(
     make_rig: MakeRig, flavour: Flavour
 ) -> None:
     rig = make_rig(flavour=flavour)
-    rig.trouble({"taken": True, "status": 0})
+    rig.fail_sends({"taken": True, "status": 0})
     told = rig.offer(ECHO)
     go_on(rig, told)
     (send,) = rig.ledger.get("/ledger")["sends"]
@@ -281,7 +290,7 @@ def test_row_12_lost_send_answer_is_resolved_without_restart(
 def test_row_13_killed_after_send_before_receipt_saved(make_rig: MakeRig, flavour: Flavour) -> None:
     rig = make_rig(flavour=flavour)
     told = die(rig, "deliver.answered")
-    assert [parcel.state for parcel in rig.parcels()] == ["sending"]
+    assert [parcel.state for parcel in rig.outbox()] == ["sending"]
     if flavour != "plain":
         go_on(rig, told)
     else:
@@ -306,16 +315,18 @@ def test_row_14_killed_between_parts_of_reply(make_rig: MakeRig, parts: int) -> 
     assert sends[:parts] == before and len(sends) == PARTS, "those parts were not sent again"
     for send, mark in zip(sends, told["marks"], strict=True):
         assert mark in send["text"], "the parts are in order"
-    wait_for(lambda: {p.state for p in rig.parcels()} == {"sent"}, "every part is marked as sent")
+    wait_for(lambda: {p.state for p in rig.outbox()} == {"sent"}, "every part is marked as sent")
 
 
-@pytest.mark.parametrize("scene", scenes(), ids=lambda scene: f"{scene.row:02}-{scene.flavour}")
-def test_rows_01_to_14_random_kills(launch: Launch, tmp_path: Path, scene: Scene) -> None:
-    kinds = sum(other.row == scene.row for other in scenes())
-    storm = RandomKills(launch, tmp_path, scene, SEED)
+@pytest.mark.parametrize(
+    "scene", kill_scenarios(), ids=lambda scenario: f"{scenario.row:02}-{scenario.flavour}"
+)
+def test_rows_01_to_14_random_kills(launch: Launch, tmp_path: Path, scenario: KillScenario) -> None:
+    kinds = sum(other.row == scenario.row for other in kill_scenarios())
+    kills = RandomKills(launch, tmp_path, scenario, SEED)
     try:
-        tally = storm.run(-(-TIMINGS // kinds))
+        results = kills.run(-(-TIMINGS // kinds))
     finally:
-        storm.rig.close()
-    assert tally.is_good, f"{tally}\n{storm.rig.output[-4000:]}"
-    assert tally.unknown == 0 or scene.flavour == "plain"
+        kills.rig.close()
+    assert results.is_good, f"{results}\n{kills.rig.output[-4000:]}"
+    assert results.unknown == 0 or scenario.flavour == "plain"

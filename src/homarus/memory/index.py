@@ -10,8 +10,7 @@ damaged database is replaced and rebuilt; the notes themselves are never written
 
 import json
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -86,7 +85,7 @@ class Index:
     def __init__(
         self, database: Database, embedder: Embedder | None = None, max_cached: int | None = None
     ) -> None:
-        self._database = database
+        self.database = database
         self._max_cached = max_cached
         self.embedder = embedder
 
@@ -97,55 +96,27 @@ class Index:
         self.close()
 
     def close(self) -> None:
-        self._database.close()
-
-    @property
-    def path(self) -> Path:
-        return self._database.path
-
-    @property
-    def db(self) -> apsw.Connection:
-        return self._database.db
-
-    @property
-    def opened(self) -> int:
-        """Return how often a file was opened: generations of two files are not comparable."""
-        return self._database.opened
-
-    @property
-    def rebuilt(self) -> str:
-        """Return why the index was replaced, until a sync reports it."""
-        return self._database.rebuilt
+        self.database.close()
 
     @property
     def generation(self) -> int:
         """Return a number that grows with every change by any process; 0 before the first sync."""
-        return int(schema.read_meta(self.db, "generation") or 0)
+        return int(schema.read_meta(self.database.db, "generation") or 0)
 
     def is_made(self) -> bool:
         """Return whether there was a first sync; a damaged index is replaced, and has none."""
         try:
-            with self.reading():
+            with self.database.reading():
                 return bool(self.generation)
         except CorruptDataError as exc:
-            self.renew(exc)
+            self.database.reopen(exc)
             return False
-
-    @contextmanager
-    def reading(self) -> Iterator[apsw.Connection]:
-        """Read one generation. Raises CorruptDataError when the file is damaged or gone."""
-        with self._database.reading() as db:
-            yield db
-
-    def renew(self, exc: CorruptDataError) -> None:
-        """Replace the index after a CorruptDataError by an empty one for the next sync."""
-        self._database.reopen(exc)
 
     def count(self) -> IndexCounts:
         """Count the rows; vectors of the embedder's model, or of any without one."""
         if not self.is_made():
             return IndexCounts(0, 0, 0, 0, 0)
-        with self.reading() as db:
+        with self.database.reading() as db:
             tables = ("notes", "lines", "chunks")
             asked = ", ".join(f"(SELECT count(*) FROM {name})" for name in tables)  # noqa: S608 - names above
             ((files, lines, chunks),) = select(db, f"SELECT {asked}")
@@ -160,7 +131,7 @@ class Index:
         """Return whether any line has a vector of this model."""
         if not self.is_made():
             return False
-        with self.reading() as db:
+        with self.database.reading() as db:
             asked = "SELECT 1 FROM line_vectors WHERE model = ? LIMIT 1"
             return bool(select(db, asked, (number_of(db, model),)))
 
@@ -180,33 +151,33 @@ class Index:
             ConflictError,
         ) as exc:  # after a conflict, what the other process wrote is compared again
             if isinstance(exc, CorruptDataError):
-                self._database.reopen(exc)
+                self.database.reopen(exc)
         return self._sync(found, progress, force=force)
 
     def _sync(
         self, found: list[NoteFile | SkippedFile], progress: "Progress | None", *, force: bool
     ) -> SyncReport:
-        with self.reading() as db:
+        with self.database.reading() as db:
             is_anew = force or schema.read_meta(db, schema.META_KEY) != _SHAPE
             missing = missing_of(db, self.embedder.model) if self.embedder else 0
             plan = _SyncPlan(is_anew, is_vector_due=not is_anew and missing != 0)
             known = {} if is_anew else read_known(db)
         cache = self._cache()
-        sync = _SyncRun(self._database, plan, ChangeScan(known, found), cache, progress)
+        sync = _SyncRun(self.database, plan, ChangeScan(known, found), cache, progress)
         if sync.is_needed():
             try:
-                with TranslateErrors(self.path):
+                with TranslateErrors(self.database.path):
                     sync.embed_ahead()
                     sync.write()
             finally:
                 if cache:
                     cache.close()
-            self._database.seal()
-        with self.reading() as db:
+            self.database.seal()
+        with self.database.reading() as db:
             return self._report(db, sync)
 
     def _report(self, db: apsw.Connection, sync: "_SyncRun") -> SyncReport:
-        rebuilt, self._database.rebuilt = self._database.rebuilt, ""
+        rebuilt, self.database.rebuilt = self.database.rebuilt, ""
         writer, cache = sync.writer, sync.cache
         return SyncReport(
             indexed=tuple(writer.put_paths) if writer else (),
@@ -225,7 +196,7 @@ class Index:
     def _cache(self) -> VectorCache | None:
         if self.embedder is None:
             return None
-        return VectorCache(self.path, self.embedder, self._max_cached)
+        return VectorCache(self.database.path, self.embedder, self._max_cached)
 
 
 # What makes two indexes comparable; another format means a new generation of everything. The

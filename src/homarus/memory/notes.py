@@ -55,7 +55,7 @@ class NoteLocation:
 
 
 def read_excerpt(
-    place: MemorySpec,
+    spec: MemorySpec,
     path: str,
     from_line: int | None = None,
     lines: int | None = None,
@@ -70,7 +70,7 @@ def read_excerpt(
     """
     first = max(1, from_line or 1)
     most = MAX_LINES if lines is None else max(1, min(lines, MAX_LINES))
-    name, window = _read(place, path, view, others, lambda file: _look(file, first, most))
+    name, window = _read(spec, path, view, others, lambda file: _look(file, first, most))
     text = window.data.decode("utf-8-sig" if first == 1 else "utf-8", "replace")
     if window.cut:
         text = text.rstrip("\ufffd")  # a character may have been cut in two
@@ -86,7 +86,7 @@ def _look(file: BinaryIO, first: int, most: int) -> LineWindow:
 
 
 def _read(
-    place: MemorySpec,
+    spec: MemorySpec,
     path: str,
     view: MemoryView,
     others: Mapping[str, Lookup],
@@ -99,16 +99,16 @@ def _read(
         parts = _parts(path, rest)
         found = others[head]("/".join(parts), view) if parts else None
         if found is None:
-            raise _missing(place, path, view)
+            raise _missing(spec, path, view)
         return "/".join((head, *parts)), look(io.BytesIO(found))
-    spot = locate_note(place, path)
+    spot = locate_note(spec, path)
     if not view.shows(spot.audience):
-        raise _missing(place, spot.name, view)
+        raise _missing(spec, spot.name, view)
     try:
         return spot.name, _read_file(spot, look)
     except ToolError as exc:
         if isinstance(exc.__cause__, FileNotFoundError | NotADirectoryError):
-            raise _missing(place, spot.name, view) from None
+            raise _missing(spec, spot.name, view) from None
         raise
 
 
@@ -122,24 +122,24 @@ def _read_file(spot: NoteLocation, look: Callable[[BinaryIO], LineWindow]) -> Li
         return look(opened.file)
 
 
-def locate_note(place: MemorySpec, path: str, *, writing: bool = False) -> NoteLocation:
+def locate_note(spec: MemorySpec, path: str, *, writing: bool = False) -> NoteLocation:
     """Resolve a name without reading the disk. Raises ToolError, ToolDeniedError.
 
     With `writing`, only files of the workspace are allowed.
     """
     check_text(path)
-    for extra in () if writing else place.extra():
-        name = shown_name(extra, place.workspace)
+    for extra in () if writing else spec.extra():
+        name = shown_name(extra, spec.workspace)
         if path == name:
             return _checked(NoteLocation(extra.parent, extra.name, name))
         if path.startswith(f"{name}/") and not extra.is_symlink():
             inner = "/".join(_parts(path, path[len(name) + 1 :]))
             return _checked(NoteLocation(extra, inner, f"{name}/{inner}"))
-    parts = _parts(path, path.removeprefix(f"{place.workspace.as_posix()}/"))
+    parts = _parts(path, path.removeprefix(f"{spec.workspace.as_posix()}/"))
     name = "/".join(parts)
     if name not in ROOTS and not (parts[:1] and parts[0] in FOLDERS and len(parts) > 1):
         raise ToolDeniedError(f"{format_path(path)} is not memory", fix=_WHAT)
-    return _checked(NoteLocation(place.workspace, name, name))
+    return _checked(NoteLocation(spec.workspace, name, name))
 
 
 def _checked(spot: NoteLocation) -> NoteLocation:
@@ -162,9 +162,9 @@ def _parts(path: str, rest: str) -> list[str]:
     return parts
 
 
-def _missing(place: MemorySpec, name: str, view: MemoryView) -> ToolError:
+def _missing(spec: MemorySpec, name: str, view: MemoryView) -> ToolError:
     """Return the same error for a missing note and for one that the view does not show."""
-    found = find_notes(place.workspace, place.extra())
+    found = find_notes(spec.workspace, spec.extra())
     seen = [one.path for one in found if isinstance(one, NoteFile) and view.shows(one.audience)]
     folder = name.rpartition("/")[0]
     beside = [each for each in seen if each.rpartition("/")[0] == folder]

@@ -36,9 +36,11 @@ class ToolMemory(Protocol):
     """What the tools need of an `AgentMemory`."""
 
     @property
-    def place(self) -> "MemorySpec": ...
+    def spec(self) -> "MemorySpec": ...
 
-    async def search(self, text: str, ask: "SearchOptions | None" = None) -> "SearchResponse": ...
+    async def search(
+        self, text: str, options: "SearchOptions | None" = None
+    ) -> "SearchResponse": ...
 
     async def get(
         self,
@@ -67,11 +69,11 @@ def memory_tools(memory: Callable[[], ToolMemory]) -> list[Tool]:
         await asyncio.to_thread(importlib.import_module, "homarus.memory.agent_memory")
         found = memory()
         channel = ctx.here.channel if ctx.here else ""
-        if not found.place.search.enabled:
+        if not found.spec.search.enabled:
             raise ToolDeniedError(
                 "memory is switched off", fix="agents.defaults.memorySearch.enabled"
             )
-        if not is_search_allowed(found.place.settings.qmd.scope, ctx.session_key, channel):
+        if not is_search_allowed(found.spec.settings.qmd.scope, ctx.session_key, channel):
             raise ToolDeniedError(_DENIED, fix="say so, if you were asked for it")
         return found
 
@@ -139,16 +141,16 @@ async def _search(
 ) -> str:
     from homarus.memory.base import SearchOptions
 
-    settings, usual = memory.place.settings, memory.place.search.query
+    settings, usual = memory.spec.settings, memory.spec.search.query
     limits = settings.qmd.limits
-    ask = SearchOptions(
-        max_results=min(most or memory.place.max_results, MAX_RESULTS),
+    options = SearchOptions(
+        max_results=min(most or memory.spec.max_results, MAX_RESULTS),
         max_snippet_chars=limits.max_snippet_chars,
         max_injected_chars=limits.max_injected_chars,
         min_score=usual.min_score if least is None else least,
         view=view_for(key),
     )
-    answer = await memory.search(query, ask)
+    answer = await memory.search(query, options)
     told: dict[str, Json] = {
         "results": _results(answer.results, limits, cited=shows_source(settings, key)),
         "provider": answer.provider,

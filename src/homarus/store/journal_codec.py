@@ -216,8 +216,9 @@ class NewInboxRecord:
         """Return the values to insert; the other columns have their defaults."""
         record = self.record
         return (
-            record.id, record.session, record.channel, record.account, record.message_id, record.sender,
-            record.preview, record.at_ms, record.state, record.why, record.settled_ms, self.digest, self.body,
+            record.id, record.session, record.channel, record.account, record.message_id,
+            record.sender, record.preview, record.at_ms, record.state, record.why,
+            record.settled_ms, self.digest, self.body,
         )  # fmt: skip
 
     def at(self, place: int) -> InboxRecord:

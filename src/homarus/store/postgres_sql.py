@@ -253,8 +253,8 @@ async def enqueue(db: Db, principal: Principal, records: Iterable[OutboxRecord])
             " at_ms, expires_ms, not_before_ms, extras)"
             " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
             (
-                principal.team, principal.user, record.id, record.run, address.channel, address.chat,
-                address.account, address.thread, record.text,
+                principal.team, principal.user, record.id, record.run, address.channel,
+                address.chat, address.account, address.thread, record.text,
                 record.at_ms, record.expires_ms, record.not_before_ms, encode_extras(record.extras),
             ),
         )  # fmt: skip

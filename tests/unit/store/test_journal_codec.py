@@ -39,12 +39,12 @@ words = st.text(max_size=20)
 whole_words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
-def wishes(text: st.SearchStrategy[str]) -> st.SearchStrategy[RunOptions]:
+def run_options(text: st.SearchStrategy[str]) -> st.SearchStrategy[RunOptions]:
     asked = {field.name: st.none() | text for field in fields(RunOptions)}
     return st.builds(RunOptions, **{**asked, "timeout_s": st.none() | st.floats(0, 1e9)})
 
 
-def occasions(text: st.SearchStrategy[str]) -> st.SearchStrategy[InboundMetadata]:
+def metadata(text: st.SearchStrategy[str]) -> st.SearchStrategy[InboundMetadata]:
     kinds, flag = st.sampled_from(get_args(ChatKind)), st.booleans()
     made = {one.name: text if one.default == "" else flag for one in fields(InboundMetadata)}
     roles = st.lists(text, max_size=2).map(tuple)
@@ -79,12 +79,12 @@ def inbounds(text: st.SearchStrategy[str]) -> st.SearchStrategy[Inbound]:
         "text": text,
         "images": st.lists(st.builds(Image, text, text), max_size=2).map(tuple),
         "at_ms": st.integers(0, 2**53),
-        "wishes": wishes(text),
+        "options": run_options(text),
         "run_id": text,
         "authority": st.sampled_from(get_args(Authority)),
-        "occasion": occasions(text),
+        "metadata": metadata(text),
         "media": st.lists(medias(text), max_size=2).map(tuple),
-        "before": text,
+        "group_history": text,
         "copy_for": text,
     }
     assert {field.name for field in fields(Inbound)} == set(made), "a new field must be kept too"

@@ -39,8 +39,8 @@ def downgrade(state: Path) -> None:
 
 
 async def test_journal_database_without_tables_is_migrated(tmp_path: Path) -> None:
-    async with with_store(tmp_path) as store, store.transaction() as unit:
-        unit.put_record("job", "1", {"a": 1})
+    async with with_store(tmp_path) as store, store.transaction() as transaction:
+        transaction.put_record("job", "1", {"a": 1})
     downgrade(tmp_path)
     async with with_store(tmp_path) as store:
         assert await store.record("job", "1") == {"a": 1}
@@ -153,8 +153,8 @@ async def test_journal_disk_failure_stops_accepting_and_restart_knows_rest(
             await store.journal.accept("s", says("ho", "m2"), at_ms=1)
         async with asyncio.timeout(30):
             with pytest.raises(StoreError, match="not written any more"):
-                async with store.transaction() as unit:
-                    unit.put_record("job", "1", {})
+                async with store.transaction() as transaction:
+                    transaction.put_record("job", "1", {})
     async with with_store(tmp_path) as store:
         assert (await store.journal.accept("s", says("hi"), at_ms=1)).kind == "duplicate"
         assert (await store.journal.accept("s", says("ho", "m2"), at_ms=1)).kind == "new"

@@ -62,7 +62,7 @@ async def search(call: MethodCall, params: MemorySearchParams) -> Json:
     from homarus.memory.base import SearchOptions
     from homarus.memory.serialize import answer_json
 
-    place, least = memory.place, params.min_score
+    place, least = memory.spec, params.min_score
     ask = SearchOptions(
         mode=params.mode,
         max_results=params.max_results or place.max_results,
