@@ -96,9 +96,7 @@ class Echo:
         wanted = re.search(r"use:(slow|ask)", last.text) if last.role == "user" else None
         if wanted:
             self._calls["made"] += 1
-            yield assistant_message(
-                ToolCall(f"assistant_message-{self._calls['made']}", wanted[1], {})
-            )
+            yield assistant_message(ToolCall(f"call-{self._calls['made']}", wanted[1], {}))
             return
         said = "".join(m.text for m in request.messages if m.role == "assistant")
         asked = [n for m in request.messages if m.role == "user" for n in NONCE.findall(m.text)]

@@ -63,7 +63,7 @@ async def long_session(store: MemoryStore, folder: Path) -> tuple[Session, Agent
     for number in range(30):
         await session.append(
             assistant_message(f"answer {number} " + "word " * 300),
-            user_message(f"user_message {number}"),
+            user_message(f"question {number}"),
         )
     return session, Agent("main", "Ada", folder)
 

@@ -206,8 +206,8 @@ def add_usage(db: apsw.Connection, principal: Principal, calls: Sequence[UsageRe
         [
             (
                 principal.team, principal.user, call.at_ms, to_storable(call.run),
-                to_storable(call.session), to_storable(call.provider), to_storable(call.model), call.usage.input,
-                call.usage.output, call.usage.cache_read, call.usage.cache_write,
+                to_storable(call.session), to_storable(call.provider), to_storable(call.model),
+                call.usage.input, call.usage.output, call.usage.cache_read, call.usage.cache_write,
                 call.usage.reasoning, call.usage.cost, to_storable(call.error),
             )
             for call in calls

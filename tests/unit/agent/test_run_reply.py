@@ -327,7 +327,7 @@ def test_tool_context_has_address_and_messenger(tmp_path: Path) -> None:
     stage, told = looking(tmp_path)
     stage.run(message())
     (ctx,) = told
-    assert (ctx.here, ctx.message_id, ctx.run_id, ctx.call_id, ctx.mail) == (
+    assert (ctx.here, ctx.message_id, ctx.run_id, ctx.call_id, ctx.messenger) == (
         Address("test", "1"), "1", "r1", "c9", None,
     )  # fmt: skip
 
@@ -351,4 +351,4 @@ def test_muted_session_has_no_messenger(tmp_path: Path) -> None:
     stage.replace_services(messenger=cast("Messenger", Post()))
     switch_off(stage)
     stage.run(message())
-    assert told[0].mail is None
+    assert told[0].messenger is None

@@ -98,15 +98,18 @@ async def test_journal_unreadable_body_hides_no_other_record(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("asked", "index"),
     [
-        (lambda journal: journal.rows(*OPEN), "accepted_open"),
-        (lambda journal: journal.rows("running"), "accepted_open"),
-        (lambda journal: journal.rows("accepted", session="s", limit=5), "accepted_open"),
-        (lambda journal: journal.rows("parked"), "accepted_parked"),
-        (lambda journal: journal.parcels("pending"), "parcels_waiting"),
-        (lambda journal: journal.parcels("sending", "pending", channel="x"), "parcels_waiting"),
-        (lambda journal: journal.parcels("unknown", "dead"), "parcels_stranded"),
-        (lambda journal: journal.accepted("x"), "sqlite_autoindex_accepted_1"),
-        (lambda journal: journal.parcel("x"), "sqlite_autoindex_parcels_1"),
+        (lambda journal: journal.inbox_records(*OPEN), "accepted_open"),
+        (lambda journal: journal.inbox_records("running"), "accepted_open"),
+        (lambda journal: journal.inbox_records("accepted", session="s", limit=5), "accepted_open"),
+        (lambda journal: journal.inbox_records("parked"), "accepted_parked"),
+        (lambda journal: journal.outbox_records("pending"), "parcels_waiting"),
+        (
+            lambda journal: journal.outbox_records("sending", "pending", channel="x"),
+            "parcels_waiting",
+        ),
+        (lambda journal: journal.outbox_records("unknown", "dead"), "parcels_stranded"),
+        (lambda journal: journal.inbox_record("x"), "sqlite_autoindex_accepted_1"),
+        (lambda journal: journal.outbox_record("x"), "sqlite_autoindex_parcels_1"),
     ],
 )
 def test_journal_queries_use_partial_indexes(asked: Any, index: str) -> None:

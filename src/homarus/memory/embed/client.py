@@ -133,7 +133,7 @@ class EmbeddingClient:
         """Return the error for a response that cannot be used."""
         fix = f"check the model's name and that {self._subject().url} embeds"
         return BadRequestError(
-            self._subject().describe(f"its describe cannot be used: {why}"), fix=fix
+            self._subject().describe(f"its answer cannot be used: {why}"), fix=fix
         )
 
     def _subject(self) -> ErrorContext:

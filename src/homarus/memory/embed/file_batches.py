@@ -92,15 +92,13 @@ class FileBatchApi(BatchApi):
         trouble = look.trouble
         if output != "-":
             texts = sum(map(len, parts.values()))
-            data = await request_results(link, "GET", f"/request_results/{output}/content", texts)
+            data = await request_results(link, "GET", f"/files/{output}/content", texts)
             for line in data.splitlines():
                 number, read = self._line_of(line, parts)
                 if read:
                     found.setdefault(number, read)
         if errors != "-" and not found:
-            data = await request_results(
-                link, "GET", f"/request_results/{errors}/content", _MAX_ERROR_TEXTS
-            )
+            data = await request_results(link, "GET", f"/files/{errors}/content", _MAX_ERROR_TEXTS)
             trouble = one_line(data.decode("utf-8", "replace"), 160)
         files = {output, errors, requests} - {"-"}
         trouble = trouble or "no line of it succeeded"

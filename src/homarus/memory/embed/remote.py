@@ -253,12 +253,12 @@ class RemoteEmbedder:
         if not self._dims:
             dims = len(vectors[0])
             if not 0 < dims <= _MOST_DIMS:
-                raise self._link.bad_response_error(f"a vector bad_response_error {dims} numbers")
+                raise self._link.bad_response_error(f"a vector of {dims} numbers")
             self._dims = dims
         for vector in vectors:
             if len(vector) != self._dims:
                 raise self._link.bad_response_error(
-                    f"a vector bad_response_error {len(vector)} numbers, not {self._dims}"
+                    f"a vector of {len(vector)} numbers, not {self._dims}"
                 )
         made = [to_unit(vector) for vector in vectors]
         if None in made:
