@@ -32,7 +32,7 @@ from homarus.memory.note_files import NoteFile, SkippedFile, find_notes
 from homarus.memory.note_search import NoteSearch
 from homarus.memory.ranking_settings import resolve_ranking
 from homarus.memory.selftest import find_missing_note, newest_notes
-from homarus.memory.shared_embedder import PATIENCE_S, SharedEmbedder
+from homarus.memory.shared_embedder import MODEL_TIMEOUT_S, SharedEmbedder
 from homarus.memory.spec import MemorySpec
 from homarus.memory.transcripts import TranscriptSource, wants_sessions
 from homarus.memory.view import audience_of_path
@@ -231,7 +231,7 @@ class BuiltinBackend:
     # --- the embedder
 
     def _find_embedder(
-        self, timeout_s: float = PATIENCE_S
+        self, timeout_s: float = MODEL_TIMEOUT_S
     ) -> tuple[SharedEmbedder | None, FallbackNotice | None]:
         """Return the usable embedder, and the fallback notice if it is not the configured one."""
         choice = self._select()
@@ -298,7 +298,7 @@ class BuiltinBackend:
         if not index.generation:
             return True
         changes = ChangeScan(read_known(index.database.db), self._find_notes(index))
-        return bool(changes.gone) or any(True for _ in changes.changed())
+        return bool(changes.removed) or any(True for _ in changes.changed())
 
     def stop(self) -> None:
         """Start nothing more; a sync that is embedding ends soon, with an error."""

@@ -118,52 +118,52 @@ class Index:
             return IndexCounts(0, 0, 0, 0, 0)
         with self.database.reading() as db:
             tables = ("notes", "lines", "chunks")
-            asked = ", ".join(f"(SELECT count(*) FROM {name})" for name in tables)  # noqa: S608 - names above
-            ((files, lines, chunks),) = select(db, f"SELECT {asked}")
+            query = ", ".join(f"(SELECT count(*) FROM {name})" for name in tables)  # noqa: S608 - names above
+            ((files, lines, chunks),) = select(db, f"SELECT {query}")
             return IndexCounts(files, lines, chunks, self._count_vectors(db), self.generation)
 
     def _count_vectors(self, db: apsw.Connection) -> int:
         model = number_of(db, self.embedder.model) if self.embedder else None
-        asked = "SELECT count(DISTINCT id) FROM line_vectors WHERE ?1 IS NULL OR model = ?1"
-        return int(select(db, asked, (model,))[0][0])
+        query = "SELECT count(DISTINCT id) FROM line_vectors WHERE ?1 IS NULL OR model = ?1"
+        return int(select(db, query, (model,))[0][0])
 
     def has_vectors(self, model: EmbeddingModel) -> bool:
         """Return whether any line has a vector of this model."""
         if not self.is_made():
             return False
         with self.database.reading() as db:
-            asked = "SELECT 1 FROM line_vectors WHERE model = ? LIMIT 1"
-            return bool(select(db, asked, (number_of(db, model),)))
+            query = "SELECT 1 FROM line_vectors WHERE model = ? LIMIT 1"
+            return bool(select(db, query, (number_of(db, model),)))
 
     def sync(
         self,
-        found: Iterable[NoteFile | SkippedFile],
+        notes: Iterable[NoteFile | SkippedFile],
         *,
         force: bool = False,
         progress: "Progress | None" = None,
     ) -> SyncReport:
         """Update the index from the files; `force` reads every file again."""
-        found = list(found)
+        notes = list(notes)
         try:
-            return self._sync(found, progress, force=force)
+            return self._sync(notes, progress, force=force)
         except (
             CorruptDataError,
             ConflictError,
         ) as exc:  # after a conflict, what the other process wrote is compared again
             if isinstance(exc, CorruptDataError):
                 self.database.reopen(exc)
-        return self._sync(found, progress, force=force)
+        return self._sync(notes, progress, force=force)
 
     def _sync(
-        self, found: list[NoteFile | SkippedFile], progress: "Progress | None", *, force: bool
+        self, notes: list[NoteFile | SkippedFile], progress: "Progress | None", *, force: bool
     ) -> SyncReport:
         with self.database.reading() as db:
-            is_anew = force or schema.read_meta(db, schema.META_KEY) != _SHAPE
+            is_full = force or schema.read_meta(db, schema.META_KEY) != _SHAPE
             missing = missing_of(db, self.embedder.model) if self.embedder else 0
-            plan = _SyncPlan(is_anew, is_vector_due=not is_anew and missing != 0)
-            known = {} if is_anew else read_known(db)
+            plan = _SyncPlan(is_full, is_vector_due=not is_full and missing != 0)
+            recorded = {} if is_full else read_known(db)
         cache = self._cache()
-        sync = _SyncRun(self.database, plan, ChangeScan(known, found), cache, progress)
+        sync = _SyncRun(self.database, plan, ChangeScan(recorded, notes), cache, progress)
         if sync.is_needed():
             try:
                 with TranslateErrors(self.database.path):
@@ -221,7 +221,7 @@ _STEP_LINES = 64  # lines without a vector for each step of the progress
 class _SyncPlan:
     """What a sync does: a full rebuild, missing vectors, or just the changes."""
 
-    is_anew: bool
+    is_full: bool
     is_vector_due: bool = False
 
 
@@ -249,7 +249,7 @@ class _SyncRun:
     def is_needed(self) -> bool:
         """Return whether there is anything to do; if not, nothing is locked or written."""
         plan, changes = self._plan, self._changes
-        return bool(plan.is_anew or plan.is_vector_due or changes.gone or changes.suspects)
+        return bool(plan.is_full or plan.is_vector_due or changes.removed or changes.suspects)
 
     def embed_ahead(self) -> None:
         """Embed what is new before anything is locked: it may take minutes."""
@@ -282,13 +282,13 @@ class _SyncRun:
         plan = self._plan
         with self._database.writing() as db:
             before = {str(path) for (path,) in select(db, "SELECT path FROM notes")}
-            if not plan.is_anew and schema.read_meta(db, schema.META_KEY) != _SHAPE:
+            if not plan.is_full and schema.read_meta(db, schema.META_KEY) != _SHAPE:
                 raise ConflictError(f"another process made {self._database.path} in another way")
-            if plan.is_anew:
+            if plan.is_full:
                 schema.clear(db)
             model = add_model(db, self.cache.model) if self.cache else 0
-            self.writer = writer = IndexWriter(db, model, self.cache, is_empty=plan.is_anew)
-            self._drop_gone(writer, before)
+            self.writer = writer = IndexWriter(db, model, self.cache, is_empty=plan.is_full)
+            self._remove_missing(writer, before)
             self._put_suspects(writer, before)
             filled = 0
             if plan.is_vector_due:
@@ -299,11 +299,11 @@ class _SyncRun:
         if self.cache:
             self.cache.prune()
 
-    def _drop_gone(self, writer: IndexWriter, before: set[str]) -> None:
-        if self._plan.is_anew:
+    def _remove_missing(self, writer: IndexWriter, before: set[str]) -> None:
+        if self._plan.is_full:
             self.removed = sorted(before - {note.path for note in self._changes.notes})
             return
-        for path in self._changes.gone:
+        for path in self._changes.removed:
             if writer.remove_note(path):
                 self.removed.append(path)
 
@@ -311,14 +311,14 @@ class _SyncRun:
         touched: list[TouchedFile] = []
         for note in self._changes.suspects:
             self._step(note.path)
-            found = self._changes.read(note)
-            if isinstance(found, ChangedNote):
-                self.unchanged += not writer.add_note(found)
-            elif isinstance(found, TouchedFile):
-                touched.append(found)
+            change = self._changes.read(note)
+            if isinstance(change, ChangedNote):
+                self.unchanged += not writer.add_note(change)
+            elif isinstance(change, TouchedFile):
+                touched.append(change)
                 self.unchanged += 1
             else:
-                self.skipped.append(found)
+                self.skipped.append(change)
                 if note.path in before:
                     self.removed.append(note.path)
                     writer.remove_note(note.path)

@@ -69,8 +69,10 @@ def read_excerpt(
     excerpt is empty.
     """
     first = max(1, from_line or 1)
-    most = MAX_LINES if lines is None else max(1, min(lines, MAX_LINES))
-    name, window = _read(spec, path, view, others, lambda file: _look(file, first, most))
+    max_lines = MAX_LINES if lines is None else max(1, min(lines, MAX_LINES))
+    name, window = _read(
+        spec, path, view, others, lambda file: _read_window(file, first, max_lines)
+    )
     text = window.data.decode("utf-8-sig" if first == 1 else "utf-8", "replace")
     if window.cut:
         text = text.rstrip("\ufffd")  # a character may have been cut in two
@@ -78,9 +80,9 @@ def read_excerpt(
     return NoteExcerpt(name, text, first, window.lines, more=bool(window.more) or window.cut)
 
 
-def _look(file: BinaryIO, first: int, most: int) -> LineWindow:
+def _read_window(file: BinaryIO, first: int, max_lines: int) -> LineWindow:
     try:
-        return read_window(file, first, most, MAX_BYTES)
+        return read_window(file, first, max_lines, MAX_BYTES)
     except ToolError:  # it has fewer lines
         return _NOTHING
 
@@ -90,7 +92,7 @@ def _read(
     path: str,
     view: MemoryView,
     others: Mapping[str, Lookup],
-    look: Callable[[BinaryIO], LineWindow],
+    read_lines: Callable[[BinaryIO], LineWindow],
 ) -> tuple[str, LineWindow]:
     """Return the canonical name of a note, and what `look` returns for its file."""
     check_text(path)
@@ -100,26 +102,26 @@ def _read(
         found = others[head]("/".join(parts), view) if parts else None
         if found is None:
             raise _missing(spec, path, view)
-        return "/".join((head, *parts)), look(io.BytesIO(found))
+        return "/".join((head, *parts)), read_lines(io.BytesIO(found))
     spot = locate_note(spec, path)
     if not view.shows(spot.audience):
         raise _missing(spec, spot.name, view)
     try:
-        return spot.name, _read_file(spot, look)
+        return spot.name, _read_file(spot, read_lines)
     except ToolError as exc:
         if isinstance(exc.__cause__, FileNotFoundError | NotADirectoryError):
             raise _missing(spec, spot.name, view) from None
         raise
 
 
-def _read_file(spot: NoteLocation, look: Callable[[BinaryIO], LineWindow]) -> LineWindow:
+def _read_file(spot: NoteLocation, read_lines: Callable[[BinaryIO], LineWindow]) -> LineWindow:
     with RootedFs(spot.root, links=False).open_read(spot.path) as opened:
         if opened.stat.st_size > MAX_FILE_BYTES:
             raise ToolError(f"{format_path(spot.name)} is larger than {MAX_FILE_BYTES >> 20} MB")
         if b"\0" in opened.file.read(_SNIFFED):
             raise ToolError(f"{format_path(spot.name)} is not text")
         opened.file.seek(0)
-        return look(opened.file)
+        return read_lines(opened.file)
 
 
 def locate_note(spec: MemorySpec, path: str, *, writing: bool = False) -> NoteLocation:
@@ -167,7 +169,7 @@ def _missing(spec: MemorySpec, name: str, view: MemoryView) -> ToolError:
     found = find_notes(spec.workspace, spec.extra())
     seen = [one.path for one in found if isinstance(one, NoteFile) and view.shows(one.audience)]
     folder = name.rpartition("/")[0]
-    beside = [each for each in seen if each.rpartition("/")[0] == folder]
-    near = closest_names(name, (beside or seen)[-_MAX_NEAR:])
+    siblings = [each for each in seen if each.rpartition("/")[0] == folder]
+    near = closest_names(name, (siblings or seen)[-_MAX_NEAR:])
     fix = f"did you mean {' or '.join(map(format_path, near))}?" if near else "search for it"
     return ToolError(f"there is no {format_path(name)} in memory", fix=fix)

@@ -18,7 +18,7 @@ from homarus.memory.query import parse_query
 from homarus.memory.ranker import LEXICAL, WITH_VECTORS, score_to_probability
 from homarus.memory.ranking_settings import HybridFormula, RankingSettings, resolve_ranking
 from homarus.memory.related_words import related_by_stem, related_stems
-from homarus.memory.results import MOST_CHARS, centre
+from homarus.memory.results import MAX_CHARS, centre
 from homarus.memory.view import MemoryView
 
 PART = st.one_of(
@@ -95,7 +95,7 @@ def test_search_any_options_cite_shown_lines(
                 assert len(cited) == result.end_line - result.start_line + 1
                 text = "\n".join(cited)
                 assert result.snippet in text or result.snippet in text.replace("\r\n", "\n")
-                assert 0 < len(result.snippet) <= min(ask.max_snippet_chars or 1_400, MOST_CHARS)
+                assert 0 < len(result.snippet) <= min(ask.max_snippet_chars or 1_400, MAX_CHARS)
                 assert 0.0 <= result.score <= 1.0
             shown = sum(len(result.snippet) for result in found)
             assert ask.max_injected_chars is None or shown <= ask.max_injected_chars
