@@ -30,16 +30,16 @@ from tests.contract.journals import (
     Run,
     Scopes,
     accept,
+    enqueue,
     lease,
-    parcel,
-    post,
+    make_outbox_record,
     reread,
     says,
     send,
     settle,
     start,
 )
-from tests.contract.leases import check_that_a_cancelled_holder_gives_it_back, check_that_one_holds
+from tests.contract.leases import check_cancelled_holder_releases, check_that_one_holds
 
 
 async def test_accept_stores_complete_message(run_journal: Run) -> None:
@@ -276,7 +276,7 @@ async def test_transaction_without_lease_changes_nothing(run_journal: Run) -> No
 
         async def try_all() -> None:
             async with journal.transaction() as transaction:
-                transaction.enqueue(parcel("p1"))
+                transaction.enqueue(make_outbox_record("p1"))
                 transaction.mark_running([other.id], held, run=other.id)
                 transaction.settle([row.id], held, "answered", at_ms=1)
                 transaction.check_lease([other.id], stale)
@@ -298,7 +298,7 @@ async def test_transaction_is_invisible_before_end_and_after_error(run_journal: 
         with suppress(RuntimeError):
             async with journal.transaction() as transaction:
                 transaction.mark_running([row.id], held, run=row.id)
-                transaction.enqueue(parcel("p1"))
+                transaction.enqueue(make_outbox_record("p1"))
                 assert await reread(journal, row) == row
                 raise RuntimeError
         assert await reread(journal, row) == row
@@ -347,7 +347,7 @@ async def test_settle_messages_of_one_run_together(run_journal: Run) -> None:
         async with journal.transaction() as transaction:
             transaction.check_lease([row.id for row in rows], held)
             transaction.settle([row.id for row in rows], held, "answered", at_ms=9, reply="e5")
-            transaction.enqueue(parcel("p1"))
+            transaction.enqueue(make_outbox_record("p1"))
         assert {(row.state, row.reply) for row in await journal.inbox_records()} == {
             ("answered", "e5")
         }
@@ -451,7 +451,9 @@ async def test_discard_parked_and_stranded_items(run_journal: Run) -> None:
         assert gone.inbound is None
         assert not await journal.discard(row.id, at_ms=1, why="w")
         assert not await journal.retry(row.id, at_ms=1)
-        await post(journal, parcel("p1"), parcel("p2"), parcel("p3"))
+        await enqueue(
+            journal, make_outbox_record("p1"), make_outbox_record("p2"), make_outbox_record("p3")
+        )
         await send(journal, "p1", "dead")
         await send(journal, "p2", "unknown")
         assert await journal.discard("p1", at_ms=1, why="w")
@@ -474,8 +476,8 @@ async def test_prune_deletes_only_finished_items(run_journal: Run) -> None:
         kept |= {running.id, waiting.id}
         states: tuple[OutboxState, ...] = ("sent", "unknown", "dead", "pending")
         for parcel_state in states:
-            await post(journal, parcel(f"{parcel_state}1", at_ms=10))
-            await post(journal, parcel(f"{parcel_state}2", at_ms=50))
+            await enqueue(journal, make_outbox_record(f"{parcel_state}1", at_ms=10))
+            await enqueue(journal, make_outbox_record(f"{parcel_state}2", at_ms=50))
             await send(journal, f"{parcel_state}1", parcel_state)
             await send(journal, f"{parcel_state}2", parcel_state)
         assert await journal.prune(50) == 4
@@ -524,7 +526,7 @@ async def test_save_cursor_without_message(run_journal: Run) -> None:
     async with run_journal() as journal:
         async with journal.transaction() as transaction:
             transaction.save_cursor(Cursor("telegram:default", {"offset": 5}))
-            transaction.enqueue(parcel("p1", "who are you?"))
+            transaction.enqueue(make_outbox_record("p1", "who are you?"))
         assert await journal.cursor("telegram:default") == {"offset": 5}
         assert [one.id for one in await journal.outbox_records()] == ["p1"]
         held = await lease(journal, "l")
@@ -540,7 +542,11 @@ async def test_outbox_record_keeps_extras(run_journal: Run) -> None:
         carried = Extras(
             "7", media=(Media("image", path="a.png"),), buttons=((Button("yes", "/ok"),),)
         )
-        await post(journal, replace(parcel("p1", "look"), extras=carried), parcel("p2", "words"))
+        await enqueue(
+            journal,
+            replace(make_outbox_record("p1", "look"), extras=carried),
+            make_outbox_record("p2", "words"),
+        )
         first, second = await journal.outbox_records()
         assert first.extras == carried and second.extras == Extras()
 
@@ -551,7 +557,7 @@ async def test_journal_large_values_fit(run_journal: Run) -> None:
         row = await accept(journal, replace(HELLO, text="wörd " * 100_000, images=(image,)))
         assert len(row.preview) <= 120
         assert await reread(journal, row) == row
-        await post(journal, parcel("p1", "ü" * 500_000))
+        await enqueue(journal, make_outbox_record("p1", "ü" * 500_000))
         found = await journal.outbox_record("p1")
         assert found is not None and len(found.text) == 500_000
 
@@ -564,7 +570,7 @@ async def test_journal_scopes_are_isolated(journal_home: Home) -> None:
         held = await start(ann, one)
         async with ann.transaction() as transaction:
             transaction.call_started("k", held, "c1")
-            transaction.enqueue(parcel("p1"))
+            transaction.enqueue(make_outbox_record("p1"))
         await send(ann, "p1", "dead")
         assert await bob.inbox_record("k") == two and await bob.open_calls("k") == frozenset()
         assert await bob.outbox_record("p1") is None and not await bob.retry("p1", at_ms=1)
@@ -600,7 +606,7 @@ async def test_lease_has_one_holder_and_growing_tokens(run_journal: Run) -> None
 
 async def test_lease_of_cancelled_holder_is_released(run_journal: Run) -> None:
     async with run_journal() as journal:
-        await check_that_a_cancelled_holder_gives_it_back(journal.lease, 30)
+        await check_cancelled_holder_releases(journal.lease, 30)
 
 
 async def test_journal_reopened_needs_later_start_to_continue(run_journal: Run) -> None:
@@ -611,7 +617,7 @@ async def test_journal_reopened_needs_later_start_to_continue(run_journal: Run) 
         held = await start(journal, row)
         async with journal.transaction() as transaction:
             transaction.call_started(row.id, held, "c1")
-            transaction.enqueue(parcel("p1"))
+            transaction.enqueue(make_outbox_record("p1"))
             transaction.send_started("p1", held)
         kept.append((await reread(journal, row), held))
 

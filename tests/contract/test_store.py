@@ -16,7 +16,7 @@ from homarus.store.base import SessionRecord, Store, TranscriptEntry, Transcript
 from homarus.store.journal import Lease, OutboxRecord
 from homarus.store.sqlite import open_store
 from homarus.testing.memory_store import MemoryStore
-from tests.contract.leases import check_that_a_cancelled_holder_gives_it_back, check_that_one_holds
+from tests.contract.leases import check_cancelled_holder_releases, check_that_one_holds
 
 Run = Callable[[], AbstractAsyncContextManager[Store]]
 
@@ -382,7 +382,7 @@ async def test_lease_has_one_holder_and_growing_tokens(run: Run) -> None:
 
 async def test_lease_of_cancelled_holder_is_released(run: Run) -> None:
     async with run() as store:
-        await check_that_a_cancelled_holder_gives_it_back(store.lease, 5)
+        await check_cancelled_holder_releases(store.lease, 5)
 
 
 async def test_values_read_are_copies(run: Run) -> None:

@@ -90,15 +90,15 @@ class Turn:
 async def found(store: SqliteStore) -> int:
     """Return how many steps are stored; fail when one is stored partially."""
     journal = store.journal
-    row, parcel = await journal.inbox_record(ROW), await journal.outbox_record("p1")
+    row, record = await journal.inbox_record(ROW), await journal.outbox_record("p1")
     entries = [one.id for one in await store.entries(SESSION)]
     calls = await journal.open_calls(ROW)
     assert (await journal.cursor("ledger") is not None) == (row is not None)
     if row is None:
-        assert (entries, calls, parcel) == ([], frozenset(), None)
+        assert (entries, calls, record) == ([], frozenset(), None)
         return 0
     settled = row.state == "answered"
-    assert settled == (parcel is not None) == ("reply" in entries)
+    assert settled == (record is not None) == ("reply" in entries)
     steps = ["question", "call", "result", "reply"]
     assert entries == steps[: len(entries)]
     assert calls == ({"call-1"} if entries == ["question", "call"] else frozenset())
@@ -106,7 +106,7 @@ async def found(store: SqliteStore) -> int:
         assert row.state == ("running" if entries else "accepted")
         assert row.entry == ("question" if entries else "")
         return 1 + len(entries)
-    return 6 if parcel is not None and parcel.state == "sent" else 5
+    return 6 if record is not None and record.state == "sent" else 5
 
 
 @asynccontextmanager
