@@ -94,7 +94,7 @@ async def grep(
 
 
 async def _in_thread(work: Callable[[threading.Event], T]) -> T:
-    """Blocking work that learns when nobody waits for it any more."""
+    """Blocking work that is told to stop when its caller is cancelled."""
     stop = threading.Event()
     try:
         return await asyncio.to_thread(work, stop)

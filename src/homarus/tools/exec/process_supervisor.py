@@ -1,7 +1,7 @@
 """The process between us and a command, which ends the complete process tree.
 
-Started as `python -I -S keeper.py CONTROL CWD COMMAND` in a session of its own; imports no module
-of ours. CONTROL is a socket: the exit status is written to it, and `t` (terminate) or end of file
+Started as `python -I -S process_supervisor.py CONTROL CWD COMMAND` in a session of its own; it
+imports no module of ours. CONTROL is a socket: the exit status is written to it, and `t` (terminate) or end of file
 (the gateway is gone or has closed it: kill) is read from it. CWD is a descriptor, so the command
 runs in the very directory that was shown to the person.
 
