@@ -321,7 +321,7 @@ def test_row_14_killed_between_parts_of_reply(make_rig: MakeRig, parts: int) -> 
 
 
 @pytest.mark.parametrize(
-    "scene", kill_scenarios(), ids=lambda scenario: f"{scenario.row:02}-{scenario.flavour}"
+    "scenario", kill_scenarios(), ids=lambda one: f"{one.row:02}-{one.flavour}"
 )
 def test_rows_01_to_14_random_kills(launch: Launch, tmp_path: Path, scenario: KillScenario) -> None:
     kinds = sum(other.row == scenario.row for other in kill_scenarios())
